@@ -105,3 +105,35 @@ def _opens(call: ast.Call, position: int) -> bool:
     if not isinstance(modes[0], ast.Constant):
         return position == 1  # of the built-in `open`; `archive.open(member)` takes something else first
     return bool(set(str(modes[0].value)) & set("wax+"))
+
+
+MAKE_FOLDERS = {  # file: why it need not call `create_subfolder`
+    "src/paragan/cli/new.py": "a new folder, which must not exist",
+    "src/paragan/checkpoint/writer.py": "a new folder, which must not exist, below one that `refuse_link` has seen",
+    "src/paragan/checkpoint/best.py": "as the writer",
+    "src/paragan/checkpoint/bucket_checkpoints.py": "as the writer",
+    "src/paragan/evaluation/reference_features.py": "in the user's cache",
+    "src/paragan/export/bundle.py": "the folder that the user names, or one that `create_subfolder` returned",
+    "src/paragan/features/_inception_weights.py": "in the user's cache",
+    "src/paragan/runs/cluster_runs.py": "the folder of rendered jobs, which the user names",
+    "src/paragan/runs/folder.py": "the run folder",
+    "src/paragan/runs/replay.py": "a new folder, which must not exist",
+    "src/paragan/storage/animation.py": "the parent of the file that the user names",
+    "src/paragan/storage/disk_cache.py": "in the user's cache",
+    "src/paragan/datasets/_damaged_images.py": "in the user's cache",
+    "src/paragan/datasets/_host_shared.py": "in the user's cache",
+    "src/paragan/runs/remote_run.py": "the working folder of a run in a bucket, in the user's cache",
+    "src/paragan/storage/download.py": "in the user's cache",
+    "src/paragan/storage/shard_writer.py": "the folder of shards, which the user names",
+    "src/paragan/writers/images.py": "the parent of the file that the user names, or of a folder that was created",
+}
+
+
+def test_folders_below_a_run_come_from_create_subfolder(modules):
+    """A foreign run folder may hold a link under any name: nothing is written through it."""
+    files = {module.at(node).rpartition(":")[0] for module in modules for node in module.code() if makes_folder(node)}
+    assert files - {HOME} == set(MAKE_FOLDERS), "use paragan.core.files.create_subfolder, or say here why not"
+
+
+def makes_folder(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr in ("mkdir", "makedirs")

@@ -86,3 +86,31 @@ def test_classes_come_equally_often():
         (label == 1) == (image < 4) for label, image in zip(drawn.tensors["label"].tolist(), shown(drawn), strict=True)
     )
     assert labels == {0: 4, 1: 4}
+
+
+@pytest.mark.parametrize("labels", [None, [0, 1, 1, 2]])
+@pytest.mark.parametrize("count", [3, 8, 40])
+def test_older_samples_are_rows_of_all_older_deliveries(labels, count):
+    """The draw of every older sample is that of one concatenated pool, which is never made."""
+    buffer = Buffer(BufferOptions(cached=1.0, max_age=100), seed=3)
+    for version in range(5):
+        delivered(buffer, version, labels=labels)
+    drawn = buffer.draw(count, step=7)
+    pool = torch.cat([delivery.tensors["image"] for delivery in buffer._deliveries[:-1]])
+    rows = buffer._pick(buffer._deliveries[:-1], count, 7)
+    assert torch.equal(drawn.tensors["image"], pool[rows])
+    assert list(drawn.versions) == [image // 100 for image in shown(drawn)]
+    assert labels is None or torch.equal(drawn.tensors["label"], torch.tensor(labels * 4)[rows])
+
+
+def test_a_draw_copies_only_the_chosen_samples(monkeypatch):
+    buffer = Buffer(BufferOptions(cached=0.5, max_age=100), seed=3)
+    for version in range(50):
+        delivered(buffer, version, count=64)
+    sizes = []
+    cat = torch.cat
+    monkeypatch.setattr(
+        torch, "cat", lambda tensors, *rest: sizes.append(sum(map(len, tensors))) or cat(tensors, *rest)
+    )
+    buffer.draw(16, step=1)
+    assert max(sizes) <= 16

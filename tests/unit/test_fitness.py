@@ -87,3 +87,14 @@ def test_fitness_computes_images_and_logits_once(monkeypatch):
     copies = {side: replace(value) for side, value in centres[0].items()}
     assert found.losses(copies[Side.G], copies[Side.D], 0) == found.losses(centres[0][Side.G], centres[0][Side.D], 0)
     assert calls == {Side.G: 9, Side.D: 90}
+
+
+@pytest.mark.parametrize("by", ["mean", "worst", "best"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_loss_of_nan_is_diverged_wherever_it_stands(monkeypatch, by, place):
+    found = evaluator(lambda cell: real(0))
+    losses = [1.0, 2.0]
+    losses.insert(place, math.nan)
+    values = iter(losses)
+    monkeypatch.setattr(found, "losses", lambda g, d, cell: dict.fromkeys(Side, next(values)))
+    assert math.isnan(found.fitness(Side.G, None, [None] * 3, 0, by))

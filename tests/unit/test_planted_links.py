@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from paragan.cli.main import main
 from paragan.core import files
@@ -23,11 +24,13 @@ VERBS = {
     "walk": ("sample", "RUN", "--walk", "2", "--frames", "2"),
     "export": ("export", "RUN"),
     "export-program": ("export", "RUN", "--format", "torch"),
+    "project": ("project", "RUN", "RUN/photo.png", "--steps", "2"),
     "train": ("train", "digits", *WORDS, "--out", "RUN"),
 }
 FOLDERS = {
     "samples": ("sample", "walk", "train"),
     "export": ("export",),
+    "projections": ("project",),
     **dict.fromkeys(("checkpoints", "best", "judge", "ranks", "tensorboard"), ("train",)),
 }
 
@@ -37,8 +40,9 @@ def trained(tmp_path_factory):
     """A run with a sheet of samples, and the names of all files that the verbs write into it."""
     folder = tmp_path_factory.mktemp("planted") / "run"
     train(folder)
+    Image.new("L", (8, 8), 200).save(folder / "photo.png")
     original = Path(shutil.copytree(folder, folder.with_name("original")))
-    for verb in ("sample", "walk", "train", "report", "export", "film"):
+    for verb in ("sample", "walk", "train", "report", "export", "film", "project"):
         assert call(folder, verb) == 0
     shutil.copytree(folder / "samples", original / "samples", ignore=shutil.ignore_patterns("sample-*", "walk-*"))
     return original, sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())

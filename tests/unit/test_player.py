@@ -201,3 +201,12 @@ def test_updates_per_step_draws_that_many_batches():
     assert (gan.d.version, gan.g.version) == (3, 1)
     assert next(stream).rows.step == 3
     assert gan.clock.images == 3 * BATCH
+
+
+def test_a_loss_scale_stays_finite_without_gradients():
+    scaler = Scaler(torch.device("cpu"), interval=1)
+    for _ in range(300):
+        scaler.update(torch.tensor(True))
+    assert scaler.scale == 2.0**24
+    scaler.update(torch.tensor(False))
+    assert scaler.scale == 2.0**23

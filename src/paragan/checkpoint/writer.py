@@ -32,7 +32,7 @@ from paragan.checkpoint.reader import Checkpoint, file_sha256, open_verified, re
 from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
-from paragan.core.files import link_or_copy, refuse_link, write_text
+from paragan.core.files import create_subfolder, link_or_copy, refuse_link, write_text
 from paragan.core.pieces import Pieces
 
 T = TypeVar("T")
@@ -197,8 +197,7 @@ def link_checkpoint(checkpoint: Path, folder: Path, omit: str = "") -> None:
     omit: name of a file that is not part of it. The manifest is last, because it makes a folder
     valid.
     """
-    refuse_link(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    create_subfolder(folder.parent, folder.name)
     names = sorted(path.name for path in checkpoint.iterdir() if path.name not in (omit, MANIFEST))
     for name in (*names, MANIFEST):
         link_or_copy(checkpoint / name, folder / name)

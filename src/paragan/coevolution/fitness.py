@@ -44,7 +44,10 @@ class FitnessEvaluator:
     ) -> float:
         """Aggregate a genome's losses against opponents; lower is fitter, NaN or inf: diverged."""
         pairs = [(genome, other) if side is Side.G else (other, genome) for other in opponents]
-        return _AGGREGATES[aggregate]([self.losses(*pair, cell)[side] for pair in pairs])
+        losses = [self.losses(*pair, cell)[side] for pair in pairs]
+        if any(map(math.isnan, losses)):
+            return math.nan  # `min` and `max` would depend on the order
+        return _AGGREGATES[aggregate](losses)
 
     @torch.no_grad()
     def losses(self, g: Genome, d: Genome, cell: int) -> Mapping[Side, float]:

@@ -83,16 +83,16 @@ class Buffer:
         self._num_used = (self._num_used + len(fresh)) % len(newest.versions)
         parts = [_rows(newest, torch.tensor(fresh, dtype=torch.int64))]
         if num_cached:
-            pool = _concatenate(older)
-            parts.append(_rows(pool, self._pick(pool, num_cached, step)))
+            parts.append(_rows_of(older, self._pick(older, num_cached, step)))
         return _concatenate(parts)
 
-    def _pick(self, pool: DrawnFakes, count: int, step: int) -> Tensor:
-        """Return row numbers, without repetition while possible, of every class in turn."""
-        order = torch.randperm(len(pool.versions), generator=rng.generator(self.seed, "buffer", step))
-        label = pool.tensors.get("label")
-        if label is not None and label.dim() == 1:
-            order = order[_rank_in_class(label.cpu()[order]).argsort(stable=True)]
+    def _pick(self, deliveries: list[DrawnFakes], count: int, step: int) -> Tensor:
+        """Return row numbers in all deliveries, without repetition while possible, of every class in turn."""
+        num_rows = sum(len(delivery.versions) for delivery in deliveries)
+        order = torch.randperm(num_rows, generator=rng.generator(self.seed, "buffer", step))
+        labels = [delivery.tensors["label"] for delivery in deliveries if "label" in delivery.tensors]
+        if labels and labels[0].dim() == 1:
+            order = order[_rank_in_class(torch.cat(labels).cpu()[order]).argsort(stable=True)]
         return order.repeat(-(-count // len(order)))[:count]
 
 
@@ -108,6 +108,20 @@ def _rank_in_class(y_B: Tensor) -> Tensor:
 def _rows(delivery: DrawnFakes, rows: Tensor) -> DrawnFakes:
     tensors = {name: tensor[rows] for name, tensor in delivery.tensors.items()}
     return DrawnFakes(tensors, tuple(delivery.versions[n] for n in rows.tolist()))
+
+
+def _rows_of(deliveries: list[DrawnFakes], rows: Tensor) -> DrawnFakes:
+    """Return these rows of all deliveries, numbered in their order; only these are copied."""
+    sizes = torch.tensor([len(delivery.versions) for delivery in deliveries])
+    ends = sizes.cumsum(0)
+    delivery_of_row = torch.searchsorted(ends, rows, right=True)
+    rows_in_delivery = rows - (ends - sizes)[delivery_of_row]
+    parts = [
+        _rows(deliveries[number], rows_in_delivery[delivery_of_row == number])
+        for number in delivery_of_row.unique().tolist()
+    ]
+    by_delivery = delivery_of_row.argsort(stable=True)  # the order in which `parts` has them
+    return _rows(_concatenate(parts), by_delivery.argsort())
 
 
 def _concatenate(parts: list[DrawnFakes]) -> DrawnFakes:

@@ -198,6 +198,9 @@ def runs_in_memory_order(kind: type[torch.optim.Optimizer]) -> bool:
     return torch.equal(*found)
 
 
+_MAX_SCALE = 2.0**24  # gradients of 0 overflow at no scale; without a limit, it would grow to inf and stay there
+
+
 class Scaler:
     """Loss scale of one player for fp16, on the device (Micikevicius et al. 2018, section 3.2).
 
@@ -213,5 +216,5 @@ class Scaler:
         """Count a step and adapt the scale. ok: whether the step was finite, 0-dim bool."""
         good = torch.where(ok, self.good + 1, 0)
         grow = good >= self.interval
-        self.scale.mul_(torch.where(ok, torch.where(grow, 2.0, 1.0), 0.5))
+        self.scale.mul_(torch.where(ok, torch.where(grow, 2.0, 1.0), 0.5)).clamp_(max=_MAX_SCALE)
         self.good.copy_(torch.where(grow, 0, good))

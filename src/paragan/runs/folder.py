@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from paragan.core.errors import CheckpointError
-from paragan.core.files import open_lock_file, read_bytes, refuse_link, write_text
+from paragan.core.files import create_subfolder, open_lock_file, read_bytes, refuse_link, write_text
 from paragan.core.local_processes import is_suspended, processes_with
 
 # folders that training writes to
@@ -107,8 +107,7 @@ class RunFolder:
             if is_inherited:
                 _move_lock(here, aside)
         if (log := aside / "ranks" / "launch.log").exists():
-            (here / "ranks").mkdir(parents=True, exist_ok=True)
-            log.rename(here / "ranks" / "launch.log")
+            log.rename(create_subfolder(here, "ranks") / "launch.log")
         return aside
 
     def _is_inherited(self) -> bool:

@@ -18,7 +18,7 @@ from paragan.checkpoint.bucket_checkpoints import BucketCheckpoints
 from paragan.checkpoint.manifest import MANIFEST, STATE, read_json
 from paragan.checkpoint.writer import CheckpointWriter, link_checkpoint
 from paragan.core.errors import CheckpointError, DataError, StorageError
-from paragan.core.files import open_to_append, read_bytes, refuse_link
+from paragan.core.files import create_subfolder, open_to_append, read_bytes
 from paragan.engine.rollback_state import rollback_targets
 from paragan.storage.bucket import ConflictError, ObjectBucket, StoredObject
 from paragan.storage.lease import LEASE, Lease
@@ -98,8 +98,7 @@ class MirroredFiles:
                 continue
             if _state(path) == (modified_ns, found.num_bytes):
                 continue
-            refuse_link(path.parent)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            create_subfolder(path.parent.parent, path.parent.name)
             self.bucket.download(name, path)
             os.utime(path, ns=(modified_ns, modified_ns))
         return stored

@@ -137,8 +137,7 @@ class _Trial:
         What the run prints is in a log.
         """
         failures = (Exception,) if self.tuning.world.size == 1 else (DivergedError, PeerFailedError)
-        (self.tuning.folder / "logs").mkdir(parents=True, exist_ok=True)
-        log = open_to_append(self.tuning.folder / "logs" / f"{self.number}.log")
+        log = open_to_append(create_subfolder(self.tuning.folder, "logs") / f"{self.number}.log")
         with io.TextIOWrapper(log, encoding="utf-8", line_buffering=True) as file:
             try:
                 self._train_in_folder(file)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 import numpy as np
 
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.files import open_lock_file
+from paragan.core.files import create_subfolder, open_lock_file
 from paragan.core.metric import Direction
 from paragan.runs.folder import try_to_lock
 from paragan.runs.tune_space import Dimension, Value
@@ -87,7 +87,7 @@ class Study:
         self.folder = folder
         self._trial: Trial | None = None
         self._lock: BinaryIO | None = None
-        (folder / "locks").mkdir(parents=True, exist_ok=True)
+        create_subfolder(folder, "locks")
         with self._exclusively():
             self._storage = _open_storage(folder / "study.db")
             self._study = _open_study(plan, self._storage)

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save
 
 from paragan.core.errors import ConfigError
-from paragan.core.files import atomic_write
+from paragan.core.files import atomic_write, create_subfolder
 from paragan.datasets.paired import read_inputs
 from paragan.export.projection import project
 from paragan.export.sampled_images import SampledImages
@@ -46,7 +46,7 @@ def write_projection(
     (target, *_) = normalise(read_inputs(str(image), (channels, height, width)))
     found = project(sampler, target, label, steps, seed, progress)
     folder = path if path.is_dir() else path.parent
-    sheet = out or folder / "projections" / f"{image.stem}.png"
+    sheet = out or create_subfolder(folder, "projections") / f"{image.stem}.png"
     SampledImages(torch.cat([target[None], found.image_1CHW])).save(sheet, 2)
     latent = sheet.with_suffix(".safetensors")
     tensors = {"z": found.z_1Z} if found.y_1 is None else {"z": found.z_1Z, "y": found.y_1}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.event import Event
-from paragan.core.files import atomic_write, open_regular_file, open_to_append, write_text
+from paragan.core.files import atomic_write, create_subfolder, open_regular_file, open_to_append, write_text
 
 _MAX_PENDING_BYTES = 1 << 24
 
@@ -84,7 +84,7 @@ class RankWriter(Lines):
     """
 
     def __init__(self, path: Path, always: Mapping[str, Any], sent: Mapping[str, int]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        create_subfolder(path.parent.parent, path.parent.name)
         super().__init__(path)
         self._always = always
         self._sent = sent

@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from paragan.core.errors import PREEMPTED, ParaganError, PeerFailedError, StoppedError
-from paragan.core.files import read_bytes, refuse_link, write_text
+from paragan.core.files import create_subfolder, read_bytes, refuse_link, write_text
 from paragan.core.printable import to_printable
 from paragan.distributed.launch.rank_env import RankEnv
 
@@ -62,7 +62,7 @@ def write_rank_exit(folder: Path, place: RankEnv, error: BaseException | None, c
     is_final = is_bug or (code in _FINAL and not isinstance(error, StoppedError))
     end = ExitStatus(*about, cause, is_final, place.size)
     path = _path(folder, place.rank)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    create_subfolder(path.parent.parent, path.parent.name)
     write_text(path, json.dumps(asdict(end)) + "\n")
 
 
@@ -87,7 +87,7 @@ def remove_stale(folder: Path, place: RankEnv) -> None:
 def record_owner(folder: Path, place: RankEnv) -> None:
     """Record that the run in `folder` belongs to this torchrun."""
     path = ranks_folder(folder) / "run.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    create_subfolder(path.parent.parent, path.parent.name)
     write_text(path, json.dumps({"run": place.run_id, "agent": _agent(place)}) + "\n")
 
 

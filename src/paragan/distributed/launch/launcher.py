@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.core.errors import PREEMPTED, RankError
-from paragan.core.files import create_file, open_to_append
+from paragan.core.files import create_file, create_subfolder, open_to_append
 from paragan.core.interrupt import Interrupt
 from paragan.core.local_processes import LocalProcesses
 from paragan.core.printable import to_printable
@@ -73,7 +73,7 @@ def launch_ranks(job: Job, interrupt: Interrupt) -> int:
     another attempt would fail in the same way.
     """
     run = uuid.uuid4().hex
-    job.log.parent.mkdir(parents=True, exist_ok=True)
+    create_subfolder(job.log.parent.parent, job.log.parent.name)
     create_file(job.log).close()
     for number in range(job.max_restarts + 1):
         codes = attempt(job, run, number, interrupt)
