@@ -66,7 +66,7 @@ def test_submission_hands_the_written_file_to_the_program_of_the_site(empty_fold
     ended = subprocess.run(command, text=True, capture_output=True, env=variables, timeout=120, check=False)
     assert ended.returncode == 7, ended.stderr
     assert ended.stdout.splitlines()[-2:] == ["got launch/digits.sbatch", "#!/bin/sh"]
-    assert Path("launch/digits.sbatch").is_file()
+    assert Path("launch/digits.sbatch").stat().st_mode & 0o777 == 0o600  # --env may hold a secret
 
 
 def test_missing_program_is_named_and_nothing_is_written(empty_folder, monkeypatch, capsys):

@@ -152,6 +152,27 @@ def test_session_writer_fails_is_reported_once_and_switched_off(tmp_path, reason
     assert record(tmp_path)[-1]["kind"] == "end"
 
 
+@pytest.mark.parametrize(
+    ("period", "steps"), [("1", [0, 10]), ("0.064", [0, 4, 8, 10]), ("0.08", [0, 5, 10]), ("0", [])]
+)
+def test_a_finished_run_ends_with_a_sheet(tmp_path, period, steps):
+    run = session(tmp_path, f"every.sample_kimg={period}", "every.save_kimg=0")
+    train(run)
+    assert [x["step"] for x in record(tmp_path) if x["kind"] == "samples"] == steps
+    assert sorted(path.name for path in tmp_path.glob("samples/*.png")) == [f"step-{n:07d}.png" for n in steps]
+
+
+def test_a_stopped_run_has_its_last_sheet_after_its_resume(tmp_path):
+    run = session(tmp_path, "every.sample_kimg=1")
+    run.trainer.stop = lambda: run.trainer.clock.step == 6
+    train(run)
+    assert [path.name for path in tmp_path.glob("samples/*.png")] == ["step-0000000.png"]
+    run = session(tmp_path, "every.sample_kimg=1")
+    assert run.trainer.resume()
+    train(run)
+    assert sorted(path.name for path in tmp_path.glob("samples/*.png")) == ["step-0000000.png", "step-0000010.png"]
+
+
 def test_session_skipped_updates_are_reported(tmp_path):
     run = session(tmp_path, "train.kimg=0.32")
     g = run.trainer.gan.g

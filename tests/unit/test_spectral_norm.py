@@ -50,7 +50,7 @@ def test_after_many_updates_the_norm_is_one(make, x, rows):
 
 def test_value_and_gradient_are_the_papers():
     """Miyato et al. 2018, equations 8 and 12: dL/dW = (G - <G, W/sigma> u v^T) / sigma."""
-    module, x = layer(), torch.randn(3, 5, dtype=torch.float64)
+    module, x = layer().eval(), torch.randn(3, 5, dtype=torch.float64)
     w = module.parametrizations.weight.original
     u, v = vectors(module)
     sigma = u @ w.detach() @ v
@@ -66,8 +66,6 @@ def test_one_power_iteration_per_update_in_training_only():
     with torch.no_grad():
         module.parametrizations.weight.original.normal_()  # else the warm-up has converged
     w, (u, _) = module.parametrizations.weight.original.detach(), vectors(module)
-    module(x)
-    assert torch.equal(u, vectors(module)[0])
     begin_update(module)
     module(x), module(x)
     new_v = nn.functional.normalize(w.T @ u, dim=0)
@@ -134,7 +132,7 @@ def test_a_half_precision_weight_is_normalised_in_float32():
 
 
 def test_second_derivatives():
-    module = layer()
+    module = layer().eval()
     names = [n for n, _ in module.named_parameters()]
 
     def f(x, *parameters):
@@ -167,3 +165,28 @@ def test_building_one_leaves_the_global_generator_alone():
     before = torch.get_rng_state()
     spectral_norm(linear)
     assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("norm", [spectral_norm, nn.utils.parametrizations.spectral_norm], ids=["ours", "torch"])
+def test_alone_it_follows_the_weight_as_torchs_does(norm):
+    """Without `begin_update`: one power iteration for every forward in training mode (review: norms 2.0, 3.6)."""
+    torch.manual_seed(0)
+    net = nn.Sequential(norm(nn.Linear(8, 32)), nn.LeakyReLU(0.2), norm(nn.Linear(32, 1)))
+    optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+    for _ in range(300):
+        optimizer.zero_grad()
+        net(torch.randn(16, 8) + 1).sub(net(torch.randn(16, 8))).mean().neg().backward()
+        optimizer.step()
+    norms = [torch.linalg.matrix_norm(net.eval()[i].weight.detach(), 2) for i in (0, 2)]
+    assert norms == pytest.approx([1, 1], abs=0.05)
+
+
+def test_begin_update_then_decides():
+    layer = spectral_norm(torch.nn.Linear(6, 4))
+    begin_update(layer)
+    before = layer.parametrizations.weight[0].u.clone()
+    layer.weight  # noqa: B018
+    advanced = layer.parametrizations.weight[0].u.clone()
+    layer.weight  # noqa: B018
+    assert not torch.equal(before, advanced)
+    assert torch.equal(layer.parametrizations.weight[0].u, advanced)

@@ -56,6 +56,7 @@ class TrainingLoop(SavedGame):
     scored_at: int = field(default=-1, init=False)  # step of the newest score
     _log: StepLog | None = None  # from the first event on
     _observed_at: int = 0  # images when periods were last checked
+    _sampled_at: int = -1  # step of the newest sheet
 
     @property
     def is_finished(self) -> bool:
@@ -108,7 +109,10 @@ class TrainingLoop(SavedGame):
         return self._log.events(report)
 
     def end(self) -> Iterator[Event]:
-        """Save a checkpoint after the last step and score a finished run."""
+        """Save a checkpoint after the last step; sample and score a finished run."""
+        if self.is_finished and self.every.sample_kimg and self._sampled_at != self.clock.step:
+            self.scheme.quiesce()
+            yield from self._sample()
         if self.saved_at != self.clock.step:
             yield self.save()
         if self.is_finished:
@@ -172,13 +176,18 @@ class TrainingLoop(SavedGame):
 
     def _observe(self, report: Report) -> Iterator[Event]:
         """Sample the generator and measure the game; ranks without G wait."""
+        yield from self._sample()
         scalars = sum_scalars(self.roles, report)
         with self.roles.others_waiting():
-            if "g" in self.players:
-                if self.fixed_samples is not None:
-                    yield self.samples()
-                if self.telemetry is not None:
-                    yield self.event("telemetry", self.telemetry(self.gan, scalars))
+            if "g" in self.players and self.telemetry is not None:
+                yield self.event("telemetry", self.telemetry(self.gan, scalars))
+
+    def _sample(self) -> Iterator[Event]:
+        """Sample the generator; ranks without G wait."""
+        self._sampled_at = self.clock.step
+        with self.roles.others_waiting():
+            if "g" in self.players and self.fixed_samples is not None:
+                yield self.samples()
 
     def _scores_in_background(self, background: BackgroundScores) -> Iterator[Event]:
         """Save a checkpoint and request its score. Collective."""

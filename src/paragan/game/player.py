@@ -69,6 +69,8 @@ class Player:
         self.plain_network = CalledNetwork(self.net, self.calling)
         self.training_network = CalledNetwork(self.strategy.training_module(self.net), self.calling)
         self._update_once_layers = update_once_layers(self.net)
+        for layer in self._update_once_layers:
+            layer.update_due = False  # from now on, only updates advance their state
         self.optimizer = self._optimizer()
         self._weights = list(self.net.parameters())
         self._with_gradients = {*self._weights, *optimizer_weights(self.optimizer).values()}

@@ -19,7 +19,7 @@ In a custom training loop:
         loss.backward()
         optimizer.step()
 
-Without `begin_update` the weights stay divided by the estimate of the last power iteration.
+Without `begin_update`, every forward in training mode runs a power iteration, as in `torch.nn.utils`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
 class SpectralNorm(UpdateOnce):
     """Parametrisation W / sigma with sigma = u^T W v; u and v are constants of the gradient.
 
-    One power iteration per update (`UpdateOnce`), without gradient. Computed in at least float32,
+    One power iteration per update (`UpdateOnce`), without gradient; one per forward in training mode
+    if `begin_update` is never called. Computed in at least float32,
     also under autocast; the result has the dtype of W. The start vector is a fixed draw that leaves
     torch's global generator unchanged.
     """

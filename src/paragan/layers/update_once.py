@@ -2,7 +2,8 @@
 
 Examples are spectral norm's vectors and running statistics. `begin_update` marks the layers; the
 first forward advances the state and clears the mark. Further micro-batches, a second call of D,
-recomputation, penalties and opponents' forwards leave the state unchanged.
+recomputation, penalties and opponents' forwards leave the state unchanged. Without any `begin_update`,
+every forward in training mode advances it, as in PyTorch's layers.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from paragan.layers.modes import frozen_modules
 class UpdateOnce(nn.Module):
     """Base of layers whose state advances once per update.
 
-    `update_due` is control state on the host, not part of the model.
+    `update_due` is control state on the host, not part of the model; None until the first `begin_update`.
     """
 
-    update_due: bool = False
+    update_due: bool | None = None
     mixes: bool = False  # whether the layer mixes the samples of a batch in training
 
     def take_update(self) -> bool:
         """Return whether the state is to advance now, and clear the mark."""
-        was = self.update_due and self.training
-        self.update_due = False
-        return was
+        is_due = self.training and self.update_due is not False
+        if self.update_due is not None:
+            self.update_due = False
+        return is_due
 
 
 def begin_update(net: nn.Module) -> None:

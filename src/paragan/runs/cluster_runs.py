@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paragan.config import RunConfig
 from paragan.core.errors import ConfigError
-from paragan.core.files import write_text
+from paragan.core.files import write_bytes
 from paragan.distributed.clusters import ClusterJob, load_target
 
 
@@ -43,7 +43,7 @@ def submit(job: ClusterJob, target: str, folder: Path) -> None:
         hint = "run this where it is installed, or pass --dry-run to print the file"
         raise ConfigError(f"the program {words[0]} is not on PATH; {hint}")
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(path, text)
+    write_bytes(path, text.encode(), 0o600)  # hosts share the disk, and --env may hold a secret
     print(f"submitting: {shlex.join(words)}")
     sys.stdout.flush()
     os.execvp(words[0], words)
