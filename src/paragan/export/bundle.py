@@ -12,6 +12,7 @@ from typing import Any
 from paragan.checkpoint.best import Best
 from paragan.core.errors import ParaganError
 from paragan.core.files import read_bytes, write_text
+from paragan.core.pieces import fingerprint
 from paragan.export import formats as export, gallery, generator_file
 from paragan.export.model_card import render_card
 from paragan.export.sampled_images import SampledImages
@@ -35,16 +36,34 @@ class Bundle:
     trust: bool = False
 
     def write(self, folder: Path, formats: Sequence[str]) -> list[str]:
-        """Write the weights, other formats, and the model card last; return a line per file."""
+        """Write the weights, other formats, and the model card last; return a line per file.
+
+        A former export of the same weights stays beside them; files of other weights are removed.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
-        files = {name: folder / f"generator{ENDINGS[name]}" for name in wanted}
-        lines = [self.write_file(path, name) for name, path in files.items()]
+        paths = {name: folder / f"generator{ENDINGS[name]}" for name in ENDINGS}
+        former = [path for name, path in paths.items() if name not in wanted and path.is_file()]
+        is_same = bool(former) and self._is_exported(paths["safetensors"])
+        removed = [] if is_same else former
+        for path in removed:
+            path.unlink()
+        lines = [self.write_file(paths[name], name) for name in wanted]
         sheets = self._write_sheet(folder / "samples.png")
-        names = [*(path.name for path in files.values()), *(Path(path).name for path in sheets)]
-        text = render_card(self.sampler, _without_folders(self.tree), self.score, names, self.trust)
+        files = [path for path in (*paths.values(), *map(Path, sheets)) if path.is_file()]
+        text = render_card(self.sampler, _without_folders(self.tree), self.score, files, self.trust)
         write_text(folder / "README.md", text)
-        return [*lines, *sheets, str(folder / "README.md")]
+        removals = [f"removed {path}, which an export of other weights had left" for path in removed]
+        return [*removals, *lines, *sheets, str(folder / "README.md")]
+
+    def _is_exported(self, path: Path) -> bool:
+        """Return whether this file of a former export has the weights, the step and the config."""
+        try:
+            former = generator_file.read(path)
+        except ParaganError:
+            return False
+        is_same = (former.config, former.info) == (self._config, self.sampler.info)
+        return is_same and fingerprint(former.weights) == fingerprint(self.sampler.net.state_dict())
 
     def write_file(self, path: Path, name: str) -> str:
         """Write one format and return a line with its path and its difference from the network."""
@@ -56,9 +75,12 @@ class Bundle:
         return f"{path}  (differs from the network by at most {program(self.sampler, path):.1e})"
 
     def _weights(self, path: Path) -> None:
-        config = json.dumps(_without_folders(self.tree), ensure_ascii=False)
         weights = self.sampler.net.state_dict()
-        generator_file.write(path, generator_file.GeneratorFile(weights, config, self.sampler.info, self.score))
+        generator_file.write(path, generator_file.GeneratorFile(weights, self._config, self.sampler.info, self.score))
+
+    @property
+    def _config(self) -> str:
+        return json.dumps(_without_folders(self.tree), ensure_ascii=False)
 
     def _write_sheet(self, path: Path) -> list[str]:
         """Write the sample sheet and return its path; empty if its held-out pairs are missing."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from paragan import __version__
@@ -15,21 +17,23 @@ _MAX_CLASS_NAMES = 20
 
 
 def render_card(
-    sampler: Sampler, tree: Mapping[str, Any], score: Mapping[str, Any], files: Sequence[str], trust: bool
+    sampler: Sampler, tree: Mapping[str, Any], score: Mapping[str, Any], files: Sequence[Path], trust: bool
 ) -> str:
     """Render the card as Markdown.
 
-    tree: the config. score: as in `score.json`, or empty. files: names of all files.
+    tree: the config. score: as in `score.json`, or empty. files: all that the card is about.
     """
+    names = [path.name for path in files]
     model = tree["model"]
     data = tree["data"]
     return "\n".join(
         [
             f"# {_escape(model['name'])} trained on {_escape(data['name'])}\n",
-            *(["![samples](samples.png)\n"] if "samples.png" in files else []),
+            *(["![samples](samples.png)\n"] if "samples.png" in names else []),
             *_facts(sampler, tree),
             *_scores(score, sampler.info.step),
-            *_usage(sampler, files, trust),
+            *_usage(sampler, names, trust),
+            *_files(files, sampler.info.step),
             *_LIMITS,
         ]
     )
@@ -106,11 +110,30 @@ def _usage(sampler: Sampler, files: Sequence[str], trust: bool) -> list[str]:
         lines.append(
             "Its config names code outside paragan, which has to be importable; `trust=True` lets it be imported.\n"
         )
-    inputs = "`z` (any number, latent), float32" + (", `labels` (any number), int64" if sampler.num_classes else "")
-    for name in files:
-        if name.endswith((".pt2", ".onnx")):
-            lines.append(f"`{name}` is the same generator as a program: {inputs}, to `images`.\n")
+    if "generator.pt2" in files:
+        call = ", ".join(_arguments(sampler).values())
+        load = 'generator = torch.export.load("generator.pt2").module()'
+        code = ["import torch", load, f"images = generator({call})"]
+        lines += ["With PyTorch alone, for any batch size:\n", "```python", *code, "```\n"]
+    if "generator.onnx" in files:
+        fed = ", ".join(f'"{name}": {value}.numpy()' for name, value in _arguments(sampler).items())
+        load = 'session = onnxruntime.InferenceSession("generator.onnx")'
+        code = ["import onnxruntime", "import torch", load, f"(images,) = session.run(None, {{{fed}}})"]
+        lines += ["With ONNX Runtime, for any batch size:\n", "```python", *code, "```\n"]
     return lines
+
+
+def _arguments(sampler: Sampler) -> dict[str, str]:
+    """Return the inputs of the exported programs by name, as Python expressions of four random samples."""
+    latents = f"torch.randn(4, {sampler.net.latent})"
+    labels = f"torch.randint({sampler.num_classes}, (4,))"
+    return {"z": latents, **({"labels": labels} if sampler.num_classes else {})}
+
+
+def _files(files: Sequence[Path], step: int) -> list[str]:
+    """Return the table of the files, all of the weights of one step."""
+    rows = [f"| {path.name} | {step:,} | {hashlib.sha256(path.read_bytes()).hexdigest()} |" for path in files]
+    return ["## Files\n", "| file | step | sha256 |", "|---|---:|---|", *rows, ""]
 
 
 def _example(sampler: Sampler, trust: str) -> list[str]:
