@@ -7,12 +7,14 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from paragan.coevolution import tensor_bytes
 from paragan.core.errors import CheckpointError
 from paragan.core.pieces import StoredTensors, shapes_of
 from paragan.game.network import CalledNetwork, Calling
@@ -63,8 +65,6 @@ class Genome:
     tensors: Mapping[str, Tensor] = field(repr=False)
     traits: Traits
     _individual: object = field(default_factory=object, repr=False)
-    # the serialised genome; the tensors are views of it
-    _bytes: Tensor | None = field(default=None, init=False, repr=False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Genome) and self._individual is other._individual
@@ -74,17 +74,11 @@ class Genome:
 
     @classmethod
     def from_player(cls, player: Player, traits: Traits) -> Genome:
-        """Copy a player; on the host the copy is made in serialised form, ready to be sent."""
+        """Copy a player."""
         state = state_of(player)[0].tensors
-        tensors = {name: value for name, value in state.items() if name not in _PLAYER_KEYS}
+        tensors = {name: value.clone() for name, value in state.items() if name not in _PLAYER_KEYS}
         kind = _optimizer_type(player) if any(n.startswith("optimizer/") for n in tensors) else ""
-        genome = cls(tensors, replace(traits, memory=kind))
-        if not all(value.device.type == "cpu" and value.dtype in tensor_bytes.DTYPES for value in tensors.values()):
-            return replace(genome, tensors={name: value.clone() for name, value in tensors.items()})
-        data = genome.pack()
-        genome = replace(genome, tensors=tensor_bytes.deserialize(data)[0])
-        object.__setattr__(genome, "_bytes", data)
-        return genome
+        return cls(tensors, replace(traits, memory=kind))
 
     def load_into(self, player: Player) -> None:
         """Turn a player into a clone of this genome, including its learning rate.
@@ -110,31 +104,37 @@ class Genome:
         prefix = "ema/" if average and has_average else "net/"
         return {n.removeprefix(prefix): t for n, t in self.tensors.items() if n.startswith(prefix)}
 
+    @cached_property
+    def file_bytes(self) -> bytes:
+        """The genome as a safetensors file, with its traits as metadata; equal genomes have equal bytes."""
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors.items()}
+        return save(tensors, {"traits": json.dumps(asdict(self.traits))})
+
     def pack(self) -> Tensor:
-        """Serialise to bytes (uint8), which must not be written to."""
-        if self._bytes is not None:
-            return self._bytes
-        return tensor_bytes.serialize(self.tensors, {"traits": json.dumps(asdict(self.traits))})
+        """Serialise to bytes (uint8) on the host."""
+        return torch.frombuffer(bytearray(self.file_bytes), dtype=torch.uint8)
 
     @classmethod
     def unpack(cls, data: Tensor, like: Genome) -> Genome:
-        """Deserialise the bytes of `pack` to views of them.
+        """Deserialise the bytes of `pack`.
 
         like: a genome with the same network. Raises `CheckpointError` if the bytes are invalid.
         """
+        file_bytes = data.numpy().tobytes()
         try:
-            tensors, metadata = tensor_bytes.deserialize(data)
+            tensors = load(file_bytes)
+            header_size = int.from_bytes(file_bytes[:8], "little")
+            metadata = json.loads(file_bytes[8 : 8 + header_size])["__metadata__"]
             genome = cls(tensors, Traits.from_dict(json.loads(metadata["traits"])))
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            problem = "the received bytes are not a valid genome"
-            raise CheckpointError(f"genome: {problem} ({str(error)[:100]})") from None
+        except (SafetensorError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise CheckpointError(f"genome: the received bytes are not a valid genome ({str(error)[:100]})") from None
         check_same(shapes_of(genome.weights), shapes_of(like.weights), "genome")
         return genome
 
     @property
     def digest(self) -> str:
         """Hash of all bits (16 hexadecimal digits)."""
-        return hashlib.sha256(self.pack().numpy().tobytes()).hexdigest()[:16]
+        return hashlib.sha256(self.file_bytes).hexdigest()[:16]
 
 
 class EvalNetwork:
