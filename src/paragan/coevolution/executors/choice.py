@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 
-import torch
 from torch import Tensor
 
 from paragan.coevolution.cell import Cell
@@ -19,6 +18,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.core.weight_schedule import WeightSchedule
 from paragan.hardware import graphs
+from paragan.hardware.executors import synchronized_time
 
 _WARM_UP = 2
 _STEPS = 4
@@ -77,35 +77,22 @@ class AutoExecutor:
     ) -> dict[str, float]:
         """Return seconds per step of all cells, by executor: the minimum over rounds."""
         seconds = dict.fromkeys(self.executors, float("inf"))
+        device = cells[0].players[Side.G].updates.device
         before = [(cell, cell.snapshot(0), cell.state(), cell.gan.loss) for cell in cells]
         until = time.perf_counter() + _LIMIT_S
         for number in takewhile(lambda number: not number or time.perf_counter() < until, range(_ROUNDS)):
             for name, executor in self.executors.items():
                 if number == 0:
                     executor.train(cells, _WARM_UP, loss_of)
-                began = _device_time_s(cells[0])
+                began = synchronized_time(device)
                 executor.train(cells, _STEPS, loss_of)
-                seconds[name] = min(seconds[name], (_device_time_s(cells[0]) - began) / _STEPS)
+                seconds[name] = min(seconds[name], (synchronized_time(device) - began) / _STEPS)
                 for cell, players, state, loss in before:
                     cell.gan.loss = loss
                     for side, genome in players.items():
                         genome.load_into(cell.players[side])
                     cell.restore(state)
         return seconds
-
-
-def _device_time_s(cell: Cell) -> float:
-    """Return the time after all work queued on the device is done.
-
-    CPU time if one CPU thread works, so that other programs do not disturb the measurement;
-    otherwise elapsed time.
-    """
-    device = cell.players[Side.G].updates.device
-    if device.type == "cpu" and torch.get_num_threads() == 1:
-        return time.thread_time()
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
-    return time.perf_counter()
 
 
 def select_executor(
