@@ -22,8 +22,8 @@ from paragan.core.source import image_specs
 from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
+from paragan.game.player_checks import check_player
 from paragan.game.scheme import Scheme
-from paragan.game.validation import check_player
 from paragan.parallel import Strategy
 from paragan.schemes import asynchronous, parameter_server
 from tests.laws.small_gan import game

@@ -11,7 +11,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
-from paragan.game.validation import check_player
+from paragan.game.player_checks import check_player
 from paragan.models import contragan
 from paragan.parallel import local_sgd
 from paragan.penalties import contrastive, data_to_data

@@ -18,8 +18,8 @@ from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
+from paragan.game.player_checks import check_player
 from paragan.game.prior import Prior
-from paragan.game.validation import check_player
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.losses import relativistic_average
 from paragan.parallel import _forward_backward, local_sgd

@@ -19,8 +19,8 @@ from paragan.core.source import Source, StreamedSource, describe_tensors
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 from paragan.datasets._host_shared import share_on_host
+from paragan.game.player_checks import refuse_mismatched_data
 from paragan.game.scheme import Batches
-from paragan.game.validation import refuse_mismatched_data
 from paragan.loading.iterable_stream import IterableStream
 from paragan.loading.loader import BatchRows, BatchStream, Loader
 from paragan.loading.pipeline import Pipeline

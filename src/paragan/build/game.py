@@ -23,11 +23,10 @@ from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
+from paragan.game.player_checks import check_player, refuse_invalid_counts
 from paragan.game.scheme import FunctionScheme, Scheme
 from paragan.game.state_buffers import attach_state
-from paragan.game.tensor_validation import validate_on
-from paragan.game.turn_validation import validate
-from paragan.game.validation import check_player, refuse_invalid_counts
+from paragan.game.validation import validate, validate_on
 
 
 def gan(

@@ -1,78 +1,169 @@
-"""Validation of custom networks, losses and settings before a run writes anything."""
+"""Trial of a game with custom code before a run writes anything: each error is one line that names its cause."""
 
 from __future__ import annotations
 
+import copy
 import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from paragan.core.capabilities import ALL, Capability, Holder, check_capabilities
-from paragan.core.dist import World
+from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.loss import Loss
-from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput, mean_per_sample
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
-from paragan.core.protocols import Network, Penalty
-from paragan.core.types import Rows, Side
-from paragan.game.needs import term_needs
-from paragan.game.options import PlayerOptions
+from paragan.core.protocols import Penalty
+from paragan.core.source import Source
+from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
+from paragan.game.gan import GAN
+from paragan.game.label_use import ignores_labels
+from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
-from paragan.game.prior import Prior
+from paragan.loading.loader import normalise_images
 
-ROWS = 4
+_ROWS = 4
+Makers = Mapping[Side, Callable[[], nn.Module]]
 
 
-def validate_networks(
-    g: Network, d: Network, loss: Loss, prior: Prior, shape: tuple[int, int, int], conditioned: bool = False
+def validate(
+    game: GAN, makers: Makers, shape: tuple[int, int, int], num_classes: int, has_pairs: bool, turns: bool = True
 ) -> None:
-    """Run both networks and the loss once, forward and backward, in training mode.
+    """Run both networks, the loss and every penalty once on noise, and check the use of labels.
 
-    g, d: networks built for this. shape: of one image, (C, H, W). conditioned: both also take such
-    an image. Raises `ConfigError` if one is wrong.
+    makers: build networks for this. Of `game` only `prior.uses_labels` changes. shape: (C, H, W).
+    num_classes: of the data. turns: False leaves the penalties out. Raises `ConfigError`.
     """
+    nets = {side: make() for side, make in makers.items()}
+    if not has_pairs:
+        for side in Side:
+            _refuse_label_mismatch(side, nets[side], game.prior.num_classes)
     with torch.random.fork_rng(devices=[]):
-        z, y = prior.draw("trial", Rows(0, 0, ROWS, ROWS))
-        condition = None
-        if conditioned:
-            condition = torch.zeros(ROWS, *shape, device=prior.device, dtype=prior.dtype)
-        _refuse_label_mismatch(g, (z, y, condition), "Generator", prior.num_classes)
-        with reraise_as_config_error(f"model: Generator.forward(z, y{', condition' * conditioned})"):
-            images = GeneratorOutput.of(g(z, y, condition)).images
-        _expect_shape(images, (ROWS, *shape), "model: Generator", "images of the data's shape")
-        refuse_non_finite(images, "Generator", "images")
-        _refuse_label_mismatch(d, (images, y, condition), "Discriminator", prior.num_classes)
-        logits_B = [_logits(d, x, y, condition) for x in (torch.zeros_like(images), images)]
-        with reraise_as_config_error("loss: d_loss(real, fake)"):
-            of_d = loss.d(*logits_B)
-        _expect_shape(of_d, (ROWS,), "loss: d_loss", "one value per image, not a mean")
-        with reraise_as_config_error("loss: g_loss(fake, real)"):
-            of_real = logits_B[0] if loss.g_needs_real else None
-            of_g = loss.g(logits_B[1], of_real)
-        _expect_shape(of_g, (ROWS,), "loss: g_loss", "one value per image, not a mean")
-        for name, values in (("d_loss", of_d), ("g_loss", of_g)):
-            if not values.requires_grad:
-                raise ConfigError(f"loss: {name} returned values without a gradient: is there a detach or a no_grad?")
-            with reraise_as_config_error(f"model: the backward pass from {name}"):
-                values.sum().backward(retain_graph=True)
+        real = _noise(game, shape, num_classes, has_pairs)
+        names = "y, condition" if has_pairs else "y"
+        g_call = f"model: Generator.forward(z, {names})"
+        d_call = f"model: Discriminator.forward(x, {names})"
+        _Trial(game=game, nets=nets, real=real, g_call=g_call, d_call=d_call).run()
+        if turns:
+            _run_each_penalty(game, nets, real)
+    if game.prior.num_classes and not has_pairs:
+        game.prior = replace(game.prior, uses_labels=not ignores_labels(nets[Side.G], game.prior))
 
 
-def _refuse_label_mismatch(net: Network, inputs: tuple[Any, ...], who: str, num_classes: int) -> None:
+def validate_on(game: GAN, makers: Makers, source: Source) -> None:
+    """Run both networks, the loss and each penalty once on the first samples of named tensors.
+
+    makers: build networks for this; `game` does not change. Raises `ConfigError`.
+    """
+    nets = {side: make() for side, make in makers.items()}
+    g_call = f"generator: forward({', '.join(game.prior.generator_arguments or ())})"
+    d_call = f"discriminator: forward({', '.join(game.prior.arguments)})"
+    with torch.random.fork_rng(devices=[]):
+        real = _first_samples(source, game)
+        _Trial(game=game, nets=nets, real=real, g_call=g_call, d_call=d_call).run()
+        _run_each_penalty(game, nets, real)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trial:
+    """One forward and backward pass of both networks and the loss.
+
+    g_call, d_call: calls of the networks in messages.
+    """
+
+    game: GAN
+    nets: Mapping[Side, nn.Module]
+    real: Batch
+    g_call: str
+    d_call: str
+
+    def run(self) -> None:
+        """Raise `ConfigError` for a network or loss that is wrong."""
+        feed = self.game.prior.feed("trial", self.real)
+        fake = self._generate(feed)
+        on_real = self._judge(feed.real_inputs)
+        on_fake = self._judge((fake, *feed.fake_conditions))
+        for name, output in on_real.by_name.items():
+            self._try_loss(output.logits_B, on_fake.by_name[name].logits_B)
+
+    def _generate(self, feed: TurnInputs) -> Tensor:
+        with reraise_as_config_error(self.g_call):
+            fake = GeneratorOutput.of(CalledNetwork(self.nets[Side.G])(*feed.fake_inputs)).images
+        expected = tuple(feed.real_sample.shape)
+        if not isinstance(fake, Tensor) or tuple(fake.shape) != expected:
+            raise ConfigError(
+                f"{self.g_call} returned {_description(fake)}; return one of the shape of {feed.arguments[0]!r} in a "
+                f"batch: {expected}"
+            )
+        _refuse_unusable(self.g_call, "values", fake)
+        return fake
+
+    def _judge(self, inputs: tuple[Tensor | None, ...]) -> DiscriminatorOutput:
+        with reraise_as_config_error(self.d_call):
+            output = DiscriminatorOutput.of(CalledNetwork(self.nets[Side.D])(*inputs))
+        for name, member in output.by_name.items():
+            call = f"{self.d_call} {name}".strip()
+            if not self._has_rows(member.logits_B):
+                raise ConfigError(
+                    f"{call} returned {_description(member.logits_B)} for {self.real.rows.count} samples; keep the "
+                    "batch axis: a logit, or several, for each"
+                )
+            _refuse_unusable(call, "logits", member.logits_B)
+        return output
+
+    def _try_loss(self, real: Tensor, fake: Tensor) -> None:
+        loss = self.game.loss
+        self._try_function("d_loss", "real, fake", loss.d, (real, fake))
+        self._try_function("g_loss", "fake, real", loss.g, (fake, real if loss.g_needs_real else None))
+
+    def _try_function(
+        self, name: str, arguments: str, function: Callable[..., Tensor], logits: tuple[Tensor | None, ...]
+    ) -> None:
+        with reraise_as_config_error(f"loss: {name}({arguments})"):
+            values = function(*logits, *(logits if self.game.loss.compares else ()))
+        if not self._has_rows(values):
+            raise ConfigError(
+                f"loss: {name} returned {_description(values)} for {self.real.rows.count} samples; return one value "
+                "per sample, not a mean"
+            )
+        if not values.requires_grad:
+            raise ConfigError(f"loss: {name} returned values without a gradient: is there a detach or a no_grad?")
+        with reraise_as_config_error(f"model: the backward pass from {name}"):
+            values.sum().backward(retain_graph=True)
+
+    def _has_rows(self, values: Any) -> bool:
+        return isinstance(values, Tensor) and values.dim() > 0 and len(values) == self.real.rows.count
+
+
+def _refuse_unusable(call: str, what: str, values: Tensor) -> None:
+    """Raise `ConfigError` for an infinite value or NaN, or without a gradient."""
+    if not values.isfinite().all():
+        raise ConfigError(f"{call} returned {what} that are not finite; check its initial weights and divisions")
+    if not values.requires_grad:
+        raise ConfigError(f"{call} returned {what} without a gradient: is there a detach or a no_grad?")
+
+
+def _description(value: Any) -> str:
+    return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def _refuse_label_mismatch(side: Side, net: nn.Module, num_classes: int) -> None:
     """Raise `ConfigError` if `forward` takes no labels although it gets some, or the reverse."""
-    forward = net.module.forward
-    _, y, condition = inputs
-    first = "z" if who == "Generator" else "x"
-    if condition is not None or _takes(forward, 1 if y is None else 2):
+    forward = net.forward
+    who, first = ("Generator", "z") if side is Side.G else ("Discriminator", "x")
+    if _takes(forward, 2 if num_classes else 1):
         return
     code = getattr(forward, "__code__", None)
     place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
-    if y is None and _takes(forward, 2):
+    if not num_classes and _takes(forward, 2):
         raise ConfigError(
             f"model: {who}.forward({first}, y) needs labels, but this run has none{place}; give y "
             f"a default: forward(self, {first}, y=None)"
         )
-    if y is not None and _takes(forward, 1):
+    if num_classes and _takes(forward, 1):
         raise ConfigError(
             f"model: {who}.forward({first}) takes no labels, but the data has {num_classes} "
             f"classes{place}; accept them: forward(self, {first}, y), or set self.num_classes = 0 "
@@ -91,89 +182,56 @@ def _takes(forward: Any, count: int) -> bool:
     return True
 
 
-def _logits(d: Network, x: Tensor, y: Tensor | None, condition: Tensor | None) -> Tensor:
-    arguments = "x, y" if condition is None else "x, y, condition"
-    with reraise_as_config_error(f"model: Discriminator.forward({arguments})"):
-        output = d(x, y, condition)
-        converted = DiscriminatorOutput.of(output)
-    for name, member in converted.by_name.items():
-        _refuse_invalid_logits(f"Discriminator {name}" if name else "Discriminator", member.logits_B, len(x))
-    return mean_per_sample(converted.logits_B)
+def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) -> None:
+    """Run one turn of each side without penalties, and one with each, up to the gradients."""
+    players = {side: Player(side, net) for side, net in nets.items()}
+    nothing: dict[str, Any] = {"g_penalties": (), "d_penalties": (), "adversarial": game.adversarial.started}
+    nothing |= {"balancer": None, "further": {side: players[side] for side in game.further}, "further_penalties": {}}
+    without = replace(game, g=players[Side.G], d=players[Side.D], **nothing)
+    for side, penalties in game.penalties.items():
+        for penalty in (None, *penalties):
+            augment, copied = copy.deepcopy((without.augment, penalty))  # both may have state
+            tried = replace(without, augment=augment, **_only(side, copied))
+            with reraise_as_config_error(_turn_name(game, side, penalty)):
+                turn = tried.turn(side, real)
+                if turn.is_due:
+                    players[side].compute_gradients(turn, against=players[turn.opponent])
 
 
-def _refuse_invalid_logits(who: str, logits: Any, count: int) -> None:
-    if not isinstance(logits, Tensor) or logits.dim() == 0 or len(logits) != count:
-        problem = f"model: {who} returned {describe_value(logits)} for {count} images"
-        raise ConfigError(f"{problem}; return one logit for each")
-    refuse_non_finite(logits, who, "logits")
-    if not logits.requires_grad:
-        raise ConfigError(f"model: {who} returned logits without a gradient: is there a detach or a no_grad?")
+def _only(side: Side, penalty: Penalty | None) -> dict[str, Any]:
+    """Return the fields of a game in which a player has one penalty, or none."""
+    if penalty is None:
+        return {}
+    if side.is_further:
+        return {"further_penalties": {side: (penalty,)}}
+    return {f"{side.value}_penalties": (penalty,)}
 
 
-def refuse_non_finite(values: Tensor, who: str, what: str) -> None:
-    """Raise `ConfigError` if a value is infinite or NaN. who: the network; what: it returned."""
-    if not values.isfinite().all():
-        raise ConfigError(f"model: {who} returned {what} that are not finite; check its initial weights and divisions")
+def _turn_name(game: GAN, side: Side, penalty: Penalty | None) -> str:
+    if penalty is not None:
+        return f"penalty {penalty.name}"
+    images = "" if game.augment is None else " with augmented images"
+    return f"model: an update of {side.value.upper()}{images}"
 
 
-def _expect_shape(found: Any, shape: tuple[int, ...], who: str, what: str) -> None:
-    if not isinstance(found, Tensor) or tuple(found.shape) != shape:
-        raise ConfigError(f"{who} returned {describe_value(found)}; return {what}: {shape}")
+def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: bool) -> Batch:
+    rows = Rows(0, 0, _ROWS, _ROWS)
+    prior = game.prior
+
+    def images(stream: str) -> Tensor:
+        drawn = rng.uniform(prior.seed, f"trial/{stream}", rows, shape)
+        return (drawn * 2 - 1).to(prior.device, prior.dtype)
+
+    y = None
+    if num_classes:
+        y = rng.integers(prior.seed, "trial/real", rows, num_classes).to(prior.device)
+    condition = images("condition") if has_pairs else None
+    return Batch(rows, present_tensors(image=images("real"), label=y, condition=condition))
 
 
-def describe_value(value: Any) -> str:
-    """Return the shape of a tensor, or the type of another value, for messages."""
-    if isinstance(value, Tensor):
-        return f"a tensor of {tuple(value.shape)}"
-    return f"a {type(value).__name__}"
-
-
-def refuse_mismatched_data(takes_condition: bool, model: str, has_pairs: bool, data: str) -> None:
-    """Raise `ConfigError` if only one of generator and data is made for pairs."""
-    if takes_condition != has_pairs:
-        what = "images from images" if takes_condition else "images from latents"
-        fix = "data.name=paired" if takes_condition else "data of single images, or model.name=pix2pix"
-        raise ConfigError(f"model {model} makes {what}, which does not fit data {data}; use {fix}")
-
-
-def check_player(
-    options: PlayerOptions,
-    player: Player,
-    penalties: tuple[Penalty, ...],
-    loss_needs: frozenset[Capability] = frozenset(),
-    loss: str = "",
-) -> None:
-    """Raise `ConfigError` if the player's terms and settings need what strategy or network does not have."""
-    key = player.side.value
-    terms = tuple(term_needs(penalties, loss_needs, f"loss {loss}"))
-    check_capabilities(player.strategy.holder, (*terms, *options.needs(key)))
-    if options.micro_batches > 1:
-        name = f"{key}.micro_batches={options.micro_batches}"
-        check_capabilities(Holder(name, ALL - {Capability.COUPLED}, f"set {key}.micro_batches=1"), terms)
-    if player.plain_network.mixes:
-        norms = "choose another norm (dcgan: model.d_norm=spectral)"
-        check_capabilities(Holder(f"batch norm of {key}", ALL - {Capability.SEPARATE_SAMPLES}, norms), terms)
-
-
-def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
-    """Raise `ConfigError` for too many ranks or micro-batches, or updates of G other than one."""
-    if batch < world.size:
-        problem = f"train.batch={batch} is less than one image for each of {world.size} ranks"
-        raise ConfigError(f"{problem}; pass a larger batch")
-    if options.micro_batches > batch // world.size:
-        on = "" if world.size == 1 else f" on {world.size} ranks"
-        raise ConfigError(
-            f"{side.value}.micro_batches={options.micro_batches} is too many for a batch of "
-            f"{batch}{on}: each needs an image; pass a smaller number"
-        )
-    if side is Side.G and options.update_probability < 1:
-        raise ConfigError(
-            "g.update_probability is not supported: every step has an update of G; set d.update_probability"
-        )
-    if side.is_further and options.update_probability < 1:
-        raise ConfigError(f"players.{side.value}.update_probability is not supported: it is for D; leave it out")
-    if side is Side.G and options.updates_per_step > 1:
-        raise ConfigError(
-            f"g.updates_per_step={options.updates_per_step} is not supported: a step has one "
-            "update of G; set d.updates_per_step, or use a smaller g learning rate"
-        )
+def _first_samples(source: Source, game: GAN) -> Batch:
+    count = min(_ROWS, len(source) or _ROWS)
+    rows = np.arange(count)
+    moved = {name: value.to(game.prior.device) for name, value in source.fetch(rows, rows).items()}
+    tensors = normalise_images(moved, source, game.prior.dtype)
+    return Batch(Rows(0, 0, count, count), tensors)
