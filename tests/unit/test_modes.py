@@ -24,7 +24,7 @@ from paragan.losses import wasserstein
 from paragan.penalties import gradient_penalty
 from paragan.runs.verify_networks import VerifyRequest, verified_networks
 from paragan.schemes import synchronous
-from paragan.verify import diagnosis, double_backward
+from paragan.verify import diagnosis, network_laws
 from paragan.verify.reference_run import exact_arithmetic
 
 SHAPE = (1, 4, 4)
@@ -132,7 +132,7 @@ def test_the_laws_hold_for_a_discriminator_with_a_frozen_part(tmp_path, declared
     with exact_arithmetic():
         found = diagnosis.inspect_network(tried, pg.Side.D)
         assert found.mixing_layers == () and found.row_dependence == 0
-        assert double_backward.check_double_backward(tried, found).result == "held"
+        assert network_laws.check_double_backward(tried, found).result == "held"
 
 
 MODEL = """

@@ -30,9 +30,8 @@ from paragan.verify.diagnosis import (
     inspect_network,
     unsupported_penalty,
 )
-from paragan.verify.double_backward import check_double_backward
 from paragan.verify.finding import DETERMINISTIC, NO_REFERENCE_RUN, LawResult, failed_result, passed_result, run_law
-from paragan.verify.frozen_opponent import check_frozen_opponent
+from paragan.verify.network_laws import check_double_backward, check_frozen_opponent
 from paragan.verify.reference_run import (
     NAMES,
     NEAR,

@@ -1,7 +1,8 @@
-"""Law "twice differentiable": the gradients of the logits at the images and of R1 are right.
+"""Laws of a single network: "twice differentiable" and "frozen means frozen".
 
-Both are compared with central differences, which detect faults that raise no error: a detach on one
-of two paths, or a custom backward that returns numbers without a graph.
+Gradients of the logits at the images and of R1 are compared with central differences, which detect
+faults that raise no error: a detach on one of two paths, or a custom backward that returns numbers
+without a graph. A frozen player must not change in the other player's turn: no weight, buffer or output.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.types import Side
+from paragan.game.player import Player
 from paragan.layers.random import preserved_state
-from paragan.verify.diagnosis import NetworkTraits, network_output
-from paragan.verify.finding import LawResult, failed_result, passed_result
-from paragan.verify.reference_run import VerifiedNetworks, network_inputs
+from paragan.verify.diagnosis import NetworkTraits, has_torch_spectral_norm, network_output
+from paragan.verify.finding import SPECTRAL, LawResult, failed_result, passed_result
+from paragan.verify.reference_run import NAMES, ReferenceRun, VerifiedNetworks, network_inputs
 
 _STEP_X = 1e-6
 _STEP_W = 1e-8  # short enough that a kink (of a ReLU) in between is unlikely
 _TOLERANCE = 1e-3  # relative
 _DIRECTIONS = 3  # several, because one may cross a kink
 _REFUSES = ("once_differentiable", "is not implemented", "does not require grad", "not have been used in the graph")
+_TAKE_UPDATE = "paragan.layers.update_once.UpdateOnce.take_update()"
 
 
 def check_double_backward(subject: VerifiedNetworks, of: NetworkTraits) -> LawResult:
@@ -135,3 +138,77 @@ def _slope_error(
     expected = float(sum((g * way).sum() for g, way in zip(gradients, along, strict=True)))
     error = abs(found - expected)
     return 0.0 if error <= rounding else error / max(abs(found), abs(expected))
+
+
+def check_frozen_opponent(subject: VerifiedNetworks, side: Side, of: NetworkTraits) -> LawResult:
+    """Check that this player does not change while the other one runs its turn."""
+    run = ReferenceRun(subject)
+    player = run.players[side]
+    opponent = run.players[Side.D if side is Side.G else Side.G]
+    shared = _shared_weight(player.net, opponent.net)
+    if shared:
+        return failed_result(
+            f"{NAMES[side]}.{shared} is also a weight of the other network; networks must not share weights"
+        )
+    before = _state(player.net)
+    turn = run.gan.g_turn(subject.real()) if side is Side.D else run.gan.d_turn(subject.real())
+    opponent.update(turn, against=player)
+    changed = [name for name, value in _state(player.net).items() if not torch.equal(value, before[name])]
+    if changed:
+        return failed_result(
+            f"{NAMES[side]}.{changed[0]} changed in the other player's turn: {_why(player.net, changed[0])}"
+        )
+    leaked = next((name for name, weight in player.net.named_parameters() if weight.grad is not None), None)
+    if leaked is not None:
+        return failed_result(
+            f"{NAMES[side]}.{leaked} has a gradient from the other player's turn: is there an enable_grad in forward?"
+        )
+    return passed_result(0.0) if of.hidden_generator else _compare_behaviour(subject, side, player)
+
+
+def _compare_behaviour(subject: VerifiedNetworks, side: Side, player: Player) -> LawResult:
+    """Compare outputs with a new network of equal weights and buffers, to find other state."""
+    new = subject.net(side)
+    new.load_state_dict(player.net.state_dict())  # the constructor may draw other weights
+    now = _probe(subject, side, player.net)
+    fresh = _probe(subject, side, new)
+    if torch.equal(now, fresh):
+        return passed_result(0.0)
+    reason = (
+        f"{NAMES[side]} gives other outputs after the other player's turn although no weight or "
+        "buffer changed: its forward keeps state in an attribute; advance it only where "
+        f"{_TAKE_UPDATE} returns True"
+    )
+    return failed_result(reason, float((now - fresh).abs().max()))
+
+
+def _probe(subject: VerifiedNetworks, side: Side, net: nn.Module) -> Tensor:
+    with torch.no_grad(), _same_randomness(net):
+        return network_output(side, net, network_inputs(subject, side))
+
+
+def _state(net: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in (*net.named_parameters(), *net.named_buffers())}
+
+
+def _shared_weight(net: nn.Module, other: nn.Module) -> str:
+    others = {id(weight) for weight in other.parameters()}
+    return next((name for name, weight in net.named_parameters() if id(weight) in others), "")
+
+
+def _why(net: nn.Module, name: str) -> str:
+    """Name the module that changes the tensor, and what to use instead."""
+    module = net.get_submodule(name.rpartition(".")[0])
+    if has_torch_spectral_norm(module):
+        return SPECTRAL
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return (
+            f"torch.nn.{type(module).__name__} updates its statistics at every forward in "
+            "training; use paragan.layers.batch_norm.AffineBatchNorm, which updates them once "
+            "per update of its network"
+        )
+    return (
+        f"{type(module).__name__} changes it in its forward; derive it from "
+        "paragan.layers.update_once.UpdateOnce, and change it only where self.take_update() "
+        "returns True"
+    )
