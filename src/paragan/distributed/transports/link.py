@@ -33,18 +33,12 @@ class SendEnd(Protocol):
     def send(self, message: Message) -> None:
         """Start to send; blocks while `room` messages are in flight. Data must not change."""
 
-    def close(self) -> None:
-        """Wait until the other end has received everything, or is unreachable."""
-
 
 class ReceiveEnd(Protocol):
     """The receiving end of a link. Messages arrive in order."""
 
     def receive(self, wait_s: float) -> Message | None:
         """Return the next message; None if none has arrived within `wait_s`, or none will."""
-
-    def close(self) -> None:
-        """Discard the remaining messages."""
 
 
 def timeout_error(who: str, timeout_s: float) -> RankError:

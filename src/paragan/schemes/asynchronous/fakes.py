@@ -67,12 +67,6 @@ class FakesSender:
             return Message(version, torch.empty(0, dtype=torch.uint8), note, copies)
         return Message(version, _pack(held), note)
 
-    def close(self) -> None:
-        """Close the links."""
-        for sender in self.senders:
-            if sender is not None:
-                sender.close()
-
 
 class FakesReceiver:
     """Receiver on one rank of D; joins what all ranks of G sent for one version, in row order.
@@ -104,11 +98,6 @@ class FakesReceiver:
     def _tensors(self, message: Message) -> dict[str, Tensor]:
         held = message.tensors or _unpack(message.data, self._like_sent)
         return {name: tensor.to(self.like[name].dtype) for name, tensor in held.items()}
-
-    def close(self) -> None:
-        """Close the links."""
-        for receiver in self.receivers:
-            receiver.close()
 
 
 def overlapping_ranks(total: int, num_g: int, num_d: int) -> list[tuple[int, int]]:

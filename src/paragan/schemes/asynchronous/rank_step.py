@@ -13,6 +13,7 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.remote_player import RemotePlayer
 from paragan.schemes._concurrent import StalenessLog
+from paragan.schemes._rank_links import RankLinks
 from paragan.schemes.asynchronous.fakes import (
     FakesReceiver,
     FakesSender,
@@ -21,7 +22,6 @@ from paragan.schemes.asynchronous.fakes import (
     overlapping_ranks,
 )
 from paragan.schemes.asynchronous.player_step import StalenessLimit
-from paragan.schemes.asynchronous.rank_links import RankLinks
 from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
 
 

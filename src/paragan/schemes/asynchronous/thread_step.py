@@ -135,6 +135,3 @@ class ThreadLink:
             return None
         wait_until_ready(message.ready, (message.data, *message.tensors.values()))
         return message
-
-    def close(self) -> None:
-        """Do nothing: both threads end with their process."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from paragan.core.errors import RankError
 from paragan.core.roles import Roles
-from paragan.core.traffic import Collective
 from paragan.core.types import Side
-from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, connect_pair
+from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender
 from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
+from paragan.schemes._rank_links import RankLinks
 from paragan.schemes.parameter_server.messages import max_message_bytes
-
-_SESSION_NUMBERS = itertools.count()  # equal on all ranks, which open their sessions in one order
 
 
 @dataclass(frozen=True)
@@ -55,27 +51,23 @@ class StalenessBound:
         return -(-turns // self.per_step[side])
 
 
-def open_links(roles: Roles, gan: GAN, max_in_flight: int) -> list[tuple[GlooSender, GlooReceiver]]:
-    """Open this rank's link ends: on the server one pair per worker, on a worker one.
+class ServerLinks(RankLinks):
+    """Link ends of this rank: on the server a sender and a receiver for each worker, on a worker one of each."""
 
-    Collective: every rank must call this.
-    """
-    number = next(_SESSION_NUMBERS)
-    world = roles.world
-    count = partial(world.count_bytes, "parameters", collective=Collective.LINK)
-    here = int(world.rank > 0)  # this rank in a link of two
-    players = [player for player in (gan.g, gan.d) if isinstance(player, Player)]
-    max_bytes = max(max_message_bytes(player.net) for player in players)
-    ends = []
-    for worker in range(1, world.size):
-        if world.rank in (0, worker):
-            up = connect_pair(world.store, f"server/{number}/{worker}/up", here, roles.timeout_s)
-            down = connect_pair(world.store, f"server/{number}/{worker}/down", here, roles.timeout_s)
-            sending, receiving = (up, down) if here else (down, up)
-            sender = GlooSender(sending, 1 - here, max_in_flight, roles.timeout_s, count)
-            receiver = GlooReceiver(receiving, 1 - here, max_bytes, max_in_flight, roles.timeout_s)
-            ends.append((sender, receiver))
-    return ends
+    def __init__(self, roles: Roles, gan: GAN, max_in_flight: int) -> None:
+        super().__init__(roles)
+        self.pairs: list[tuple[GlooSender, GlooReceiver]] = []
+        players = [player for player in (gan.g, gan.d) if isinstance(player, Player)]
+        max_bytes = max(max_message_bytes(player.net) for player in players)
+        for worker in range(1, roles.world.size):
+            up = f"parameters/{worker}/up"
+            down = f"parameters/{worker}/down"
+            if roles.world.rank == worker:
+                sender = self.open_sender(up, max_in_flight)
+                self.pairs.append((sender, self.open_receiver(down, max_bytes, max_in_flight)))
+            elif roles.world.rank == 0:
+                receiver = self.open_receiver(up, max_bytes, max_in_flight)
+                self.pairs.append((self.open_sender(down, max_in_flight), receiver))
 
 
 def receive_from(peer: str, receiver: GlooReceiver, wait_s: float) -> Message | None:

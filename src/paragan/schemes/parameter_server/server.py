@@ -18,7 +18,7 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import packed
 from paragan.schemes._concurrent import StalenessLog
-from paragan.schemes.parameter_server.links import StalenessBound, open_links, receive_from
+from paragan.schemes.parameter_server.links import ServerLinks, StalenessBound, receive_from
 from paragan.schemes.parameter_server.messages import NetworkChange
 
 _POLL_S = 0.001  # wait for one worker, while another may have sent
@@ -43,8 +43,8 @@ class Server:
         self.ages: Counter[int] = Counter()
         self.ahead: Counter[int] = Counter()
         self._players = {Side.G: gan.g, Side.D: gan.d}
-        self._links = open_links(roles, gan, self.bound.max_in_flight)
-        self._workers = range(len(self._links))
+        self._links = ServerLinks(roles, gan, self.bound.max_in_flight)
+        self._workers = range(len(self._links.pairs))
         # turns of each side that have been applied, by worker
         self._applied = {}
         for side, per_step in self.bound.per_step.items():
@@ -76,11 +76,8 @@ class Server:
         """Return at once: a step ends with all messages that were sent for it."""
 
     def close(self) -> None:
-        """Close the senders, then the receivers: this order avoids deadlocks."""
-        for sender, _ in self._links:
-            sender.close()
-        for _, receiver in self._links:
-            receiver.close()
+        """Close the links."""
+        self._links.close()
 
     def _apply_one(self, i: int, side: Side, change: NetworkChange, rows: Rows) -> None:
         """Update by the mean over this worker's rows alone."""
@@ -117,7 +114,7 @@ class Server:
                 continue
             if side not in self._packed:
                 self._packed[side] = packed(player.strategy.weights(player.net)).cpu()
-            self._links[i][0].send(Message(player.version, self._packed[side], complete))
+            self._links.pairs[i][0].send(Message(player.version, self._packed[side], complete))
             self._unanswered.remove((i, side))
 
     def _complete_turns(self, side: Side) -> int:
@@ -146,7 +143,7 @@ class Server:
         while time.monotonic() - began < self.roles.timeout_s:
             for i in (*workers, slowest):
                 wait_s = _POLL_S if i == slowest else 0.0
-                message = receive_from(f"the worker on rank {i + 1}", self._links[i][1], wait_s)
+                message = receive_from(f"the worker on rank {i + 1}", self._links.pairs[i][1], wait_s)
                 if message is not None:
                     return i, message
         waited = f"{self.roles.timeout_s:.0f} s"

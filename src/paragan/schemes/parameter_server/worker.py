@@ -17,7 +17,7 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes._concurrent import StalenessLog
 from paragan.schemes._update_order import next_used
-from paragan.schemes.parameter_server.links import StalenessBound, open_links, receive_from
+from paragan.schemes.parameter_server.links import ServerLinks, StalenessBound, receive_from
 from paragan.schemes.parameter_server.messages import load_packed, pack_change
 
 _POLL_S = 0.1  # between two checks of the time while waiting
@@ -44,7 +44,8 @@ class GradientWorker:
         self._players = {Side.G: gan.g, Side.D: gan.d}
         for side, player in self._players.items():
             player.version = self.bound.per_step[side] * gan.clock.step
-        ((self._sender, self._receiver),) = open_links(roles, gan, self.bound.max_in_flight)
+        self._links = ServerLinks(roles, gan, self.bound.max_in_flight)
+        ((self._sender, self._receiver),) = self._links.pairs
         # sides of the weights to come, in order
         self._answers = chain((Side.D, Side.G), cycle(self.bound.turns))
         self._num_expected = 2
@@ -67,9 +68,8 @@ class GradientWorker:
         self._receive_until(lambda: not self._num_expected)
 
     def close(self) -> None:
-        """Close the sender, then the receiver: this order avoids deadlocks."""
-        self._sender.close()
-        self._receiver.close()
+        """Close the links."""
+        self._links.close()
 
     def _run_turn(self, side: Side, turn: Turn, against: Opponent) -> Update:
         """Compute the gradients of a turn and send them."""

@@ -1,4 +1,4 @@
-"""Links of this rank to ranks of other players.
+"""Links of this rank to other ranks.
 
 A link is a gloo group of its two ends; all ranks create theirs in one order, which avoids
 deadlocks.
@@ -26,11 +26,11 @@ class RankLinks:
         self._senders: list[GlooSender] = []
         self._receivers: list[GlooReceiver] = []
 
-    def open_sender(self, name: str) -> GlooSender:
-        """Open the sending end of a link; waits for the other end."""
+    def open_sender(self, name: str, room: int = 2) -> GlooSender:
+        """Open the sending end of a link; waits for the other end. room: messages that wait to be sent."""
         kind = name.partition("/")[0]
         count = partial(self.roles.world.count_bytes, kind, collective=Collective.LINK)
-        sender = GlooSender(self._connect(name, 0), 1, timeout_s=self.roles.timeout_s, count_bytes=count)
+        sender = GlooSender(self._connect(name, 0), 1, room, self.roles.timeout_s, count)
         self._senders.append(sender)
         return sender
 
