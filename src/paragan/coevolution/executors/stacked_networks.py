@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from paragan.coevolution.executors.batched_linear import with_batched_linear
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.game.network import CalledNetwork
-from paragan.layers.random import CellGenerators, uses_random_numbers
+from paragan.layers.random import CellGenerators
 from paragan.layers.update_once import begin_update, update_once_layers
 
 Tensors = dict[str, Tensor]
@@ -31,10 +30,8 @@ class StackedNetwork(nn.Module):
     rows: of each network in a batch, or a divisor of their number. generators: of the cells, for
     networks that draw. channels_last: how cells are called one by one.
 
-    `vmap` calls the network for each cell; buffers change in place. If all weights belong to linear
-    layers, and a first call shows that rows are independent, it is called on all rows at once
-    instead, which is faster on a CPU. If `vmap` refuses a first call, as of torch's dropout, cells
-    are called one by one.
+    `vmap` calls the network for each cell; buffers change in place. If `vmap` refuses a first call,
+    as of torch's dropout, cells are called one by one.
     """
 
     def __init__(
@@ -59,14 +56,13 @@ class StackedNetwork(nn.Module):
         self._weights = dict(zip(dict(nets[0].named_parameters()), self._in_order, strict=True))
         self.buffers_C = stack_in_place([list(net.buffers()) for net in nets])
         self._buffers_C = dict(zip(dict(nets[0].named_buffers()), self.buffers_C, strict=True))
-        has_state = self.buffers_C or uses_random_numbers(nets[0])
-        self._whole = (None if has_state else with_batched_linear(self._template[0], self._weights, self.num),)
-        self._is_row_wise: dict[int, bool] = {}  # whether one call suffices, by number of rows
         self._is_mappable: bool | None = None  # unknown before the first call
 
     def forward(self, *inputs: Tensor | None) -> Any:
         given = [self._by_cell(value) for value in inputs if value is not None]
-        output = self._at_once(given) if self._can_at_once(given) else self._by_cells(given)
+        if self._is_mappable is None:
+            self._is_mappable = self._try_mapped(given)
+        output = self._mapped(given, self._buffers_C) if self._is_mappable else self._one_by_one(given)
         if isinstance(output, tuple):
             logits, *layers = map(self._by_row, output)
             return DiscriminatorOutput(logits, layers[0] if len(layers) == 1 else layers or None)
@@ -90,11 +86,6 @@ class StackedNetwork(nn.Module):
         gradients = (torch.zeros_like(w) if w.grad is None else w.grad for w in self._in_order)
         pairs = zip(gradients, self._memory_orders, strict=True)
         return torch.cat([gradient.permute(order).reshape(self.num, -1) for gradient, order in pairs], dim=1)
-
-    def _by_cells(self, given: Sequence[Tensor]) -> Any:
-        if self._is_mappable is None:
-            self._is_mappable = self._try_mapped(given)
-        return self._mapped(given, self._buffers_C) if self._is_mappable else self._one_by_one(given)
 
     def _mapped(self, given: Sequence[Tensor], buffers: Tensors) -> Any:
         one_per_cell = vmap(self._one, (0, 0, *(0 for _ in given)), randomness="error")
@@ -143,24 +134,6 @@ class StackedNetwork(nn.Module):
     def _mark(self, due: Sequence[bool]) -> None:
         for layer, is_due in zip(self._update_once, due, strict=True):
             layer.update_due = is_due
-
-    def _at_once(self, given: Sequence[Tensor]) -> Any:
-        (whole,) = self._whole
-        assert whole is not None
-        output = _as_tensors(whole(*(value.flatten(0, 1) for value in given)))
-        if isinstance(output, tuple):
-            return tuple(value.unflatten(0, (self.num, -1)) for value in output)
-        return output.unflatten(0, (self.num, -1))
-
-    @torch.no_grad()
-    def _can_at_once(self, given: Sequence[Tensor]) -> bool:
-        """Whether one call on all rows is possible; checked once for each number of rows."""
-        device = given[0].device.type
-        if self._whole[0] is None or device != "cpu" or torch.is_autocast_enabled(device):
-            return False
-        if (count := given[0].shape[1]) not in self._is_row_wise:
-            self._is_row_wise[count] = _are_close(self._at_once(given), self._by_cells(given))
-        return self._is_row_wise[count]
 
     def _by_cell(self, value: Tensor) -> Tensor:
         """Reshape (k C B, …) to (C, k B, …); k is 2 where real and fake images are concatenated."""
@@ -225,9 +198,3 @@ def _as_tensors(output: Any) -> Any:
         one = DiscriminatorOutput.of(output).single("a grid")
         return (one.logits_B, *one.layers)
     return output.images if isinstance(output, GeneratorOutput) else output
-
-
-def _are_close(a: Any, b: Any) -> bool:
-    """Whether two outputs are equal up to rounding."""
-    pairs = zip(a, b, strict=True) if isinstance(a, tuple) else ((a, b),)
-    return all(x.shape == y.shape and torch.allclose(x, y, 1e-3, 1e-4) for x, y in pairs)
