@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from paragan.core.protocols import Network
 from paragan.core.tree import map_tensors
+from paragan.hardware.executors import CallCompiler
 from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import mixes_samples
-
-
-class Compiler(Protocol):
-    """What compiles modules (`hardware.executors`)."""
-
-    def __call__(self, module: nn.Module) -> Callable[..., Any]:
-        """Return the compiled call of a module."""
-
-    def begin_step(self) -> None:
-        """Note that no graph of an earlier step is needed any more."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +28,7 @@ class Calling:
     dtype: torch.dtype | None = None
     channels_last: bool = False
     scaled: bool = False
-    compiler: Compiler | None = None
+    compiler: CallCompiler | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,17 +12,30 @@ _WARM_UP = 2  # calls before the recording, in which libraries allocate memory
 Work = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 
 
-class Graph(Protocol):
-    """Recorder of the kernel launches of one device."""
+class Graph:
+    """Recorder of the kernel launches of a CUDA device."""
+
+    def __init__(self) -> None:
+        self._graph = torch.cuda.CUDAGraph()
 
     def warm_up(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Run the work without recording it."""
+        """Run the work on a side stream, as a recording does."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            found = work(given)
+        torch.cuda.current_stream().wait_stream(stream)
+        return found
 
     def record(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Record the work without running it."""
+        # other threads may use the device meanwhile: those that write, or exchange genomes
+        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+            return work(given)
 
     def replay(self) -> None:
         """Run the recorded work."""
+        self._graph.replay()
 
 
 class RecordedFunction:
@@ -54,30 +66,6 @@ class RecordedFunction:
         return self._found
 
 
-class _Cuda:
-    """`Graph` of a CUDA device."""
-
-    def __init__(self) -> None:
-        self._graph = torch.cuda.CUDAGraph()
-
-    def warm_up(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Run the work on a side stream, as a recording does."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            found = work(given)
-        torch.cuda.current_stream().wait_stream(stream)
-        return found
-
-    def record(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        # other threads may use the device meanwhile: those that write, or exchange genomes
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
-            return work(given)
-
-    def replay(self) -> None:
-        self._graph.replay()
-
-
 def graph_factory(device: torch.device) -> Callable[[], Graph] | None:
     """Return the recorder of this device; None if it cannot record."""
-    return _Cuda if device.type == "cuda" else None
+    return Graph if device.type == "cuda" else None
