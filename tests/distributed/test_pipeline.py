@@ -60,8 +60,8 @@ def test_pipeline_micro_batches_are_those_of_accumulation(two_ranks, scheme):
     ("model", "options", "penalty"),
     [
         # a second call of D that only the penalty reaches
-        ("sngan", {"micro_batches": 2, "chunks": 2}, "gradient_penalty"),
-        slow("biggan", {"micro_batches": 2, "chunks": 2}, "r1"),
+        ("sngan", {"micro_batches": 2}, "gradient_penalty"),
+        slow("biggan", {"micro_batches": 2}, "r1"),
         ("stylegan2", {"micro_batches": 2}, "r1"),
         ("dcgan", {"micro_batches": 3, "cuts": (1,)}, "r1"),
     ],
@@ -72,9 +72,9 @@ def test_pipeline_of_zoo_networks_two_ranks_are_the_batch(two_ranks, model, opti
 
 
 @pytest.mark.parametrize("uneven", [False, True], ids=["even", "uneven"])
-def test_interleaved_pipeline_of_four_ranks_is_the_batch(four_ranks, uneven):
-    case = f"{CASES}_interleaved:difference"
-    assert max(four_ranks.run(case, options={"micro_batches": 2, "chunks": 2}, uneven=uneven)) <= TOLERANCE
+def test_pipeline_of_deep_networks_on_four_ranks_is_the_batch(four_ranks, uneven):
+    case = f"{CASES}_deep:difference"
+    assert max(four_ranks.run(case, options={"micro_batches": 2}, uneven=uneven)) <= TOLERANCE
 
 
 def test_pipeline_with_recompute_is_the_batch(two_ranks):

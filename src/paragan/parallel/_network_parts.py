@@ -87,19 +87,19 @@ def blocks_to_cut(net: nn.Module) -> nn.ModuleList | nn.Sequential:
     return declared
 
 
-def chunk_edges(
-    blocks: nn.Module, chunks: int, cuts: tuple[int, ...] | None, make: NetworkFactory | None = None
+def stage_edges(
+    blocks: nn.Module, stages: int, cuts: tuple[int, ...] | None, make: NetworkFactory | None = None
 ) -> tuple[int, ...]:
-    """Return where chunks of blocks begin and end. cuts: None: balanced.
+    """Return where the stages of blocks begin and end. cuts: None: balanced.
 
-    make: to estimate the work of a call; if it cannot, chunks have equal counts of blocks.
+    make: to estimate the work of a call; if it cannot, stages have equal counts of blocks.
     """
     number = len(list(blocks.children()))
     if cuts is None and make is not None and make.inputs is not None:
-        cuts = balanced_cuts(_estimated_work(make), chunks, NEARLY_EQUAL)
+        cuts = balanced_cuts(_estimated_work(make), stages, NEARLY_EQUAL)
     elif cuts is None:
-        cuts = tuple(number * chunk // chunks for chunk in range(1, chunks))
-    refuse_invalid_cuts(cuts, number, chunks)
+        cuts = tuple(number * stage // stages for stage in range(1, stages))
+    refuse_invalid_cuts(cuts, number, stages)
     return (0, *cuts, number)
 
 

@@ -2,12 +2,11 @@
 
 Every rank calls the network with rows of its own and receives the output of these rows: outside of
 its blocks a network computes as under data parallelism. Inside, the rows of all ranks of the
-pipeline go to the rank of the first chunk of blocks, in micro-batches, from chunk to chunk, and the
-output of each row returns to its rank.
+pipeline go to the rank of the first stage, in micro-batches, from stage to stage, and the output of
+each row returns to its rank.
 
-The order is breadth first (Lamy-Poirier 2023): all micro-batches of one chunk, then those of the
-next; one backward pass goes through all of them in reverse. With one chunk per rank that is GPipe
-(Huang et al. 2019), with several it is interleaved (Narayanan et al. 2021, section 2.2).
+The order is that of GPipe (Huang et al. 2019): all micro-batches of one stage, then those of the
+next; one backward pass goes through all of them in reverse.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _MICRO_BATCHES = 4
 
 
 @dataclass(frozen=True)
-class Chunk:
+class Stage:
     """Consecutive blocks, first to stop - 1, on one rank of a pipeline."""
 
     first: int
@@ -69,8 +68,7 @@ class PipelinedBlocks(ChainedBlocks):
         micro_batches: int | None,
     ) -> None:
         super().__init__()
-        num = ranks.group.size
-        self.chunks = [Chunk(a, b, number % num) for number, (a, b) in enumerate(pairwise(edges))]
+        self.stages = [Stage(first, stop, rank) for rank, (first, stop) in enumerate(pairwise(edges))]
         self.ranks = ranks
         self.messages = messages
         self._structures: dict[str, Any] = {}
@@ -83,7 +81,7 @@ class PipelinedBlocks(ChainedBlocks):
 
     def stage_of(self, number: int) -> int:
         """Return the rank of a block in its pipeline."""
-        return next(chunk.rank for chunk in self.chunks if chunk.first <= number < chunk.stop)
+        return next(stage.rank for stage in self.stages if stage.first <= number < stage.stop)
 
     def with_stages(self, layout: Layout) -> Layout:
         """Return the layout of a network with the stage of each tensor of a block."""
@@ -97,10 +95,10 @@ class PipelinedBlocks(ChainedBlocks):
         """Run consecutive blocks on this rank's rows; return the output of these rows. Collective."""
         first = numbers.start
         stop = numbers.stop
-        chunks = [
-            Chunk(max(chunk.first, first), min(chunk.stop, stop), chunk.rank)
-            for chunk in self.chunks
-            if chunk.first < stop and chunk.stop > first
+        stages = [
+            Stage(max(stage.first, first), min(stage.stop, stop), stage.rank)
+            for stage in self.stages
+            if stage.first < stop and stage.stop > first
         ]
         value, structure = take_rows_apart(h)
         # as `core.fakes.detached_fakes`: without a gradient, layers mix samples of the whole batch
@@ -108,18 +106,18 @@ class PipelinedBlocks(ChainedBlocks):
         rows = RowSplit.of(self.ranks, len(value[0]), 1 if is_whole else self.micro_batches)
         self.messages.flush()  # all ranks are here, so what was sent before has arrived
         whole = [rows.gather(each) for each in labels]
-        held = self._enter(value, rows, chunks[0].rank)
-        route = [chunks[0].rank, *(chunk.rank for chunk in chunks), chunks[-1].rank]
-        for number, chunk in enumerate(chunks):
+        held = self._enter(value, rows, stages[0].rank)
+        route = [stages[0].rank, *(stage.rank for stage in stages), stages[-1].rank]
+        for number, stage in enumerate(stages):
             ends = (route[number], route[number + 2])
-            structure = self._run_chunk(chunk, ends, held, rows, whole, structure)
-        outputs = self._leave(held, rows, chunks[-1].rank)
+            structure = self._run_stage(stage, ends, held, rows, whole, structure)
+        outputs = self._leave(held, rows, stages[-1].rank)
         if not torch.is_grad_enabled():  # no turn follows, which flushes after its backward
             self.messages.flush()
         return put_together(outputs, structure)
 
     def _enter(self, value: Sequence[Tensor], rows: RowSplit, rank: int) -> list[list[Tensor]]:
-        """Move the rows of all ranks to the first chunk; a backward follows if one needs it."""
+        """Move the rows of all ranks to the first stage; a backward follows if one needs it."""
         return [
             RowMove(self.messages, part.counts, part.all_on(rank), is_recorded_always=False)(
                 [tensor[rows.mine(part)] for tensor in value]
@@ -127,20 +125,20 @@ class PipelinedBlocks(ChainedBlocks):
             for part in rows.parts
         ]
 
-    def _run_chunk(
+    def _run_stage(
         self,
-        chunk: Chunk,
+        stage: Stage,
         ends: tuple[int, int],
         held: list[list[Tensor]],
         rows: RowSplit,
         labels: Sequence[Sequence[Tensor | None]],
         structure: Any,
     ) -> Any:
-        """Run one chunk on all micro-batches, in place in `held`; return the structure of its output.
+        """Run one stage on all micro-batches, in place in `held`; return the structure of its output.
 
         ends: ranks that the input comes from and the output goes to.
         """
-        here = chunk.rank
+        here = stage.rank
         for number, part in enumerate(rows.parts):
             value = held[number]
             if here == self.ranks.group.rank:
@@ -148,14 +146,14 @@ class PipelinedBlocks(ChainedBlocks):
                 if ends[0] != here:
                     value = self._move(part, ends[0], here)(value)
                 out: Any = put_together(value, structure)
-                for block in self._blocks_of(chunk):
+                for block in self._blocks_of(stage):
                     out = block(out, *(each[number] for each in labels))
-                value, produced = self._taken_apart(out, sum(part.counts), chunk, structure)
+                value, produced = self._taken_apart(out, sum(part.counts), stage, structure)
                 if ends[1] != here:
                     value = self._move(part, here, ends[1])(value)
             else:
                 # tensors of no rows carry the graph, so that this rank's backward reaches all moves, too
-                produced = self._agree(chunk, structure, None)
+                produced = self._agree(stage, structure, None)
                 value = absent(specs_of_structure(produced), value)
             held[number] = value
         return produced
@@ -163,27 +161,27 @@ class PipelinedBlocks(ChainedBlocks):
     def _move(self, part: MicroBatch, source: int, target: int) -> RowMove:
         return RowMove(self.messages, part.all_on(source), part.all_on(target))
 
-    def _blocks_of(self, chunk: Chunk) -> list[nn.Module]:
-        return list(self.children())[chunk.first : chunk.stop]
+    def _blocks_of(self, stage: Stage) -> list[nn.Module]:
+        return list(self.children())[stage.first : stage.stop]
 
-    def _taken_apart(self, out: Any, count: int, chunk: Chunk, before: Any) -> Any:
-        """Return the tensors of a chunk's output, and its structure."""
+    def _taken_apart(self, out: Any, count: int, stage: Stage, before: Any) -> Any:
+        """Return the tensors of a stage's output, and its structure."""
         try:
             value, found = take_rows_apart(out, count)
         except ConfigError as error:
-            self._agree(chunk, before, str(error))
+            self._agree(stage, before, str(error))
             raise
-        return value, self._agree(chunk, before, found)
+        return value, self._agree(stage, before, found)
 
-    def _agree(self, chunk: Chunk, before: Any, found: Any) -> Any:
-        """Return the structure of a chunk's output, which its rank sends once per kind of input.
+    def _agree(self, stage: Stage, before: Any, found: Any) -> Any:
+        """Return the structure of a stage's output, which its rank sends once per kind of input.
 
         found: of that rank; a text is the message of an error, which all ranks raise.
         """
         autocast = torch.is_autocast_enabled(self.ranks.group.device.type)
-        key = json.dumps([chunk.first, chunk.stop, before, autocast, self.training])
+        key = json.dumps([stage.first, stage.stop, before, autocast, self.training])
         if key not in self._structures:
-            produced = self.ranks.group.gather(found)[chunk.rank]
+            produced = self.ranks.group.gather(found)[stage.rank]
             if isinstance(produced, str):
                 raise ConfigError(produced)
             self._structures[key] = produced
@@ -198,17 +196,15 @@ class PipelinedBlocks(ChainedBlocks):
         return [rows.in_order(pieces) for pieces in zip(*moved, strict=True)]
 
 
-def refuse_empty_stages(net: nn.Module, edges: Sequence[int], stages: int) -> None:
-    """Raise `ConfigError` for a rank without weights to train. edges: of chunks."""
+def refuse_empty_stages(net: nn.Module, edges: Sequence[int]) -> None:
+    """Raise `ConfigError` for a rank without weights to train. edges: of stages."""
     names = [name for name, weight in net.named_parameters() if weight.requires_grad]
     trained = {name.split(".")[1] if is_in_block(name) else "" for name in names}
-    chunks = list(pairwise(edges))
-    for stage in range(stages):
-        numbers = chain.from_iterable(range(*chunk) for chunk in chunks[stage::stages])
-        here = list(map(str, numbers))
+    for rank, (first, stop) in enumerate(pairwise(edges)):
+        here = list(map(str, range(first, stop)))
         if trained.isdisjoint({"", *here}):  # "": weights outside of blocks, which every rank has
             where = f"in blocks {', '.join(here)} of {type(net).__name__}"
             raise ConfigError(
-                f"strategy pipeline: rank {stage} has no weight to train: none is {where}; "
+                f"strategy pipeline: rank {rank} has no weight to train: none is {where}; "
                 "pass other cuts, or fewer stages"
             )

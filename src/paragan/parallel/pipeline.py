@@ -32,10 +32,10 @@ from paragan.parallel._network_parts import (
     PartFactory,
     PipelinedNetwork,
     blocks_to_cut,
-    chunk_edges,
     collect_weights,
     is_in_block,
     pipelined,
+    stage_edges,
     zero_gradient,
 )
 from paragan.parallel._pipelined_blocks import PipelinedBlocks, refuse_empty_stages
@@ -53,17 +53,15 @@ class Options:
 
     stages: Count | None = None
     """Ranks of one pipeline; a divisor of the player's ranks; null: all of them."""
-    chunks: Count = 1
-    """Chunks of blocks per rank; more than one makes the schedule interleaved."""
     micro_batches: Count | None = None
     """Micro-batches of each call of the network; null: 4, or 1 where layers mix the samples of a batch.
 
     Batch norm then has the statistics of a micro-batch, as in accumulation.
     """
     cuts: tuple[Count, ...] | None = None
-    """Numbers of the blocks that begin the second and later chunks.
+    """Numbers of the blocks that begin the second and later stages.
 
-    null: so that the longest chunk has the least estimated work; for networks of outside code, equal
+    null: so that the longest stage has the least estimated work; for networks of outside code, equal
     counts of blocks.
     """
     data: Literal["ddp", "zero1", "zero2", "zero3"] = "ddp"
@@ -89,7 +87,7 @@ class Strategy(_strategy.Strategy):
         stages = num_ranks if self.options.stages is None else self.options.stages
         try:
             if stages > 1:
-                chunk_edges(blocks_to_cut(net), stages * self.options.chunks, self.options.cuts)
+                stage_edges(blocks_to_cut(net), stages, self.options.cuts)
         except ConfigError as error:
             return str(error)
         return ""
@@ -198,8 +196,8 @@ class Strategy(_strategy.Strategy):
         object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, messages, shapes, parameters))
         if ranks.group.size > 1:
             blocks = blocks_to_cut(net)
-            edges = chunk_edges(blocks, ranks.group.size * self.options.chunks, self.options.cuts, make)
-            refuse_empty_stages(net, edges, ranks.group.size)
+            edges = stage_edges(blocks, ranks.group.size, self.options.cuts, make)
+            refuse_empty_stages(net, edges)
             net.blocks = PipelinedBlocks(blocks, edges, ranks, messages, self.options.micro_batches)
         return net
 

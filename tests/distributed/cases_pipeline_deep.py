@@ -1,4 +1,4 @@
-"""An interleaved pipeline of deep networks against one process."""
+"""A pipeline of deep networks against one process."""
 
 from __future__ import annotations
 
