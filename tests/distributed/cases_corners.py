@@ -145,11 +145,11 @@ def patience(world: World) -> list[float]:
     return [group._get_backend(world.device).options._timeout.total_seconds() for group in groups]
 
 
-def groups(world: World, order: str) -> list[int]:
+def groups(world: World) -> list[int]:
     """How many groups there are after each of three networks under hybrid sharding."""
     on, found = Switches(), []
     for side in (G, D, G):
-        strategy("hsdp", {"order": order, "host": 2}).prepare(make(side, on), world)
+        strategy("hsdp", {"host": 2}).prepare(make(side, on), world)
         found.append(len(distributed_c10d._world.pg_map))
     return found
 

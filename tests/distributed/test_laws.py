@@ -18,8 +18,7 @@ pytestmark = pytest.mark.distributed
 
 TOLERANCE = 1e-10
 CASES = "tests.distributed.cases_laws"
-ACROSS = {"order": "shard-across", "host": 2}
-INSIDE = {"order": "shard-inside", "host": 2}
+HOSTS = {"host": 2}
 WHOLE_BATCH = ("ddp", "zero1", "zero2", "zero3")
 LAST = len(MATRIX) - 1  # less a number: the set with every switch the other way
 PAIRS = {False: (0, 14, 27), True: (1, 22, 29)}  # by whether shards are uneven
@@ -78,9 +77,9 @@ def test_four_ranks_are_the_batch(four_ranks, strategy, first):
     assert hold(four_ranks, strategy, strategy, uneven=first == 22, numbers=BOTH_WAYS[first]) == 2
 
 
-@pytest.mark.parametrize(("options", "first"), [(INSIDE, 14), (ACROSS, 22)], ids=["inside", "across"])
-def test_four_ranks_in_two_hosts_are_the_batch(four_ranks, options, first):
-    assert hold(four_ranks, "hsdp", "hsdp", uneven=first == 22, options=options, numbers=BOTH_WAYS[first]) == 2
+@pytest.mark.parametrize("first", [14, 22])
+def test_four_ranks_in_two_hosts_are_the_batch(four_ranks, first):
+    assert hold(four_ranks, "hsdp", "hsdp", uneven=first == 22, options=HOSTS, numbers=BOTH_WAYS[first]) == 2
 
 
 # eight sets of the matrix, each switch in half of them, under `./run test all`
@@ -119,6 +118,5 @@ def test_ranks_are_the_batch_over_the_whole_matrix(request, ranks, strategy, une
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("uneven", [False, True], ids=["even", "uneven"])
-@pytest.mark.parametrize("options", [INSIDE, ACROSS], ids=["inside", "across"])
-def test_hybrid_ranks_are_the_batch_over_the_whole_matrix(four_ranks, options, uneven):
-    assert hold(four_ranks, "hsdp", "hsdp", uneven=uneven, options=options) == 32
+def test_hybrid_ranks_are_the_batch_over_the_whole_matrix(four_ranks, uneven):
+    assert hold(four_ranks, "hsdp", "hsdp", uneven=uneven, options=HOSTS) == 32

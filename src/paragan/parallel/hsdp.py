@@ -1,4 +1,4 @@
-"""HSDP (hybrid sharding): sharded over some ranks, replicated over the others.
+"""HSDP (hybrid sharding): sharded over the ranks of a host, replicated across hosts.
 
 Zhao et al. 2023, section 3.2.2.
 """
@@ -6,7 +6,7 @@ Zhao et al. 2023, section 3.2.2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -21,12 +21,8 @@ from paragan.parallel._fsdp import Sharded
 
 @dataclass(frozen=True)
 class Options:
-    """Hybrid sharding: sharded over one axis of the ranks, replicated over the other."""
+    """Hybrid sharding: sharded over the ranks of a host, replicated across hosts."""
 
-    order: Literal["shard-inside", "shard-across"] = "shard-inside"
-    """`shard-inside` shards over the ranks of a host and replicates across hosts (least traffic
-    between hosts); `shard-across` the reverse (least memory on many hosts).
-    """
     host: Count | None = None
     """Ranks per host; null: detected."""
 
@@ -57,8 +53,6 @@ class Strategy(Sharded):
                 "players are on separate ranks"
             )
         ranks = torch.arange(world.size).view(-1, host)
-        if self.options.order == "shard-across":
-            ranks = ranks.T
         mesh = DeviceMesh(world.device.type, ranks, mesh_dim_names=("replicate", "shard"))
         assert world.group is not None
         # torch's default time-out is half an hour
