@@ -35,7 +35,7 @@ _MICRO_BATCHES = 4
 
 
 @dataclass(frozen=True)
-class Stage:
+class PipelineStage:
     """Consecutive blocks, first to stop - 1, on one rank of a pipeline."""
 
     first: int
@@ -68,7 +68,7 @@ class PipelinedBlocks(ChainedBlocks):
         micro_batches: int | None,
     ) -> None:
         super().__init__()
-        self.stages = [Stage(first, stop, rank) for rank, (first, stop) in enumerate(pairwise(edges))]
+        self.stages = [PipelineStage(first, stop, rank) for rank, (first, stop) in enumerate(pairwise(edges))]
         self.ranks = ranks
         self.messages = messages
         self._structures: dict[str, Any] = {}
@@ -96,7 +96,7 @@ class PipelinedBlocks(ChainedBlocks):
         first = numbers.start
         stop = numbers.stop
         stages = [
-            Stage(max(stage.first, first), min(stage.stop, stop), stage.rank)
+            PipelineStage(max(stage.first, first), min(stage.stop, stop), stage.rank)
             for stage in self.stages
             if stage.first < stop and stage.stop > first
         ]
@@ -127,7 +127,7 @@ class PipelinedBlocks(ChainedBlocks):
 
     def _run_stage(
         self,
-        stage: Stage,
+        stage: PipelineStage,
         ends: tuple[int, int],
         held: list[list[Tensor]],
         rows: RowSplit,
@@ -161,10 +161,10 @@ class PipelinedBlocks(ChainedBlocks):
     def _move(self, part: MicroBatch, source: int, target: int) -> RowMove:
         return RowMove(self.messages, part.all_on(source), part.all_on(target))
 
-    def _blocks_of(self, stage: Stage) -> list[nn.Module]:
+    def _blocks_of(self, stage: PipelineStage) -> list[nn.Module]:
         return list(self.children())[stage.first : stage.stop]
 
-    def _taken_apart(self, out: Any, count: int, stage: Stage, before: Any) -> Any:
+    def _taken_apart(self, out: Any, count: int, stage: PipelineStage, before: Any) -> Any:
         """Return the tensors of a stage's output, and its structure."""
         try:
             value, found = take_rows_apart(out, count)
@@ -173,7 +173,7 @@ class PipelinedBlocks(ChainedBlocks):
             raise
         return value, self._agree(stage, before, found)
 
-    def _agree(self, stage: Stage, before: Any, found: Any) -> Any:
+    def _agree(self, stage: PipelineStage, before: Any, found: Any) -> Any:
         """Return the structure of a stage's output, which its rank sends once per kind of input.
 
         found: of that rank; a text is the message of an error, which all ranks raise.
