@@ -15,7 +15,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.roles import Roles
-from paragan.core.source import Source, StreamedSource, describe_tensors
+from paragan.core.source import DerivedSource, Source, StreamedSource, describe_tensors
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 from paragan.datasets._host_shared import share_on_host
@@ -57,34 +57,16 @@ class Data:
         return train, held_out
 
 
-class UnlabelledSource(Source):
+class UnlabelledSource(DerivedSource):
     """A `Source` of the images of another source, without labels."""
 
     def __init__(self, source: Source) -> None:
-        self.source = source
+        super().__init__(source)
+        self.class_names = ()
         self.tensors = {name: spec for name, spec in source.tensors.items() if name != "label"}
-        self.notices = source.notices
-        self.is_decoded = source.is_decoded
         self.fingerprint = f"{source.fingerprint} without labels"
 
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
-        """Return the tensors of the source except `label`."""
-        return self.decode(self.read(indices), indices, places, seed)
-
-    def read(self, rows: Any) -> Sequence[bytes]:
-        """Return what the source reads."""
-        return self.source.read(rows)
-
-    def decode(
-        self,
-        encoded: Sequence[bytes],
-        rows: Any,
-        places: Any = None,
-        seed: int = 0,
-    ) -> dict[str, Tensor]:
+    def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return the tensors of the source except `label`."""
         decoded = self.source.decode(encoded, rows, places, seed)
         return {name: tensor for name, tensor in decoded.items() if name != "label"}

@@ -125,6 +125,27 @@ class EncodedSource(Source):
         return self.decode(self.read(indices), indices, places, seed)
 
 
+class DerivedSource(EncodedSource):
+    """Base class of sources whose samples are computed from those of another, `source`.
+
+    Subclasses define `decode` and `fingerprint`, and what of `tensors` and `class_names` they change.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.tensors = source.tensors
+        self.class_names = source.class_names
+        self.notices = source.notices
+        self.is_decoded = source.is_decoded
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def read(self, rows: Any) -> Sequence[bytes]:
+        """Return what the other source reads."""
+        return self.source.read(rows)
+
+
 class StreamedSource(Source):
     """Base class of sources without random access: samples come in an order of their own.
 

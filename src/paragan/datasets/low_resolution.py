@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paragan.core.source import EncodedSource, Source, TensorSpec
+from paragan.core.source import DerivedSource, Source, TensorSpec
 from paragan.datasets import folder
 from paragan.datasets._options import FolderOptions
 
@@ -38,23 +38,17 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     return _LowResolution(folder.source(options, split), options.factor)
 
 
-class _LowResolution(EncodedSource):
+class _LowResolution(DerivedSource):
     """A source of images with reduced copies of them."""
 
     def __init__(self, source: Source, factor: int) -> None:
-        self.source = source
+        super().__init__(source)
         self.factor = factor
         channels, height, width = source.shape
         low = TensorSpec((channels, height // factor, width // factor), torch.uint8)
+        self.class_names = ()
         self.tensors = {"image": source.tensors["image"], "low": low}
-        self.notices = source.notices
         self.fingerprint = f"{source.fingerprint} low resolution {factor}"
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def read(self, rows: Any) -> Sequence[bytes]:
-        return self.source.read(rows)
 
     def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
         image = self.source.decode(encoded, rows, places, seed)["image"]

@@ -13,31 +13,23 @@ import numpy as np
 from torch import Tensor
 
 from paragan.core import rng
-from paragan.core.source import Source
+from paragan.core.source import DerivedSource, Source
 from paragan.loading.order import Indices, Order
 
 _BLOCK_ROWS = 256
 
 
-class SubsetSource(Source):
+class SubsetSource(DerivedSource):
     """A `Source` of selected rows of another source; labels are not renumbered."""
 
     def __init__(self, source: Source, rows: Indices) -> None:
-        self.source = source
+        super().__init__(source)
         self._rows = rows
-        self.tensors = source.tensors
-        self.class_names = source.class_names
-        self.notices = source.notices
-        self.is_decoded = source.is_decoded
         digest = hashlib.blake2b(rows.tobytes(), digest_size=8).hexdigest()
         self.fingerprint = f"{len(rows)} of {source.fingerprint} ({digest})"
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
-        """Return samples by position in the subset."""
-        return self.source.fetch(self._rows[np.asarray(indices)], places, seed)
 
     def read(self, rows: Any) -> Sequence[bytes]:
         """Return what the source reads of these positions in the subset."""
