@@ -24,7 +24,7 @@ from PIL import Image, ImageOps
 
 from benchmarks.record import write
 from paragan.core.source import EncodedSource, Source, TensorSpec
-from paragan.datasets import _image_files
+from paragan.datasets import _image_source
 from paragan.loading import TensorBatches, open_images
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
@@ -217,7 +217,7 @@ def rss_mib() -> float:
 
 def main() -> None:
     """Measure, and write the results."""
-    _image_files.CACHE_BYTES = 0  # every image is decoded
+    _image_source.CACHE_BYTES = 0  # every image is decoded
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=7)
     pairs = parser.parse_args().pairs

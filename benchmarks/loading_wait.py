@@ -19,7 +19,7 @@ import paragan as pg
 from benchmarks.loading import make
 from benchmarks.record import write
 from paragan.config import read_recipe
-from paragan.datasets import _image_files
+from paragan.datasets import _image_source
 
 HOW = {"decodes itself": ("loading.prefetch=0",), "pipeline": ()}
 
@@ -43,7 +43,7 @@ def waits(photos: Path, out: Path, steps: int, width: int, batch: int, settings:
 
 def main() -> None:
     """Measure each way, and write the results."""
-    _image_files.CACHE_BYTES = 0  # every image is decoded
+    _image_source.CACHE_BYTES = 0  # every image is decoded
     parser = argparse.ArgumentParser()
     for name, default in {"steps": 12, "width": 64, "batch": 64}.items():
         parser.add_argument(f"--{name}", type=int, default=default)

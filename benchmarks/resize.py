@@ -20,7 +20,7 @@ from PIL import Image, ImageOps
 
 from benchmarks.paired_timing import compare, keep
 from paragan.core.source import Source
-from paragan.datasets import _batched_resize, _image_files
+from paragan.datasets import _batched_resize, _image_source
 from paragan.loading import open_images
 
 BATCH = 64
@@ -54,7 +54,7 @@ def ours(source: Source, encoded: list[bytes], group_bytes: int = _batched_resiz
 
 def main() -> None:
     """Measure, and write the results."""
-    _image_files.CACHE_BYTES = 0  # every image is decoded
+    _image_source.CACHE_BYTES = 0  # every image is decoded
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=21)
     pairs = parser.parse_args().pairs

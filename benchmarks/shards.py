@@ -25,7 +25,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.record import write
-from paragan.datasets import _image_files, shards
+from paragan.datasets import _image_source, shards
 from paragan.storage.shard_folder import RECORD, ShardFolder, map_index
 
 DISTINCT = 1000
@@ -166,7 +166,7 @@ def best_cpu_s(call: Callable[[], Any], times: int = 20) -> float:
 
 
 def main(count: int) -> None:
-    _image_files.CACHE_BYTES = 0  # every image is decoded
+    _image_source.CACHE_BYTES = 0  # every image is decoded
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         paths = make(root / "images", count)

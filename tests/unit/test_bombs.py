@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from paragan.core.errors import DataError
-from paragan.datasets import _file_readers, _tar_stream, cifar10, folder, npz
+from paragan.datasets import _file_readers, _tar_files, cifar10, folder, npz
 from paragan.storage import npz as _npz
 
 MIB = 1 << 20
@@ -50,7 +50,7 @@ def test_a_tar_that_unpacks_to_too_much(tmp_path, pack):
     path = tmp_path / "bomb.tar"
     path.write_bytes(pack(stream.getvalue()))
     del stream
-    told = refused(lambda: list(_tar_stream.read_members(path, lambda name: False, 8 * MIB, MIB)))
+    told = refused(lambda: list(_tar_files.read_members(path, lambda name: False, 8 * MIB, MIB)))
     assert f"{path}: unpacks to more than 8,388,608 bytes" in told
 
 
@@ -71,7 +71,7 @@ def test_a_tar_header_that_claims_to_be_long(tmp_path):
     entry.type, entry.size = tarfile.XHDTYPE, 1 << 40
     path = tmp_path / "bomb.tar"
     path.write_bytes(gzip.compress(entry.tobuf() + bytes(24 * MIB)))
-    told = refused(lambda: list(_tar_stream.read_members(path, lambda name: True, 8 * MIB, MIB)), most_mib=32)
+    told = refused(lambda: list(_tar_files.read_members(path, lambda name: True, 8 * MIB, MIB)), most_mib=32)
     assert str(path) in told
 
 
@@ -79,7 +79,7 @@ def test_xz_file_that_requires_much_memory_raises(tmp_path):
     path = tmp_path / "bomb.tar.xz"
     packer = lzma.LZMACompressor(lzma.FORMAT_XZ, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 16}])
     path.write_bytes(with_large_dictionary(packer.compress(bytes(10_240)) + packer.flush()))
-    told = refused(lambda: list(_tar_stream.read_members(path, lambda name: True, MIB, MIB)))
+    told = refused(lambda: list(_tar_files.read_members(path, lambda name: True, MIB, MIB)))
     assert "emory" in told and str(path) in told
 
 

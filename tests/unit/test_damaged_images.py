@@ -48,7 +48,7 @@ def read(root, split="train", **options):
 
 
 def paths(source):
-    return list(source._paths)
+    return list(source.images._paths)
 
 
 def test_stop_names_the_setting_that_skips(photos):

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from paragan.core.errors import DataError
-from paragan.datasets import _image_files, folder
+from paragan.datasets import _image_source, folder
 from tests.data_refusals import record_reads, refusal
 
 NOISE = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def refused(path, split="train"):
 
 
 def listing(source):
-    return list(source._paths)
+    return list(source.images._paths)
 
 
 def test_classes_are_the_folders_at_the_top(tmp_path):
@@ -48,7 +48,9 @@ def test_classes_are_the_folders_at_the_top(tmp_path):
         (tmp_path / name).touch()
     train, held_out = read(tmp_path), read(tmp_path, "held_out")
     assert train.class_names == held_out.class_names == ("cats", "dogs")
-    found = {path: int(label) for s in (train, held_out) for path, label in zip(listing(s), s._labels, strict=True)}
+    found = {}
+    for source in (train, held_out):
+        found |= dict(zip(listing(source), source.images.labels.tolist(), strict=True))
     assert found == {"cats/b.png": 0, "cats/deep/er/c.png": 0, "dogs/a.png": 1}
 
 
@@ -213,7 +215,7 @@ def test_an_archive_is_read_like_its_folder(tmp_path, kind):
 
 
 def test_image_cache_is_bounded_and_correct(tmp_path, monkeypatch):
-    monkeypatch.setattr(_image_files, "CACHE_BYTES", 1 << 20)  # room for five
+    monkeypatch.setattr(_image_source, "CACHE_BYTES", 1 << 20)  # room for five
     for number in range(20):
         put(tmp_path, f"{number}.png", None, side=256)
     reads = record_reads(monkeypatch)

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from paragan.datasets import folder, npz, shards
-from paragan.datasets._prepare import open_samples
+from paragan.datasets._prepare import open_encoded_images
 from tests.data_refusals import refusal
 from tests.prepared_shards import contents, image_folder, prepared
 
@@ -86,7 +86,7 @@ def test_folder_of_tar_files_is_read_in_their_order(tmp_path, images):
     opened = prepared(tmp_path / "w", tmp_path / "out")
     assert stored(opened) == data
     assert labels_of(opened) == [*range(6), *range(4)]
-    assert open_samples(str(tmp_path / "w")).where(7) == f"{tmp_path}/w/1.tar: a/007.jpg"
+    assert open_encoded_images(str(tmp_path / "w")).where(7) == f"{tmp_path}/w/1.tar: a/007.jpg"
 
 
 def test_shards_of_other_programs_may_have_no_labels(tmp_path, images):
@@ -122,7 +122,7 @@ def test_web_dataset_with_an_invalid_label_is_refused(tmp_path, images, label, m
         add(archive, "a/014.png", data[1])
         if label is not None:
             add(archive, "a/014.cls", label)
-    assert message in refusal(lambda: open_samples(str(tmp_path / "w.tar")))
+    assert message in refusal(lambda: open_encoded_images(str(tmp_path / "w.tar")))
 
 
 @pytest.mark.parametrize("length", [-4000, 700, 100])
@@ -208,13 +208,13 @@ def test_invalid_tables_are_refused(tmp_path, images):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     path = tmp_path / "x.parquet"
     parquet.write_table(pyarrow.table({"id": [1, 2]}), path)
-    assert "no column of encoded images among id" in refusal(lambda: open_samples(str(path)))
+    assert "no column of encoded images among id" in refusal(lambda: open_encoded_images(str(path)))
     parquet.write_table(table(images, lambda r: r - 1), path)
-    assert "labels range from -1 to 21" in refusal(lambda: open_samples(str(path)))
+    assert "labels range from -1 to 21" in refusal(lambda: open_encoded_images(str(path)))
     parquet.write_table(table(images, lambda r: r / 2), path)
-    assert "column 'label' holds neither integers nor text" in refusal(lambda: open_samples(str(path)))
+    assert "column 'label' holds neither integers nor text" in refusal(lambda: open_encoded_images(str(path)))
     path.write_bytes(path.read_bytes()[:500])
-    assert f"{path}: cannot be read" in refusal(lambda: open_samples(str(path)))
+    assert f"{path}: cannot be read" in refusal(lambda: open_encoded_images(str(path)))
     image = [{"bytes": None, "path": "x.png"}, {"bytes": None, "path": "y.png"}]
     image_type = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
     parquet.write_table(pyarrow.table({"image": pyarrow.array(image, image_type)}), path)
@@ -225,7 +225,7 @@ def test_invalid_tables_are_refused(tmp_path, images):
 def test_missing_pyarrow_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
-    message = refusal(lambda: open_samples(str(tmp_path / "x.parquet")))
+    message = refusal(lambda: open_encoded_images(str(tmp_path / "x.parquet")))
     assert "needs pyarrow; install it with `pip install 'paragan[parquet]'`" in message
 
 
@@ -233,4 +233,4 @@ def test_missing_pyarrow_is_one_line(tmp_path, monkeypatch):
 def test_other_sources_are_refused(tmp_path, name):
     (tmp_path / "text.txt").write_text("no images")
     (tmp_path / "empty").mkdir()
-    assert refusal(lambda: open_samples(str(tmp_path / name))).startswith("SRC: ")
+    assert refusal(lambda: open_encoded_images(str(tmp_path / name))).startswith("SRC: ")

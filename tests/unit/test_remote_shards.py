@@ -16,7 +16,7 @@ from benchmarks.storage_emulator import QUIET, Conditions, read_files, serve
 from benchmarks.storage_emulator.conditions import FAULTS
 from benchmarks.storage_emulator.upstream import Response
 from paragan.cli.main import main
-from paragan.datasets import _image_files, shards
+from paragan.datasets import _image_source, shards
 from paragan.storage import bucket, remote_store
 from paragan.storage.shard_folder import ShardFolder
 from tests.data_refusals import refusal
@@ -59,7 +59,7 @@ def remote(served, scheme):
 @pytest.fixture(autouse=True)
 def _cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_image_files, "CACHE_BYTES", 0)
+    monkeypatch.setattr(_image_source, "CACHE_BYTES", 0)
 
 
 def epoch(path, **options):

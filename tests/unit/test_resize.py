@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from paragan.core.errors import DataError
-from paragan.datasets import _batched_resize, _image_decoding, _image_files, folder, imagenet, shards
+from paragan.datasets import _batched_resize, _image_decoding, _image_source, folder, imagenet, shards
 from paragan.datasets._batched_resize import resize_in_groups
 from paragan.loading import open_images
 from tests.prepared_shards import image_folder, prepared
@@ -23,7 +23,7 @@ SIZES = [(61, 45), (45, 61), (7, 5), (1, 3), (40, 40), (33, 32), (300, 8)]  # la
 
 @pytest.fixture(autouse=True)
 def _no_cache(monkeypatch):
-    monkeypatch.setattr(_image_files, "CACHE_BYTES", 0)
+    monkeypatch.setattr(_image_source, "CACHE_BYTES", 0)
 
 
 def noise(width, height, channels=3, seed=0):
@@ -88,7 +88,7 @@ def test_bicubic_pixels_do_not_depend_on_the_images_resized_with_them(photos, mo
 
 def test_cached_bicubic_images_are_those_of_the_files(photos, monkeypatch):
     uncached = open_images(photos, size=32, resize="bicubic")
-    monkeypatch.setattr(_image_files, "CACHE_BYTES", 1 << 20)
+    monkeypatch.setattr(_image_source, "CACHE_BYTES", 1 << 20)
     source = open_images(photos, size=32, resize="bicubic")
     rows = np.arange(len(source))
     first, again = source.fetch(rows)["image"], source.fetch(rows)["image"]

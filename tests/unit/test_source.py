@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from paragan.build.data import UnlabelledSource
-from paragan.datasets import _image_files, digits, folder, paired, shards
+from paragan.datasets import _image_source, digits, folder, paired, shards
 from paragan.loading.subset import SubsetSource
 from tests.prepared_shards import image_folder, prepared
 
@@ -17,7 +17,7 @@ PLACES = np.array([10, 11, 12, 13])
 
 @pytest.fixture(autouse=True)
 def _no_cache(monkeypatch):
-    monkeypatch.setattr(_image_files, "CACHE_BYTES", 0)
+    monkeypatch.setattr(_image_source, "CACHE_BYTES", 0)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_source_decodes_what_it_has_read(name, wrap, root):
 
 
 def test_cached_rows_are_not_read_again(root, monkeypatch):
-    monkeypatch.setattr(_image_files, "CACHE_BYTES", 1 << 20)
+    monkeypatch.setattr(_image_source, "CACHE_BYTES", 1 << 20)
     source = opened("shards", root)
     fetched = source.fetch(ROWS)
     assert source.read(ROWS) == [b""] * 4

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from paragan.core.errors import ConfigError, DataError
-from paragan.datasets import _image_files
+from paragan.datasets import _image_source
 from paragan.loading import TensorBatches, open_images
 from tests.prepared_shards import image_folder, prepared
 from tests.unit.test_pipeline import no_thread_remains
@@ -23,7 +23,7 @@ __all__ = ["no_thread_remains"]
 
 @pytest.fixture(autouse=True)
 def _no_cache(monkeypatch):
-    monkeypatch.setattr(_image_files, "CACHE_BYTES", 0)
+    monkeypatch.setattr(_image_source, "CACHE_BYTES", 0)
 
 
 @pytest.fixture(scope="module")

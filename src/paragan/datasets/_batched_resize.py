@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,12 +20,14 @@ Pixels = NDArray[np.uint8]
 _GROUP_BYTES = 1 << 20  # larger groups gain nothing: a call costs as much as resizing 10,000 pixels
 
 
-def find_decoder(resize: str) -> Callable[..., NDArray[np.uint8]]:
-    """Return the decoder for a value of the setting `resize`; `DataError` for another value."""
-    decoders = {"lanczos": _image_decoding.decode_square, "bicubic": decode_unresized}
+def find_decoder(
+    resize: str, size: int, channels: int = 3, crop: str = "center", background: int = 255
+) -> Callable[[bytes, str], Pixels]:
+    """Return the decoder of encoded images for settings of a data set; `DataError` for another `resize`."""
+    decoders: dict[str, Callable[..., Pixels]] = {"lanczos": _image_decoding.decode_square, "bicubic": decode_unresized}
     if resize not in decoders:
         raise DataError(f"data.resize={resize!r} is no filter; use {' or '.join(decoders)}")
-    return decoders[resize]
+    return partial(decoders[resize], size=size, channels=channels, crop=crop == "center", background=background)
 
 
 def decode_unresized(

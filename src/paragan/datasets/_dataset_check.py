@@ -18,8 +18,9 @@ from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.option_types import ImageSize
 from paragan.datasets import _image_decoding, _image_paths, folder
+from paragan.datasets._encoded_images import EncodedImages, FileImages
 from paragan.datasets._file_readers import list_images
-from paragan.datasets._samples import FileSamples, Samples, ShardSamples
+from paragan.datasets.shards import ShardImages
 from paragan.storage.shard_folder import ShardFolder, has_shards
 
 FEW_IMAGES = 1000
@@ -62,21 +63,20 @@ def check_dataset(
     size: the training size; None: chosen from the image sizes. progress: receives the number of
     images done and the total. Raises `DataError` if `path` contains no images.
     """
-    if size is not None and size not in _SIZES:
-        raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, _SIZES))}")
+    check_size(size)
     if path and not is_url(path) and not Path(path).exists():
         raise DataError(f"no folder {path!r}; pass the folder of your images")
-    samples, warnings = _open(path)
-    counts = Counter([] if samples.labels is None else samples.labels.tolist())
-    classes = {name: counts[label] for label, name in enumerate(samples.class_names)}
-    report = DatasetReport(path, len(samples), classes=classes, warnings=warnings)
+    images, warnings = _open(path)
+    counts = Counter([] if images.labels is None else images.labels.tolist())
+    classes = {name: counts[label] for label, name in enumerate(images.class_names)}
+    report = DatasetReport(path, len(images), classes=classes, warnings=warnings)
     sides = []
     kinds: Counter[str] = Counter()
     first_rows: dict[bytes, int] = {}
-    for row in range(len(samples)):
-        where = samples.where(row)
+    for row in range(len(images)):
+        where = images.where(row)
         try:
-            image = _image_decoding.decode_image(next(samples.read(row, row + 1)), where)
+            image = _image_decoding.decode_image(images.read([row])[0], where)
             _image_decoding.convert_image(image, where, channels=3, background=255)
         except DataError as error:
             report.damaged.append(str(error))
@@ -86,22 +86,29 @@ def check_dataset(
             kinds[_image_decoding.image_kind(image)] += 1
             first = first_rows.setdefault(_digest(image), row)
             if first != row:
-                report.duplicates.append((samples.name(row), samples.name(first)))
-        progress(row + 1, len(samples))
-    if isinstance(samples, ShardSamples):
-        report.damaged += _damaged_files(samples.folder, report.damaged)
+                report.duplicates.append((images.name(row), images.name(first)))
+        progress(row + 1, len(images))
+    if isinstance(images, ShardImages):
+        report.damaged += _damaged_files(images.folder, report.damaged)
     report.kinds = dict(kinds.most_common())
     _add_advice(report, np.array(sides), size)
     return report
 
 
-def _open(path: str) -> tuple[Samples, tuple[str, ...]]:
+def check_size(size: int | None) -> None:
+    """Raise `DataError` for a size to which data sets do not resize images."""
+    if size is not None and size not in _SIZES:
+        raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, _SIZES))}")
+
+
+def _open(path: str) -> tuple[EncodedImages, tuple[str, ...]]:
     """Return the images, and warnings about their class folders."""
     if has_shards(path):
-        return ShardSamples(ShardFolder(path)), ()
+        return ShardImages(ShardFolder(path)), ()
     files, paths = list_images(path)
-    part = _image_paths.split_paths(paths, "train", 0.1, path)
-    return FileSamples(files, paths), folder.class_folder_warnings(files, paths, part, "train")
+    arranged = _image_paths.arrange(paths, path)
+    train = FileImages(files, arranged, arranged.rows("train", 0.1))
+    return FileImages(files, arranged), folder.class_folder_warnings(files, paths, train, "train")
 
 
 def _damaged_files(shards: ShardFolder, damaged: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
-from paragan.datasets import _image_paths, _tar_stream
+from paragan.datasets import _image_paths, _tar_files
 from paragan.storage import zip_files
 
 MAX_FILE_BYTES = 256 << 20
@@ -124,7 +124,7 @@ class TarReader(FileReader):
             is_read = _image_paths.is_image(encoded) or name.rpartition("/")[2] in texts
             return is_read and not _image_paths.is_hidden(encoded.removeprefix(b"./"))
 
-        members = _tar_stream.read_members(path, is_needed, _MAX_UNPACKED_BYTES, MAX_FILE_BYTES)
+        members = _tar_files.read_members(path, is_needed, _MAX_UNPACKED_BYTES, MAX_FILE_BYTES)
         self._members = {name.removeprefix("./"): data for name, data in members}
 
     def images(self) -> list[bytes]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.datasets._image_decoding import EXTENSIONS
 
+Rows = NDArray[np.uint32]
 HELD_OUT = (b"held_out", b"val", b"valid", b"validation", b"test")  # the first that exists is used
 _AFTER_SLASH = bytes([ord("/") + 1])
 _MAX_LINK_PATHS = 64
@@ -41,13 +42,23 @@ class PathList:
         return os.fsdecode(self._bytes[self._ends[row] : self._ends[row + 1]])
 
 
-@dataclass(frozen=True)
-class SplitPaths:
-    """Sorted paths of one split. labels: index into class_names per path; None without classes."""
+@dataclass(frozen=True, kw_only=True)
+class ArrangedPaths:
+    """Paths of the images of both splits, in the order of rows.
 
-    paths: PathList
+    labels: int32, index into class_names per path; None without classes. num_train: number of
+    training images, which come first; None: the split follows from `split_hashes`, uint32 (N,).
+    """
+
+    paths: list[bytes]
     labels: NDArray[np.int32] | None
     class_names: tuple[str, ...]
+    num_train: int | None
+    split_hashes: NDArray[np.uint32]
+
+    def rows(self, split: str, held_out: float) -> Rows:
+        """Return the rows of a split, as `split_rows`."""
+        return split_rows(self.num_train, self.split_hashes, held_out, split)
 
 
 def find_images(root: Path) -> list[bytes]:
@@ -64,40 +75,29 @@ def find_images(root: Path) -> list[bytes]:
         raise DataError(f"{name}: the folder cannot be listed ({error.strerror}); check its permissions") from None
 
 
-def split_paths(paths: list[bytes], split: str, held_out: float, name: str) -> SplitPaths:
-    """Return the images of one split and their classes, from sorted paths.
+def arrange(paths: list[bytes], name: str) -> ArrangedPaths:
+    """Return the images of both splits with their classes, from sorted paths.
 
-    If the folders `train` and one of `held_out val valid validation test` exist, they are the
-    splits. Otherwise the share `held_out` of the images is held out, at least one, by a hash of the
-    path: an image stays in its split when others are added. Classes are the folders at the top of a
-    split, if it has two or more. A single root folder, as archives often have, is skipped. Raises
-    `DataError` if images are next to class folders.
+    If the folders `train` and one of `held_out val valid validation test` exist, they are the splits,
+    and images elsewhere are left out. Otherwise the split follows from a hash of the path: an image
+    stays in its split when others are added. Classes are the folders at the top of a split, if there
+    are two or more. A single root folder, as archives often have, is skipped. Raises `DataError` if
+    images are next to class folders.
     """
     root = common_folders(paths)[-1]
-    folders = _split_folders(paths, root)
-    if folders is None:
-        is_held_out = held_out_mask(split_hashes(paths), held_out)
-        mine = [paths[row] for row in np.flatnonzero(is_held_out == (split == "held_out"))]
-        return _with_classes(mine, root, [root], paths, name)
-    top = folders[split]
-    return _with_classes(paths[rows_in(paths, top)], top, list(folders.values()), paths, name)
-
-
-def all_paths(paths: list[bytes], name: str) -> tuple[SplitPaths, int | None]:
-    """Return the images of both splits and their classes, from sorted paths.
-
-    Also returns the number of training images, which come first, or None if there are no folders
-    of the splits; the images are then in the order of their paths. Raises as `split_paths`.
-    """
-    root = common_folders(paths)[-1]
-    folders = _split_folders(paths, root)
-    if folders is None:
-        return _with_classes(paths, root, [root], paths, name), None
-    parts = [split_paths(paths, split, 0.5, name) for split in ("train", "held_out")]
-    labels = [part.labels for part in parts if part.labels is not None]
-    joined = PathList(list(map(os.fsencode, chain.from_iterable(part.paths for part in parts))))
-    whole = SplitPaths(joined, np.concatenate(labels) if labels else None, parts[0].class_names)
-    return whole, len(parts[0].paths)
+    split_folders = _split_folders(paths, root)
+    tops = [root] if split_folders is None else split_folders
+    parts = [paths[rows_in(paths, top)] for top in tops]
+    classes = _classes(paths, tops, name)
+    labels = [_labels(part, top, classes) for part, top in zip(parts, tops, strict=True)]
+    arranged = list(chain(*parts))
+    return ArrangedPaths(
+        paths=arranged,
+        labels=np.concatenate(labels) if classes else None,
+        class_names=tuple(folder.decode("utf-8", "replace") for folder in classes),
+        num_train=None if split_folders is None else len(parts[0]),
+        split_hashes=split_hashes(paths) if split_folders is None else np.zeros(len(arranged), np.uint32),
+    )
 
 
 def split_hashes(paths: list[bytes]) -> NDArray[np.uint32]:
@@ -107,36 +107,48 @@ def split_hashes(paths: list[bytes]) -> NDArray[np.uint32]:
     return np.frombuffer(digests, "<u4")
 
 
-def held_out_mask(hashes: NDArray[np.uint32], held_out: float) -> NDArray[np.bool_]:
-    """Return which samples are held out: the share `held_out`, at least one and not all."""
-    is_held_out: NDArray[np.bool_] = hashes < held_out * 2**32
-    if not is_held_out.any() or is_held_out.all():
-        is_held_out = hashes == hashes.min()  # few images: hold out exactly one
-    return is_held_out
+def split_rows(num_train: int | None, split_hashes: NDArray[np.uint32], held_out: float, split: str) -> Rows:
+    """Return the rows of a split.
+
+    num_train, split_hashes: of both splits, as in `ArrangedPaths`. held_out: share of the images that
+    is held out if num_train is None, at least one and not all.
+    """
+    if num_train is not None:
+        is_held_out = np.arange(len(split_hashes)) >= num_train
+    else:
+        is_held_out = split_hashes < held_out * 2**32
+        if not is_held_out.any() or is_held_out.all():
+            is_held_out = split_hashes == split_hashes.min()  # few images: hold out exactly one
+    return np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
 
 
-def _with_classes(mine: list[bytes], top: bytes, tops: list[bytes], paths: list[bytes], name: str) -> SplitPaths:
-    """Return the sorted paths `mine`, all in `top`, with the classes of all folders `tops`."""
-    classes = sorted(set().union(*(folder_names(paths, one) for one in tops)))
+def _classes(paths: list[bytes], tops: list[bytes], name: str) -> list[bytes]:
+    """Return the class folders of all `tops`; empty if there are fewer than two."""
+    classes = sorted(set().union(*(folder_names(paths, top) for top in tops)))
     if len(classes) < 2:
-        return SplitPaths(PathList(mine), None, ())
-    for one in tops:
-        stray = next((path for path in paths[rows_in(paths, one)] if path.find(b"/", len(one)) < 0), None)
+        return []
+    for top in tops:
+        stray = next((path for path in paths[rows_in(paths, top)] if path.find(b"/", len(top)) < 0), None)
         if stray is not None:
             raise DataError(
                 f"{name}: {os.fsdecode(stray)!r} is next to {len(classes)} class folders; move it into one of them"
             )
-    labels = np.empty(len(mine), np.int32)
+    return classes
+
+
+def _labels(paths: list[bytes], top: bytes, classes: list[bytes]) -> NDArray[np.int32]:
+    """Return the number of the class of each of the sorted paths in `top`."""
+    labels = np.empty(len(paths), np.int32)
     for number, folder in enumerate(classes):
-        labels[rows_in(mine, top + folder + b"/")] = number
-    return SplitPaths(PathList(mine), labels, tuple(folder.decode("utf-8", "replace") for folder in classes))
+        labels[rows_in(paths, top + folder + b"/")] = number
+    return labels
 
 
 def class_folder_levels(paths: list[bytes]) -> list[bytes]:
     """Return the folders that may contain class folders, each with a final slash."""
     *parents, root = common_folders(paths)
     folders = _split_folders(paths, root)
-    return [*parents, root] if folders is None else [*parents, *folders.values()]
+    return [*parents, root] if folders is None else [*parents, *folders]
 
 
 def common_folders(paths: list[bytes]) -> list[bytes]:
@@ -175,13 +187,13 @@ def is_hidden(path: bytes) -> bool:
     return any(word.startswith((b".", b"__MACOSX")) for word in path.removeprefix(b"./").split(b"/"))
 
 
-def _split_folders(paths: list[bytes], root: bytes) -> dict[str, bytes] | None:
-    """Return the folder of each split; None if there is no `train`, or nothing to hold out."""
+def _split_folders(paths: list[bytes], root: bytes) -> list[bytes] | None:
+    """Return the folders of both splits; None if there is no `train`, or nothing to hold out."""
     names = folder_names(paths, root)
     held_out = next((name for name in HELD_OUT if name in names), None)
     if b"train" not in names or held_out is None:
         return None
-    return {"train": root + b"train/", "held_out": root + held_out + b"/"}
+    return [root + b"train/", root + held_out + b"/"]
 
 
 def _walk(

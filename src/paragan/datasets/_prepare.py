@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 import PIL
 from PIL import Image
@@ -17,13 +16,17 @@ from PIL import Image
 from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
-from paragan.core.option_types import ImageSize
 from paragan.datasets import _image_paths
+from paragan.datasets._array_images import ArrayImages
+from paragan.datasets._damaged_images import exclude_damaged
+from paragan.datasets._dataset_check import check_size
+from paragan.datasets._encoded_images import EncodedImages, FileImages
 from paragan.datasets._file_readers import list_images
-from paragan.datasets._image_decoding import decode_square_image, image_suffix
-from paragan.datasets._samples import ArraySamples, FileSamples, Samples, ShardSamples
-from paragan.datasets._table_samples import TableSamples, table_files
-from paragan.datasets._tar_samples import TarSamples, is_plain_tar
+from paragan.datasets._image_decoding import decode_image, decode_square_image, image_suffix
+from paragan.datasets._table_images import TableImages, table_files
+from paragan.datasets._tar_files import is_plain_tar
+from paragan.datasets._tar_images import TarImages
+from paragan.datasets.shards import ShardImages
 from paragan.storage.byte_store import StoredFile
 from paragan.storage.shard_folder import INDEX, VERSION, Encoding, ShardDescription, ShardFolder, has_shards
 from paragan.storage.shard_writer import EncodedSample, ShardWriter, open_shard_writer
@@ -31,7 +34,6 @@ from paragan.storage.shard_writer import EncodedSample, ShardWriter, open_shard_
 SAMPLES_PER_SHARD = 1000
 JPEG_QUALITY = 95
 _MAX_THREADS = 16
-_SIZES: tuple[int, ...] = get_args(ImageSize)
 _SUFFIXES = {"png": ".png", "jpeg": ".jpg"}
 
 
@@ -65,71 +67,67 @@ def prepare_shards(
     and the total of this call. Raises `DataError` for a source that cannot be read, for the first
     damaged image, and for a folder with other content.
     """
-    samples = open_samples(source, damaged)
-    planned = _plan(samples, encoding, samples_per_shard)
+    images = open_encoded_images(source, damaged)
+    planned = _plan(images, encoding, samples_per_shard)
     with open_shard_writer(out, planned) as writer:
         missing = [] if writer is None else writer.missing()
         if writer is not None:
-            _write_all(_ShardJob(samples, writer, encoding, progress), missing, threads or _default_threads())
+            _write_all(_ShardJob(images, writer, encoding, progress), missing, threads or _default_threads())
             writer.finish()
-    return PreparedShards(ShardFolder(out), len(missing), samples.notices)
+    return PreparedShards(ShardFolder(out), len(missing), images.notices)
 
 
-def open_samples(source: str, damaged: str = "stop") -> Samples:
+def open_encoded_images(source: str, damaged: str = "stop") -> EncodedImages:
     """Open a folder, zip, tar, npz or Parquet file, a folder of shards or tar files, or one of Hugging Face.
 
     Raises `DataError` if there are no images.
     """
     if is_url(source):
-        return ShardSamples(ShardFolder(source))
+        return ShardImages(ShardFolder(source))
     root = Path(source)
     if root.is_dir():
         return _open_folder(root, damaged)
     if root.suffix == ".npz":
-        return ArraySamples(root)
+        return ArrayImages(root)
     if tables := table_files(root):
-        return TableSamples(tables, source)
+        return TableImages(tables, source)
     if damaged == "stop" and root.suffix != ".zip" and is_plain_tar(root):
-        return TarSamples([root])
-    return FileSamples(*list_images(source, option="SRC"), damaged)
+        return TarImages([root])
+    return _open_files(source, damaged)
 
 
-def _open_folder(root: Path, damaged: str) -> Samples:
+def _open_folder(root: Path, damaged: str) -> EncodedImages:
     if has_shards(str(root)):
-        return ShardSamples(ShardFolder(root))
+        return ShardImages(ShardFolder(root))
     tables = table_files(root)
     if tables and tables[0].suffix == ".arrow":
-        return TableSamples(tables, str(root))
+        return TableImages(tables, str(root))
     if not _image_paths.find_images(root):
         if tables:
-            return TableSamples(tables, str(root))
+            return TableImages(tables, str(root))
         if tars := sorted(root.glob("*.tar")):
-            return TarSamples(tars)
-    return FileSamples(*list_images(str(root), option="SRC"), damaged)
+            return TarImages(tars)
+    return _open_files(str(root), damaged)
 
 
-def _check_encoding(size: int | None, channels: int, name: str, quality: int | None) -> None:
-    """Raise `DataError` for values that are not supported."""
-    if channels not in (1, 3):
-        raise DataError(f"--channels {channels} is not supported; use 1 or 3")
-    if size is not None and size not in _SIZES:
-        raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, _SIZES))}")
-    if name == "jpeg" and size is None:
-        raise DataError("--format jpeg needs --size; without it, the files of the source are stored unchanged")
-    if quality is not None and (name != "jpeg" or not 1 <= quality <= 100):
-        raise DataError(f"--quality {quality} is not supported; it is 1 to 100, for --format jpeg")
+def _open_files(path: str, damaged: str) -> FileImages:
+    files, paths = list_images(path, option="SRC")
+    notices: tuple[str, ...] = ()
+    if damaged == "skip":
+        paths, notices = exclude_damaged(files, paths, decode_image, "prepare", files.name)
+    return FileImages(files, _image_paths.arrange(paths, files.name), notices=notices)
 
 
-def _plan(samples: Samples, encoding: Encoding | None, samples_per_shard: int) -> ShardDescription:
+def _plan(images: EncodedImages, encoding: Encoding | None, samples_per_shard: int) -> ShardDescription:
     return ShardDescription(
         format="paragan-shards",
         version=VERSION,
-        num_samples=len(samples),
+        num_samples=len(images),
         samples_per_shard=samples_per_shard,
-        num_train=samples.num_train,
-        class_names=samples.class_names,
+        num_train=images.num_train,
+        class_names=images.class_names,
         encoding=encoding,
-        source=samples.fingerprint(),
+        source=images.portable_fingerprint(),
         index=StoredFile(INDEX, 0, "0" * 64),  # not written yet
         shards=(),
     )
@@ -155,12 +153,16 @@ class _ShardJob:
     """What the threads of a preparation share."""
 
     def __init__(
-        self, samples: Samples, writer: ShardWriter, encoding: Encoding | None, progress: Callable[[int, int], None]
+        self,
+        images: EncodedImages,
+        writer: ShardWriter,
+        encoding: Encoding | None,
+        progress: Callable[[int, int], None],
     ) -> None:
         self.writer = writer
         self.stopped = threading.Event()
         self.total = 0
-        self._samples = samples
+        self._images = images
         self._encoding = encoding
         self._progress = progress
         self._done = 0
@@ -174,13 +176,13 @@ class _ShardJob:
             raise
 
     def _encoded_samples(self, rows: range) -> Iterator[EncodedSample]:
-        labels = self._samples.labels
-        for row, data in zip(rows, self._samples.read(rows.start, rows.stop), strict=True):
+        labels = self._images.labels
+        for row, data in zip(rows, self._images.scan(rows), strict=True):
             if self.stopped.is_set():
                 raise _StoppedError
-            image, suffix = _encode(data, self._samples.where(row), self._encoding)
+            image, suffix = _encode(data, self._images.where(row), self._encoding)
             label = -1 if labels is None else int(labels[row])
-            yield EncodedSample(image, suffix, label, int(self._samples.split_hashes[row]))
+            yield EncodedSample(image, suffix, label, int(self._images.split_hashes[row]))
             with self._lock:
                 self._done += 1
                 self._progress(self._done, self.total)
@@ -209,7 +211,13 @@ def make_encoding(
     size: int | None, channels: int, crop: str, background: int, name: str, quality: int | None
 ) -> Encoding | None:
     """Return how images are stored; None: unchanged. Raises `DataError` for unsupported values."""
-    _check_encoding(size, channels, name, quality)
+    if channels not in (1, 3):
+        raise DataError(f"--channels {channels} is not supported; use 1 or 3")
+    check_size(size)
+    if name == "jpeg" and size is None:
+        raise DataError("--format jpeg needs --size; without it, the files of the source are stored unchanged")
+    if quality is not None and (name != "jpeg" or not 1 <= quality <= 100):
+        raise DataError(f"--quality {quality} is not supported; it is 1 to 100, for --format jpeg")
     if size is None:
         return None
     chosen = (quality or JPEG_QUALITY) if name == "jpeg" else None

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 from paragan.datasets._batched_resize import find_decoder
+from paragan.datasets._encoded_images import FileImages
 from paragan.datasets._file_readers import FileReader
-from paragan.datasets._image_files import ImageFiles
-from paragan.datasets._image_paths import PathList, SplitPaths, folder_names
+from paragan.datasets._image_paths import ArrangedPaths, folder_names
+from paragan.datasets._image_source import ImageSource
 
 Labels = NDArray[np.int32]
 
@@ -32,13 +33,20 @@ def source(
     names: tuple[str, ...],
     size: int,
     resize: str = "lanczos",
-) -> ImageFiles:
+) -> ImageSource:
     """Return a source of cropped and resized colour images. labels: index into `names` of each."""
+    shape = (3, size, size)
     settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
     settings += " bicubic" if resize == "bicubic" else ""
-    part = SplitPaths(PathList(paths), labels, names)
-    decode = partial(find_decoder(resize), size=size)
-    return ImageFiles(files, part, (3, size, size), decode, settings)
+    arranged = ArrangedPaths(
+        paths=paths,
+        labels=labels,
+        class_names=names,
+        num_train=len(paths),
+        split_hashes=np.zeros(len(paths), np.uint32),
+    )
+    images = FileImages(files, arranged)
+    return ImageSource(images, shape, find_decoder(resize, size), partial(images.fingerprint, f"{shape} {settings}"))
 
 
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath
 from paragan.core.source import Source
-from paragan.datasets import _image_decoding, _tar_stream
+from paragan.datasets import _image_decoding, _tar_files
 from paragan.datasets._in_memory import InMemorySource, compute_fingerprint, stratified_split
 from paragan.storage import npz
 from paragan.storage.download import RemoteFile, download
@@ -100,7 +100,7 @@ def _read_binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
     if path.suffix == ".bin":
         files = {name: _read_batch_file(path.with_name(name)) for name in names}
     else:
-        members = _tar_stream.read_members(path, lambda name: Path(name).name in names, _MAX_BYTES, _ROW * _BATCH)
+        members = _tar_files.read_members(path, lambda name: Path(name).name in names, _MAX_BYTES, _ROW * _BATCH)
         files = {Path(name).name: data for name, data in members}
     rows = [_parse_rows(files.get(name, b""), f"{path}: {name}") for name in names]
     rows_NX = torch.from_numpy(np.concatenate(rows))
@@ -141,7 +141,7 @@ def _read_jpeg(path: Path, split: str) -> tuple[Tensor, Tensor]:
     folder = "train/" if split == "train" else "test/"
     images: list[np.ndarray] = []
     labels: list[int] = []
-    for name, data in _tar_stream.read_members(path, lambda name: name.startswith(folder), _MAX_BYTES, 1 << 16):
+    for name, data in _tar_files.read_members(path, lambda name: name.startswith(folder), _MAX_BYTES, 1 << 16):
         label = Path(name).stem.rpartition("_")[2]
         where = f"{path}: {name}"
         image = _image_decoding.decode_image(data, where)

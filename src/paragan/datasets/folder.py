@@ -9,19 +9,18 @@ import os
 from functools import partial
 from typing import Literal
 
-from paragan.core.source import Source
 from paragan.datasets import _image_paths
 from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
+from paragan.datasets._encoded_images import EncodedImages, FileImages
 from paragan.datasets._file_readers import FileReader, list_images
-from paragan.datasets._image_files import ImageFiles
-from paragan.datasets._image_paths import SplitPaths
+from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import FolderOptions as Options
 
 _MAX_NAMED = 5
 
 
-def source(options: Options, split: Literal["train", "held_out"]) -> Source:
+def source(options: Options, split: Literal["train", "held_out"]) -> ImageSource:
     """Return a split of shape (channels, size, size).
 
     Only the file names are read; a damaged file raises `DataError` when it is fetched. With
@@ -32,27 +31,23 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     shape = (options.channels, options.size, options.size)
     settings = f"{options.crop} {options.background}"
     settings += " bicubic" if options.resize == "bicubic" else ""
-    decode = partial(
-        find_decoder(options.resize),
-        size=options.size,
-        channels=options.channels,
-        crop=options.crop == "center",
-        background=options.background,
-    )
+    decode = find_decoder(options.resize, options.size, options.channels, options.crop, options.background)
     notices: tuple[str, ...] = ()
     if options.damaged == "skip":
         paths, notices = exclude_damaged(files, paths, decode, f"folder {shape} {settings}", options.path)
-    part = _image_paths.split_paths(paths, split, options.held_out, options.path)
-    notices += class_folder_warnings(files, paths, part, split)
-    return ImageFiles(files, part, shape, with_skip_hint(decode), settings, notices)
+    arranged = _image_paths.arrange(paths, options.path)
+    rows = arranged.rows(split, options.held_out)
+    images = FileImages(files, arranged, rows)
+    images.notices = (*notices, *class_folder_warnings(files, paths, images, split))
+    return ImageSource(images, shape, with_skip_hint(decode), partial(images.fingerprint, f"{shape} {settings}"))
 
 
-def class_folder_warnings(files: FileReader, paths: list[bytes], part: SplitPaths, split: str) -> tuple[str, ...]:
+def class_folder_warnings(files: FileReader, paths: list[bytes], images: EncodedImages, split: str) -> tuple[str, ...]:
     """Return a line for all empty class folders and a line per class without training images.
 
-    paths: sorted, of both splits.
+    paths: sorted, of both splits. images: of this split.
     """
-    classes = {os.fsencode(name) for name in part.class_names}
+    classes = {os.fsencode(name) for name in images.class_names}
     empty: list[str] = []
     for top in _image_paths.class_folder_levels(paths):
         without_images = set(files.folders(top)) - _image_paths.folder_names(paths, top) - classes
@@ -62,8 +57,8 @@ def class_folder_warnings(files: FileReader, paths: list[bytes], part: SplitPath
         named = ", ".join(map(repr, empty[:_MAX_NAMED])) + (", …" if len(empty) > _MAX_NAMED else "")
         no_classes = "" if classes else "; fewer than two folders have images, so no classes are left"
         lines.append(f"folders without images are not classes: {named}{no_classes}")
-    if split == "train" and part.labels is not None:
-        with_images = set(part.labels.tolist())
-        missing = [name for label, name in enumerate(part.class_names) if label not in with_images]
+    if split == "train" and images.labels is not None:
+        with_images = set(images.labels.tolist())
+        missing = [name for label, name in enumerate(images.class_names) if label not in with_images]
         lines += [f"class {name!r} has no training images" for name in missing[:_MAX_NAMED]]
     return tuple(lines)

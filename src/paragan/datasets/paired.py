@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,11 +23,12 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.core.option_types import Count, FilePath, ImageSize, Interval
-from paragan.core.source import EncodedSource, Source, image_specs
+from paragan.core.source import DerivedSource, Source, image_specs
 from paragan.datasets import _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
+from paragan.datasets._encoded_images import FileImages
 from paragan.datasets._file_readers import FileReader, FolderReader, list_images
-from paragan.datasets._image_files import ImageFiles
+from paragan.datasets._image_source import ImageSource
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,15 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         paths, notices = exclude_damaged(
             files, paths, at_final_size, f"paired {options.size} {options.channels}", options.path
         )
-    part = _image_paths.split_paths(paths, split, options.held_out, options.path)
-    part = _image_paths.SplitPaths(part.paths, None, ())  # folders are not classes here
+    arranged = _image_paths.arrange(paths, options.path)
+    arranged = replace(arranged, labels=None, class_names=())  # folders are not classes here
+    rows = arranged.rows(split, options.held_out)
+    images = FileImages(files, arranged, rows, notices)
     load_size = _load_size(options) if split == "train" else options.size
-    settings = f"{options.direction} {options.size} {options.flip}"
     shape = (options.channels, load_size, 2 * load_size)
-    decode = partial(_decode_pair, load_size, options.channels)
-    wide = ImageFiles(files, part, shape, with_skip_hint(decode), settings, notices)
+    settings = f"{shape} {options.direction} {options.size} {options.flip}"
+    decode = with_skip_hint(partial(_decode_pair, load_size, options.channels))
+    wide = ImageSource(images, shape, decode, partial(images.fingerprint, settings))
     return PairedImages(wide, options.size, options.direction == "b_to_a", options.flip and split == "train")
 
 
@@ -100,31 +103,23 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     return torch.stack(images)
 
 
-class PairedImages(EncodedSource):
+class PairedImages(DerivedSource):
     """A `Source` of the halves of wide images. reverse: the right half is the condition."""
 
-    def __init__(self, wide: ImageFiles, size: int, reverse: bool, flip: bool) -> None:
-        self._wide = wide
+    def __init__(self, wide: ImageSource, size: int, reverse: bool, flip: bool) -> None:
+        super().__init__(wide)
         self._reverse = reverse
         self._flip = flip
         self._num_offsets = wide.shape[1] - size + 1  # of a crop, along either axis
         self.tensors = image_specs((wide.shape[0], size, size), has_pairs=True)
-        self.notices = wide.notices
-
-    def __len__(self) -> int:
-        return len(self._wide)
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]  # computed when it is read
-        return self._wide.fingerprint
-
-    def read(self, rows: Any) -> list[bytes]:
-        """Return the bytes of wide images."""
-        return self._wide.read(rows)
+        return self.source.fingerprint
 
     def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return targets and conditions, uint8 (B, C, H, W) each; centred without `places`."""
-        wide_BCHW = self._wide.decode(encoded, rows)["image"]
+        wide_BCHW = self.source.decode(encoded, rows)["image"]
         both = torch.stack(wide_BCHW.chunk(2, 3)[:: -1 if self._reverse else 1])
         centred = (self._num_offsets // 2, self._num_offsets // 2, False)
         draws = [centred] * len(wide_BCHW) if places is None else [self._draw_crop(seed, int(p)) for p in places]

@@ -5,25 +5,25 @@ Source: your images. The tar files follow the WebDataset format, https://github.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
 from paragan.core.source import Source
 from paragan.datasets._batched_resize import find_decoder
-from paragan.datasets._image_files import EncodedImages
-from paragan.datasets._image_paths import held_out_mask
+from paragan.datasets._encoded_images import EncodedImages
+from paragan.datasets._image_paths import Rows, split_rows
+from paragan.datasets._image_source import ImageSource
 from paragan.datasets._in_memory import compute_fingerprint
 from paragan.datasets._options import secret_in_url
 from paragan.storage.disk_cache import DiskCache
-from paragan.storage.shard_folder import INDEX, Encoding, ShardFolder
+from paragan.storage.shard_folder import INDEX, Encoding, ShardFolder, sample_key
 
 _DEFAULT_SIZE = 64
 
@@ -60,35 +60,37 @@ class Options:
 
 
 class ShardImages(EncodedImages):
-    """A `Source` of some samples of a folder of shards; each is compared with its sha256 when read.
+    """Images of a folder of shards; each is compared with its sha256 when read.
 
-    rows: their numbers in the folder, uint32 (N,).
+    rows: their numbers in the folder; None: all.
     """
 
-    def __init__(
-        self,
-        folder: ShardFolder,
-        rows: NDArray[np.uint32],
-        shape: tuple[int, int, int],
-        decode: Callable[[bytes, str], NDArray[np.uint8]],
-        notices: tuple[str, ...],
-    ) -> None:
+    def __init__(self, folder: ShardFolder, rows: Rows | None = None, notices: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self._rows = np.arange(len(folder), dtype=np.uint32) if rows is None else rows
         self.class_names = folder.description.class_names
-        labels = folder.index["label"][rows] if self.class_names else None
-        if labels is not None and not 0 <= labels.min() <= labels.max() < len(self.class_names):
-            problem = f"labels range from {labels.min()} to {labels.max()} for {len(self.class_names)} classes"
-            raise DataError(f"{folder.address}/{INDEX}: {problem}; the index is damaged: prepare the data again")
-        super().__init__(len(rows), labels, shape, decode, notices)
-        self._folder = folder
-        self._rows = rows
+        self.labels = folder.index["label"][self._rows] if self.class_names else None
+        self.num_train = folder.description.num_train
+        self.split_hashes = folder.index["split_hash"][self._rows]
+        self.notices = notices
+        if self.labels is not None and not 0 <= self.labels.min() <= self.labels.max() < len(self.class_names):
+            found = f"labels range from {self.labels.min()} to {self.labels.max()} for {len(self.class_names)} classes"
+            raise DataError(f"{folder.address}/{INDEX}: {found}; the index is damaged: prepare the data again")
 
-    def read_encoded(self, rows: Sequence[int]) -> list[bytes]:
-        """Return the bytes of images. Raises `DataError` that names a damaged one."""
-        return self._folder.read_rows([int(self._rows[row]) for row in rows])
+    def read(self, rows: Sequence[int]) -> list[bytes]:
+        """Return the images; neighbours in a remote shard share a request."""
+        return self.folder.read_rows([int(self._rows[row]) for row in rows])
 
     def where(self, row: int) -> str:
-        """Return the name of an image in messages."""
-        return self._folder.where(int(self._rows[row]))
+        """Return shard and sample."""
+        return self.folder.where(int(self._rows[row]))
+
+    def name(self, row: int) -> str:
+        """Return the name in the shard."""
+        return sample_key(int(self._rows[row]))
+
+    def _stamps(self) -> Iterator[str]:
+        yield self.folder.description.index.sha256
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
@@ -102,31 +104,21 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     folder = ShardFolder(options.path, options.disk_cache_mb << 20)
     encoding = folder.description.encoding
     size = options.size or (encoding.size if encoding else _DEFAULT_SIZE)
-    decode = partial(
-        find_decoder(options.resize),
-        size=size,
-        channels=options.channels,
-        crop=options.crop == "center",
-        background=options.background,
-    )
-    is_held_out = _held_out(folder, options.held_out)
-    rows = np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
+    rows = split_rows(folder.description.num_train, folder.index["split_hash"], options.held_out, split)
     if not len(rows):
-        problem = f"has no images to {'train on' if split == 'train' else 'hold out'}"
-        raise DataError(f"{folder.address} {problem}; prepare the data again, from two images at least")
+        purpose = "train on" if split == "train" else "hold out"
+        raise DataError(
+            f"{folder.address} has no images to {purpose}; prepare the data again, from two images at least"
+        )
     notices = (*_notices(options, encoding, size), *_cache_notice(options, folder))
-    images = ShardImages(folder, rows, (options.channels, size, size), decode, notices)
     settings = (size, options.channels, options.crop, options.background, options.held_out, split)
     bicubic = ("bicubic",) if options.resize == "bicubic" else ()
-    images.fingerprint = compute_fingerprint(folder.description.index.sha256, *settings, *bicubic)
-    return images
-
-
-def _held_out(folder: ShardFolder, share: float) -> NDArray[np.bool_]:
-    num_train = folder.description.num_train
-    if num_train is None:
-        return held_out_mask(folder.index["split_hash"], share)
-    return np.arange(len(folder)) >= num_train
+    return ImageSource(
+        ShardImages(folder, rows, notices),
+        (options.channels, size, size),
+        find_decoder(options.resize, size, options.channels, options.crop, options.background),
+        partial(compute_fingerprint, folder.description.index.sha256, *settings, *bicubic),
+    )
 
 
 def _notices(options: Options, encoding: Encoding | None, size: int) -> tuple[str, ...]:

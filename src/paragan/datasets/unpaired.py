@@ -18,7 +18,7 @@ from paragan.core import rng
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.source import EncodedSource, Source, TensorSpec
 from paragan.datasets import folder
-from paragan.datasets._image_files import ImageFiles
+from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import FolderOptions
 
 
@@ -41,7 +41,6 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     if options.flip:
         raise ConfigError("data.flip=true would exchange A and B; use data.flip=false")
     images = folder.source(options, split)
-    assert isinstance(images, ImageFiles)
     names = images.class_names
     if options.a is None and options.b is None and len(names) == 2:
         chosen = names
@@ -53,7 +52,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
             f"data.path={options.path}: data unpaired needs two sub-folders of images, but these are there: {found}; "
             "pass data.a=NAME data.b=NAME"
         )
-    rows = [np.flatnonzero(images.labels == names.index(name)) for name in chosen]
+    rows = [np.flatnonzero(images.images.labels == names.index(name)) for name in chosen]
     for name, found_rows in zip(chosen, rows, strict=True):
         if not len(found_rows):
             part = "training" if split == "train" else "held-out"
@@ -64,7 +63,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 class _Unpaired(EncodedSource):
     """Rows of A in order, next to rows of B."""
 
-    def __init__(self, images: ImageFiles, a: NDArray[Any], b: NDArray[Any], is_random: bool) -> None:
+    def __init__(self, images: ImageSource, a: NDArray[Any], b: NDArray[Any], is_random: bool) -> None:
         self.images = images
         self.a = a
         self.b = b

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from paragan.core.errors import DataError
+from paragan.datasets._encoded_images import EncodedImages, check_labels, hash_names
 from paragan.datasets._image_paths import HELD_OUT
-from paragan.datasets._samples import Samples, check_labels_of, hash_names
 
 _BATCH_ROWS = 16
 _LABELS = ("label", "labels", "fine_label", "class")
@@ -32,7 +32,7 @@ class _Table:
         return sum(self.group_rows)
 
 
-class TableSamples(Samples):
+class TableImages(EncodedImages):
     """Rows of Parquet or Arrow files in the order of file names.
 
     If some files are named `train` and some `validation` or `test` (file name or folder), these are
@@ -55,17 +55,20 @@ class TableSamples(Samples):
         if len(self) < 2:
             raise DataError(f"{where}: {len(self)} rows, at least two are required; check the files")
 
-    def read(self, start: int, stop: int) -> Iterator[bytes]:
-        """Yield the images as they are stored."""
+    def read(self, rows: Sequence[int]) -> list[bytes]:
+        """Return the images as they are stored."""
+        return [image for row in rows for image in self.scan(range(row, row + 1))]
+
+    def scan(self, rows: range) -> Iterator[bytes]:
+        """Yield the images of consecutive rows; a few are in memory at a time."""
         first = 0
         for table, end in zip(self._tables, map(int, self._ends), strict=True):
-            if start < end and stop > first:
-                rows = range(max(start, first) - first, min(stop, end) - first)
-                number = rows.start
+            if rows.start < end and rows.stop > first:
+                of_table = range(max(rows.start, first) - first, min(rows.stop, end) - first)
                 with _raise_data_errors(table.path):
-                    for value in _column_values(table, self._column, rows):
+                    values = _column_values(table, self._column, of_table)
+                    for number, value in enumerate(values, start=of_table.start):
                         yield self._encoded(value, first + number)
-                        number += 1
             first = end
 
     def where(self, row: int) -> str:
@@ -94,7 +97,7 @@ class TableSamples(Samples):
             values = [number_of[value] for value in values]
         elif not all(isinstance(value, int) for value in values):
             raise DataError(f"{self._where}: column {column!r} holds neither integers nor text; remove or convert it")
-        self.labels = check_labels_of(np.array(values, np.int64), f"{self._where}: column {column!r}")
+        self.labels = check_labels(np.array(values, np.int64), f"{self._where}: column {column!r}")
         count = int(self.labels.max()) + 1
         stored = _stored_names(schema, column)
         names = self.class_names or (stored if len(stored) >= count else tuple(map(str, range(count))))

@@ -1,0 +1,148 @@
+"""Readers of tar archives: a stream of any, plain, gzip or xz, in bounded memory, and headers of plain ones."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from paragan.core.errors import DataError
+from paragan.core.files import open_regular_file
+
+_XZ_MEMORY = 160 << 20  # bytes; a file may require gigabytes to unpack
+_CHUNK_BYTES = 1 << 20
+_DAMAGE_ERRORS = (tarfile.TarError, ValueError, EOFError, RecursionError)
+
+
+def read_members(
+    path: Path, is_needed: Callable[[str], bool], max_bytes: int, max_member_bytes: int
+) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the needed regular files, in archive order; write nothing to disk.
+
+    Raises `DataError` if the archive is missing or damaged, if it unpacks to more than `max_bytes`,
+    or if a needed file has more than `max_member_bytes`.
+    """
+    with _raise_data_errors(path), path.open("rb") as raw:
+        stream = _BoundedReader(raw, path, max_bytes)
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for entry in archive:
+                if entry.isfile() and is_needed(entry.name):
+                    check_size(path, entry, max_member_bytes)
+                    yield entry.name, _read_member(archive, entry, path)
+        while stream.read(_CHUNK_BYTES):  # read to the end, where the checksum is
+            pass
+
+
+def plain_members(path: Path) -> Iterator[tuple[tarfile.TarInfo, Callable[[int], bytes]]]:
+    """Yield the header of each regular file of an uncompressed archive, and a reader of its first bytes.
+
+    Contents are not read. Raises `DataError` if the archive is damaged or cut.
+    """
+    with _raise_data_errors(path), open_regular_file(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+        size = os.fstat(file.fileno()).st_size
+        while (entry := archive.next()) is not None:
+            archive.members.clear()  # type: ignore[attr-defined]  # which grow by 1 KB per file
+            if not entry.isreg() or entry.sparse is not None:  # type: ignore[attr-defined]
+                continue
+            if entry.offset_data + entry.size > size:
+                raise _cut_error(path, entry)
+            yield entry, partial(_read_start, file.fileno(), entry)
+
+
+def is_plain_tar(path: Path) -> bool:
+    """Return whether a file is an uncompressed tar file."""
+    try:
+        with open_regular_file(path) as file, tarfile.open(fileobj=file, mode="r:"):
+            return True
+    except (OSError, *_DAMAGE_ERRORS):
+        return False
+
+
+def check_size(path: Path, entry: tarfile.TarInfo, max_bytes: int) -> None:
+    """Raise `DataError` for a file of an archive that is larger than `max_bytes`."""
+    if entry.size > max_bytes:
+        raise DataError(
+            f"{path}: {entry.name!r} has {entry.size:,} bytes, the limit is {max_bytes:,}; is it a decompression bomb?"
+        )
+
+
+def _read_member(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> bytes:
+    stream = archive.extractfile(entry)
+    data = b"" if stream is None else stream.read()
+    if len(data) != entry.size:
+        raise _cut_error(path, entry)
+    return data
+
+
+def _read_start(handle: int, entry: tarfile.TarInfo, max_bytes: int) -> bytes:
+    return os.pread(handle, min(entry.size, max_bytes), entry.offset_data)
+
+
+def _cut_error(path: Path, entry: tarfile.TarInfo) -> DataError:
+    return DataError(f"{path}: the archive ends within {entry.name!r}; download or copy it again")
+
+
+@contextmanager
+def _raise_data_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the readers of archives into a `DataError` that names the archive."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; check data.path") from None
+    except lzma.LZMAError as error:
+        raise DataError(f"{path}: damaged xz file ({error}); download it again") from None
+    except (gzip.BadGzipFile, zlib.error, EOFError):
+        raise DataError(f"{path}: damaged gzip file; download it again") from None
+    except _DAMAGE_ERRORS as error:
+        raise DataError(f"{path}: damaged tar archive ({error}); download or copy it again") from None
+
+
+class _BoundedReader(io.RawIOBase):
+    """Reader of the unpacked bytes of a file; raises `DataError` after `max_bytes`."""
+
+    def __init__(self, raw: IO[bytes], path: Path, max_bytes: int) -> None:
+        self._path = path
+        self._remaining = max_bytes
+        self._max_bytes = max_bytes
+        start = raw.read(6)
+        raw.seek(0)
+        self._stream: IO[bytes] = raw
+        if start.startswith(b"\x1f\x8b"):
+            self._stream = gzip.GzipFile(fileobj=raw)  # type: ignore[assignment]
+        elif start == b"\xfd7zXZ\x00":
+            self._stream = _XzReader(raw)  # type: ignore[assignment]
+
+    def read(self, size: int = -1) -> bytes:
+        """Read at most `size` bytes; tarfile never passes -1 for a stream."""
+        data = self._stream.read(min(size, self._remaining + 1) if size >= 0 else self._remaining + 1)
+        self._remaining -= len(data)
+        if self._remaining < 0:
+            raise DataError(
+                f"{self._path}: unpacks to more than {self._max_bytes:,} bytes; is it a decompression bomb?"
+            )
+        return data
+
+
+class _XzReader:
+    """Reader of an xz stream with a memory limit, which `lzma.LZMAFile` does not support."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+
+    def read(self, size: int) -> bytes:
+        while not self._unpacker.eof:
+            chunk = self._raw.read(_CHUNK_BYTES) if self._unpacker.needs_input else b""
+            if self._unpacker.needs_input and not chunk:
+                raise lzma.LZMAError("truncated")
+            if data := self._unpacker.decompress(chunk, size):
+                return data
+        return b""
