@@ -60,7 +60,7 @@ def constant(train: Source, held_out: Source) -> dict[str, float]:
     def painted(first: int, condition: Tensor) -> Tensor:
         return colours[classes((condition + 1) * 127.5)].permute(0, 3, 1, 2)
 
-    return PairEvaluator(held_out, len(held_out)).score(painted).metrics
+    return PairEvaluator(held_out=held_out, num_samples=len(held_out)).score(painted).metrics
 
 
 def trained(data: str, epochs: int) -> tuple[list[dict[str, float]], float]:

@@ -13,8 +13,7 @@ from paragan.core.metric import Needs
 from paragan.core.option_types import Choice
 from paragan.datasets import digits
 from paragan.evaluation.chosen_metrics import choose_metrics
-from paragan.evaluation.classifier_test import classifier_test
-from paragan.evaluation.evaluator import Evaluator
+from paragan.evaluation.evaluator import Evaluator, classifier_test
 from paragan.features import _classifier as classifier
 from paragan.features._extractor import FeatureExtractor, real_batch
 from paragan.features.judge import train_or_load

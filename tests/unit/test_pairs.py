@@ -112,7 +112,7 @@ def player():
 
 
 def test_pair_evaluator_compares_with_targets():
-    score = PairEvaluator(Held(), 100)(player(), Prior(0, 0))
+    score = PairEvaluator(held_out=Held(), num_samples=100)(player(), Prior(0, 0))
     assert list(score.metrics) == ["l1", "psnr", "ssim"]
     assert score.metrics["l1"] == pytest.approx(51 / 127.5)
     assert score.num_images == 7
@@ -131,7 +131,7 @@ class More(Held):
 
 
 def test_pair_evaluator_with_several_blocks_has_the_mean_and_an_interval():
-    score = PairEvaluator(More(), 100, resamples=20)(player(), Prior(0, 0))
+    score = PairEvaluator(held_out=More(), num_samples=100, resamples=20)(player(), Prior(0, 0))
     assert score.num_images == 25
     assert score.metrics["l1"] == pytest.approx(51 / 127.5)
     low, high = score.intervals["l1"]
@@ -139,14 +139,17 @@ def test_pair_evaluator_with_several_blocks_has_the_mean_and_an_interval():
 
 
 def test_pair_evaluator_uses_and_records_mode():
-    scores = {mode: PairEvaluator(Held(), 5, mode)(player(), Prior(0, 0)) for mode in ("eval", "train-stats")}
+    def scored(mode):
+        return PairEvaluator(held_out=Held(), num_samples=5, mode=mode)(player(), Prior(0, 0))
+
+    scores = {mode: scored(mode) for mode in ("eval", "train-stats")}
     assert {mode: score.protocol["mode"] for mode, score in scores.items()} == {m: m for m in scores}
     assert "dropout on" in scores["train-stats"].protocol["sampling"]
     assert scores["eval"].metrics["l1"] == pytest.approx(51 / 127.5)
     assert scores["train-stats"].metrics["l1"] != pytest.approx(51 / 127.5, rel=1e-3)
-    assert scores["train-stats"].metrics == PairEvaluator(Held(), 5, "train-stats")(player(), Prior(0, 0)).metrics
+    assert scores["train-stats"].metrics == scored("train-stats").metrics
 
 
 def test_pair_evaluator_images_not_finite_is_refused():
     with pytest.raises(DivergedError, match="diverged"):
-        PairEvaluator(Held(), 5).score(lambda first, condition: condition * torch.nan)
+        PairEvaluator(held_out=Held(), num_samples=5).score(lambda first, condition: condition * torch.nan)

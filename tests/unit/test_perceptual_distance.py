@@ -67,7 +67,9 @@ def test_distance_by_features_of_a_fixed_size(transformer_file):
 
 def test_pairs_are_scored_and_the_stamp_has_the_sha256(maps_file):
     options = perceptual_distance.Options(weights=str(maps_file[1]))
-    evaluator = PairEvaluator(Held(), 5, chosen=[Choice("l1", None), Choice("perceptual_distance", options)])
+    evaluator = PairEvaluator(
+        held_out=Held(), num_samples=5, chosen=[Choice("l1", None), Choice("perceptual_distance", options)]
+    )
     score = evaluator.score(lambda first, condition: condition)
     assert list(score.metrics) == ["l1", "perceptual_distance"] and score.metrics["perceptual_distance"] > 0
     stamp = score.protocol["perceptual_distance"]
@@ -78,7 +80,9 @@ def test_pairs_are_scored_and_the_stamp_has_the_sha256(maps_file):
 
 def test_missing_file_and_unknown_output_are_refused_before_a_run(maps_file):
     with pytest.raises(ConfigError, match=r"perceptual_distance needs a network; pass evaluation\.metrics="):
-        PairEvaluator(Held(), 5, chosen=[Choice("perceptual_distance", perceptual_distance.Options())])
+        PairEvaluator(
+            held_out=Held(), num_samples=5, chosen=[Choice("perceptual_distance", perceptual_distance.Options())]
+        )
     with pytest.raises(ConfigError, match=r"outputs: 'relu' is not an output of .*; choose from 0, 1"):
         distance(maps_file[1], pairs(), outputs=("relu",))
 

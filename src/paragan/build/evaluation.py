@@ -82,9 +82,15 @@ def _tensor_scorer(config: RunConfig, found: Data, prior: Prior) -> TensorEvalua
     if options.metrics is None:
         return None
     check_capabilities(NAMED_TENSORS, config.needs)
-    inputs = prior.generator_arguments or ()
-    how = (options.metrics, options.sampling, options.resamples)
-    return TensorEvaluator(found.held_out, options.num_images, sample, inputs, *how)
+    return TensorEvaluator(
+        held_out=found.held_out,
+        num_samples=options.num_images,
+        mode=options.sampling,
+        chosen=options.metrics,
+        resamples=options.resamples,
+        sample=sample,
+        inputs=prior.generator_arguments or (),
+    )
 
 
 def evaluator(config: RunConfig, context: ExtractorContext) -> Callable[[], Evaluator] | None:

@@ -14,14 +14,16 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.metric import ClassifierTest, Metric, Needs, SampleFeatures, SplitFeatures
 from paragan.core.option_types import Choice
+from paragan.core.progress_lines import ProgressLines
 from paragan.core.source import Source
+from paragan.datasets._in_memory import InMemorySource
 from paragan.evaluation.chosen_metrics import ChosenMetric, choose_metrics, refuse_few
-from paragan.evaluation.classifier_test import classifier_test
 from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, classifies_data, require_accepted
 from paragan.evaluation.generated_features import Generate, compute_features, sample_generator
 from paragan.evaluation.interval import half_sample_interval
 from paragan.evaluation.reference_features import real_features, real_images
 from paragan.evaluation.score import Score
+from paragan.features import _classifier as classifier
 from paragan.features._extractor import MAX_FOR_ACCURACY, FeatureExtractor, accuracy
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
@@ -29,6 +31,7 @@ from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, sampling_network, steps_protocol
 
 _AT_ONCE = 250
+_CLASSIFIER_SEED = 0
 _MAX_TRAIN = 60_000  # training images among which copies are searched
 
 
@@ -248,3 +251,21 @@ class Evaluator:
         count = MAX_FOR_ACCURACY if needs_accuracy else enough
         count = max(enough, min(count, len(self.held_out)))
         return real_features(self.extractor, self.held_out, count, self.say, self.world)
+
+
+def classifier_test(held_out: Source, say: Callable[[str], None]) -> ClassifierTest:
+    """Return a test of generated images: the accuracy on held-out ones of a classifier trained on them.
+
+    held_out: up to 10,000 images are used. say: receives lines of progress.
+    """
+
+    def accuracy_after(image_NCHW: Tensor, label_N: Tensor) -> float:
+        generated = InMemorySource(image_NCHW, label_N, held_out.class_names)
+        progress = ProgressLines("score", "steps of a classifier of generated images", classifier.STEPS, say)
+        net = classifier.train_classifier(generated, _CLASSIFIER_SEED, progress)
+        trained = FeatureExtractor("cas", net, held_out.shape, len(held_out.class_names), sha256="")
+        accuracy = trained.with_accuracy(held_out).accuracy
+        assert accuracy is not None, "the data has classes"
+        return accuracy
+
+    return ClassifierTest(accuracy_after, held_out.shape)

@@ -1,8 +1,9 @@
-"""Evaluator of generators that map images to images, by comparison with held-out targets."""
+"""Evaluators of generators whose samples have a target: images from images, and named tensors."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -29,83 +30,100 @@ BLOCK = 10  # samples that are compared at once, and are in or out of a half tog
 Translate = Callable[[int, Tensor], Tensor]
 
 
-@dataclass
-class PairEvaluator:
-    """Evaluator of image-to-image generators by the distance to `num_images` held-out targets.
+@dataclass(kw_only=True)
+class TargetEvaluator(ABC):
+    """Base class of evaluators that compare what G makes of `num_samples` held-out samples with a target.
 
-    chosen: metrics that a config names; None: all that compare pairs.
+    chosen: metrics that a config names; None: all that apply. target: in words.
     """
 
     held_out: Source
-    num_images: int
+    num_samples: int
     mode: Mode = "eval"
     chosen: Sequence[Choice] | None = None
     resamples: int = 0
 
     def __post_init__(self) -> None:
-        self.num_pairs = min(self.num_images, len(self.held_out))
-        metrics = choose_metrics(self.chosen, frozenset({Needs.PAIRS, Needs.IMAGES}))
+        self.num_samples = min(self.num_samples, len(self.held_out))
+        metrics = choose_metrics(self.chosen, self.available)
         self.empty = [metric.kind.from_reference(None, metric.options) for metric in metrics]
 
+    @property
+    @abstractmethod
+    def available(self) -> frozenset[Needs]:
+        """What metrics can read of the samples."""
+
+    @property
+    @abstractmethod
+    def target(self) -> str:
+        """What samples are compared with, in words."""
+
+    @abstractmethod
+    def generated_blocks(self, player: Player, prior: Prior) -> Iterator[SamplePairs]:
+        """Generate and yield the samples, next to their targets."""
+
     def __call__(self, player: Player, prior: Prior) -> Score:
-        """Score a player's sampling generator."""
+        """Score a player's sampling generator. Raises `DivergedError` if samples are not finite."""
+        return self.compare(self.generated_blocks(player, prior))
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Settings that must be equal where two scores are compared."""
+        return {
+            **{metric.name: metric.protocol() for metric in self.empty if metric.protocol()},
+            "compared": {"with": self.target, "split": "held_out", "num_images": self.num_samples},
+            "mode": self.mode,
+            "sampling": MODE_DESCRIPTIONS[self.mode],
+        }
+
+    def compare(self, blocks: Iterable[SamplePairs]) -> Score:
+        """Compare blocks of samples with their targets by all metrics."""
+        began = time.monotonic()
+        count = 0
+        updated = []
+        for block in blocks:
+            count += len(block)
+            updated.append([metric.update(block) for metric in self.empty])
+        by_block = {column[0].name: column for column in zip(*updated, strict=True)}
+        values = {name: _merged(column).compute() for name, column in by_block.items()}
+        directions = {metric.name: metric.direction for metric in self.empty}
+        intervals = {}
+        for name, column in by_block.items():
+            ends = _interval(values[name], column, self.resamples)
+            if ends is not None:
+                intervals[name] = ends
+        return Score(values, count, self.protocol, {}, directions, intervals, time.monotonic() - began)
+
+
+class PairEvaluator(TargetEvaluator):
+    """Evaluator of image-to-image generators by the distance to held-out targets."""
+
+    available = frozenset({Needs.PAIRS, Needs.IMAGES})
+    target = "the target of each pair"
+
+    def generated_blocks(self, player: Player, prior: Prior) -> Iterator[SamplePairs]:
+        """Translate the conditions of pairs."""
         generator = sampling_network(player)
-        z_BZ, _ = prior.draw("score", Rows(0, 0, self.num_pairs, self.num_pairs))
+        z_BZ, _ = prior.draw("score", Rows(0, 0, self.num_samples, self.num_samples))
 
         def translate(first: int, condition: Tensor) -> Tensor:
             z = z_BZ[first : first + len(condition)]
             given = condition.to(prior.device)
             return generate_images(generator, z, None, len(z), given, self.mode, seed=prior.seed, first=first)
 
-        return self.score(translate)
+        return self._translated(translate)
 
     def score(self, translate: Translate) -> Score:
         """Compare the translated conditions with their targets.
 
         Raises `DivergedError` if they are not finite.
         """
-        return paired_score(self.empty, self._blocks(translate), self.resamples, self.protocol)
+        return self.compare(self._translated(translate))
 
-    def _blocks(self, translate: Translate) -> Iterator[SamplePairs]:
-        for first in range(0, self.num_pairs, BLOCK):
-            target, condition = fetch_pairs(self.held_out, first, min(BLOCK, self.num_pairs - first))
+    def _translated(self, translate: Translate) -> Iterator[SamplePairs]:
+        for first in range(0, self.num_samples, BLOCK):
+            target, condition = fetch_pairs(self.held_out, first, min(BLOCK, self.num_samples - first))
             yield SamplePairs(require_finite(translate(first, condition)), target)
-
-    @property
-    def protocol(self) -> dict[str, Any]:
-        """Settings that must be equal where two scores are compared."""
-        return paired_protocol(self.empty, "the target of each pair", self.num_pairs, self.mode)
-
-
-def paired_score(
-    empty: Sequence[Metric], blocks: Iterable[SamplePairs], resamples: int, protocol: dict[str, Any]
-) -> Score:
-    """Compare blocks of pairs by metrics without samples."""
-    began = time.monotonic()
-    count = 0
-    updated = []
-    for block in blocks:
-        count += len(block)
-        updated.append([metric.update(block) for metric in empty])
-    by_block = {column[0].name: column for column in zip(*updated, strict=True)}
-    values = {name: _merged(column).compute() for name, column in by_block.items()}
-    directions = {metric.name: metric.direction for metric in empty}
-    intervals = {}
-    for name, column in by_block.items():
-        ends = _interval(values[name], column, resamples)
-        if ends is not None:
-            intervals[name] = ends
-    return Score(values, count, protocol, {}, directions, intervals, time.monotonic() - began)
-
-
-def paired_protocol(empty: Sequence[Metric], target: str, num_images: int, mode: Mode) -> dict[str, Any]:
-    """Return the settings that must be equal where two scores compare. target: in words."""
-    return {
-        **{metric.name: metric.protocol() for metric in empty if metric.protocol()},
-        "compared": {"with": target, "split": "held_out", "num_images": num_images},
-        "mode": mode,
-        "sampling": MODE_DESCRIPTIONS[mode],
-    }
 
 
 def _merged(blocks: Sequence[Metric]) -> Metric:

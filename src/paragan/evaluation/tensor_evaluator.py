@@ -2,63 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Needs, SamplePairs
-from paragan.core.option_types import Choice
-from paragan.core.source import Source, TensorSpec
 from paragan.core.types import Batch, Rows
-from paragan.evaluation.chosen_metrics import choose_metrics
 from paragan.evaluation.fixed_samples import fetch_batch
 from paragan.evaluation.generated_features import require_finite
-from paragan.evaluation.pair_evaluator import BLOCK, paired_protocol, paired_score
-from paragan.evaluation.score import Score
-from paragan.evaluation.token_padding import tokens_without_padding
+from paragan.evaluation.pair_evaluator import BLOCK, TargetEvaluator
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.sampling import Mode, generate_tensors, sampling_network
+from paragan.game.sampling import generate_tensors, sampling_network
 
 
-@dataclass
-class TensorEvaluator:
-    """Evaluator of G by `num_samples` held-out samples, each compared with what G makes of its inputs.
+@dataclass(kw_only=True)
+class TensorEvaluator(TargetEvaluator):
+    """Evaluator of G by held-out samples, each compared with what G makes of its inputs.
 
-    sample: name of the tensor that G generates. inputs: those of G. chosen: metrics that a config
-    names. Raises `ConfigError` for metrics that need something else.
+    sample: name of the tensor that G generates. inputs: those of G. Raises `ConfigError` for metrics
+    that need something else.
     """
 
-    held_out: Source
-    num_samples: int
     sample: str
     inputs: tuple[str, ...]
-    chosen: Sequence[Choice]
-    mode: Mode = "eval"
-    resamples: int = 0
 
     def __post_init__(self) -> None:
         if not len(self.held_out):
             hint = "pass a mapping of tensors or a Dataset as held_out"
             raise ConfigError(f"evaluation.metrics needs held-out samples by number, not streamed ones; {hint}")
-        self.num_samples = min(self.num_samples, len(self.held_out))
-        available = _available(self.held_out.tensors[self.sample], self.inputs)
-        metrics = choose_metrics(self.chosen, available)
-        self.empty = [metric.kind.from_reference(None, metric.options) for metric in metrics]
-
-    def __call__(self, player: Player, prior: Prior) -> Score:
-        """Score a player's sampling generator. Raises `DivergedError` if samples are not finite."""
-        return paired_score(self.empty, self._blocks(player, prior), self.resamples, self.protocol)
+        super().__post_init__()
 
     @property
-    def protocol(self) -> dict[str, Any]:
-        """Settings that must be equal where two scores are compared."""
-        return paired_protocol(self.empty, f"{self.sample} of each sample", self.num_samples, self.mode)
+    def available(self) -> frozenset[Needs]:
+        """What metrics can read of the samples."""
+        spec = self.held_out.tensors[self.sample]
+        needs = {Needs.TOKENS}
+        if set(self.inputs) - {"latent"}:
+            needs.add(Needs.PAIRS)
+        if len(spec.shape) == 3:
+            needs.add(Needs.IMAGES)
+        if len(spec.shape) == 2 and spec.shape[0] == 1 and spec.dtype.is_floating_point:
+            needs.add(Needs.AUDIO)
+        return frozenset(needs)
 
-    def _blocks(self, player: Player, prior: Prior) -> Iterator[SamplePairs]:
+    @property
+    def target(self) -> str:
+        """What samples are compared with, in words."""
+        return f"{self.sample} of each sample"
+
+    def generated_blocks(self, player: Player, prior: Prior) -> Iterator[SamplePairs]:
+        """Generate samples from the inputs of held-out ones."""
         generator = sampling_network(player)
         # a padded sample is compared alone, so that no value depends on the others
         is_padded = any(spec.padded_axis is not None for spec in self.held_out.tensors.values())
@@ -96,13 +92,28 @@ class TensorEvaluator:
         return made_B.narrow(axis + 1, 0, length), target_B.narrow(axis + 1, 0, length)
 
 
-def _available(spec: TensorSpec, inputs: tuple[str, ...]) -> frozenset[Needs]:
-    """Return what metrics can read of samples of this shape. inputs: of G."""
-    found = {Needs.TOKENS}
-    if set(inputs) - {"latent"}:
-        found.add(Needs.PAIRS)
-    if len(spec.shape) == 3:
-        found.add(Needs.IMAGES)
-    if len(spec.shape) == 2 and spec.shape[0] == 1 and spec.dtype.is_floating_point:
-        found.add(Needs.AUDIO)
-    return frozenset(found)
+def tokens_without_padding(extra: Mapping[str, Tensor], mask_1L: Tensor | None) -> Mapping[str, Tensor]:
+    """Return what G returned of one sample, with `tokens` cut on their last axis.
+
+    mask_1L: where the sample is not padded; None if it is not. `tokens_mask` (1, N) has the tokens
+    that count; without it each of N tokens stands for L / N places. Raises `ConfigError` if that is
+    no whole number.
+    """
+    tokens = extra.get("tokens")
+    if tokens is None or mask_1L is None or tokens.dim() < 2:
+        return extra
+    if "tokens_mask" in extra:
+        return {**extra, "tokens": tokens[..., extra["tokens_mask"][0].bool()]}
+    length = int(mask_1L.sum())
+    padded = mask_1L.shape[1]
+    if length == padded:
+        return extra
+    count = tokens.shape[-1]
+    if not count or padded % count:
+        raise ConfigError(
+            f"evaluation.metrics: G returns {count} tokens for a sample of {length} values padded to "
+            f"{padded}, which is no multiple, so that those of the padding are unknown; return "
+            "tokens_mask (B, N) next to tokens, or pass buckets that are multiples"
+        )
+    ratio = padded // count
+    return {**extra, "tokens": tokens[..., : -(-length // ratio)]}
