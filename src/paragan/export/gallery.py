@@ -105,16 +105,15 @@ class Film:
         self, sampler: Sampler, path: Path, seed: int | None, truncation: float | None, progress: Callable[[int], None]
     ) -> None:
         """Write a .webp, .gif or .mp4 file. progress: receives the number of finished frames."""
-        save_frames(self._frames(sampler, seed, truncation, progress), path)
-
-    def _frames(
-        self, sampler: Sampler, seed: int | None, truncation: float | None, progress: Callable[[int], None]
-    ) -> Iterator[Image.Image]:
         count = self.tiles.num_latents
         z_KBZ = sampler.latents(self.points * count, seed, truncation).unflatten(0, (self.points, count))
         least = _SINGLE_TILE_PX if len(self.tiles.which_B) == 1 else 32
-        for done, z_BZ in enumerate(latents.walk(z_KBZ, self.frames), start=1):
-            z_BZ = z_BZ[self.tiles.which_B]
-            x = sampler.generate(z_BZ, self.tiles.y_B, mode=self.mode, seed=seed, truncation=truncation).tensor
-            yield to_pil_image(make_sheet(x, self.tiles.columns, least))
-            progress(done)
+
+        def frames() -> Iterator[Image.Image]:
+            for done, z_BZ in enumerate(latents.walk(z_KBZ, self.frames), start=1):
+                z_BZ = z_BZ[self.tiles.which_B]
+                x = sampler.generate(z_BZ, self.tiles.y_B, mode=self.mode, seed=seed, truncation=truncation).tensor
+                yield to_pil_image(make_sheet(x, self.tiles.columns, least))
+                progress(done)
+
+        save_frames(frames(), path)

@@ -52,10 +52,9 @@ class ObjectBucket:
 
     def read(self, name: str, max_bytes: int) -> tuple[bytes, Version]:
         """Return content and version of a small object; `MissingFileError` if there is none."""
-        import obstore
 
         def request() -> tuple[bytes, Version]:
-            found = obstore.get(self._store, name)
+            found = self._store.get(name)
             if found.meta["size"] > max_bytes:
                 raise DataError(f"{self.where(name)}: more than {max_bytes:,} bytes; check {self._setting}")
             content = bytes(found.bytes())
@@ -66,10 +65,9 @@ class ObjectBucket:
 
     def read_range(self, name: str, start: int, stop: int) -> bytes:
         """Return bytes `start` to `stop` of an object, which has so many."""
-        import obstore
 
         def request() -> bytes:
-            content = bytes(obstore.get_range(self._store, name, start=start, end=stop))
+            content = bytes(self._store.get_range(name, start=start, end=stop))
             _refuse_truncated(len(content), stop - start)
             return content
 
@@ -77,16 +75,13 @@ class ObjectBucket:
 
     def size(self, name: str) -> int:
         """Return the number of bytes of an object."""
-        import obstore
-
-        return self._attempt(name, lambda: int(obstore.head(self._store, name)["size"]))
+        return self._attempt(name, lambda: int(self._store.head(name)["size"]))
 
     def download(self, name: str, path: Path) -> None:
         """Write an object to a file, which appears when it is complete."""
-        import obstore
 
         def request() -> None:
-            found = obstore.get(self._store, name)
+            found = self._store.get(name)
             num_bytes = 0
             with atomic_write(path) as file:
                 for chunk in found.stream():
@@ -101,23 +96,20 @@ class ObjectBucket:
         condition: the version that it replaces. new: it replaces none. Raises `ConflictError` if
         that does not hold; an earlier try of the same call may then have succeeded.
         """
-        import obstore
-
         mode: Any = "create" if new else condition
 
         def request() -> Version:
             limits = {"mode": mode, "max_concurrency": _MAX_CONCURRENT_PARTS}
-            return _version(obstore.put(self._store, name, content, **limits))
+            return _version(self._store.put(name, content, **limits))
 
         return self._attempt(name, request)
 
     def list(self, prefix: str = "") -> dict[str, StoredObject]:
         """Return all objects below a prefix, which ends at a slash, by name."""
-        import obstore
 
         def request() -> dict[str, StoredObject]:
             found = {}
-            for batch in obstore.list(self._store, prefix or None):
+            for batch in self._store.list(prefix or None):
                 for meta in batch:
                     modified = meta["last_modified"].timestamp()
                     found[meta["path"]] = StoredObject(meta["size"], modified)
@@ -127,10 +119,8 @@ class ObjectBucket:
 
     def delete(self, name: str) -> None:
         """Remove an object, if it exists."""
-        import obstore
-
         try:
-            self._attempt(name, lambda: obstore.delete(self._store, name))
+            self._attempt(name, lambda: self._store.delete(name))
         except MissingFileError:
             return
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.core.errors import DataError
+from paragan.core.files import atomic_write
 
 _READ_TIMEOUT_S = 20  # longest wait for the next bytes
 _TOTAL_TIMEOUT_S = 3600  # for one file
@@ -47,16 +47,9 @@ def download(remote: RemoteFile, name: str) -> Path:
     if os.environ.get("PARAGAN_OFFLINE"):
         raise _download_error(remote, "PARAGAN_OFFLINE is set")
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(
-        dir=path.parent, prefix=f".{remote.name}."
-    )  # another process may download it too
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            for chunk in _download_chunks(remote):
-                stream.write(chunk)
-        os.replace(partial, path)
-    finally:
-        Path(partial).unlink(missing_ok=True)
+    with atomic_write(path) as file:  # another process may download it too
+        for chunk in _download_chunks(remote):
+            file.write(chunk)
     return path
 
 
