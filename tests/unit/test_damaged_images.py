@@ -48,7 +48,7 @@ def read(root, split="train", **options):
 
 
 def paths(source):
-    return list(source.images._paths)
+    return [source._images._paths[row] for row in source._rows.tolist()]
 
 
 def test_stop_names_the_setting_that_skips(photos):

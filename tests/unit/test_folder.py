@@ -39,7 +39,7 @@ def refused(path, split="train"):
 
 
 def listing(source):
-    return list(source.images._paths)
+    return [source._images._paths[row] for row in source._rows.tolist()]
 
 
 def test_classes_are_the_folders_at_the_top(tmp_path):
@@ -50,7 +50,7 @@ def test_classes_are_the_folders_at_the_top(tmp_path):
     assert train.class_names == held_out.class_names == ("cats", "dogs")
     found = {}
     for source in (train, held_out):
-        found |= dict(zip(listing(source), source.images.labels.tolist(), strict=True))
+        found |= dict(zip(listing(source), source.labels.tolist(), strict=True))
     assert found == {"cats/b.png": 0, "cats/deep/er/c.png": 0, "dogs/a.png": 1}
 
 

@@ -110,7 +110,7 @@ def test_a_flipped_bit_is_named_with_shard_and_sample(out, row):
     assert refusal(lambda: opened.read(row)).startswith(message)
     assert opened.read((row + 1) % 23)
     sources = [shards.source(shards.Options(str(out)), split) for split in SPLITS]
-    messages = [refusal(lambda s=s: s.fetch(np.arange(len(s)))) for s in sources if row in s.images._rows]
+    messages = [refusal(lambda s=s: s.fetch(np.arange(len(s)))) for s in sources if row in s._rows]
     assert messages[0].startswith(message)
     report = check_dataset(str(out))
     assert len(report.damaged) == 1

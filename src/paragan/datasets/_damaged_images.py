@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +57,14 @@ def exclude_damaged(
 
 def with_skip_hint(decode: Callable[[bytes, str], Any]) -> Callable[[bytes, str], Any]:
     """Wrap a decoder so that its errors also name the setting that excludes damaged images."""
-    return partial(_decode_with_hint, decode)
 
+    def decode_with_hint(data: bytes, where: str) -> Any:
+        try:
+            return decode(data, where)
+        except DataError as error:
+            raise DataError(f"{error}; pass data.damaged=skip to exclude damaged images") from None
 
-def _decode_with_hint(decode: Callable[[bytes, str], Any], data: bytes, where: str) -> Any:
-    try:
-        return decode(data, where)
-    except DataError as error:
-        raise DataError(f"{error}; pass data.damaged=skip to exclude damaged images") from None
+    return decode_with_hint
 
 
 def _decode_all(

@@ -106,9 +106,8 @@ def _open(path: str) -> tuple[EncodedImages, tuple[str, ...]]:
     if has_shards(path):
         return ShardImages(ShardFolder(path)), ()
     files, paths = list_images(path)
-    arranged = _image_paths.arrange(paths, path)
-    train = FileImages(files, arranged, arranged.rows("train", 0.1))
-    return FileImages(files, arranged), folder.class_folder_warnings(files, paths, train, "train")
+    images = FileImages(files, _image_paths.arrange(paths, path))
+    return images, folder.class_folder_warnings(files, paths, images, images.rows("train", 0.1))
 
 
 def _damaged_files(shards: ShardFolder, damaged: list[str]) -> list[str]:

@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 from paragan.datasets._file_readers import FileReader
-from paragan.datasets._image_paths import ArrangedPaths, PathList, Rows
+from paragan.datasets._image_paths import ArrangedPaths, PathList
+
+Rows = NDArray[np.uint32]
 
 
 class EncodedImages(ABC):
-    """Base class of encoded images in a fixed order, of both splits or one.
+    """Base class of encoded images of both splits, in a fixed order.
 
-    labels: int32 (N,), or None. Of both splits: num_train, the number of training images, which come
-    first; None: the split follows from `split_hashes`, uint32 (N,). Several threads may read at the
-    same time.
+    labels: int32 (N,), or None. num_train: number of training images, which come first; None: the
+    split follows from `split_hashes`, uint32 (N,). Several threads may read at the same time.
     """
 
     labels: NDArray[np.int32] | None = None
@@ -31,6 +32,19 @@ class EncodedImages(ABC):
 
     def __len__(self) -> int:
         return len(self.split_hashes)
+
+    def rows(self, split: str, held_out: float) -> Rows:
+        """Return the rows of a split.
+
+        held_out: share of the images that is held out if num_train is None, at least one and not all.
+        """
+        if self.num_train is not None:
+            is_held_out = np.arange(len(self)) >= self.num_train
+        else:
+            is_held_out = self.split_hashes < held_out * 2**32
+            if not is_held_out.any() or is_held_out.all():
+                is_held_out = self.split_hashes == self.split_hashes.min()  # few images: hold out exactly one
+        return np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
 
     @abstractmethod
     def read(self, rows: Sequence[int]) -> list[bytes]:
@@ -64,19 +78,16 @@ class EncodedImages(ABC):
 
 
 class FileImages(EncodedImages):
-    """Image files of a folder or archive. rows: of `arranged`; None: all."""
+    """Image files of a folder or archive."""
 
-    def __init__(
-        self, files: FileReader, arranged: ArrangedPaths, rows: Rows | None = None, notices: tuple[str, ...] = ()
-    ) -> None:
-        chosen = np.arange(len(arranged.paths)) if rows is None else rows
-        self.labels = None if arranged.labels is None else arranged.labels[chosen]
+    def __init__(self, files: FileReader, arranged: ArrangedPaths, notices: tuple[str, ...] = ()) -> None:
+        self.labels = arranged.labels
         self.class_names = arranged.class_names
         self.num_train = arranged.num_train
-        self.split_hashes = arranged.split_hashes[chosen]
+        self.split_hashes = arranged.split_hashes
         self.notices = notices
         self._files = files
-        self._paths = PathList([arranged.paths[row] for row in chosen.tolist()])
+        self._paths = PathList(arranged.paths)
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         """Return the files, unchanged."""
@@ -90,10 +101,10 @@ class FileImages(EncodedImages):
         """Return the path in the folder or archive."""
         return self._paths[row]
 
-    def fingerprint(self, settings: str) -> str:
-        """Hash settings and all paths, sizes and modification times; no file is opened."""
+    def fingerprint(self, rows: Rows, settings: str) -> str:
+        """Hash settings and the paths, sizes and modification times of these rows; no file is opened."""
         digest = hashlib.blake2b(settings.encode(), digest_size=8)
-        for path in self._paths:
+        for path in map(self._paths.__getitem__, rows.tolist()):
             digest.update(os.fsencode(f"\0{path}\0{self._files.stamp(path)}"))
         return digest.hexdigest()
 

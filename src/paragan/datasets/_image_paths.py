@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.datasets._image_decoding import EXTENSIONS
 
-Rows = NDArray[np.uint32]
 HELD_OUT = (b"held_out", b"val", b"valid", b"validation", b"test")  # the first that exists is used
 _AFTER_SLASH = bytes([ord("/") + 1])
 _MAX_LINK_PATHS = 64
@@ -42,23 +41,27 @@ class PathList:
         return os.fsdecode(self._bytes[self._ends[row] : self._ends[row + 1]])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ArrangedPaths:
-    """Paths of the images of both splits, in the order of rows.
+    """Paths of images of both splits, in the order of rows.
 
     labels: int32, index into class_names per path; None without classes. num_train: number of
-    training images, which come first; None: the split follows from `split_hashes`, uint32 (N,).
+    training images, which come first; None: the split follows from `split_hashes`.
     """
 
     paths: list[bytes]
     labels: NDArray[np.int32] | None
     class_names: tuple[str, ...]
     num_train: int | None
-    split_hashes: NDArray[np.uint32]
 
-    def rows(self, split: str, held_out: float) -> Rows:
-        """Return the rows of a split, as `split_rows`."""
-        return split_rows(self.num_train, self.split_hashes, held_out, split)
+    @property
+    def split_hashes(self) -> NDArray[np.uint32]:
+        """A hash of each path below the folder that contains them all; 0 if they are not needed."""
+        if self.num_train is not None:
+            return np.zeros(len(self.paths), np.uint32)
+        start = len(common_folders(self.paths)[-1])
+        digests = b"".join([blake2b(path[start:], digest_size=4).digest() for path in self.paths])
+        return np.frombuffer(digests, "<u4")
 
 
 def find_images(root: Path) -> list[bytes]:
@@ -90,36 +93,12 @@ def arrange(paths: list[bytes], name: str) -> ArrangedPaths:
     parts = [paths[rows_in(paths, top)] for top in tops]
     classes = _classes(paths, tops, name)
     labels = [_labels(part, top, classes) for part, top in zip(parts, tops, strict=True)]
-    arranged = list(chain(*parts))
     return ArrangedPaths(
-        paths=arranged,
-        labels=np.concatenate(labels) if classes else None,
-        class_names=tuple(folder.decode("utf-8", "replace") for folder in classes),
-        num_train=None if split_folders is None else len(parts[0]),
-        split_hashes=split_hashes(paths) if split_folders is None else np.zeros(len(arranged), np.uint32),
+        list(chain(*parts)),
+        np.concatenate(labels) if classes else None,
+        tuple(folder.decode("utf-8", "replace") for folder in classes),
+        None if split_folders is None else len(parts[0]),
     )
-
-
-def split_hashes(paths: list[bytes]) -> NDArray[np.uint32]:
-    """Return a hash of each path below the folder that contains them all."""
-    start = len(common_folders(paths)[-1])
-    digests = b"".join([blake2b(path[start:], digest_size=4).digest() for path in paths])
-    return np.frombuffer(digests, "<u4")
-
-
-def split_rows(num_train: int | None, split_hashes: NDArray[np.uint32], held_out: float, split: str) -> Rows:
-    """Return the rows of a split.
-
-    num_train, split_hashes: of both splits, as in `ArrangedPaths`. held_out: share of the images that
-    is held out if num_train is None, at least one and not all.
-    """
-    if num_train is not None:
-        is_held_out = np.arange(len(split_hashes)) >= num_train
-    else:
-        is_held_out = split_hashes < held_out * 2**32
-        if not is_held_out.any() or is_held_out.all():
-            is_held_out = split_hashes == split_hashes.min()  # few images: hold out exactly one
-    return np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
 
 
 def _classes(paths: list[bytes], tops: list[bytes], name: str) -> list[bytes]:

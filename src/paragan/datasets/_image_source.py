@@ -17,13 +17,13 @@ from torch import Tensor
 from paragan.core.source import EncodedSource, image_specs
 from paragan.core.types import present_tensors
 from paragan.datasets._batched_resize import resize_in_groups
-from paragan.datasets._encoded_images import EncodedImages
+from paragan.datasets._encoded_images import EncodedImages, Rows
 
 CACHE_BYTES = 256 << 20  # of a split: 20,000 colour images of 64 px, or 500 pairs of 286 px
 
 
 class ImageSource(EncodedSource):
-    """A `Source` of encoded images of one split.
+    """A `Source` of some rows of encoded images.
 
     decode: returns uint8 (C, height, width) from the bytes of a file and its name in messages; images
     of another size than `shape` are resized here, several at once. identify: returns the fingerprint.
@@ -35,28 +35,35 @@ class ImageSource(EncodedSource):
     def __init__(
         self,
         images: EncodedImages,
+        rows: Rows,
         shape: tuple[int, int, int],
         decode: Callable[[bytes, str], NDArray[np.uint8]],
         identify: Callable[[], str],
     ) -> None:
-        self.images = images
-        self.tensors = image_specs(shape, images.labels is not None)
+        self.labels = None if images.labels is None else images.labels[rows]
+        self.tensors = image_specs(shape, self.labels is not None)
         self.class_names = images.class_names
         self.notices = images.notices
+        self._images = images
+        self._rows = rows
         self._decode = decode
         self._identify = identify
-        self._cache = np.empty((min(CACHE_BYTES // math.prod(shape), len(images)), *shape), np.uint8)
-        self._cache_index = np.full(len(images), -1, np.int32)
+        self._cache = np.empty((min(CACHE_BYTES // math.prod(shape), len(rows)), *shape), np.uint8)
+        self._cache_index = np.full(len(rows), -1, np.int32)
         self._num_cached = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self._rows)
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]  # computed when it is read
         """Hash of the settings and of what identifies the images; none is read."""
         return self._identify()
+
+    def where(self, row: int) -> str:
+        """Return the name of an image in messages."""
+        return self._images.where(int(self._rows[row]))
 
     def read(self, rows: Any) -> list[bytes]:
         """Return the bytes of images; empty for those whose pixels are cached."""
@@ -64,7 +71,7 @@ class ImageSource(EncodedSource):
         if numbers and not 0 <= min(numbers) <= max(numbers) < len(self):
             raise IndexError(f"rows {min(numbers)} to {max(numbers)} of {len(self)}")
         missing = [row for row in numbers if self._cache_index[row] < 0]
-        contents = dict(zip(missing, self.images.read(missing), strict=True)) if missing else {}
+        contents = dict(zip(missing, self._images.read(self._rows[missing].tolist()), strict=True)) if missing else {}
         return [contents.get(row, b"") for row in numbers]
 
     def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
@@ -75,14 +82,13 @@ class ImageSource(EncodedSource):
         for place, x_CHW in resize_in_groups(enumerate(pixels), self.shape):
             x_BCHW[place] = x_CHW
             self._add_to_cache(numbers[place], x_CHW)
-        labels = self.images.labels
-        y_B = None if labels is None else torch.from_numpy(labels[numbers].astype(np.int64))
+        y_B = None if self.labels is None else torch.from_numpy(self.labels[numbers].astype(np.int64))
         return present_tensors(image=torch.from_numpy(x_BCHW), label=y_B)
 
     def _pixels(self, row: int, data: bytes) -> NDArray[np.uint8]:
         if (index := self._cache_index[row]) >= 0:
             return self._cache[index]
-        return self._decode(data, self.images.where(row))
+        return self._decode(data, self.where(row))
 
     def _add_to_cache(self, row: int, pixels: NDArray[np.uint8]) -> None:
         if self._cache_index[row] >= 0:

@@ -115,7 +115,7 @@ def _open_files(path: str, damaged: str) -> FileImages:
     notices: tuple[str, ...] = ()
     if damaged == "skip":
         paths, notices = exclude_damaged(files, paths, decode_image, "prepare", files.name)
-    return FileImages(files, _image_paths.arrange(paths, files.name), notices=notices)
+    return FileImages(files, _image_paths.arrange(paths, files.name), notices)
 
 
 def _plan(images: EncodedImages, encoding: Encoding | None, samples_per_shard: int) -> ShardDescription:

@@ -38,15 +38,10 @@ def source(
     shape = (3, size, size)
     settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
     settings += " bicubic" if resize == "bicubic" else ""
-    arranged = ArrangedPaths(
-        paths=paths,
-        labels=labels,
-        class_names=names,
-        num_train=len(paths),
-        split_hashes=np.zeros(len(paths), np.uint32),
-    )
-    images = FileImages(files, arranged)
-    return ImageSource(images, shape, find_decoder(resize, size), partial(images.fingerprint, f"{shape} {settings}"))
+    images = FileImages(files, ArrangedPaths(paths, labels, names, len(paths)))
+    rows = images.rows("train", held_out=0)
+    identify = partial(images.fingerprint, rows, f"{shape} {settings}")
+    return ImageSource(images, rows, shape, find_decoder(resize, size), identify)
 
 
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:

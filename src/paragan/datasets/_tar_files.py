@@ -10,7 +10,6 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -41,8 +40,8 @@ def read_members(
             pass
 
 
-def plain_members(path: Path) -> Iterator[tuple[tarfile.TarInfo, Callable[[int], bytes]]]:
-    """Yield the header of each regular file of an uncompressed archive, and a reader of its first bytes.
+def plain_members(path: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
+    """Yield the header of each regular file of an uncompressed archive, and the open archive.
 
     Contents are not read. Raises `DataError` if the archive is damaged or cut.
     """
@@ -54,7 +53,7 @@ def plain_members(path: Path) -> Iterator[tuple[tarfile.TarInfo, Callable[[int],
                 continue
             if entry.offset_data + entry.size > size:
                 raise _cut_error(path, entry)
-            yield entry, partial(_read_start, file.fileno(), entry)
+            yield entry, file
 
 
 def is_plain_tar(path: Path) -> bool:
@@ -80,10 +79,6 @@ def _read_member(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -
     if len(data) != entry.size:
         raise _cut_error(path, entry)
     return data
-
-
-def _read_start(handle: int, entry: tarfile.TarInfo, max_bytes: int) -> bytes:
-    return os.pread(handle, min(entry.size, max_bytes), entry.offset_data)
 
 
 def _cut_error(path: Path, entry: tarfile.TarInfo) -> DataError:

@@ -100,11 +100,12 @@ def _read_members(tar: Path, number: int) -> list[TarMember]:
     """Return the images of a tar file; only headers and labels are read."""
     images = []
     labels: dict[str, int] = {}
-    for entry, read_start in plain_members(tar):
+    for entry, file in plain_members(tar):
         path = entry.name.removeprefix("./")
         key, suffix = _split_key(path)
         if suffix == _LABEL:
-            labels[key] = _parse_label(read_start(_MAX_LABEL_BYTES), f"{tar}: {entry.name}")
+            content = os.pread(file.fileno(), min(entry.size, _MAX_LABEL_BYTES), entry.offset_data)
+            labels[key] = _parse_label(content, f"{tar}: {entry.name}")
         elif PurePosixPath(path).suffix.lower() in EXTENSIONS:
             check_size(tar, entry, MAX_FILE_BYTES)
             images.append(TarMember(tar=number, path=path, offset=entry.offset_data, num_bytes=entry.size))

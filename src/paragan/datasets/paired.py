@@ -75,13 +75,13 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         )
     arranged = _image_paths.arrange(paths, options.path)
     arranged = replace(arranged, labels=None, class_names=())  # folders are not classes here
-    rows = arranged.rows(split, options.held_out)
-    images = FileImages(files, arranged, rows, notices)
+    images = FileImages(files, arranged, notices)
+    rows = images.rows(split, options.held_out)
     load_size = _load_size(options) if split == "train" else options.size
     shape = (options.channels, load_size, 2 * load_size)
     settings = f"{shape} {options.direction} {options.size} {options.flip}"
     decode = with_skip_hint(partial(_decode_pair, load_size, options.channels))
-    wide = ImageSource(images, shape, decode, partial(images.fingerprint, settings))
+    wide = ImageSource(images, rows, shape, decode, partial(images.fingerprint, rows, settings))
     return PairedImages(wide, options.size, options.direction == "b_to_a", options.flip and split == "train")
 
 

@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
-import numpy as np
-
 from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
 from paragan.core.source import Source
 from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._encoded_images import EncodedImages
-from paragan.datasets._image_paths import Rows, split_rows
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._in_memory import compute_fingerprint
 from paragan.datasets._options import secret_in_url
@@ -60,18 +57,14 @@ class Options:
 
 
 class ShardImages(EncodedImages):
-    """Images of a folder of shards; each is compared with its sha256 when read.
+    """Images of a folder of shards; each is compared with its sha256 when read."""
 
-    rows: their numbers in the folder; None: all.
-    """
-
-    def __init__(self, folder: ShardFolder, rows: Rows | None = None, notices: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: ShardFolder, notices: tuple[str, ...] = ()) -> None:
         self.folder = folder
-        self._rows = np.arange(len(folder), dtype=np.uint32) if rows is None else rows
         self.class_names = folder.description.class_names
-        self.labels = folder.index["label"][self._rows] if self.class_names else None
+        self.labels = folder.index["label"].copy() if self.class_names else None
         self.num_train = folder.description.num_train
-        self.split_hashes = folder.index["split_hash"][self._rows]
+        self.split_hashes = folder.index["split_hash"]
         self.notices = notices
         if self.labels is not None and not 0 <= self.labels.min() <= self.labels.max() < len(self.class_names):
             found = f"labels range from {self.labels.min()} to {self.labels.max()} for {len(self.class_names)} classes"
@@ -79,15 +72,15 @@ class ShardImages(EncodedImages):
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         """Return the images; neighbours in a remote shard share a request."""
-        return self.folder.read_rows([int(self._rows[row]) for row in rows])
+        return self.folder.read_rows(rows)
 
     def where(self, row: int) -> str:
         """Return shard and sample."""
-        return self.folder.where(int(self._rows[row]))
+        return self.folder.where(row)
 
     def name(self, row: int) -> str:
         """Return the name in the shard."""
-        return sample_key(int(self._rows[row]))
+        return sample_key(row)
 
     def _stamps(self) -> Iterator[str]:
         yield self.folder.description.index.sha256
@@ -104,17 +97,18 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     folder = ShardFolder(options.path, options.disk_cache_mb << 20)
     encoding = folder.description.encoding
     size = options.size or (encoding.size if encoding else _DEFAULT_SIZE)
-    rows = split_rows(folder.description.num_train, folder.index["split_hash"], options.held_out, split)
+    images = ShardImages(folder, (*_notices(options, encoding, size), *_cache_notice(options, folder)))
+    rows = images.rows(split, options.held_out)
     if not len(rows):
         purpose = "train on" if split == "train" else "hold out"
         raise DataError(
             f"{folder.address} has no images to {purpose}; prepare the data again, from two images at least"
         )
-    notices = (*_notices(options, encoding, size), *_cache_notice(options, folder))
     settings = (size, options.channels, options.crop, options.background, options.held_out, split)
     bicubic = ("bicubic",) if options.resize == "bicubic" else ()
     return ImageSource(
-        ShardImages(folder, rows, notices),
+        images,
+        rows,
         (options.channels, size, size),
         find_decoder(options.resize, size, options.channels, options.crop, options.background),
         partial(compute_fingerprint, folder.description.index.sha256, *settings, *bicubic),

@@ -52,7 +52,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
             f"data.path={options.path}: data unpaired needs two sub-folders of images, but these are there: {found}; "
             "pass data.a=NAME data.b=NAME"
         )
-    rows = [np.flatnonzero(images.images.labels == names.index(name)) for name in chosen]
+    rows = [np.flatnonzero(images.labels == names.index(name)) for name in chosen]
     for name, found_rows in zip(chosen, rows, strict=True):
         if not len(found_rows):
             part = "training" if split == "train" else "held-out"
