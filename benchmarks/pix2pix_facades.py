@@ -24,6 +24,7 @@ from benchmarks.record import write
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core.source import Source
+from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.pair_evaluator import PairEvaluator
 
 PALETTE = [  # as counted in the files
@@ -60,7 +61,7 @@ def constant(train: Source, held_out: Source) -> dict[str, float]:
     def painted(first: int, condition: Tensor) -> Tensor:
         return colours[classes((condition + 1) * 127.5)].permute(0, 3, 1, 2)
 
-    return PairEvaluator(held_out=held_out, num_samples=len(held_out)).score(painted).metrics
+    return PairEvaluator(held_out, EvaluationOptions(num_images=len(held_out), resamples=0)).score(painted).metrics
 
 
 def trained(data: str, epochs: int) -> tuple[list[dict[str, float]], float]:

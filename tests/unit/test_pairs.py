@@ -13,6 +13,7 @@ from torch import nn
 from paragan.core.errors import ConfigError, DivergedError
 from paragan.core.metric import SamplePairs
 from paragan.core.source import Source, image_specs
+from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.game.prior import Prior
 from paragan.metrics import l1, psnr, ssim
@@ -112,7 +113,7 @@ def player():
 
 
 def test_pair_evaluator_compares_with_targets():
-    score = PairEvaluator(held_out=Held(), num_samples=100)(player(), Prior(0, 0))
+    score = PairEvaluator(Held(), EvaluationOptions(num_images=100, resamples=0))(player(), Prior(0, 0))
     assert list(score.metrics) == ["l1", "psnr", "ssim"]
     assert score.metrics["l1"] == pytest.approx(51 / 127.5)
     assert score.num_images == 7
@@ -131,7 +132,7 @@ class More(Held):
 
 
 def test_pair_evaluator_with_several_blocks_has_the_mean_and_an_interval():
-    score = PairEvaluator(held_out=More(), num_samples=100, resamples=20)(player(), Prior(0, 0))
+    score = PairEvaluator(More(), EvaluationOptions(num_images=100, resamples=20))(player(), Prior(0, 0))
     assert score.num_images == 25
     assert score.metrics["l1"] == pytest.approx(51 / 127.5)
     low, high = score.intervals["l1"]
@@ -140,7 +141,7 @@ def test_pair_evaluator_with_several_blocks_has_the_mean_and_an_interval():
 
 def test_pair_evaluator_uses_and_records_mode():
     def scored(mode):
-        return PairEvaluator(held_out=Held(), num_samples=5, mode=mode)(player(), Prior(0, 0))
+        return PairEvaluator(Held(), EvaluationOptions(num_images=5, sampling=mode))(player(), Prior(0, 0))
 
     scores = {mode: scored(mode) for mode in ("eval", "train-stats")}
     assert {mode: score.protocol["mode"] for mode, score in scores.items()} == {m: m for m in scores}
@@ -152,4 +153,6 @@ def test_pair_evaluator_uses_and_records_mode():
 
 def test_pair_evaluator_images_not_finite_is_refused():
     with pytest.raises(DivergedError, match="diverged"):
-        PairEvaluator(held_out=Held(), num_samples=5).score(lambda first, condition: condition * torch.nan)
+        PairEvaluator(Held(), EvaluationOptions(num_images=5, resamples=0)).score(
+            lambda first, condition: condition * torch.nan
+        )

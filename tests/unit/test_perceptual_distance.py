@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from paragan.core.errors import ConfigError
 from paragan.core.metric import SampleFeatures, SamplePairs
 from paragan.core.option_types import Choice
+from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.metrics import diversity, perceptual_distance
 from tests.unit.test_pairs import Held
@@ -67,9 +68,8 @@ def test_distance_by_features_of_a_fixed_size(transformer_file):
 
 def test_pairs_are_scored_and_the_stamp_has_the_sha256(maps_file):
     options = perceptual_distance.Options(weights=str(maps_file[1]))
-    evaluator = PairEvaluator(
-        held_out=Held(), num_samples=5, chosen=[Choice("l1", None), Choice("perceptual_distance", options)]
-    )
+    chosen = (Choice("l1", None), Choice("perceptual_distance", options))
+    evaluator = PairEvaluator(Held(), EvaluationOptions(num_images=5, metrics=chosen, resamples=0))
     score = evaluator.score(lambda first, condition: condition)
     assert list(score.metrics) == ["l1", "perceptual_distance"] and score.metrics["perceptual_distance"] > 0
     stamp = score.protocol["perceptual_distance"]
@@ -81,7 +81,7 @@ def test_pairs_are_scored_and_the_stamp_has_the_sha256(maps_file):
 def test_missing_file_and_unknown_output_are_refused_before_a_run(maps_file):
     with pytest.raises(ConfigError, match=r"perceptual_distance needs a network; pass evaluation\.metrics="):
         PairEvaluator(
-            held_out=Held(), num_samples=5, chosen=[Choice("perceptual_distance", perceptual_distance.Options())]
+            Held(), EvaluationOptions(metrics=(Choice("perceptual_distance", perceptual_distance.Options()),))
         )
     with pytest.raises(ConfigError, match=r"outputs: 'relu' is not an output of .*; choose from 0, 1"):
         distance(maps_file[1], pairs(), outputs=("relu",))

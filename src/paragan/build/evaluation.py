@@ -82,15 +82,7 @@ def _tensor_scorer(config: RunConfig, found: Data, prior: Prior) -> TensorEvalua
     if options.metrics is None:
         return None
     check_capabilities(NAMED_TENSORS, config.needs)
-    return TensorEvaluator(
-        held_out=found.held_out,
-        num_samples=options.num_images,
-        mode=options.sampling,
-        chosen=options.metrics,
-        resamples=options.resamples,
-        sample=sample,
-        inputs=prior.generator_arguments or (),
-    )
+    return TensorEvaluator(found.held_out, options, sample, prior.generator_arguments or ())
 
 
 def evaluator(config: RunConfig, context: ExtractorContext) -> Callable[[], Evaluator] | None:

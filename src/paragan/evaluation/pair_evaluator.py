@@ -12,17 +12,17 @@ from typing import Any
 from torch import Tensor
 
 from paragan.core.metric import Metric, Needs, SamplePairs
-from paragan.core.option_types import Choice
 from paragan.core.source import Source
 from paragan.core.types import Rows
 from paragan.evaluation.chosen_metrics import choose_metrics
 from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.evaluation.generated_features import require_finite
 from paragan.evaluation.interval import half_sample_interval
+from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.score import Score
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images, sampling_network
+from paragan.game.sampling import MODE_DESCRIPTIONS, generate_images, sampling_network
 
 BLOCK = 10  # samples that are compared at once, and are in or out of a half together
 
@@ -30,22 +30,16 @@ BLOCK = 10  # samples that are compared at once, and are in or out of a half tog
 Translate = Callable[[int, Tensor], Tensor]
 
 
-@dataclass(kw_only=True)
+@dataclass
 class TargetEvaluator(ABC):
-    """Base class of evaluators that compare what G makes of `num_samples` held-out samples with a target.
-
-    chosen: metrics that a config names; None: all that apply. target: in words.
-    """
+    """Base class of evaluators that compare what G makes of held-out samples with a target."""
 
     held_out: Source
-    num_samples: int
-    mode: Mode = "eval"
-    chosen: Sequence[Choice] | None = None
-    resamples: int = 0
+    options: EvaluationOptions
 
     def __post_init__(self) -> None:
-        self.num_samples = min(self.num_samples, len(self.held_out))
-        metrics = choose_metrics(self.chosen, self.available)
+        self.num_samples = min(self.options.num_images, len(self.held_out))
+        metrics = choose_metrics(self.options.metrics, self.available)
         self.empty = [metric.kind.from_reference(None, metric.options) for metric in metrics]
 
     @property
@@ -72,8 +66,8 @@ class TargetEvaluator(ABC):
         return {
             **{metric.name: metric.protocol() for metric in self.empty if metric.protocol()},
             "compared": {"with": self.target, "split": "held_out", "num_images": self.num_samples},
-            "mode": self.mode,
-            "sampling": MODE_DESCRIPTIONS[self.mode],
+            "mode": self.options.sampling,
+            "sampling": MODE_DESCRIPTIONS[self.options.sampling],
         }
 
     def compare(self, blocks: Iterable[SamplePairs]) -> Score:
@@ -89,7 +83,7 @@ class TargetEvaluator(ABC):
         directions = {metric.name: metric.direction for metric in self.empty}
         intervals = {}
         for name, column in by_block.items():
-            ends = _interval(values[name], column, self.resamples)
+            ends = _interval(values[name], column, self.options.resamples)
             if ends is not None:
                 intervals[name] = ends
         return Score(values, count, self.protocol, {}, directions, intervals, time.monotonic() - began)
@@ -104,12 +98,13 @@ class PairEvaluator(TargetEvaluator):
     def generated_blocks(self, player: Player, prior: Prior) -> Iterator[SamplePairs]:
         """Translate the conditions of pairs."""
         generator = sampling_network(player)
+        mode = self.options.sampling
         z_BZ, _ = prior.draw("score", Rows(0, 0, self.num_samples, self.num_samples))
 
         def translate(first: int, condition: Tensor) -> Tensor:
             z = z_BZ[first : first + len(condition)]
             given = condition.to(prior.device)
-            return generate_images(generator, z, None, len(z), given, self.mode, seed=prior.seed, first=first)
+            return generate_images(generator, z, None, len(z), given, mode, seed=prior.seed, first=first)
 
         return self._translated(translate)
 

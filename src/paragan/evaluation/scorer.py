@@ -52,13 +52,7 @@ def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Calla
                 f"evaluation.features={options.features.name} is not used: data of pairs is "
                 "scored against its targets; leave it out, or set it to null"
             )
-        return PairEvaluator(
-            held_out=held_out,
-            num_samples=options.num_images,
-            mode=options.sampling,
-            chosen=options.metrics,
-            resamples=options.resamples,
-        )
+        return PairEvaluator(held_out, options)
 
     found = build_evaluator(options, context)
     return None if found is None else lambda player, prior: found()(player, prior)

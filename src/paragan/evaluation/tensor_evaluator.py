@@ -18,7 +18,7 @@ from paragan.game.prior import Prior
 from paragan.game.sampling import generate_tensors, sampling_network
 
 
-@dataclass(kw_only=True)
+@dataclass
 class TensorEvaluator(TargetEvaluator):
     """Evaluator of G by held-out samples, each compared with what G makes of its inputs.
 
@@ -63,7 +63,7 @@ class TensorEvaluator(TargetEvaluator):
             count = min(block, self.num_samples - first)
             batch = fetch_batch(self.held_out, Rows(0, first, count, self.num_samples), prior)
             feed = prior.feed("score", batch)
-            made = generate_tensors(generator, feed.fake_inputs, self.mode, prior.seed, first)
+            made = generate_tensors(generator, feed.fake_inputs, self.options.sampling, prior.seed, first)
             both = self._without_padding(made.images, feed.real_sample, batch)
             yield SamplePairs(*both, tokens_without_padding(made.extra, self._mask(batch)))
 
