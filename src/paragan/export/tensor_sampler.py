@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.source import Source
 from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
 from paragan.export.sampler import Sampler
 from paragan.game.named_inputs import generator_arguments, input_names
@@ -60,20 +59,15 @@ class TensorSampler(Sampler):
             shape = "x".join(map(str, spec.shape))
             hint = "call paragan.load(RUN).net with its inputs"
             raise ConfigError(f"samples of {shape} have no pictures; {hint}")
-        device = next(self.net.parameters()).device
-        prior = self._named_prior(source, seed, device)
-        sheet = FixedTensors(source, mode or self.mode).sheet(CalledNetwork(self.net), prior, n)
-        return sheet.images.cpu(), sheet.columns
-
-    def _named_prior(self, source: Source, seed: int | None, device: Any) -> Prior:
-        of_g = generator_arguments(self.net, source.tensors)
-        return Prior(
+        prior = Prior(
             self.seed if seed is None else seed,
             int(self.net.latent),  # type: ignore[arg-type]
-            device=device,
+            device=next(self.net.parameters()).device,
             arguments=(self.sample_name,),
-            generator_arguments=of_g,
+            generator_arguments=generator_arguments(self.net, source.tensors),
         )
+        sheet = FixedTensors(source, mode or self.mode).sheet(CalledNetwork(self.net), prior, n)
+        return sheet.images.cpu(), sheet.columns
 
 
 def refuse_other_inputs(sampler: Sampler, command: str) -> None:
