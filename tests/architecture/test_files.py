@@ -11,8 +11,6 @@ ALLOWED = {  # (file, what): why it is safe
     ("src/paragan/checkpoint/writer.py", "save_file"): "into a folder that it has just made",
     ("src/paragan/datasets/_host_shared.py", "link"): "a name that must be new, of a file by mkstemp",
     ("src/paragan/datasets/_host_shared.py", "fdopen"): "of a file by mkstemp: random name, O_EXCL, O_NOFOLLOW",
-    ("src/paragan/storage/download.py", "fdopen"): "of a file by mkstemp",
-    ("src/paragan/storage/download.py", "replace"): "of a file by mkstemp",
     ("src/paragan/cli/main.py", "open"): "of /dev/null",
     ("src/paragan/core/answering_processes.py", "fdopen"): "of standard output",
     ("src/paragan/core/interrupt.py", "open"): "of /dev/null",

@@ -63,7 +63,7 @@ def check_dataset(
     size: the training size; None: chosen from the image sizes. progress: receives the number of
     images done and the total. Raises `DataError` if `path` contains no images.
     """
-    check_size(size)
+    check_image_size(size)
     if path and not is_url(path) and not Path(path).exists():
         raise DataError(f"no folder {path!r}; pass the folder of your images")
     images, warnings = _open(path)
@@ -95,7 +95,7 @@ def check_dataset(
     return report
 
 
-def check_size(size: int | None) -> None:
+def check_image_size(size: int | None) -> None:
     """Raise `DataError` for a size to which data sets do not resize images."""
     if size is not None and size not in _SIZES:
         raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, _SIZES))}")

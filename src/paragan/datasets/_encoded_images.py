@@ -120,7 +120,7 @@ def hash_names(names: Iterable[str]) -> NDArray[np.uint32]:
     return np.frombuffer(digests, "<u4")
 
 
-def check_labels(labels: NDArray[np.int64], where: str) -> NDArray[np.int32]:
+def check_class_numbers(labels: NDArray[np.int64], where: str) -> NDArray[np.int32]:
     """Return labels as int32; `DataError` for negative or very large numbers."""
     if len(labels) and not 0 <= labels.min() <= labels.max() < max(len(labels), 2):
         raise DataError(f"{where}: labels range from {labels.min()} to {labels.max()}; number the classes from 0")

@@ -19,7 +19,7 @@ from paragan.core.errors import DataError
 from paragan.datasets import _image_paths
 from paragan.datasets._array_images import ArrayImages
 from paragan.datasets._damaged_images import exclude_damaged
-from paragan.datasets._dataset_check import check_size
+from paragan.datasets._dataset_check import check_image_size
 from paragan.datasets._encoded_images import EncodedImages, FileImages
 from paragan.datasets._file_readers import list_images
 from paragan.datasets._image_decoding import decode_image, decode_square_image, image_suffix
@@ -213,7 +213,7 @@ def make_encoding(
     """Return how images are stored; None: unchanged. Raises `DataError` for unsupported values."""
     if channels not in (1, 3):
         raise DataError(f"--channels {channels} is not supported; use 1 or 3")
-    check_size(size)
+    check_image_size(size)
     if name == "jpeg" and size is None:
         raise DataError("--format jpeg needs --size; without it, the files of the source are stored unchanged")
     if quality is not None and (name != "jpeg" or not 1 <= quality <= 100):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from paragan.core.errors import DataError
-from paragan.datasets._encoded_images import EncodedImages, check_labels, hash_names
+from paragan.datasets._encoded_images import EncodedImages, check_class_numbers, hash_names
 from paragan.datasets._image_paths import HELD_OUT
 
 _BATCH_ROWS = 16
@@ -97,7 +97,7 @@ class TableImages(EncodedImages):
             values = [number_of[value] for value in values]
         elif not all(isinstance(value, int) for value in values):
             raise DataError(f"{self._where}: column {column!r} holds neither integers nor text; remove or convert it")
-        self.labels = check_labels(np.array(values, np.int64), f"{self._where}: column {column!r}")
+        self.labels = check_class_numbers(np.array(values, np.int64), f"{self._where}: column {column!r}")
         count = int(self.labels.max()) + 1
         stored = _stored_names(schema, column)
         names = self.class_names or (stored if len(stored) >= count else tuple(map(str, range(count))))

@@ -34,7 +34,7 @@ def read_members(
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             for entry in archive:
                 if entry.isfile() and is_needed(entry.name):
-                    check_size(path, entry, max_member_bytes)
+                    check_member_size(path, entry, max_member_bytes)
                     yield entry.name, _read_member(archive, entry, path)
         while stream.read(_CHUNK_BYTES):  # read to the end, where the checksum is
             pass
@@ -65,7 +65,7 @@ def is_plain_tar(path: Path) -> bool:
         return False
 
 
-def check_size(path: Path, entry: tarfile.TarInfo, max_bytes: int) -> None:
+def check_member_size(path: Path, entry: tarfile.TarInfo, max_bytes: int) -> None:
     """Raise `DataError` for a file of an archive that is larger than `max_bytes`."""
     if entry.size > max_bytes:
         raise DataError(

@@ -12,10 +12,10 @@ import numpy as np
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.datasets import _image_paths
-from paragan.datasets._encoded_images import EncodedImages, check_labels, hash_names
+from paragan.datasets._encoded_images import EncodedImages, check_class_numbers, hash_names
 from paragan.datasets._file_readers import MAX_FILE_BYTES
 from paragan.datasets._image_decoding import EXTENSIONS
-from paragan.datasets._tar_files import check_size, plain_members
+from paragan.datasets._tar_files import check_member_size, plain_members
 
 _LABEL = ".cls"
 _MAX_LABEL_BYTES = 32
@@ -78,7 +78,7 @@ class TarImages(EncodedImages):
         if missing is not None:
             where = f"{self._tars[missing.tar]}: {missing.path}"
             raise DataError(f"{where} has no {_LABEL} file with its label, but others have; add it")
-        self.labels = check_labels(np.array([member.label for member in members], np.int64), str(self._tars[0]))
+        self.labels = check_class_numbers(np.array([member.label for member in members], np.int64), str(self._tars[0]))
         self.class_names = tuple(map(str, range(int(self.labels.max()) + 1)))
 
     def _use_folders(self, members: list[TarMember]) -> list[TarMember]:
@@ -107,7 +107,7 @@ def _read_members(tar: Path, number: int) -> list[TarMember]:
             content = os.pread(file.fileno(), min(entry.size, _MAX_LABEL_BYTES), entry.offset_data)
             labels[key] = _parse_label(content, f"{tar}: {entry.name}")
         elif PurePosixPath(path).suffix.lower() in EXTENSIONS:
-            check_size(tar, entry, MAX_FILE_BYTES)
+            check_member_size(tar, entry, MAX_FILE_BYTES)
             images.append(TarMember(tar=number, path=path, offset=entry.offset_data, num_bytes=entry.size))
     if not labels:
         return images
