@@ -84,8 +84,9 @@ def as_pictures(x_B: Tensor) -> Tensor:
     if x_B.dim() == 4:
         return x_B.clamp(-1, 1)
     if x_B.dim() == 2:
-        of_halves = _densities if x_B.shape[1] == 2 else _distributions
-        return of_halves(*x_B.cpu().chunk(2))
+        picture = _density if x_B.shape[1] == 2 else _distribution
+        real, made = x_B.cpu().chunk(2)
+        return torch.stack([picture(rows, real) for rows in (real, made)])
     wave_BT = x_B[:, 0]
     hop = max(1, wave_BT.shape[1] // _WINDOW)
     window = torch.hann_window(_WINDOW, device=x_B.device)
@@ -95,27 +96,21 @@ def as_pictures(x_B: Tensor) -> Tensor:
     return (2 * level + 1).clamp(-1, 1).flip(1)[:, None]
 
 
-def _densities(real_N2: Tensor, made_N2: Tensor) -> Tensor:
-    """Return two histograms over the range of the real points, whiter where points are."""
-    found = []
-    for points in (real_N2, made_N2):
-        places = _pixels(points, real_N2)
-        counts = torch.bincount((_PIXELS - 1 - places[:, 1]) * _PIXELS + places[:, 0], minlength=_PIXELS**2).float()
-        found.append((2 * (counts / counts.amax()).sqrt() - 1).view(1, _PIXELS, _PIXELS))
-    return torch.stack(found)
+def _density(points_N2: Tensor, real_N2: Tensor) -> Tensor:
+    """Return a histogram over the range of the real points, whiter where points are."""
+    places = _pixels(points_N2, real_N2)
+    counts = torch.bincount((_PIXELS - 1 - places[:, 1]) * _PIXELS + places[:, 0], minlength=_PIXELS**2).float()
+    return (2 * (counts / counts.amax()).sqrt() - 1).view(1, _PIXELS, _PIXELS)
 
 
-def _distributions(real_NK: Tensor, made_NK: Tensor) -> Tensor:
-    """Return two pictures with a bar per column over the range of the real values, whiter where values are."""
+def _distribution(rows_NK: Tensor, real_NK: Tensor) -> Tensor:
+    """Return a picture with a bar per column over the range of the real values, whiter where values are."""
     columns = torch.arange(real_NK.shape[1])
-    found = []
-    for rows_NK in (real_NK, made_NK):
-        places = _pixels(rows_NK, real_NK)
-        counts = torch.zeros(_PIXELS, len(columns))
-        counts.index_put_((_PIXELS - 1 - places, columns.expand_as(places)), torch.ones(()), accumulate=True)
-        levels = 2 * (counts / counts.amax(0)).sqrt() - 1
-        found.append(levels.repeat_interleave(_COLUMN_PIXELS, 1)[None])
-    return torch.stack(found)
+    places = _pixels(rows_NK, real_NK)
+    counts = torch.zeros(_PIXELS, len(columns))
+    counts.index_put_((_PIXELS - 1 - places, columns.expand_as(places)), torch.ones(()), accumulate=True)
+    levels = 2 * (counts / counts.amax(0)).sqrt() - 1
+    return levels.repeat_interleave(_COLUMN_PIXELS, 1)[None]
 
 
 def _pixels(values_NK: Tensor, real_NK: Tensor) -> Tensor:
