@@ -61,7 +61,7 @@ def fuzz_resumed_record(draws: Random, folder: Path) -> None:
         _change(draws, path)
     lines = read_history(path, 2)
     advise([line for line in lines if line["kind"] in ("telemetry", "score")], 100, False, False)
-    jsonl.Writer(jsonl.Options(), run, 2).close()
+    jsonl.Writer(None, run, 2).close()
 
 
 TARGETS = {"record": fuzz_record, "resumed-record": fuzz_resumed_record}

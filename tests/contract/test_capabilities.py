@@ -13,8 +13,8 @@ from torch import nn
 import paragan
 from paragan import build
 from paragan.config import choose, read_recipe
-from paragan.core import registry
-from paragan.core.capabilities import ALL, HOLDERS, Capability, Need, check_capabilities
+from paragan.core import capabilities, registry
+from paragan.core.capabilities import ALL, Capability, Holder, Need, check_capabilities
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles
@@ -50,6 +50,7 @@ def _strategies():
         yield registry.load_module("parallel", name).Strategy(registry.options("parallel", name)())
 
 
+HOLDERS = [value for value in vars(capabilities).values() if isinstance(value, Holder)]
 TABLE = [*HOLDERS, *(one.holder for one in _schemes()), *(one.holder for one in _strategies())]
 
 

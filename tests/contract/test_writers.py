@@ -39,7 +39,7 @@ def writer(request, tmp_path, monkeypatch):
         pytest.importorskip(package, reason=f"the extra `{request.param}` is not installed")
     module = registry.load_module("writers", request.param)
     (tmp_path / "run").mkdir()
-    record = jsonl.Writer(jsonl.Options(), tmp_path / "run")
+    record = jsonl.Writer(None, tmp_path / "run")
     options = registry.options("writers", request.param)
     monkeypatch.setattr(_tracker, "FINISH_S", 200.0)  # of a busy machine, too
     made = module.Writer(options(), tmp_path / "run", 0)
@@ -89,7 +89,7 @@ def test_a_resumed_run_keeps_the_numbers_of_its_checkpoint(tmp_path):
 
 
 def test_the_record_catches_up_after_a_full_disk(tmp_path):
-    writer = jsonl.Writer(jsonl.Options(), tmp_path)
+    writer = jsonl.Writer(None, tmp_path)
     file = writer._file
     writer.write(Event("step", 1, 1, 0.0))
     with open("/dev/full", "wb", buffering=0) as full:
@@ -104,7 +104,7 @@ def test_the_record_catches_up_after_a_full_disk(tmp_path):
 
 
 def test_close_with_unwritten_lines_raises(tmp_path):
-    writer = jsonl.Writer(jsonl.Options(), tmp_path)
+    writer = jsonl.Writer(None, tmp_path)
     writer._file.close()
     writer._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115 the writer closes it
     writer.write(NOTES[0])

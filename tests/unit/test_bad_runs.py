@@ -157,7 +157,7 @@ def test_eval_scores_where_nothing_may_be_written(quick_judge, tmp_path, capfd):
 @pytest.mark.parametrize("line", ["[" * 100_000, f'{{"step": 1{"0" * 400}}}', "[1]", '{"step": null}'])
 def test_invalid_line_of_the_record_is_dropped(tmp_path, line):
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n' + line + "\n")
-    jsonl.Writer(jsonl.Options(), tmp_path, step=2).close()
+    jsonl.Writer(None, tmp_path, step=2).close()
     assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 1}\n'
 
 

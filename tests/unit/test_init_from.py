@@ -13,7 +13,7 @@ from PIL import Image
 
 import paragan as pg
 from paragan import build
-from paragan.build.initial_weights import initialised
+from paragan.build.initial_weights import load_initial_weights
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.reader import file_sha256
 from paragan.checkpoint.writer import CheckpointWriter
@@ -51,7 +51,7 @@ def started(folder, path, *words):
     """A trainer at step 0 with those weights, its config and the line about them."""
     config = read_recipe("digits", [*WORDS, "model.conditional=true", *words, f"init={path}"])
     trainer = build.trainer(config, folder, quiet, lambda: False)
-    config, (line,) = initialised(config, trainer, None, quiet)
+    config, (line,) = load_initial_weights(config, trainer, None, quiet)
     return trainer, config, line.removeprefix("init from ")
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 import paragan as pg
 from paragan import build
-from paragan.build.initial_weights import initialised
+from paragan.build.initial_weights import load_initial_weights
 from paragan.checkpoint.reader import file_sha256
 from paragan.cli.export import export
 from paragan.cli.main import main
@@ -47,7 +47,7 @@ def started(folder, *words, say=lambda text: None):
     """A trainer at step 0, its config and the lines about its weights."""
     config = read_recipe("digits", [*WORDS, *words])
     trainer = build.trainer(config, folder, print, lambda: False)
-    return trainer, *initialised(config, trainer, None, say)
+    return trainer, *load_initial_weights(config, trainer, None, say)
 
 
 def refused(folder, capsys, *words) -> str:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from paragan import build
-from paragan.build.initial_weights import initialised
+from paragan.build.initial_weights import load_initial_weights
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.cli.main import main
 from paragan.config import compare, dump, parse_recipe, read_recipe
@@ -129,7 +129,7 @@ def test_player_starts_from_a_file_of_weights(tmp_path, words):
     assert (tmp_path / "denoiser.safetensors").read_bytes()[:1] == b"\x80"  # as of a pickle
     config = read_recipe("digits", [*words, "players.denoiser.init=denoiser.safetensors"])
     trainer = build.trainer(config, tmp_path, print, lambda: False)
-    recorded, lines = initialised(config, trainer, None, print)
+    recorded, lines = load_initial_weights(config, trainer, None, print)
     assert torch.equal(trainer.players["denoiser"].net.weight, weights["weight"])
     assert lines == ["players.denoiser.init from denoiser.safetensors: denoiser all 2 tensors"]
     assert len(recorded.players["denoiser"].init.sha256) == 64

@@ -25,7 +25,7 @@ def slow_clock(monkeypatch):
 
 
 def told(capsys, tmp_path, *notes: Event) -> list[str]:
-    writer = console.Writer(console.Options(), tmp_path)
+    writer = console.Writer(None, tmp_path)
     for note in notes:
         writer.write(note)
     writer.close()

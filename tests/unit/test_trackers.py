@@ -115,7 +115,7 @@ def test_writer_without_its_package_names_the_extra(name, tmp_path, monkeypatch)
     monkeypatch.setattr(_tracker, "find_spec", lambda name: None)
     module = registry.load_module("writers", name)
     with pytest.raises(ConfigError, match=rf"writers: {name}(_client)? is not installed; run .*paragan\[{name}\]"):
-        module.Writer(module.Options(), tmp_path, 0)
+        module.Writer(registry.options("writers", name)(), tmp_path, 0)
 
 
 def test_config_of_a_run_has_no_secrets(tmp_path):
@@ -140,7 +140,7 @@ def _patience(monkeypatch):
 
 def write_session(name, folder, events, step=0):
     module = registry.load_module("writers", name)
-    writer = module.Writer(module.Options(), folder, step)
+    writer = module.Writer(registry.options("writers", name)(), folder, step)
     for event in events:
         writer.write(event)
     writer.close()
@@ -227,7 +227,7 @@ def test_unreachable_server_costs_one_warning_and_bounded_time(name, folder, mon
     monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", nowhere.replace("//", "//me:hunter2@"))
     module = registry.load_module("writers", name)
-    writer = MultiWriter([(name, module.Writer(module.Options(), folder, 0))])
+    writer = MultiWriter([(name, module.Writer(registry.options("writers", name)(), folder, 0))])
     for event in (STEP, END):
         writer.write(event)
     began = time.monotonic()

@@ -78,6 +78,13 @@ def test_train_writes_the_whole_run_folder_and_returns_the_run(tmp_path):
     assert main(["sample", str(run.folder)]) == 0
 
 
+def test_history_of_a_record_that_a_kill_cut_short_has_the_whole_lines(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "step", "step": 1}\n{"kind": "step", "st')
+    assert pg.Run(tmp_path).history == [{"kind": "step", "step": 1}]
+    with pytest.raises(pg.CheckpointError, match="was the run folder moved"):
+        pg.Run(tmp_path / "moved").records("step")
+
+
 @pytest.mark.usefixtures("quick_judge")
 def test_scores_of_a_run_are_the_newest(tmp_path):
     run = pg.train(

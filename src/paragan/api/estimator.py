@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from paragan.api.networks import Networks, whole_number
-from paragan.api.object_module import as_module, class_name
+from paragan.api.object_module import as_module, class_name, refuse_shared_weights
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
@@ -43,10 +43,7 @@ class Estimator:
         with reraise_as_config_error("Estimator: copying g and d"):
             g, d = copy.deepcopy((self.g, self.d))
             nets = as_module(g), as_module(d)
-        weights = [{id(weight) for weight in net.parameters()} for net in nets]
-        if weights[0] & weights[1]:
-            hint = "give each separate weights, since each has an optimiser"
-            raise ConfigError(f"Estimator: g and d share weights; {hint}")
+        refuse_shared_weights(dict(zip("gd", nets, strict=True)), "Estimator: ")
         for net in nets:
             follow_rank_0(net, world)
         classes = (origin(self.g), origin(self.d))
@@ -74,8 +71,7 @@ def follow_rank_0(net: nn.Module, world: World) -> None:
     held = {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
     shapes = {name: [str(value.dtype), *value.shape] for name, value in held.items()}
     if any(theirs != shapes for theirs in world.gather(shapes)):
-        found = "the networks differ between ranks"
-        raise ConfigError(f"Estimator: {class_name(net)}: {found}; create the same on all")
+        raise ConfigError(f"Estimator: {class_name(net)}: the networks differ between ranks; create the same on all")
     for value in held.values():
         sent = value.clone(memory_format=torch.contiguous_format)
         world.broadcast_from_main([sent.view(-1).view(torch.uint8)])

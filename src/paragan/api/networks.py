@@ -120,8 +120,7 @@ class _Discriminator(nn.Module):
         if not isinstance(output, tuple) or len(output) != 2:
             is_tuple = isinstance(output, tuple)
             returned = f"{len(output)} values" if is_tuple else f"a {type(output).__name__}"
-            hint = "return (output, out_logit)"
-            raise ConfigError(f"Estimator: {class_name(self.net)} returned {returned}; {hint}")
+            raise ConfigError(f"Estimator: {class_name(self.net)} returned {returned}; return (output, out_logit)")
         return DiscriminatorOutput(output[1])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -47,12 +48,22 @@ def as_module(player: Any) -> nn.Module:
     """Return the player as a module on the CPU, in training mode. Raises `ConfigError` for unusable weights."""
     net = player if isinstance(player, nn.Module) else _ObjectModule(player)
     if any(is_lazy(weight) for weight in net.parameters()):
-        found = f"{class_name(net)} has a lazy layer of unknown size"
-        raise ConfigError(f"Estimator: {found}; call the network once first")
+        raise ConfigError(f"Estimator: {class_name(net)} has a lazy layer of unknown size; call the network once first")
     if not any(weight.requires_grad for weight in net.parameters()):
         hint = "assign networks to its attributes: self.net = …"
         raise ConfigError(f"Estimator: {class_name(net)} has no weights to train; {hint}")
     return set_train_mode(net.cpu())
+
+
+def refuse_shared_weights(nets: Mapping[str, nn.Module], owner: str = "") -> None:
+    """Raise `ConfigError` if two networks, by name, have a weight in common. owner: before the message."""
+    names: dict[int, str] = {}
+    for name, net in nets.items():
+        for weight in net.parameters():
+            if (other := names.setdefault(id(weight), name)) != name:
+                raise ConfigError(
+                    f"{owner}{other} and {name} share weights; give each separate weights, since each has an optimiser"
+                )
 
 
 def class_name(net: nn.Module) -> str:

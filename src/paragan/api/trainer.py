@@ -19,9 +19,9 @@ from paragan.api.trained import warn
 from paragan.api.trainer_arguments import (
     checked_module,
     further_networks,
+    mapping_of,
     padding_of,
     separate_copies,
-    settings_of,
     several_discriminators,
     terms_of,
 )
@@ -105,7 +105,7 @@ class Trainer:
         self.loss = loss
         self.terms = terms_of(terms)
         self.players = further_networks(players)
-        self.settings = settings_of(settings)
+        self.settings = mapping_of("settings", settings, "values by dotted key, such as {'train.batch': 16}")
         self.name = program_name()
         self.folder = local_run_folder(out, self.name)
         self.fresh = fresh

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from paragan.api.object_module import refuse_shared_weights
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Penalty
 from paragan.datasets._ragged import Padding
@@ -25,14 +26,10 @@ def several_discriminators(nets: Mapping[Any, nn.Module]) -> Discriminators:
 
 def padding_of(ragged: Any, buckets: Any) -> Padding:
     """Return how tensors of different lengths are padded."""
-    if ragged is not None and not isinstance(ragged, Mapping):
-        hint = "pass the axis by name, such as {'audio': 1}"
-        raise ConfigError(f"ragged is a {type(ragged).__name__}; {hint}")
-    axes = dict(ragged or {})
+    axes = mapping_of("ragged", ragged, "the axis by name, such as {'audio': 1}")
     for name, axis in axes.items():
         if type(axis) is not int:
-            hint = f"pass a whole number, such as {{{name!r}: 1}}"
-            raise ConfigError(f"ragged: the axis of {name} is {axis!r}; {hint}")
+            raise ConfigError(f"ragged: the axis of {name} is {axis!r}; pass a whole number, such as {{{name!r}: 1}}")
     is_list = isinstance(buckets, Sequence) and not isinstance(buckets, str)
     if not is_list or any(type(length) is not int or length < 1 for length in buckets):
         raise ConfigError(f"buckets is {buckets!r}; pass a list of lengths, such as [256, 512]")
@@ -48,14 +45,12 @@ def terms_of(terms: Any) -> tuple[Penalty, ...]:
 
 def further_networks(players: Any) -> dict[str, nn.Module]:
     """Return the networks of further players by name."""
-    if players is not None and not isinstance(players, Mapping):
-        hint = "pass networks by name, such as {'fake_score': net}"
-        raise ConfigError(f"players is a {type(players).__name__}; {hint}")
-    for name, net in (players or {}).items():
+    nets = mapping_of("players", players, "networks by name, such as {'fake_score': net}")
+    for name, net in nets.items():
         if not isinstance(net, nn.Module):
             raise ConfigError(f"players: {name} is a {type(net).__name__}; pass a torch.nn.Module")
         refuse_untrained(f"players.{name}", net)
-    return dict(players or {})
+    return nets
 
 
 def separate_copies(
@@ -63,27 +58,21 @@ def separate_copies(
 ) -> tuple[nn.Module, nn.Module, dict[str, nn.Module]]:
     """Return copies of the networks; `ConfigError` if two have a weight in common."""
     g, d, further = copy.deepcopy((generator, discriminator, dict(players)))
-    owners: dict[int, str] = {}
-    for name, net in [("generator", g), ("discriminator", d), *further.items()]:
-        for weight in net.parameters():
-            if (other := owners.setdefault(id(weight), name)) != name:
-                hint = "give each separate weights, since each has an optimiser"
-                raise ConfigError(f"{other} and {name} share weights; {hint}")
+    refuse_shared_weights({"generator": g, "discriminator": d, **further})
     return g, d, further
 
 
-def settings_of(settings: Any) -> dict[str, Any]:
-    """Return the settings as a dict."""
-    if settings is not None and not isinstance(settings, Mapping):
-        hint = "pass values by dotted key, such as {'train.batch': 16}"
-        raise ConfigError(f"settings is a {type(settings).__name__}; {hint}")
-    return dict(settings or {})
+def mapping_of(name: str, value: Any, content: str) -> dict[str, Any]:
+    """Return an argument that is a mapping, or None, as a dict. content: what it takes, for the message."""
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigError(f"{name} is a {type(value).__name__}; pass {content}")
+    return dict(value or {})
 
 
 def checked_module(net: Any, owner: str) -> nn.Module:
     """Return a network; raise `ConfigError` if it is no module, or has no weight to train."""
     if not isinstance(net, nn.Module):
-        found = f"the class {net.__name__}" if isinstance(net, type) else f"a {type(net).__name__}"
-        raise ConfigError(f"{owner} is {found}; pass a torch.nn.Module")
+        kind = f"the class {net.__name__}" if isinstance(net, type) else f"a {type(net).__name__}"
+        raise ConfigError(f"{owner} is {kind}; pass a torch.nn.Module")
     refuse_untrained(owner, net)
     return net

@@ -20,7 +20,7 @@ from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.files import open_regular_file
+from paragan.core.files import read_json_lines
 from paragan.core.network_factory import Model
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.export.bundle import read_score
@@ -175,17 +175,14 @@ class Run:
 
         kind: step, score, telemetry, samples, checkpoint or event.
         """
-        return [line for line in self._lines() if line.get("kind") == kind]
+        return [dict(line) for line in self._lines() if line.get("kind") == kind]
 
-    def _lines(self) -> Iterator[dict[str, Any]]:
+    def _lines(self) -> Iterator[Mapping[str, Any]]:
         path = self.folder / "metrics.jsonl"
         try:
-            with open_regular_file(path) as file:
-                for line in file:
-                    yield json.loads(line)
-        except (OSError, ValueError) as error:
-            hint = "was the run folder moved?"
-            raise CheckpointError(f"{path} cannot be read ({error}); {hint}") from None
+            yield from read_json_lines(path)
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read ({error}); was the run folder moved?") from None
 
 
 def program_name() -> str:
@@ -197,8 +194,7 @@ def program_name() -> str:
 def local_run_folder(out: str | Path | None, name: str) -> Path:
     """Return the run folder of a program; `ConfigError` for an address."""
     if isinstance(out, str) and is_url(out):
-        hint = "`paragan.train` and `train --out` take addresses"
-        raise ConfigError(f"out={out} must be a folder here; {hint}")
+        raise ConfigError(f"out={out} must be a folder here; `paragan.train` and `train --out` take addresses")
     return Path(out or f"runs/{name}")
 
 
@@ -220,8 +216,7 @@ def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust
         with in_python_words():
             return config.read_recipe(recipe, words, ANY if trust else None, warn)
     if settings:
-        hint = "pass them to paragan.config.read_recipe"
-        raise ConfigError(f"settings cannot be added to a RunConfig; {hint}")
+        raise ConfigError("settings cannot be added to a RunConfig; pass them to paragan.config.read_recipe")
     return recipe
 
 
@@ -241,6 +236,5 @@ def _pair(generator: Any, discriminator: Any, seed: int) -> Estimator | None:
         return None
     if generator is None or discriminator is None:
         missing = "generator" if generator is None else "discriminator"
-        hint = "pass both generator and discriminator, or neither"
-        raise ConfigError(f"{missing} is missing; {hint}")
+        raise ConfigError(f"{missing} is missing; pass both generator and discriminator, or neither")
     return Estimator(instance(generator, seed), instance(discriminator, seed))

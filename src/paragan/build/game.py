@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 
 from paragan.build.data import Data, refuse_other_samples, refuse_unpaired
 from paragan.build.latent_prior import prior
 from paragan.build.networks import has_outside_networks, maker
-from paragan.build.players import away, copy, player
+from paragan.build.players import player, remote_player, worker_player
 from paragan.build.terms import adversarial, augmentation, balancing, penalties
 from paragan.config import RunConfig, choose, outside_names
 from paragan.core import registry
 from paragan.core.dist import ALONE
 from paragan.core.network_factory import Model, NetworkFactory
+from paragan.core.protocols import PlayerSlot
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Side
 from paragan.game.gan import GAN
@@ -46,29 +46,48 @@ def gan(
     refuse_other_samples(config, found, model)
     refuse_unpaired(config, found, has_outside_networks(config, model), model)
     roles = colocated_roles(ALONE) if roles is None else roles
-    options = {Side(name): of_player for name, of_player in config.player_options.items()}
     is_validated = makers is None and (model is not None or bool(outside_names(config)) or not found.is_image)
-    makers = makers or {side: maker(config, side, found, device, model) for side in options}
-    players = _players(options, makers, roles, config.train.executor)
-    stand_in = copy if roles.has_server else partial(away, has_state=roles.sends_states)
-    stand_in = partial(stand_in, executor=config.train.executor)
-    seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in options}
-    loss = adversarial(config.loss, model)
-    mine = penalties(config, found, model)
-    for side, seat in players.items():
-        check_player(options[side], seat, mine[side], loss.needs, config.loss.name)
-        refuse_invalid_counts(side, options[side], config.train.batch, roles.batch_world)
-    nets = {side: players[side].net if side in players else makers[side].construct() for side in Side}
-    latents = prior(config, found, device, nets, model)
-    rest: dict[str, Any] = {"augment": augmentation(config, nets[Side.D]), "balancer": balancing(config)}
-    rest["total"] = roles.batch_world.sum
-    rest["further"] = {side: seats[side] for side in seats if side.is_further}
-    rest |= {"further_penalties": {side: mine[side] for side in rest["further"]}, "adversarial": config.adversarial}
-    game = GAN(seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], **rest)
+    makers = makers or {side: maker(config, side, found, device, model) for side in map(Side, config.player_options)}
+    game = _game(config, found, device, roles, model, makers)
     attach_state(game)
     if is_validated:  # on a separate pair, so that no state changes
         _validate(game, makers, found, turns)
     return game
+
+
+def _game(
+    config: RunConfig,
+    found: Data,
+    device: torch.device,
+    roles: Roles,
+    model: Model | None,
+    makers: Mapping[Side, NetworkFactory],
+) -> GAN:
+    """Return the game of this rank's players; refuse a loss or penalty that a strategy cannot run."""
+    options = {Side(name): of_player for name, of_player in config.player_options.items()}
+    players = _players(options, makers, roles, config.train.executor)
+    stand_ins = _stand_ins(options, makers, roles, config.train.executor)
+    slots = {side: players.get(side) or stand_ins[side] for side in options}
+    loss = adversarial(config.loss, model)
+    penalties_by_side = penalties(config, found, model)
+    for side, slot in players.items():
+        check_player(options[side], slot, penalties_by_side[side], loss.needs, config.loss.name)
+        refuse_invalid_counts(side, options[side], config.train.batch, roles.batch_world)
+    nets = {side: players[side].net if side in players else makers[side].construct() for side in Side}
+    return GAN(
+        slots[Side.G],
+        slots[Side.D],
+        loss,
+        prior(config, found, device, nets, model),
+        penalties_by_side[Side.G],
+        penalties_by_side[Side.D],
+        augment=augmentation(config, nets[Side.D]),
+        balancer=balancing(config),
+        total=roles.batch_world.sum,
+        further={side: slot for side, slot in slots.items() if side.is_further},
+        further_penalties={side: penalties_by_side[side] for side in slots if side.is_further},
+        adversarial=config.adversarial,
+    )
 
 
 def _players(
@@ -80,6 +99,15 @@ def _players(
     scaled[Side.G] = any(scaled.values())
     here = filter(roles.has, options)
     return {side: player(side, makers[side], options[side], scaled[side], roles.batch_world, executor) for side in here}
+
+
+def _stand_ins(
+    options: Mapping[Side, PlayerOptions], makers: Mapping[Side, NetworkFactory], roles: Roles, executor: str
+) -> dict[Side, PlayerSlot]:
+    """Return a slot for every player that other ranks have."""
+    make = worker_player if roles.has_server else partial(remote_player, has_state=roles.sends_states)
+    away = [side for side in options if not roles.has(side)]
+    return {side: make(side, makers[side], options[side], executor=executor) for side in away}
 
 
 def _validate(game: GAN, makers: Mapping[Side, NetworkFactory], found: Data, turns: bool) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from paragan.build.data import batches, open_data
+from paragan.build.data import Data, batches, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
 from paragan.build.game import gan, scheme
 from paragan.build.loop import check_execution, loop_class, with_bases
 from paragan.build.players import describe_micro_batches
-from paragan.build.sample_sheets import fixed_samples
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
 from paragan.core import registry
@@ -20,6 +19,9 @@ from paragan.core.network_factory import Model
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
 from paragan.engine.training_loop import TrainingLoop
+from paragan.evaluation.fixed_samples import FixedSamples
+from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
+from paragan.game.prior import Prior
 from paragan.hardware import device as devices
 
 
@@ -58,10 +60,18 @@ def trainer(
         scorer(config, found, game.prior, context),
         stop,
         Telemetry(found.train if found.is_image else None, found.held_out, batch=config.train.batch),
-        fixed_samples=fixed_samples(config, found, game.prior),
+        fixed_samples=_fixed_samples(config, found, game.prior),
         background=None if reading else background_scores(config, folder),
     )
     return with_bases(config, loop, model, say)
+
+
+def _fixed_samples(config: RunConfig, found: Data, prior: Prior) -> FixedSamples | FixedTensors | None:
+    """Return the sample sheets of a run; None for samples without pictures."""
+    if not found.is_image:
+        is_shown = is_pictured(found.train.tensors[prior.arguments[0]].shape)
+        return FixedTensors(found.held_out, config.evaluation.sampling) if is_shown else None
+    return FixedSamples(config.evaluation.sampling, found.held_out if found.has_pairs else None)
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:

@@ -8,7 +8,7 @@ from math import gcd, lcm
 
 import torch
 
-from paragan.build.initial_weights import initial_paths, initialised
+from paragan.build.initial_weights import initial_paths, load_initial_weights
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.capabilities import ALL, EXECUTORS, Capability, Holder, check_capabilities, needed
@@ -56,9 +56,9 @@ def check_executor(config: RunConfig, game: GAN, num_ranks: int = 1) -> None:
 def with_bases(
     config: RunConfig, trainer: TrainingLoop, model: Model | None, say: Callable[[str], None]
 ) -> TrainingLoop:
-    """Load the weights of `initialised` that checkpoints do not hold, and return the trainer."""
+    """Load the weights of `load_initial_weights` that checkpoints do not hold, and return the trainer."""
     if any(player.trains_part for player in config.player_options.values()) and initial_paths(config):
-        initialised(config, trainer, model, say)
+        load_initial_weights(config, trainer, model, say)
     return trainer
 
 

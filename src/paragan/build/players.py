@@ -53,7 +53,7 @@ def _prepared(strategy: Strategy, make: NetworkFactory, options: PlayerOptions, 
     return net
 
 
-def away(
+def remote_player(
     side: Side,
     make: NetworkFactory,
     options: PlayerOptions,
@@ -71,7 +71,7 @@ def away(
     return RemotePlayer(side, policy(options), Snapshot(net, calling))
 
 
-def copy(side: Side, make: NetworkFactory, options: PlayerOptions, executor: str = "eager") -> Player:
+def worker_player(side: Side, make: NetworkFactory, options: PlayerOptions, executor: str = "eager") -> Player:
     """Return a server's player for a rank that computes gradients and never steps."""
     options = replace(options, ema=None, max_norm=None, offload=False)
     return player(side, make, options, executor=executor)
@@ -113,12 +113,12 @@ def _make_strategy(chosen: Choice, options: PlayerOptions, device: torch.device)
     return strategy
 
 
-def describe_micro_batches(seats: Iterable[object], say: Callable[[str], None]) -> None:
+def describe_micro_batches(slots: Iterable[object], say: Callable[[str], None]) -> None:
     """Say which players normalise each of their micro-batches by itself."""
-    for seat in seats:
-        if isinstance(seat, Player) and seat.plain_network.mixes and seat.policy.micro_batches > 1:
-            count = seat.policy.micro_batches
-            say(f"{seat.side.value}.micro_batches: batch norm normalises each of the {count} micro-batches by itself")
+    for slot in slots:
+        if isinstance(slot, Player) and slot.plain_network.mixes and slot.policy.micro_batches > 1:
+            count = slot.policy.micro_batches
+            say(f"{slot.side.value}.micro_batches: batch norm normalises each of the {count} micro-batches by itself")
 
 
 def policy(options: PlayerOptions) -> Policy:

@@ -34,7 +34,7 @@ def report(
         serve_report(run, port)
         return
     if film:
-        from paragan.report.sample_frames import save_run_animation
+        from paragan.report.sample_media import save_run_animation
         from paragan.storage.image_formats import check_animation_path
 
         check_animation_path("--film", film)

@@ -161,9 +161,8 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
     if field.inner is None and field.is_list and isinstance(node.value, list) and get_args(field.hint)[-1] is Ellipsis:
         path = dotted(section.path, f"{key}.{rest[0]}")
         return Problem(node.place, path, _must_be(get_args(field.hint)[0], node.value[int(rest[0])]))
-    if field.inner is None or field.is_value_or_map:
-        return Problem(node.place, dotted(section.path, key), _must_be(field.hint, node))
-    if field.is_map and not isinstance(node.value, dict):
+    is_no_map = field.is_map and not isinstance(node.value, dict)
+    if field.inner is None or field.is_value_or_map or is_no_map:
         return Problem(node.place, dotted(section.path, key), _must_be(field.hint, node))
     if isinstance(node.value, list) or not field.is_list:
         return None

@@ -126,7 +126,3 @@ DATA_FROM_MEMORY = Holder("a Trainer on tensors from Python", ALL - {Capability.
 SCALING_MANAGER = Holder("a ScalingManager", ALL - {Capability.BACKGROUND})
 PLAN = Holder("paragan plan", ALL - {Capability.GRID, Capability.EXTRA_PLAYERS}, "plan a recipe without it")
 REPLAY = Holder("paragan replay", ALL - {Capability.LATE_EXCHANGE}, "repeat the run with grid.age=0")
-HOLDERS = (
-    *(GRID, COMPILED, RECORDED, BACKGROUND, NETWORKS_FROM_MEMORY, NAMED_TENSORS, DATA_FROM_MEMORY),
-    *(SCALING_MANAGER, PLAN, REPLAY),
-)

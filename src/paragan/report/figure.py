@@ -20,8 +20,7 @@ _DOTS_PER_INCH = 144
 def require_matplotlib(option: str) -> None:
     """Raise `ConfigError` if matplotlib is not installed. option: that needs it."""
     if find_spec("matplotlib") is None:
-        fix = f"run {sys.executable} -m pip install 'paragan[plot]'"
-        raise ConfigError(f"{option}: matplotlib is not installed; {fix}")
+        raise ConfigError(f"{option}: matplotlib is not installed; run {sys.executable} -m pip install 'paragan[plot]'")
 
 
 def render_figure(

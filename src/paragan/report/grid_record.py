@@ -12,7 +12,6 @@ from paragan.report.record_values import (
     finite_or_nan,
     first_items,
     first_pairs,
-    natural_or_nan,
     single_line,
     to_mapping,
     to_natural,
@@ -82,11 +81,11 @@ class Grid:
 
 @dataclass(frozen=True)
 class Generation:
-    """Cells after a generation: score and number of the loss of each; NaN: unknown."""
+    """Cells after a generation: score (NaN: unknown) and number of the loss (None: unknown) of each."""
 
     number: int
     scores: Sequence[float]
-    losses: Sequence[float]
+    losses: Sequence[int | None]
 
     @property
     def best(self) -> int | None:
@@ -146,7 +145,7 @@ class GridHistory:
             return
         lines = [to_mapping(cells.get(str(cell))) for cell in range(grid.cells)]
         scores = [finite_or_nan(line.get("score")) for line in lines]
-        self.latest = Generation(number, scores, [natural_or_nan(line.get("loss")) for line in lines])
+        self.latest = Generation(number, scores, [to_natural(line.get("loss")) for line in lines])
         best = self.latest.best
         weights = None if best is None else lines[best].get("weights")
         self.weights = tuple(finite_or_nan(weight) for weight in first_items(weights, _MAX_MEMBERS))
@@ -175,8 +174,9 @@ def _neighbours(groups: object, cells: int) -> tuple[tuple[int, ...], ...]:
 
 def _members(group: object, cells: int) -> tuple[int, ...]:
     """Return the cells of a group; empty unless all exist, since weights could not be assigned."""
-    members = [natural_or_nan(cell) for cell in first_items(group, _MAX_MEMBERS)]
-    return tuple(map(int, members)) if all(cell < cells for cell in members) else ()
+    members = [to_natural(cell) for cell in first_items(group, _MAX_MEMBERS)]
+    known = [cell for cell in members if cell is not None and cell < cells]
+    return tuple(known) if len(known) == len(members) else ()
 
 
 def _ensemble(line: Mapping[str, Any], cells: int) -> EnsembleRecord | None:

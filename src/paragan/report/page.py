@@ -16,8 +16,7 @@ from paragan.report.record import History, metric_names, open_record
 from paragan.report.record_values import dotted_settings, first_items, single_line, to_mapping, to_number
 from paragan.report.rendering import render_page, sha256_source
 from paragan.report.run_state import format_duration, read_small_text, run_state
-from paragan.report.sample_audio import read_audio
-from paragan.report.sample_frames import Frame, SampleFrames, track_data
+from paragan.report.sample_media import Frame, SampleFrames, read_audio, track_data
 from paragan.report.scale import format_number
 
 _MAX_CONFIG = 200_000  # characters

@@ -83,7 +83,7 @@ def _tiles(grid: Grid, latest: Generation, scale: Scale) -> list[Tile]:
     for cell, (score, loss) in enumerate(zip(latest.scores, latest.losses, strict=True)):
         is_known = math.isfinite(score)
         shade = f"h{min(_NUM_SHADES - 1, int(scale.share(score) * _NUM_SHADES))}" if is_known else "hx"
-        letter = letters[int(loss)] if loss < len(letters) else ""
+        letter = letters[loss] if loss is not None and loss < len(letters) else ""
         tiles.append(Tile(shade, format_short(score) if is_known else "–", letter, cell == latest.best))
     return tiles
 

@@ -157,14 +157,13 @@ class History:
         self._count_seconds(finite_or_nan(values.get("seconds")))
         entry = replace(entry, seconds=self.seconds)
         self.end = values if kind == "end" else None
-        if (text := _event_text(kind, values)) is not None:
-            self.events.append((entry.step, text))
         match kind:
             case "start":
                 self.start = values
                 self.population = self.population.after_start(values.get("grid"))
-            case "event" if "total_kimg" in values:  # a rollback makes a run longer
-                self.start = {**self.start, "total_kimg": values["total_kimg"]}
+                self.events.append((entry.step, "resumed" if values.get("resumed") else "started"))
+            case "event":
+                self._add_event(entry)
             case "step" | "telemetry":
                 self._add_curves("", entry, values)
             case "loading":
@@ -184,10 +183,22 @@ class History:
                 self.rows = values.get("rows")
                 self.samples = thin_out([*self.samples, entry.brief()])
             case "advice":
-                self.advice[single_line(values.get("name"))] = entry.brief()
-                _keep_latest(self.advice, _MAX_ADVICE)
+                self._add_advice(entry)
+            case "end":
+                self.events.append((entry.step, single_line(values.get("reason")) or "ended"))
             case "checkpoint":
                 self._add_checkpoint(entry)
+
+    def _add_event(self, entry: RecordEntry) -> None:
+        if "total_kimg" in entry.values:  # a rollback makes a run longer
+            self.start = {**self.start, "total_kimg": entry.values["total_kimg"]}
+        self.events.append((entry.step, single_line(entry.values.get("text"))))
+
+    def _add_advice(self, entry: RecordEntry) -> None:
+        name = single_line(entry.values.get("name"))
+        self.advice[name] = entry.brief()
+        _keep_latest(self.advice, _MAX_ADVICE)
+        self.events.append((entry.step, f"advice: {name}"))
 
     def _add_checkpoint(self, entry: RecordEntry) -> None:
         self.checkpoints += 1
@@ -279,20 +290,6 @@ def open_record(folder: Path) -> Record:
         cure = f"pass one that `{program_command()} train` has created"
         raise CheckpointError(f"{folder}: not a run folder ({problem}); {cure}")
     return Record(folder / "metrics.jsonl")
-
-
-def _event_text(kind: object, values: Mapping[str, Any]) -> str | None:
-    """Return what a line adds to the list of events; None for most kinds."""
-    match kind:
-        case "start":
-            return "resumed" if values.get("resumed") else "started"
-        case "advice":
-            return f"advice: {single_line(values.get('name'))}"
-        case "event":
-            return single_line(values.get("text"))
-        case "end":
-            return single_line(values.get("reason")) or "ended"
-    return None
 
 
 def _keep_latest(items: dict[Any, Any], limit: int) -> None:

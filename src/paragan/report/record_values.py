@@ -37,12 +37,6 @@ def to_natural(value: object) -> int | None:
     return int(str(value)) if is_text and len(str(value)) <= _MAX_DIGITS else None
 
 
-def natural_or_nan(value: object) -> float:
-    """Return a non-negative integer as a float; NaN for other values."""
-    number = to_natural(value)
-    return math.nan if number is None else float(number)
-
-
 def to_mapping(value: object) -> Mapping[str, Any]:
     """Return a mapping unchanged; an empty one for other values."""
     return value if isinstance(value, Mapping) else {}

@@ -28,19 +28,18 @@ def sampler_page(view: Mapping[str, Any]) -> tuple[str, str]:
     css = _asset("sampler.css")
     js = _asset("sampler.js")
     html = _environment().get_template("sampler.html.j2").render(view, css=css, js=js)
-    style, script = map(sha256_source, (css, js))
-    sources = f"img-src blob: data:; connect-src 'self'; style-src '{style}'; script-src '{script}'"
-    return html, f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
+    return html, _content_policy("img-src blob: data:; connect-src 'self'", css, js)
 
 
 def page_policy(live: bool) -> str:
     """Return the content security policy: this style and script, embedded images and audio."""
-    connect = "; connect-src 'self'"
-    style, script = (sha256_source(_asset(name)) for name in ("report.css", "report.js"))
-    return (
-        f"default-src 'none'; img-src data:; media-src data:; style-src '{style}'; script-src '{script}'; "
-        f"base-uri 'none'; form-action 'none'{connect if live else ''}"
-    )
+    policy = _content_policy("img-src data:; media-src data:", _asset("report.css"), _asset("report.js"))
+    return f"{policy}; connect-src 'self'" if live else policy
+
+
+def _content_policy(sources: str, css: str, js: str) -> str:
+    styles = f"style-src '{sha256_source(css)}'; script-src '{sha256_source(js)}'"
+    return f"default-src 'none'; {sources}; {styles}; base-uri 'none'; form-action 'none'"
 
 
 def sha256_source(text: str) -> str:

@@ -10,6 +10,7 @@ from itertools import product
 _MIN_LOG_DECADES = 1.7  # positive values that span more get a logarithmic scale
 _MAX_VALUE = 1e250  # so that differences and their powers of ten are finite and non-zero
 _MIN_SPAN = 1e-290
+_NUM_TICKS = 4  # about
 _MARGIN = 0.08  # above and below, as a share of the range
 _OUTLIER_RATIO = 40.0  # a range this many times the central one is clipped
 
@@ -28,9 +29,9 @@ class Scale:
         low, high, here = (math.log10(v) if self.log else v for v in (self.low, self.high, clamped))
         return (here - low) / (high - low)
 
-    def ticks(self, about: int = 4) -> list[float]:
-        """Return about this many round values within the scale."""
-        return (_log_ticks if self.log else _round_ticks)(self.low, self.high, about)
+    def ticks(self) -> list[float]:
+        """Return about four round values within the scale."""
+        return (_log_ticks if self.log else _round_ticks)(self.low, self.high)
 
 
 def fit_scale(values: Sequence[float], floor: float | None = None) -> Scale:
@@ -84,9 +85,9 @@ def _usual_range(ordered: Sequence[float]) -> tuple[float, float]:
     return ordered[0], ordered[-1]
 
 
-def _round_ticks(low: float, high: float, about: int) -> list[float]:
+def _round_ticks(low: float, high: float) -> list[float]:
     """Return multiples of 1, 2 or 5 times a power of ten."""
-    rough = (high - low) / about
+    rough = (high - low) / _NUM_TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(n for n in (power, 2 * power, 5 * power, 10 * power) if n >= rough * 0.7)
     first = math.ceil(low / step - 1e-9)
@@ -94,10 +95,10 @@ def _round_ticks(low: float, high: float, about: int) -> list[float]:
     return [n * step for n in range(first, last + 1)]
 
 
-def _log_ticks(low: float, high: float, about: int) -> list[float]:
+def _log_ticks(low: float, high: float) -> list[float]:
     first = math.ceil(math.log10(low))
     last = math.floor(math.log10(high))
-    stride = max(1, math.ceil((last - first + 1) / about))
+    stride = max(1, math.ceil((last - first + 1) / _NUM_TICKS))
     powers = [10.0**n for n in range(first, last + 1, stride)]
     if len(powers) > 1:
         return powers

@@ -158,10 +158,12 @@ def _tiles(grid: Grid, latest: Generation) -> Iterator[Text]:
     scale = fit_scale([score for score in latest.scores if math.isfinite(score)])
     for cell, (score, loss) in enumerate(zip(latest.scores, latest.losses, strict=True)):
         is_best = cell == latest.best
-        letter = f" {letters[int(loss)] if loss < len(letters) else '?'}" if letters else ""
+        letter = letters[loss] if loss is not None and loss < len(letters) else "?"
         value = format_short(score) if math.isfinite(score) else "-"
         style = _SHADES[min(4, int(5 * scale.share(score)))] if math.isfinite(score) else "dim"
-        yield Text(f"{value}{'*' if is_best else ' '}{letter}", f"bold {style}" if is_best else style)
+        yield Text(
+            f"{value}{'*' if is_best else ' '}{f' {letter}' if letters else ''}", f"bold {style}" if is_best else style
+        )
 
 
 def _generation_words(history: GridHistory) -> list[str]:

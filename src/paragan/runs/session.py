@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from paragan import build
 from paragan.build import grid, workers
-from paragan.build.initial_weights import initial_paths, initialised
+from paragan.build.initial_weights import initial_paths, load_initial_weights
 from paragan.coevolution.evolution import Evolution
 from paragan.config import RunConfig, dump
 from paragan.core.dist import World
@@ -79,7 +79,7 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iter
         config = with_history(with_recorded_init(config, before), before, trainer.clock.step)
         events = change_messages(config, before)
         if initial_paths(config) and not resumed:
-            config, taken = initialised(config, trainer, request.model, say)
+            config, taken = load_initial_weights(config, trainer, request.model, say)
             events += taken
         request = replace(request, config=config)
         is_recorded = before == config and folder.is_finished(trainer.clock.step)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict, TypeAdapter
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class ParallelPlan:
     predictions: of all candidates, the chosen one first.
     """
 
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
     fingerprint: str
     machine: str
     workers: int
@@ -58,7 +62,5 @@ class ParallelPlan:
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> ParallelPlan:
-        """Return a plan from what `to_dict` returns; raises `TypeError` or `KeyError` for other maps."""
-        decisions = tuple(PlannedSetting(**one) for one in tree["decisions"])
-        predictions = tuple(Prediction(**one) for one in tree["predictions"])
-        return cls(**{**tree, "decisions": decisions, "predictions": predictions})
+        """Return a plan from what `to_dict` returns; raises `ValueError` for other maps."""
+        return TypeAdapter(cls).validate_python(tree)

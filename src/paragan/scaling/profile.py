@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 from bisect import bisect_left
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict, TypeAdapter
 
 from paragan.core.errors import ConfigError
 from paragan.core.files import write_text
 from paragan.core.types import Side
 
 VERSION = 3
-_CURVES = ("generate_s", "step_s", "alone_step_s", "load_s", "memory", "cpu_share")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,10 @@ class Curve:
 
     rows: tuple[int, ...]
     values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.rows or len(self.rows) != len(self.values) or list(self.rows) != sorted(set(self.rows)):
+            raise ValueError("a curve needs increasing rows and as many values")
 
     def at(self, rows: float) -> float:
         """Return the cost of a batch of so many rows; never less than 0."""
@@ -69,6 +73,8 @@ class RunProfile:
     prefetch. sample_bytes, fake_bytes: of one row. memory: bytes at the peak of a step. cpu_share:
     of a step in which a processor core computed; the rest is an accelerator's.
     """
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
     recipe: str
     model: str
@@ -115,22 +121,9 @@ def read_profile(path: Path) -> RunProfile:
         tree = json.loads(path.read_text())
         if tree["version"] != VERSION:
             raise ConfigError(f"{path} is a profile of version {tree['version']}, not {VERSION}; measure it again")
-        players = {name: _player_of(tree[name]) for name in ("g", "d")}
-        return RunProfile(**{**tree, **players, **{name: _curve_of(tree[name]) for name in _CURVES}})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {str(error)[:100]}"
+        return TypeAdapter(RunProfile).validate_python(tree)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
         raise ConfigError(
             f"{path} is no profile of paragan ({reason}); write one with `plan --profile-file FILE`"
         ) from error
-
-
-def _player_of(tree: Mapping[str, Any]) -> PlayerProfile:
-    return PlayerProfile(**{**tree, "update_s": _curve_of(tree["update_s"])})
-
-
-def _curve_of(tree: Mapping[str, Any]) -> Curve:
-    rows = tuple(map(int, tree["rows"]))
-    values = tuple(map(float, tree["values"]))
-    if not rows or len(rows) != len(values) or list(rows) != sorted(set(rows)):
-        raise ValueError("a curve needs increasing rows and as many values")
-    return Curve(rows, values)

@@ -6,7 +6,6 @@ import math
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,10 @@ from paragan.report.record_values import finite_or_nan, to_mapping
 PLAIN_PERIOD_S = 10.0
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of this writer: none."""
-
-
 class Writer:
     """Writer that prints steps as a bar or a periodic line, and all other events at once."""
 
-    def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
+    def __init__(self, options: object, folder: Path, step: int = 0) -> None:
         self._folder = folder
         self._total_kimg = 0.0
         self._rich = Console(file=sys.stdout, highlight=False, soft_wrap=True)

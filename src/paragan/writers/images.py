@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
@@ -14,15 +13,10 @@ from paragan.storage.image_formats import SHEET_FORMATS
 from paragan.storage.image_sheet import make_sheet
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of this writer: none."""
-
-
 class Writer:
     """Writer that saves the images of an event to its `path`, relative to the run folder."""
 
-    def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
+    def __init__(self, options: object, folder: Path, step: int = 0) -> None:
         self._folder = folder
 
     def write(self, event: Event) -> None:
@@ -35,13 +29,13 @@ class Writer:
         """Do nothing: no resources are open."""
 
 
-def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) -> None:
+def save_grid(x_BCHW: Tensor, path: Path, columns: int) -> None:
     """Save a sheet of images (`make_sheet`) as PNG or JPEG, by suffix; writes atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     format_name = SHEET_FORMATS[path.suffix.lower()]
     options = {"quality": 95} if format_name == "JPEG" else {}
     with atomic_write(path) as file:
-        to_pil_image(make_sheet(x_BCHW, columns, least_pixels)).save(file, format_name, **options)
+        to_pil_image(make_sheet(x_BCHW, columns)).save(file, format_name, **options)
 
 
 def to_pil_image(sheet_CHW: Tensor) -> Image.Image:

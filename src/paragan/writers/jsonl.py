@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,6 @@ from paragan.core.event import Event
 from paragan.core.files import atomic_write, create_subfolder, open_regular_file, open_to_append, write_text
 
 _MAX_PENDING_BYTES = 1 << 24
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of this writer: none."""
 
 
 class Lines:
@@ -58,7 +53,7 @@ class Writer(Lines):
     On resume, lines after `step` are dropped, because they will be repeated.
     """
 
-    def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
+    def __init__(self, options: object, folder: Path, step: int = 0) -> None:
         self._score = folder / "score.json"
         path = folder / "metrics.jsonl"
         if path.exists() and step:

@@ -7,7 +7,6 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,6 @@ _MAX_PARAMS = 100  # of one request
 _MAX_PARAM_CHARACTERS = 500
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of this writer: none; the server and the experiment are those of MLflow's variables."""
-
-
 class Writer(TrackerWriter):
     """Writer of an MLflow run; requires `pip install 'paragan[mlflow]'`.
 
@@ -40,7 +34,7 @@ class Writer(TrackerWriter):
     MLFLOW_EXPERIMENT_NAME (default: paragan) of the server MLFLOW_TRACKING_URI (default: a local store in RUN/mlflow).
     """
 
-    def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
+    def __init__(self, options: object, folder: Path, step: int = 0) -> None:
         require_package("mlflow", "mlflow")
         subfolder = create_subfolder(folder, "mlflow").resolve()
         config = run_config(folder)

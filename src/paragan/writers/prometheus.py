@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +32,6 @@ _FAMILIES: dict[str, tuple[str, str, tuple[str, ...]]] = {  # type, meaning, lab
     "link_bytes_total": ("counter", "Bytes on the links of all ranks by kind in this session.", ("kind",)),
     "events_total": ("counter", "Events by kind in this session.", ("kind",)),
 }
-_Key = tuple[str, tuple[str, ...]]  # a metric's name and its labels' values
 _App = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
@@ -56,8 +54,7 @@ class Writer:
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         require_package("prometheus_client", "prometheus")
-        self._newest: dict[_Key, float] = {}
-        self._sums: Counter[_Key] = Counter()
+        self._samples: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in _FAMILIES}  # by labels
         self._lock = Lock()
         self._server: WSGIServer | None = None
         app = self._app(is_local=bool(_LOOPBACK.fullmatch(options.address)))
@@ -80,13 +77,13 @@ class Writer:
     def write(self, event: Event) -> None:
         """Add the numbers of an event."""
         with self._lock:
-            self._newest["step", ()] = event.step
-            self._newest["images_total", ()] = event.images
-            self._newest["session_seconds", ()] = event.seconds
+            self._samples["step"][()] = event.step
+            self._samples["images_total"][()] = event.images
+            self._samples["session_seconds"][()] = event.seconds
             self._add("events_total", 1, event.kind)
             for name, value in event_numbers(event).items():
                 kind, _, rest = name.partition("/")
-                self._newest["value", (kind, rest)] = value
+                self._samples["value"][kind, rest] = value
             if event.kind == "phases":
                 self._add_phases(event.values)
             if event.kind == "traffic":
@@ -98,13 +95,12 @@ class Writer:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         with self._lock:
-            samples = {**self._newest, **self._sums}
+            samples = {name: dict(values) for name, values in self._samples.items()}
         for name, (kind, meaning, labels) in _FAMILIES.items():
             make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
             family = make(f"paragan_{name}", meaning, labels=labels)
-            for (of, values), sample in samples.items():
-                if of == name:
-                    family.add_metric(values, sample)
+            for values, sample in samples[name].items():
+                family.add_metric(values, sample)
             yield family
 
     def close(self) -> None:
@@ -131,7 +127,7 @@ class Writer:
         return respond
 
     def _add(self, name: str, value: float, *labels: str) -> None:
-        self._sums[name, labels] += value  # type: ignore[assignment]
+        self._samples[name][labels] = self._samples[name].get(labels, 0.0) + value
 
     def _add_phases(self, values: Mapping[str, Any]) -> None:
         for phase, by_rank in values["phase_s"].items():

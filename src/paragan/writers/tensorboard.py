@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,13 @@ from paragan.storage.image_sheet import make_sheet
 from paragan.writers._tracker import event_numbers, event_protocol, require_package, run_config
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of this writer: none."""
-
-
 class Writer:
     """Writer of TensorBoard files; requires `pip install 'paragan[tensorboard]'`.
 
     Values that an earlier session wrote after `step` are hidden.
     """
 
-    def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
+    def __init__(self, options: object, folder: Path, step: int = 0) -> None:
         require_package("tensorboard", "tensorboard")
         from torch.utils.tensorboard import SummaryWriter
 

@@ -1,4 +1,4 @@
-"""Samples of fixed latents over a run: frames in the report (bounded size), or an animation."""
+"""Samples of a run in its report: frames over the run (bounded size), audio of the newest; or an animation."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ _FRAME_MS = 120
 _LAST_FRAME_MS = 1500
 _MAX_PIXELS = 1 << 25  # an image takes up to 8 bytes per pixel: 256 MiB
 _MAX_FILE_BYTES = 64 << 20
+_MAX_AUDIO_SAMPLES = 8
+_MAX_AUDIO_BYTES = 1 << 20  # of a file
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,15 @@ class Frame:
     width: int
     height: int
     uri: str
+
+
+@dataclass(frozen=True)
+class SampleAudio:
+    """A sample of the data and the generated one, as data URIs; empty without a file."""
+
+    number: int
+    data: str
+    generated: str
 
 
 @dataclass
@@ -101,6 +112,19 @@ def save_run_animation(folder: Path, path: Path) -> None:
     save_animation(frames, path, durations, quality=80)
 
 
+def read_audio(folder: Path, samples: Sequence[RecordEntry]) -> list[SampleAudio]:
+    """Return the audio of the newest samples, as the writer `audio` wrote it; empty if the run wrote none."""
+    if not samples:
+        return []
+    start = f"step-{samples[-1].step:07d}-"
+    pairs = []
+    for number in range(1, _MAX_AUDIO_SAMPLES + 1):
+        data = _wave_uri(folder / "samples" / f"data-{number}.wav")
+        if generated := _wave_uri(folder / "samples" / f"{start}generated-{number}.wav"):
+            pairs.append(SampleAudio(number, data, generated))
+    return pairs
+
+
 def _sample_path(entry: RecordEntry) -> str:
     """Return the path of the sample, always within samples/ because the record is untrusted."""
     return f"samples/{Path(single_line(entry.values.get('path'))).name}"
@@ -128,3 +152,17 @@ def _read_image(path: Path, side: int) -> Image.Image | None:
         return None
     rgb.thumbnail((side, side))
     return rgb
+
+
+def _wave_uri(path: Path) -> str:
+    """Return a WAV file as data URI; empty if it is missing, too large, or no WAV file."""
+    try:
+        with open_regular_file(path) as file:
+            if os.fstat(file.fileno()).st_size > _MAX_AUDIO_BYTES:
+                return ""
+            content = file.read(_MAX_AUDIO_BYTES)
+    except OSError:
+        return ""
+    if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
+        return ""
+    return "data:audio/wav;base64," + base64.b64encode(content).decode()
