@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from paragan.cli.main import main
@@ -51,3 +53,9 @@ def test_removed_setting_of_every_player_is_found(player, monkeypatch):
 
 def test_removed_settings_are_in_alphabetical_order():
     assert list(REMOVED) == sorted(REMOVED)
+
+
+def test_removed_settings_are_listed_once_and_in_order():
+    text = Path(removed_settings.__file__).with_suffix(".yaml").read_text()
+    keys = [line.partition(":")[0] for line in text.splitlines() if line and not line.startswith(("#", " "))]
+    assert keys == sorted(set(keys))

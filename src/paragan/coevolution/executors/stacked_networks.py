@@ -131,7 +131,7 @@ class StackedNetwork(nn.Module):
                 buffer.copy_(found.detach())
         return _as_tensors(output)
 
-    def _mark(self, due: Sequence[bool]) -> None:
+    def _mark(self, due: Sequence[bool | None]) -> None:
         for layer, is_due in zip(self._update_once, due, strict=True):
             layer.update_due = is_due
 
