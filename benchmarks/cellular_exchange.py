@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import pickle
+import shutil
 import sys
 import tempfile
 import time
@@ -31,7 +32,6 @@ from benchmarks.paired_timing import Ratio, compare
 from paragan.coevolution.population import Population
 from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.core.local_processes import LocalProcesses
-from paragan.distributed.launch import mpiexec
 from paragan.distributed.transports.gloo_communicator import GlooCommunicator
 
 OWNERS, WORKERS, CORES = (0, 0, 1, 1), 2, 16
@@ -106,7 +106,7 @@ def both(data: Path, transport: str, pairs: int, batches: int) -> list[dict]:
     words = [sys.executable, "-m", "benchmarks.cellular_exchange", str(data)]
     words += ["--pairs", str(pairs), "--batches", str(batches), "--transport", transport]
     if transport == "mpi":
-        commands = [[*mpiexec._mpiexec_command(), "-n", str(WORKERS), *words, "--rank", "0"]]
+        commands = [[_mpiexec(), "-n", str(WORKERS), *words, "--rank", "0"]]
     else:
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         commands = [[*words, "--port", str(store.port), "--rank", str(rank)] for rank in range(WORKERS)]
@@ -118,6 +118,11 @@ def both(data: Path, transport: str, pairs: int, batches: int) -> list[dict]:
             raise SystemExit(f"the workers did not end within {_MOST_S:g} s")
         lines = "".join(log.read_text() for log in logs).splitlines()
     return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def _mpiexec() -> str:
+    """Return the program of this interpreter's environment (the wheel `mpich`), or else any."""
+    return shutil.which("mpiexec", path=Path(sys.executable).parent) or "mpiexec"
 
 
 def lines(transport: str, found: Sequence[dict]) -> dict[str, Line]:

@@ -1,4 +1,4 @@
-"""What comes from a network: frames of the control channel, heartbeats, and requests to the report server."""
+"""What comes from a network: frames of the control channel, heartbeats, and requests to the server of samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from paragan.core.errors import RankError
 from paragan.distributed.launch.handshake import has_ended, worker_info
 from paragan.distributed.transports.control import ControlConnection
 from paragan.distributed.transports.signed_frames import HEAD, HELLO_BYTES, UP, FrameSigner, session_key
-from paragan.runs.report_server import ReportServer, open_report_server
+from paragan.runs.open_generator import open_generator
+from paragan.runs.sample_server import SampleServer
 from tests.attacks import small_run
 from tests.attacks.mutations import dump, mutate_bytes, mutate_json
 
@@ -94,18 +95,18 @@ def fuzz_heartbeat(draws: Random, folder: Path) -> None:
 
 
 @cache
-def _server() -> ReportServer:
-    server = open_report_server(small_run.base() / "run", 0)
+def _server() -> SampleServer:
+    server = SampleServer(open_generator(small_run.base() / "run"), "run", 0)
     Thread(target=server.serve_forever, daemon=True).start()
     return server
 
 
 def fuzz_server(draws: Random, folder: Path) -> None:
-    """Requests to the report server: bytes, paths, methods and headers; with and without its secret."""
+    """Requests to the server of samples: bytes, paths, methods and headers; with and without its secret."""
     server = _server()
     secret = draws.choice((server.secret, server.secret, "", "..", "x" * 24, "%00"))
     path = draws.choice(
-        ("", "state", "state", "../../etc/passwd", "%2e%2e/config.yaml", "?" * 5000, "\\", "metrics.jsonl")
+        ("", "images?num=1", "images?seed=2&num=2", "../../etc/passwd", "%2e%2e/config.yaml", "?" * 5000, "\\")
     )
     host = draws.choice(("127.0.0.1", "localhost:1", "example.org", ""))
     method = draws.choice(("GET", "GET", "GET", "POST", "HEAD", "GET" * 50))

@@ -6,10 +6,13 @@ import json
 import random
 import re
 import threading
+import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from paragan.runs.report_server import open_report_server
+from paragan.report.page import Page
 from tests.browser import made_run
 from tests.browser.colours import contrast, luminance
 from tests.browser.driver import NEEDED
@@ -156,13 +159,14 @@ def test_nothing_is_wider_than_a_telephone(page):
         assert page.run("return document.documentElement.scrollWidth") <= 360
 
 
-def test_the_served_page_follows_the_record_and_keeps_the_slider(browser, tmp_path):
+def test_page_behind_a_plain_server_follows_the_run_and_keeps_the_slider(browser, tmp_path):
     folder = made_run.make(tmp_path / "run", steps=40, scores=3, samples=5)
-    with open_report_server(folder, 0) as server:
+    Page(folder).save()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
-            follow(browser, folder, server.address)
+            follow(browser, folder, f"http://127.0.0.1:{server.server_address[1]}/report.html")
         finally:
             browser.open("about:blank")
             server.shutdown()
@@ -178,11 +182,17 @@ def follow(browser, folder, address: str) -> None:
     where = browser.text("#at")
     picture = made_run.picture(folder, 1000, (340, 340), random.Random(1))
     made_run.append(folder, picture, made_run.line("event", 1000, text="<img src=x onerror=alert(2)>"))
+    Page(folder).save()
     browser.wait(lambda: browser.text("#step") == "1,000")
     assert browser.text("#at") == where and browser.run("return document.querySelector('#time').max") == "5"
     assert browser.run("return document.querySelector('details').open && document.activeElement.id") == "time"
     assert "<img src=x onerror=alert(2)>" in browser.text(".events")
     browser.keys("#time", "end")
     assert browser.text("#at").startswith("step 1,000")
-    assert {a.removeprefix(address) for a in browser.requests()} == {"", "state"}
+    made_run.append(folder, made_run.line("end", 1000, code=0, reason="finished"))
+    Page(folder).save()
+    browser.wait(lambda: "finished" in browser.text("#page"))
+    assert set(browser.requests()) == {address}
+    time.sleep(3)
+    assert browser.requests() == []  # an ended run does not change
     assert browser.complaints() == [] and not browser.alert_is_open()

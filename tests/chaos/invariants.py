@@ -48,7 +48,8 @@ def check(strategy: Strategy, out: Path, straight: Path, steps: int) -> None:
             raise Broken("the final weights differ")
     elif not all(math.isfinite(v) for line in found.values() for v in line.values() if isinstance(v, float)):
         raise Broken("losses are not finite")
-    RunFolder(out).refuse_in_use()
+    with RunFolder(out):
+        pass  # no process uses it
     debris = [str(path) for path in out.rglob("*") if path.name.endswith(".tmp") or ".tmp-" in path.name]
     if debris:
         raise Broken(f"left behind: {debris}")

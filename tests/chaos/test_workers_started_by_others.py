@@ -67,47 +67,44 @@ def rank_of(pid):
     return next((int(word.partition(b"=")[2]) for word in words if word.startswith((b"PMI_RANK=", b"RANK="))), -1)
 
 
+def begin_mpi(started, folder, *words):
+    """A coordinator and two workers under mpiexec."""
+    process = under([MPIEXEC, "-n", "3"], folder, "transport=mpi", *words)
+    started.append(process)
+    return process
+
+
 @MPI
-def test_one_command_starts_mpiexec(started, tmp_path, expected):
+def test_grid_under_mpiexec_of_one_host_listens_on_the_loopback_alone(started, tmp_path, expected, monkeypatch):
     folder = tmp_path / "run"
-    process = begin(started, folder, "workers=2", "transport=mpi")
+    for name in ("UCX_NET_DEVICES", "FI_TCP_IFACE"):
+        monkeypatch.setenv(name, "lo")
+    launcher = BESIDE.with_name("mpiexec.gforker")
+    process = under([str(launcher) if launcher.exists() else MPIEXEC, "-n", "3"], folder, "transport=mpi")
+    started.append(process)
     wait_for(lambda: len(generations(folder)) >= 1, process, WAIT_S)
     found = {address for pid in (process.pid, *children(process.pid)) for address in listens(pid)}
     finished(process)
     assert genomes(folder) == expected and generations(folder) == list(range(1, 11))
     assert not (folder / "ranks" / "token").exists()
-    if (BESIDE.parent / "mpiexec.gforker").exists():
+    if launcher.exists():
         assert found and all(address.startswith("127.") for address in found), found
-
-
-@MPI
-def test_a_stop_before_the_run_begins_ends_it_under_mpi(started, tmp_path):
-    """Also where an earlier run has left a lock file: the process that it names is another one's."""
-    folder = tmp_path / "run"
-    folder.mkdir()
-    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], start_new_session=True)
-    started.append(bystander)
-    (folder / "run.lock").write_text(str(bystander.pid))
-    process = begin(started, folder, "workers=2", "transport=mpi", "train.kimg=1000")
-    ranks(process, 3)
-    process.send_signal(signal.SIGTERM)
-    out = finished(process, 85)
-    assert "stopped before the first step" in out or "saved" in out
-    assert bystander.poll() is None and not generations(folder)[1:]
 
 
 @MPI
 @pytest.mark.slow
 @pytest.mark.parametrize(("who", "how"), [(0, signal.SIGKILL), (2, signal.SIGSTOP)])
-def test_a_failure_over_mpi_ends_with_75_and_is_recorded(started, tmp_path, who, how):
-    """mpiexec returns 0, 9 or 75 for it."""
+def test_a_failure_over_mpi_ends_all_processes_and_is_recorded(started, tmp_path, who, how):
     folder = tmp_path / "run"
-    process = begin(started, folder, "workers=2", "transport=mpi", "train.kimg=1000", "grid.heartbeat_s=0.2")
+    process = begin_mpi(started, folder, "train.kimg=1000", "grid.heartbeat_s=0.2")
     wait_for(lambda: len(generations(folder)) >= 1, process, WAIT_S)
     pids = ranks(process, 3)
     os.kill(pids[who], how)
-    finished(process, 75)
-    assert json.loads((folder / "exit.json").read_text())["code"] == 75
+    if how == signal.SIGSTOP:
+        wait_for((folder / "exit.json").exists, process, WAIT_S)
+        os.kill(pids[who], signal.SIGCONT)  # mpiexec waits for suspended processes
+        assert json.loads((folder / "exit.json").read_text())["code"] == 75
+    process.communicate(timeout=WAIT_S)
     wait_for(lambda: not [pid for pid in pids if alive(pid)], seconds=WAIT_S)
 
 
@@ -136,7 +133,7 @@ def test_under_torchrun(started, tmp_path, expected):
 @pytest.mark.parametrize("who", ["coordinator", "worker"])
 def test_the_same_command_goes_on_when_mpi_has_ended_all(started, tmp_path, expected, who, how, seed):
     folder = tmp_path / "run"
-    process = begin(started, folder, "workers=2", "transport=mpi", EVERY_ONE)
+    process = begin_mpi(started, folder, EVERY_ONE)
     wait_for(lambda: len(generations(folder)) >= 4 + seed, process, WAIT_S)
     found = ranks(process, 3)
     time.sleep(0.13 * seed)
@@ -147,9 +144,12 @@ def test_the_same_command_goes_on_when_mpi_has_ended_all(started, tmp_path, expe
         finished(process)
         assert genomes(folder) == expected
         return
-    finished(process, 75)
+    if (who, how) == ("worker", signal.SIGSTOP):
+        wait_for((folder / "exit.json").exists, process, WAIT_S)
+        os.kill(found[1 + seed], signal.SIGCONT)
+    process.communicate(timeout=WAIT_S)
     before = max(generations(folder))
-    out = finished(begin(started, folder, "workers=2", "transport=mpi", EVERY_ONE))
+    out = finished(begin_mpi(started, folder, EVERY_ONE))
     assert genomes(folder) == expected
     assert f"resuming at step {20 * before}" in out or f"resuming at step {20 * (before - 1)}" in out
 
@@ -172,7 +172,7 @@ def busy_cores():
 def test_a_worker_that_is_delayed_on_a_busy_machine_retains_its_cells(started, tmp_path, expected, transport):
     """It sends nothing for four heartbeats, and the result is the same."""
     folder = tmp_path / "run"
-    process = begin(started, folder, "workers=2", f"transport={transport}")
+    process = begin_mpi(started, folder) if transport == "mpi" else begin(started, folder, "workers=2")
     wait_for(lambda: len(generations(folder)) >= 2, process, WAIT_S)
     worker = ranks(process, 3)[1] if transport == "mpi" else crew(process, 2)[0]
     with busy_cores():
@@ -209,12 +209,14 @@ def told_address(process):
     raise AssertionError("nothing was said of it")
 
 
+@MPI
 @pytest.mark.slow
 def test_ctrl_c_saves_under_mpi_too(started, tmp_path, expected):
     folder = tmp_path / "run"
-    process = begin(started, folder, "workers=2", "transport=mpi")
+    process = begin_mpi(started, folder)
     wait_for(lambda: len(generations(folder)) >= 3, process, WAIT_S)
-    process.send_signal(signal.SIGINT)
-    finished(process, 85)
-    finished(begin(started, folder, "workers=2", "transport=mpi"))
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    process.communicate(timeout=WAIT_S)
+    assert json.loads((folder / "exit.json").read_text())["code"] == 85
+    finished(begin_mpi(started, folder))
     assert genomes(folder) == expected

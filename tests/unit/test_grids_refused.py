@@ -15,13 +15,13 @@ from paragan.cli.main import main
 from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.interrupt import Interrupt
-from paragan.distributed.launch import external_workers, handshake, mpiexec
+from paragan.distributed.launch import external_workers, handshake, rank_env
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.distributed.launch.run_token import new_token
 from paragan.distributed.transports.control import Listener
-from paragan.runs import start_grid
+from paragan.runs import start as run_start
 from paragan.runs.run_request import RunRequest
-from paragan.runs.start_grid import run_worker, with_num_workers
+from paragan.runs.start import run_worker, with_num_workers
 
 WORDS = ("train.threads=1", "grid.shape=2x2", "evaluation.features=null")
 
@@ -31,12 +31,12 @@ def config(*words):
 
 
 def start(tmp_path, *words, place=None):
-    return start_grid.start_grid(RunRequest(config(*words), "digits", tmp_path / "run", place=place, overrides=words))
+    return run_start.start_grid(RunRequest(config(*words), "digits", tmp_path / "run", place=place, overrides=words))
 
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    for names in mpiexec._RANK:
+    for names in rank_env._MPI_NUMBERS:
         for name in names:
             monkeypatch.delenv(name, raising=False)
 
@@ -46,8 +46,9 @@ def alone(monkeypatch):
     [
         (("devices=2",), "devices=2 does not apply to a grid; use workers=2"),
         (
-            ("transport=mpi",),
-            "workers is required for transport=mpi; pass workers=N, or put mpiexec before the command",
+            ("transport=mpi", "workers=4"),
+            "transport=mpi requires mpiexec; put `mpiexec -n 5` before the command, one process for each worker "
+            "and one for the coordinator, or use transport=gloo",
         ),
     ],
 )
@@ -209,7 +210,7 @@ class TestCompany:
         told = []
         mine = external_workers.ExternalWorkers(0, 6, told.append, lambda: "")
         with pytest.raises(ConfigError, match="5 workers are too many for a grid of 4"):
-            start_grid._train_together(RunRequest(config(), "digits", tmp_path / "run"), mine, Interrupt())
+            run_start._train_together(RunRequest(config(), "digits", tmp_path / "run"), mine, Interrupt())
         assert told == ["{}"]
 
 
@@ -224,4 +225,4 @@ class TestCompany:
     ],
 )
 def test_which_process_of_mpiexec(env, found):
-    assert mpiexec.rank_and_size(env) == found
+    assert rank_env.mpi_rank_and_size(env) == found

@@ -169,7 +169,7 @@ def test_a_folder_stays_locked_until_the_launcher_and_all_its_ranks_have_ended(t
         refused(tmp_path)
         (tmp_path / "ready-end").touch()
         assert ranks.wait(60)
-    RunFolder(tmp_path).refuse_in_use()
+    lock_and_release(tmp_path)
 
 
 def test_rank_0_holds_the_lock_of_its_launcher(folder):
@@ -196,13 +196,18 @@ def test_the_lock_stays_with_the_run_to_come(tmp_path):
         aside = RunFolder(out, inherited_lock=folder.lock).set_aside()
         assert not (out / "config.yaml").exists()
         refused(out)
-        RunFolder(aside).refuse_in_use()
-    RunFolder(out).refuse_in_use()
+        lock_and_release(aside)
+    lock_and_release(out)
+
+
+def lock_and_release(path):
+    with RunFolder(path):
+        pass
 
 
 def refused(path):
     with pytest.raises(CheckpointError, match="in use by process"):
-        RunFolder(path).refuse_in_use()
+        lock_and_release(path)
 
 
 def attempt(job):

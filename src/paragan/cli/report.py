@@ -1,4 +1,4 @@
-"""`paragan report`: the report page of a run, as a file or served, or an animation of its samples."""
+"""`paragan report`: the report page of a run, or an animation of its samples."""
 
 from __future__ import annotations
 
@@ -15,24 +15,12 @@ _OUT = "Output file (default: RUN/report.html)."
 Out = Annotated[Path | None, typer.Option(metavar="FILE.html", help=_OUT)]
 _FILM = "Write an animation of the samples (.webp, .gif, .mp4) instead of the page."
 Film = Annotated[Path | None, typer.Option(metavar="FILE", help=_FILM)]
-_SERVE = "Serve the page on this machine and keep it up to date."
-Serve = Annotated[bool, typer.Option("--serve", help=_SERVE)]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port for --serve; 0: any free port.")]
 
 
-def report(
-    run: RunRecord, serve: Serve = False, port: Port = 8765, out: Out = None, film: Film = None, as_json: AsJson = False
-) -> None:
+def report(run: RunRecord, out: Out = None, film: Film = None, as_json: AsJson = False) -> None:
     """Write a run's report.html: one self-contained page."""
-    if serve and (out or film or as_json):
-        raise ConfigError("--serve writes no file; leave out --out, --film and --json, or --serve")
     if film and out:
         raise ConfigError("--film names its own file; leave out --out")
-    if serve:
-        from paragan.runs.report_server import serve_report
-
-        serve_report(run, port)
-        return
     if film:
         from paragan.report.sample_media import save_run_animation
         from paragan.storage.image_formats import check_animation_path

@@ -20,7 +20,7 @@ from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
 from paragan.core.printable import to_printable
-from paragan.distributed.launch import mpiexec, rank_env
+from paragan.distributed.launch.rank_env import from_environment, mpi_rank_and_size
 
 if TYPE_CHECKING:
     from paragan.config import RunConfig
@@ -87,7 +87,7 @@ def load_config(
 
 def _print_warning(line: str) -> None:
     """Print a warning, except on ranks: their launcher has printed it."""
-    if rank_env.from_environment() is None and mpiexec.rank_and_size() is None:
+    if from_environment() is None and mpi_rank_and_size() is None:
         print(to_printable(line), file=sys.stderr)
 
 

@@ -74,7 +74,7 @@ class RunConfig:
     workers: Annotated[int, Interval(ge=1, le=1024)] | None = None
     """Processes that share the cells of a grid; null: all cells in this one."""
     transport: Literal["gloo", "mpi"] = "gloo"
-    """How the workers of a grid exchange genomes: gloo; mpi, under mpiexec or to start it."""
+    """How the workers of a grid exchange genomes: gloo; mpi, under mpiexec."""
     coordinator: str = "127.0.0.1:0"
     """HOST:PORT on which the coordinator of a grid listens; port 0: any free one."""
     seed: int = 0

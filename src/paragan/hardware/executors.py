@@ -146,3 +146,10 @@ def synchronized_time(device: torch.device) -> float:
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
     return time.perf_counter()
+
+
+def time_call(device: torch.device, run: Callable[[], object]) -> float:
+    """Return the seconds of a call by `synchronized_time`."""
+    began = synchronized_time(device)
+    run()
+    return synchronized_time(device) - began

@@ -14,7 +14,7 @@ from paragan.report.metric_notes import explanation, reliability
 from paragan.report.population import population_section
 from paragan.report.record import History, metric_names, open_record
 from paragan.report.record_values import dotted_settings, first_items, single_line, to_mapping, to_number
-from paragan.report.rendering import render_page, sha256_source
+from paragan.report.rendering import render_page
 from paragan.report.run_state import format_duration, read_small_text, run_state
 from paragan.report.sample_media import Frame, SampleFrames, read_audio, track_data
 from paragan.report.scale import format_number
@@ -37,30 +37,18 @@ class Page:
         self.record = open_record(folder)
         self.frames = SampleFrames(folder)
 
-    def render(self, live: bool = False) -> str:
-        """Return the page as HTML. live: the page polls its server for changes."""
-        token = self.token()  # before reading: a change in between makes the next token differ
+    def render(self) -> str:
+        """Return the page as HTML. Until the run ends, it reloads itself where it is served over HTTP."""
         self.record.read()
         history = self.record.history
         view = _view(self.folder, history, self.frames.choose(history.samples))
-        return render_page("report.html.j2", view | {"token": token}, live)
+        return render_page("report.html.j2", view, reloads=view["state"].word == "running")
 
     def save(self, path: Path | None = None) -> Path:
         """Render the page and write it atomically, by default as report.html of the run folder."""
         path = path or self.folder / "report.html"
         write_text(path, self.render())
         return path
-
-    def token(self) -> str:
-        """Return a token that changes whenever the page would."""
-        stamps = []
-        for name in ("metrics.jsonl", "exit.json", "config.yaml"):
-            try:
-                status = (self.folder / name).stat()
-                stamps.append(f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}")
-            except OSError:
-                stamps.append("")
-        return sha256_source("/".join(stamps))
 
 
 def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]:

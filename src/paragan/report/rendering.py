@@ -17,9 +17,9 @@ from paragan.report.scale import format_number
 _HERE = Path(__file__).parent
 
 
-def render_page(template: str, view: Mapping[str, Any], live: bool = False) -> str:
-    """Return a page as HTML. live: it polls its server for changes."""
-    page = {"live": live, "css": _asset("report.css"), "js": _asset("report.js"), "csp": page_policy(live)}
+def render_page(template: str, view: Mapping[str, Any], reloads: bool = False) -> str:
+    """Return a page as HTML. reloads: it polls its own address for a newer version."""
+    page = {"reloads": reloads, "css": _asset("report.css"), "js": _asset("report.js"), "csp": _page_policy(reloads)}
     return _environment().get_template(template).render(view, **page)
 
 
@@ -31,18 +31,18 @@ def sampler_page(view: Mapping[str, Any]) -> tuple[str, str]:
     return html, _content_policy("img-src blob: data:; connect-src 'self'", css, js)
 
 
-def page_policy(live: bool) -> str:
+def _page_policy(reloads: bool) -> str:
     """Return the content security policy: this style and script, embedded images and audio."""
     policy = _content_policy("img-src data:; media-src data:", _asset("report.css"), _asset("report.js"))
-    return f"{policy}; connect-src 'self'" if live else policy
+    return f"{policy}; connect-src 'self'" if reloads else policy
 
 
 def _content_policy(sources: str, css: str, js: str) -> str:
-    styles = f"style-src '{sha256_source(css)}'; script-src '{sha256_source(js)}'"
+    styles = f"style-src '{_sha256_source(css)}'; script-src '{_sha256_source(js)}'"
     return f"default-src 'none'; {sources}; {styles}; base-uri 'none'; form-action 'none'"
 
 
-def sha256_source(text: str) -> str:
+def _sha256_source(text: str) -> str:
     """Return the hash of a text as a policy has it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 

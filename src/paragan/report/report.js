@@ -169,7 +169,7 @@
     try { localStorage.setItem("paragan-theme", root.dataset.theme); } catch { /* storage is not available */ }
   });
 
-  // Live report: the new page replaces this one in place; slider, open tables and focus are preserved.
+  // While the run lasts, a newer page replaces this one in place; slider, open tables and focus are preserved.
   const swap = (text) => {
     const page = new DOMParser().parseFromString(text, "text/html");
     const was = stops.length ? { at: Number(one("#time").value), step: data.tracks[0][Number(one("#time").value)].step } : undefined;
@@ -182,19 +182,22 @@
     const frames = JSON.parse(one("#data").textContent).tracks[0] || [];
     begin(followed ? undefined : Math.max(0, frames.findLastIndex((frame) => frame.step <= was.step)));
     if (focused && one(`#${focused}`)) one(`#${focused}`).focus({ preventScroll: true });
+    return "reloads" in page.documentElement.dataset;
   };
-  let token = root.dataset.live;
+  let version, isRunning = "reloads" in root.dataset;
   const poll = async () => {
     const started = performance.now();
     try {
       if (!document.hidden && !playing && !one(".reading")) {
-        const state = await (await fetch("state", { cache: "no-store" })).json();
-        if (state.token !== token) swap(await (await fetch("./", { cache: "no-store" })).text());
-        token = state.token;
+        const { headers } = await fetch(location.href, { method: "HEAD", cache: "no-store" });
+        // with the length: the time is in whole seconds
+        const newest = `${headers.get("last-modified")} ${headers.get("content-length")}`;
+        if (newest !== version) isRunning = swap(await (await fetch(location.href, { cache: "no-store" })).text());
+        version = newest;
       }
     } catch { /* the server is unreachable or busy: retry */ }
-    setTimeout(poll, Math.max(2000, 4 * (performance.now() - started)));
+    if (isRunning) setTimeout(poll, Math.max(2000, 4 * (performance.now() - started)));
   };
   begin();
-  if ("live" in root.dataset) poll();
+  if (isRunning && location.protocol !== "file:") poll();
 })();

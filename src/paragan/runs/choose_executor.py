@@ -55,8 +55,8 @@ def choose_executor(
 
     found = run_on_main(world, choose)
     train = replace(config.train, executor=found["executor"])
-    g = _with_open_settings(config.g, found["g"])
-    return replace(config, train=train, g=g, d=_with_open_settings(config.d, found["d"]))
+    g = with_open_settings(config.g, found["g"])
+    return replace(config, train=train, g=g, d=with_open_settings(config.d, found["d"]))
 
 
 def recorded_config(config: RunConfig, out: Path) -> RunConfig | None:
@@ -213,8 +213,8 @@ def _open_settings(player: PlayerOptions) -> dict[str, Any]:
     return {"precision": player.precision, "channels_last": player.channels_last}
 
 
-def _with_open_settings(player: PlayerOptions, chosen: Mapping[str, Any]) -> PlayerOptions:
+def with_open_settings(player: PlayerOptions, chosen: Mapping[str, Any]) -> PlayerOptions:
     """Return the player with the chosen settings; those that a user set are unchanged."""
-    if player.precision == "auto":
-        player = replace(player, precision=chosen["precision"])
-    return player if player.channels_last is not None else replace(player, channels_last=chosen["channels_last"])
+    defaults = PlayerOptions()
+    is_open = {name: getattr(player, name) == getattr(defaults, name) for name in chosen}
+    return replace(player, **{name: value for name, value in chosen.items() if is_open[name]})

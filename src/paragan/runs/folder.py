@@ -84,12 +84,6 @@ class RunFolder:
         assert self._lock is not None, "inside the context"
         return self._lock.fileno()
 
-    def refuse_in_use(self) -> None:
-        """Raise `CheckpointError` while a process uses the folder."""
-        if self.path.is_dir():
-            with suppress(OSError):  # a later write reports it
-                self._acquire().close()
-
     def set_aside(self) -> Path | None:
         """Rename the folder of an existing run and return its new path; nothing is deleted.
 

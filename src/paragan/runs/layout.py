@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,10 @@ from paragan.core.dist import World
 from paragan.core.errors import is_out_of_memory
 from paragan.core.network_factory import Model
 from paragan.core.types import Side
-from paragan.game.options import PlayerOptions
 from paragan.hardware import precision
-from paragan.hardware.executors import error_line, synchronized_time
+from paragan.hardware.executors import error_line, time_call
 from paragan.layers.padded_channels import pad_channels
-from paragan.runs.choose_executor import recorded_config
+from paragan.runs.choose_executor import recorded_config, with_open_settings
 from paragan.runs.trial_steps import TrialRun
 
 _SETTINGS = ("channels_last", "channel_multiple")
@@ -63,7 +63,7 @@ def choose_layout(
         return {key: {name: getattr(found.player_options[key], name) for name in _SETTINGS} for key in ("g", "d")}
 
     chosen = run_on_main(world, choose)
-    return replace(plain, g=_completed(config.g, chosen["g"]), d=_completed(config.d, chosen["d"]))
+    return replace(plain, g=with_open_settings(config.g, chosen["g"]), d=with_open_settings(config.d, chosen["d"]))
 
 
 def _found(config: RunConfig, world: World, say: Say, model: Model | None) -> RunConfig:
@@ -90,13 +90,6 @@ def _why_plain(config: RunConfig, world: World) -> str | None:
     if world.size > 1 and any(Capability.WHOLE_WEIGHTS not in strategy.capabilities for strategy in strategies):
         return "sharded weights are not padded"
     return None
-
-
-def _completed(player: PlayerOptions, chosen: Mapping[str, Any]) -> PlayerOptions:
-    """Return the player with the chosen settings; those that a user set are unchanged."""
-    defaults = PlayerOptions()
-    is_open = {name: getattr(player, name) == getattr(defaults, name) for name in _SETTINGS}
-    return replace(player, **{name: value for name, value in chosen.items() if is_open[name]})
 
 
 def fastest_layout(trial: TrialRun, config: RunConfig, say: Say) -> RunConfig:
@@ -140,14 +133,8 @@ def _candidates(
 def _warm_step(trial: TrialRun, config: RunConfig) -> Step:
     """Build a game and make its first step; return a function that makes a step and returns its seconds."""
     step = trial.stepper(config)
-
-    def timed() -> float:
-        began = synchronized_time(trial.device)
-        step()
-        return synchronized_time(trial.device) - began
-
-    timed()
-    return timed
+    step()
+    return partial(time_call, trial.device, step)
 
 
 def step_gain(make_steps: Callable[[], tuple[Step, Step]]) -> float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from math import lcm
 
 import torch
@@ -15,11 +14,11 @@ from torch.profiler import profile
 from paragan import build
 from paragan.build.data import batch_stream
 from paragan.config import RunConfig
-from paragan.core import rng
-from paragan.core.types import Batch, Rows, present_tensors
+from paragan.core.types import Batch
 from paragan.game.gan import GAN
-from paragan.hardware.executors import synchronized_time
+from paragan.hardware.executors import synchronized_time, time_call
 from paragan.runs.shape_only_data import ShapeOnlySource
+from paragan.runs.trial_steps import noise_batches
 from paragan.scaling.plan import MeasuredTimes, OperatorTime
 
 BUDGET_S = 20.0  # for the steps
@@ -45,10 +44,10 @@ def measure_times(
         batch, first_s = _largest_in_time(config, found, device, step, budget_s)
         batches = noise_batches(config, found, device, batch)
         number = max(1, min(_MOST_STEPS, int(budget_s / 2 / first_s)))
-        step_s = min(_seconds(device, lambda: step(batches)) for _ in range(number))
+        step_s = min(time_call(device, lambda: step(batches)) for _ in range(number))
         turns = max(1, min(_TURNS, int(budget_s / 4 / first_s)))
-        d_turn_s = min(_seconds(device, lambda: _update_d(game, batches)) for _ in range(turns))
-        g_turn_s = min(_seconds(device, lambda: _update_g(game, batches)) for _ in range(turns))
+        d_turn_s = min(time_call(device, lambda: _update_d(game, batches)) for _ in range(turns))
+        g_turn_s = min(time_call(device, lambda: _update_g(game, batches)) for _ in range(turns))
     images_per_s = batch * config.d.updates_per_step / step_s
     return MeasuredTimes(
         batch=batch,
@@ -105,25 +104,14 @@ def _largest_in_time(
     spent_s = 0.0
     while True:
         batches = noise_batches(config, found, device, batch)
-        warm_up_s = _seconds(device, lambda: step(batches))  # noqa: B023  # called at once
-        step_s = _seconds(device, lambda: step(batches))  # noqa: B023
+        warm_up_s = time_call(device, lambda: step(batches))  # noqa: B023  # called at once
+        step_s = time_call(device, lambda: step(batches))  # noqa: B023
         spent_s += warm_up_s + step_s
         left_s = budget_s / 4 - spent_s
         larger = min(config.train.batch, 4 * batch)
         if batch == config.train.batch or 2 * step_s * larger / batch > left_s:
             return batch, max(step_s, 1e-6)
         batch = larger
-
-
-def noise_batches(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> Iterator[Batch]:
-    """Yield batches of noise with the shapes of the data."""
-    classes = found.num_classes
-    rows = Rows(0, 0, batch, batch)
-    x = (rng.uniform(config.seed, "plan/x", rows, found.train.shape) * 2 - 1).to(device)
-    y = rng.integers(config.seed, "plan/y", rows, classes).to(device) if classes else None
-    condition = x.flip(-1) if found.has_pairs else None
-    for step in count():
-        yield Batch(replace(rows, step=step), present_tensors(image=x, label=y, condition=condition))
 
 
 def _update_d(game: GAN, batches: Iterator[Batch]) -> None:
@@ -142,12 +130,6 @@ def _load_s(config: RunConfig, found: build.Data, device: torch.device, batch: i
     stream = batch_stream(replace(config, train=train), found.train, config.seed, device, flip=found.flip)
     try:
         next(stream)
-        return min(_seconds(device, lambda: next(stream)) for _ in range(_TURNS))
+        return min(time_call(device, lambda: next(stream)) for _ in range(_TURNS))
     finally:
         stream.close()
-
-
-def _seconds(device: torch.device, run: Callable[[], object]) -> float:
-    began = synchronized_time(device)
-    run()
-    return synchronized_time(device) - began

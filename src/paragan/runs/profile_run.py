@@ -25,9 +25,9 @@ from paragan.distributed.launch.join import LoneRank, lone_rank
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.hardware import device as devices
-from paragan.hardware.executors import synchronized_time
-from paragan.runs.measured_times import noise_batches
+from paragan.hardware.executors import time_call
 from paragan.runs.shape_only_data import ShapeOnlySource
+from paragan.runs.trial_steps import noise_batches
 from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
 
 _REPEATS = 12
@@ -218,14 +218,13 @@ def _seconds(device: torch.device, run: Callable[[], object], period: int = 1) -
 
     The mean is that of the faster half of some periods: other processes only make calls slower.
     """
-    for _ in range(period):
-        run()
-    times = []
-    for _ in range(max(_FEWEST_PERIODS, _REPEATS // period)):
-        began = synchronized_time(device)
+
+    def run_period() -> None:
         for _ in range(period):
             run()
-        times.append((synchronized_time(device) - began) / period)
+
+    run_period()
+    times = [time_call(device, run_period) / period for _ in range(max(_FEWEST_PERIODS, _REPEATS // period))]
     return statistics.mean(sorted(times)[: len(times) // 2 + 1])
 
 

@@ -6,13 +6,21 @@ to 1, on the great circle from that of `seed` to that of the next seed.
 
 from __future__ import annotations
 
+import errno
+import getpass
+import hmac
 import io
 import math
+import platform
+import re
+import secrets
+import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -23,21 +31,37 @@ from paragan.export.tensor_sampler import refuse_other_inputs
 from paragan.game import latents
 from paragan.report.record_values import single_line
 from paragan.report.rendering import sampler_page
-from paragan.runs.report_server import LoopbackHandler, LoopbackServer
 from paragan.storage.image_sheet import make_sheet
 from paragan.writers.images import to_pil_image
 
 MOST_IMAGES = 64
+_ADDRESS = "127.0.0.1"
+_MAX_REQUESTS = 16
+_SILENCE_S = 10.0  # longest pause of a client
+_REQUEST_S = 30.0  # longest duration of reading a request, so that a slow trickle of bytes ends
+_HOSTS = re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?", re.IGNORECASE | re.ASCII)
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
 _TURN_S = 600.0  # longest wait for other requests
 _TILE_PX = 64  # images below are enlarged
 _LARGEST_SEED = 2**53 - 1  # the largest integer of JavaScript
 
 
-class SampleServer(LoopbackServer):
-    """Server of one generator, which runs for one request at a time.
+class SampleServer(ThreadingHTTPServer):
+    """Server on the loopback interface of one generator, which runs for one request at a time.
 
-    Raises `ConfigError` for a generator with other inputs, or if the port is in use.
+    Its paths begin with a secret: other users of this machine can reach it. Raises `ConfigError` for
+    a generator with other inputs, or if the port is in use.
     """
+
+    daemon_threads = True
+    request_queue_size = 32
 
     def __init__(self, sampler: Sampler, title: str, port: int) -> None:
         refuse_other_inputs(sampler, "serve")
@@ -45,7 +69,45 @@ class SampleServer(LoopbackServer):
         self.running = threading.Lock()
         view = {"title": title, "classes": sampler.class_names, "seed": sampler.seed, "most": MOST_IMAGES}
         self.page, self.policy = sampler_page(view)
-        super().__init__(port, _Handler)
+        self.secret = secrets.token_urlsafe(24)
+        self._slots = threading.BoundedSemaphore(_MAX_REQUESTS)
+        try:
+            super().__init__((_ADDRESS, port), _Handler)
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+            reason = "in use" if error.errno == errno.EADDRINUSE else "not permitted for this user"
+            raise ConfigError(f"--port {port} is {reason}; use --port 0 for any free port") from None
+
+    def serve_until_interrupted(self) -> None:
+        """Print the address, and serve until Ctrl-C."""
+        port = self.server_address[1]
+        with suppress(KeyboardInterrupt):
+            print(f"{self.address}  (Ctrl-C to stop)")
+            tunnel = f"ssh -L {port}:{_ADDRESS}:{port} {_ssh_target()}"
+            print(f"from another machine: {tunnel}  and open the same URL", flush=True)
+            self.serve_forever()
+
+    @property
+    def address(self) -> str:
+        """URL of the page."""
+        return f"http://{_ADDRESS}:{self.server_address[1]}/{self.secret}/"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a request if a slot is free; close the connection otherwise."""
+        if self._slots.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore errors of a connection: browsers close theirs at any time."""
 
     def sheet(self, query: str) -> bytes:
         """Return the images of a query as PNG.
@@ -78,30 +140,89 @@ class SampleServer(LoopbackServer):
             self.running.release()
 
 
-class _Handler(LoopbackHandler):
+class _Handler(BaseHTTPRequestHandler):
+    """Handler that answers requests for this machine with the secret in their path."""
+
+    timeout = _SILENCE_S
     server: SampleServer
+    server_version = "paragan"
+    sys_version = ""
 
-    def respond(self, page: str) -> None:
-        name, _, query = page.partition("?")
-        if not page:
-            self.answer(HTTPStatus.OK, "text/html", self.server.page, self.server.policy)
+    def setup(self) -> None:
+        super().setup()
+        self._reading = threading.Timer(_REQUEST_S, _shut_down, (self.connection,))
+        self._reading.daemon = True
+        self._reading.start()
+
+    def finish(self) -> None:
+        self._reading.cancel()
+        super().finish()
+
+    def do_GET(self) -> None:
+        self._reading.cancel()  # an answer may take longer: it is ours
+        host = self.headers.get("Host", "")  # with `ssh -L` the port may differ
+        if not _HOSTS.fullmatch(host):  # DNS rebinding: another name for this address
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, "open this page as 127.0.0.1 or localhost\n")
+            return
+        secret, _, path = self.path.removeprefix("/").partition("/")
+        name, _, query = path.partition("?")
+        if not hmac.compare_digest(secret.encode(), self.server.secret.encode()):
+            self._answer(HTTPStatus.FORBIDDEN, "open the complete URL that the terminal has printed\n")
+        elif not path and self.path.endswith("/"):
+            self._answer(HTTPStatus.OK, self.server.page, "text/html", self.server.policy)
         elif name == "images":
-            self._images(query)
+            self._answer_images(query)
         else:
-            self.answer(HTTPStatus.NOT_FOUND, "text/plain", "not found; there are / and /images\n")
+            self._answer(HTTPStatus.NOT_FOUND, "not found; there are / and /images\n")
 
-    def _images(self, query: str) -> None:
+    def _answer_images(self, query: str) -> None:
         try:
             sheet = self.server.sheet(query)
         except ConfigError as error:
-            self.answer(HTTPStatus.BAD_REQUEST, "text/plain", f"{error}\n")
+            self._answer(HTTPStatus.BAD_REQUEST, f"{error}\n")
         except Exception as error:  # such as too little memory: another request may succeed
             reason = single_line(f"{type(error).__name__}: {error}")
             print(f"cannot make images: {reason}", file=sys.stderr, flush=True)
             text = f"cannot make images; see the terminal of `{program_command()} serve`\n"
-            self.answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", text)
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, text)
         else:
-            self.answer(HTTPStatus.OK, "image/png", sheet)
+            self._answer(HTTPStatus.OK, sheet, "image/png")
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer errors of the base class with our headers and without echoing the request."""
+        self._answer(HTTPStatus(code), f"{HTTPStatus(code).phrase}\n")
+
+    def _answer(
+        self, status: HTTPStatus, body: str | bytes, kind: str = "text/plain", policy: str = "default-src 'none'"
+    ) -> None:
+        """Send an answer. kind: its media type; of text in UTF-8. policy: of its content security."""
+        is_text = isinstance(body, str)
+        body = body.encode() if isinstance(body, str) else body
+        self.send_response(status)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Security-Policy", f"{policy}; frame-ancestors 'none'")
+        self.send_header("Content-Type", f"{kind}; charset=utf-8" if is_text else kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Do not log requests."""
+
+
+def _shut_down(request: socket.socket) -> None:
+    with suppress(OSError):  # already closed
+        request.shutdown(socket.SHUT_RDWR)
+
+
+def _ssh_target() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no user name, as in some containers
+        user = "USER"
+    return f"{user}@{platform.node() or 'HOST'}"
 
 
 def _values(query: str) -> dict[str, str]:

@@ -64,10 +64,8 @@ class TrialRun:
             steps_s: list[float] = []
             walls_s: list[float] = []
             while not steps_s or (len(steps_s) < _AT_MOST and sum(walls_s) < budget_s):
-                began = executors.synchronized_time(self.device)
                 began_wall = time.perf_counter()
-                step()
-                steps_s.append(executors.synchronized_time(self.device) - began)
+                steps_s.append(executors.time_call(self.device, step))
                 walls_s.append(time.perf_counter() - began_wall)
         step_s = min(steps_s)
         compiled = config.train.executor != "eager"
@@ -90,14 +88,18 @@ class TrialRun:
         return partial(build.scheme(config).step, game, self._batches())
 
     def _batches(self) -> Iterator[Batch]:
-        if not self.found.is_image:
-            whole = replace(self.config, train=replace(self.config.train, batch=self.rows))
-            yield from batch_stream(whole, self.found.train, whole.seed, self.device)
-        shape = self.found.train.shape
-        classes = self.found.num_classes
-        for step in count():
-            rows = Rows(step, 0, self.rows, self.rows)
-            x = (rng.uniform(self.config.seed, "bench/x", rows, shape) * 2 - 1).to(self.device)
-            y = rng.integers(self.config.seed, "bench/y", rows, classes).to(self.device) if classes else None
-            condition = x.flip(-1) if self.found.has_pairs else None
-            yield Batch(rows, present_tensors(image=x, label=y, condition=condition))
+        if self.found.is_image:
+            return noise_batches(self.config, self.found, self.device, self.rows)
+        whole = replace(self.config, train=replace(self.config.train, batch=self.rows))
+        return batch_stream(whole, self.found.train, whole.seed, self.device)
+
+
+def noise_batches(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> Iterator[Batch]:
+    """Yield batches of noise with the shapes of the data."""
+    classes = found.num_classes
+    rows = Rows(0, 0, batch, batch)
+    x = (rng.uniform(config.seed, "plan/x", rows, found.train.shape) * 2 - 1).to(device)
+    y = rng.integers(config.seed, "plan/y", rows, classes).to(device) if classes else None
+    condition = x.flip(-1) if found.has_pairs else None
+    for step in count():
+        yield Batch(replace(rows, step=step), present_tensors(image=x, label=y, condition=condition))

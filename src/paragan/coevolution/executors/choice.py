@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 
 from torch import Tensor
@@ -18,7 +19,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.core.weight_schedule import WeightSchedule
 from paragan.hardware import graphs
-from paragan.hardware.executors import synchronized_time
+from paragan.hardware.executors import time_call
 
 _WARM_UP = 2
 _STEPS = 4
@@ -76,17 +77,16 @@ class AutoExecutor:
         loss_of: Callable[[Cell, int], int],
     ) -> dict[str, float]:
         """Return seconds per step of all cells, by executor: the minimum over rounds."""
-        seconds = dict.fromkeys(self.executors, float("inf"))
         device = cells[0].players[Side.G].updates.device
+        seconds = dict.fromkeys(self.executors, float("inf"))
         before = [(cell, cell.snapshot(0), cell.state(), cell.gan.loss) for cell in cells]
         until = time.perf_counter() + _LIMIT_S
         for number in takewhile(lambda number: not number or time.perf_counter() < until, range(_ROUNDS)):
             for name, executor in self.executors.items():
                 if number == 0:
                     executor.train(cells, _WARM_UP, loss_of)
-                began = synchronized_time(device)
-                executor.train(cells, _STEPS, loss_of)
-                seconds[name] = min(seconds[name], (synchronized_time(device) - began) / _STEPS)
+                spent_s = time_call(device, partial(executor.train, cells, _STEPS, loss_of))
+                seconds[name] = min(seconds[name], spent_s / _STEPS)
                 for cell, players, state, loss in before:
                     cell.gan.loss = loss
                     for side, genome in players.items():

@@ -137,14 +137,9 @@ def final_failure(folder: Path, place: RankEnv) -> ExitStatus | None:
     return first_failure(found)
 
 
-def lacks_exit(folder: Path) -> bool:
-    """Return whether a run began and has no `exit.json`, which rank 0 removes at the start."""
-    return (folder / "config.yaml").exists() and not (folder / "exit.json").exists()
-
-
 def write_run_exit(folder: Path, code: int, reason: str) -> None:
-    """Write `exit.json` if `lacks_exit`."""
-    if not lacks_exit(folder):
+    """Write `exit.json` if a run began and has none; rank 0 removes it at the start."""
+    if not (folder / "config.yaml").exists() or (folder / "exit.json").exists():
         return
     saved = max((p.name for p in (folder / "checkpoints").glob("step-*")), default="step-0")
     step = int("".join(c for c in saved if c.isdecimal()) or 0)

@@ -85,12 +85,17 @@ def publish_failure(store: dist.Store, world: World, error: BaseException) -> di
     return json.loads(store.compare_set("failed", "", json.dumps(failure)))
 
 
+def read_failure(store: dist.Store) -> dict[str, Any] | None:
+    """Return the published failure, if there is one."""
+    return json.loads(store.get("failed")) if store.check(["failed"]) else None
+
+
 def _find_failure(store: dist.Store, world: World) -> dict[str, Any] | str:
     """Return the published failure, or a text about the ended ranks; empty if neither is known."""
     began = time.monotonic()
     while True:
-        if store.check(["failed"]):
-            return json.loads(store.get("failed"))
+        if failure := read_failure(store):
+            return failure
         waited = time.monotonic() - began
         ended = _ended_ranks(store, world)
         if waited > LOOK_S or (ended and waited > _GRACE_S):

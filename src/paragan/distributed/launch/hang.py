@@ -22,7 +22,7 @@ from paragan.core.dist import World
 from paragan.core.errors import PeerFailedError, RankError
 from paragan.core.local_processes import catches_signal, is_suspended
 from paragan.core.phases import Phase
-from paragan.distributed.launch.failure import followed_error, publish_failure
+from paragan.distributed.launch.failure import followed_error, publish_failure, read_failure
 from paragan.distributed.launch.rank_env import RESUME_HINT
 
 WAKE_SIGNAL = signal.SIGUSR2  # writes the stacks of a process
@@ -97,7 +97,7 @@ class HangExchange:
         """Return the error that follows from the published reason, which comes within some seconds."""
         deadline = time.monotonic() + _REASON_S
         while time.monotonic() < deadline:
-            if failed := self._call(_read_failure):
+            if failed := self._call(read_failure):
                 return followed_error(self._world, failed)
             time.sleep(_PAUSE_S)
         return RankError(f"another rank makes no progress; {RESUME_HINT}")
@@ -137,10 +137,6 @@ class HangExchange:
         self._pending.start()
         self._pending.join(_CALL_S)
         return found[0] if found else None
-
-
-def _read_failure(store: Any) -> dict[str, Any] | None:
-    return json.loads(store.get("failed")) if store.check(["failed"]) else None
 
 
 def _read_state(store: Any, key: str) -> RankState | None:

@@ -1,4 +1,4 @@
-"""Rank of this process under torchrun or our launcher, from its environment. Imports no torch."""
+"""Rank of this process under torchrun, our launcher or mpiexec, from its environment. Imports no torch."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ LOCK = "PARAGAN_LOCK"  # descriptor of the run folder's lock, held by the launch
 GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
 NCCL_INTERFACE = "NCCL_SOCKET_IFNAME"
 RESUME_HINT = "the last checkpoint is intact; run the same command to resume"
+_MPI_NUMBERS = (
+    ("PMI_RANK", "PMI_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", "SLURM_NTASKS"),
+)
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
@@ -75,6 +80,15 @@ def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | 
         store_path=env.get(STORE),
         lock_fd=_integer(env, LOCK),
     )
+
+
+def mpi_rank_and_size(environment: Mapping[str, str] | None = None) -> tuple[int, int] | None:
+    """Return rank and size under mpiexec (or srun with PMI); None elsewhere or for one process."""
+    env = os.environ if environment is None else environment
+    for rank, size in _MPI_NUMBERS:
+        if env.get(rank, "").isdecimal() and env.get(size, "").isdecimal() and int(env[size]) > 1:
+            return int(env[rank]), int(env[size])
+    return None
 
 
 def rendezvous_is_dynamic(agent: int, environment: Mapping[str, str] | None = None) -> bool:
