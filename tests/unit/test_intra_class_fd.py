@@ -47,5 +47,20 @@ def test_intra_class_fd_missing_class_is_refused():
     real, generated = labelled(0, 30), labelled(1, 30)
     with pytest.raises(ConfigError, match="generated images of each class, but class 2"):
         intra_class_fd.Metric.from_reference(real).update(generated.select(generated.requested_labels_B < 2)).compute()
-    with pytest.raises(ConfigError, match="real images of each class"):
-        intra_class_fd.Metric.from_reference(labelled(0, 4))
+    with pytest.raises(ConfigError, match="a class of at least 2 real images"):
+        intra_class_fd.Metric.from_reference(labelled(0, 3))
+
+
+def test_intra_class_fd_counts_only_classes_with_two_real_images():
+    real, generated = labelled(0, 60), labelled(1, 60)
+    label_N = real.requested_labels_B
+    expected = intra_class_fd.Metric.from_reference(real.select(label_N != 1)).update(generated).compute()
+    one_of_1 = torch.cat([(label_N == 1).nonzero().flatten()[:1], (label_N != 1).nonzero().flatten()])
+    assert intra_class_fd.Metric.from_reference(real.select(one_of_1)).update(generated).compute() == expected
+    few = intra_class_fd.Metric.from_reference(real.select(label_N < 2)).update(generated)
+    assert (
+        few.compute()
+        == intra_class_fd.Metric.from_reference(real.select(label_N < 2))
+        .update(generated.select(generated.requested_labels_B < 2))
+        .compute()
+    )

@@ -11,8 +11,8 @@ from typing import Any
 from torch import Tensor
 
 from paragan.core.clock import Every
-from paragan.core.collective import run_on_all_ranks
-from paragan.core.errors import CheckpointError
+from paragan.core.collective import describe_error, run_on_all_ranks
+from paragan.core.errors import CheckpointError, ConfigError, DivergedError
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
 from paragan.core.phases import Phase, phase, set_thread_clock
@@ -225,7 +225,13 @@ class TrainingLoop(SavedGame):
                         score = self.compute_score()
                 except StopRequested:
                     return
+                except Exception as error:
+                    if not self._may_go_on(error):
+                        raise
+                    text = f"the score of step {self.clock.step} failed: {describe_error(error)}; training continues"
+                    yield self.event("event", {"text": f"warning: {text}"})
                 self.is_score_pending = False
+            if score is not None:
                 values = {**score.values, "evaluation_mode": "inline"}
                 yield replace(self.event("score", values), repeat_s=score.seconds)
         self.scored_at = self.clock.step
@@ -236,6 +242,13 @@ class TrainingLoop(SavedGame):
             if self.saved_at != self.clock.step:
                 yield self.save()
             run_on_all_ranks(self.world, lambda: self._update_best(main_score))
+
+    def _may_go_on(self, error: Exception) -> bool:
+        """Return whether training goes on after an error of a score, which belongs to the score alone."""
+        if isinstance(error, DivergedError):
+            return False
+        # on several ranks only an error that all of them raise: the others would wait for this one
+        return self.world.size == 1 or isinstance(error, ConfigError)
 
     def _update_best(self, score: Score | None) -> None:
         if score is not None:

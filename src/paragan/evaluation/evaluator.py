@@ -10,8 +10,10 @@ from typing import Any
 
 from torch import Tensor
 
+from paragan.core.collective import describe_error
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, DivergedError
+from paragan.core.interrupt import StopRequested
 from paragan.core.metric import ClassifierTest, Metric, Needs, SampleFeatures, SplitFeatures
 from paragan.core.option_types import Choice
 from paragan.core.progress_lines import ProgressLines
@@ -56,6 +58,7 @@ class Evaluator:
     world: World = ALONE
     say: Callable[[str], None] = lambda line: None
     _empty: dict[str, Metric] = field(default_factory=dict, init=False)
+    _failures: set[str] = field(default_factory=set, init=False)  # as reported
 
     def __post_init__(self) -> None:
         require_accepted(self.extractor, self.train)
@@ -154,9 +157,22 @@ class Evaluator:
             if not count or (Needs.LABELS in metric.kind.needs and samples.requested_labels_B is None):
                 continue
             is_tested = metric.kind.reference in ("held_out", "classifier")
-            compared = self._compared_rows(metric, covering if is_tested else samples)
-            values[self._recorded_name(metric)] = self._empty_metric(metric).update(compared).compute()
+            name = self._recorded_name(metric)
+            try:
+                compared = self._compared_rows(metric, covering if is_tested else samples)
+                values[name] = self._empty_metric(metric).update(compared).compute()
+            except (StopRequested, DivergedError):
+                raise
+            except Exception as error:  # of any kind: a metric may be a user's; the run goes on without its value
+                self._report_failure(name, error)
         return values
+
+    def _report_failure(self, name: str, error: Exception) -> None:
+        """Say once why a metric has no value."""
+        text = f"warning: score: {name} has no value: {describe_error(error)}"
+        if text not in self._failures:
+            self._failures.add(text)
+            self.say(text)
 
     def _intervals(self, fakes: SampleFeatures, values: dict[str, float]) -> dict[str, tuple[float, float]]:
         """Return the intervals of these values by name; a metric may have none."""

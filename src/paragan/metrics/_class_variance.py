@@ -22,9 +22,11 @@ class ClassMoments:
 
     @classmethod
     def of(cls, judged: SampleFeatures, num_classes: int) -> ClassMoments:
-        """Compute the moments of these features by requested label."""
-        features_BF = in_float64(judged.features_BF)
-        labels_B = _labels(judged, num_classes)
+        """Compute the moments of these features by requested label; others than the first classes do not count."""
+        labels_B = _labels(judged)
+        is_counted_B = labels_B < num_classes
+        labels_B = labels_B[is_counted_B]
+        features_BF = in_float64(judged.features_BF)[is_counted_B]
         zeros_K = torch.zeros(num_classes, dtype=torch.float64)
         return cls(
             zeros_K.index_add(0, labels_B, torch.ones(len(features_BF), dtype=torch.float64)),
@@ -46,7 +48,8 @@ class ClassMoments:
 class VarianceRatio(Metric):
     """Ratio of the variances within each class, generated over real.
 
-    1: as varied as real; towards 0: the class has collapsed to a few images.
+    1: as varied as real; towards 0: the class has collapsed to a few images. A class with fewer than
+    two real images has no variance and does not count.
     """
 
     needs = frozenset({Needs.FEATURES, Needs.LABELS})
@@ -55,14 +58,14 @@ class VarianceRatio(Metric):
 
     @classmethod
     def from_reference(cls, real: SampleFeatures, options: Any = None) -> Self:
-        """Return an empty metric; the labels of `real` determine the number of classes."""
+        """Return an empty metric. Raises `ConfigError` if no class has two different real images."""
         if real.requested_labels_B is None or not len(real):
             raise ConfigError("variance within classes needs real images with labels; use a labelled data set")
         num_classes = int(real.requested_labels_B.max()) + 1
         variance_K = ClassMoments.of(real, num_classes).variance_K
         if not variance_K.any():
             raise ConfigError(
-                "variance within classes: the real images of every class are equal; raise evaluation.num_images"
+                "variance within classes: no class has two different real images; raise evaluation.num_images"
             )
         return cls(variance_K, ClassMoments.of(real.rows(0, 0), num_classes))
 
@@ -81,13 +84,7 @@ class VarianceRatio(Metric):
         return self.seen.variance_K[varied] / self.real_K[varied]
 
 
-def _labels(judged: SampleFeatures, num_classes: int) -> Tensor:
+def _labels(judged: SampleFeatures) -> Tensor:
     if judged.requested_labels_B is None:
         raise ConfigError("variance within classes needs images with the requested labels")
-    labels_B = judged.requested_labels_B.cpu()
-    if len(labels_B) and int(labels_B.max()) >= num_classes:
-        raise ConfigError(
-            f"variance within classes: label {int(labels_B.max())} is out of range, "
-            f"expected classes 0 to {num_classes - 1} as in the real images"
-        )
-    return labels_B
+    return judged.requested_labels_B.cpu()

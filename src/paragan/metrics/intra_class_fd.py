@@ -19,7 +19,10 @@ from paragan.core.metric import Direction, Needs, SampleFeatures, in_float64
 
 @dataclass(frozen=True)
 class Metric(metric.Metric):
-    """Mean of the squared distances of the classes. It holds the features of all images."""
+    """Mean of the squared distances of the classes with at least two real images.
+
+    It holds the features of all images.
+    """
 
     name = "intra_class_fd"
     direction = Direction.LOWER
@@ -39,14 +42,10 @@ class Metric(metric.Metric):
 
     @classmethod
     def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
-        """Return an empty metric. Raises `ConfigError` if a class has fewer than two real images."""
+        """Return an empty metric. Raises `ConfigError` if no class has two real images."""
         label_N = _labels(real)
-        counts = label_N.bincount()
-        if not len(counts) or int(counts.min()) < 2:
-            raise ConfigError(
-                f"intra_class_fd needs at least 2 real images of each class, but class {_rarest(counts)} has fewer; "
-                "raise evaluation.num_images"
-            )
+        if not _frequent_classes(label_N):
+            raise ConfigError("intra_class_fd needs a class of at least 2 real images; raise evaluation.num_images")
         real_NF = in_float64(real.features_BF)
         return cls(real_NF, label_N, real_NF[:0], label_N[:0])
 
@@ -60,14 +59,14 @@ class Metric(metric.Metric):
 
     def compute(self) -> float:
         """Return the mean. Raises `ConfigError` if a class has fewer than two generated images."""
-        num_classes = int(self.real_label_N.max()) + 1
-        counts = self.label_N.bincount(minlength=num_classes)
-        if int(counts.min()) < 2:
+        classes = _frequent_classes(self.real_label_N)
+        missing = sorted(set(classes) - set(_frequent_classes(self.label_N)))
+        if missing:
             raise ConfigError(
-                f"intra_class_fd needs at least 2 generated images of each class, but class {_rarest(counts)} has "
+                f"intra_class_fd needs at least 2 generated images of each class, but class {missing[0]} has "
                 "fewer; raise evaluation.num_images"
             )
-        return sum(self._of_class(label) for label in range(num_classes)) / num_classes
+        return sum(map(self._of_class, classes)) / len(classes)
 
     def _of_class(self, label: int) -> float:
         real_NF = self.real_NF[self.real_label_N == label]
@@ -99,5 +98,6 @@ def _labels(samples: SampleFeatures) -> Tensor:
     return samples.requested_labels_B
 
 
-def _rarest(counts: Tensor) -> int:
-    return int(counts.argmin()) if len(counts) else 0
+def _frequent_classes(label_N: Tensor) -> list[int]:
+    """Return the classes with at least two images, which have a covariance."""
+    return (label_N.bincount() >= 2).nonzero().flatten().tolist()
