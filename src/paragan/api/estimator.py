@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from paragan.api.object_module import as_module, class_name, refuse_shared_weigh
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
+from paragan.core.network_factory import copy_networks
 from paragan.core.outside_code import reraise_as_config_error
 
 _SIGNATURES = {"g": "model_fn(latent_var, y)", "d": "model_fn(x, y)"}
@@ -41,7 +41,7 @@ class Estimator:
     def networks(self, world: World = ALONE) -> Networks:
         """Return copies of both networks, on the CPU. Collective: every rank must call this."""
         with reraise_as_config_error("Estimator: copying g and d"):
-            g, d = copy.deepcopy((self.g, self.d))
+            g, d = copy_networks((self.g, self.d), *_modules_of(self.g), *_modules_of(self.d))
             nets = as_module(g), as_module(d)
         refuse_shared_weights(dict(zip("gd", nets, strict=True)), "Estimator: ")
         for net in nets:
@@ -91,5 +91,10 @@ def sampling_networks(generator: Any) -> Networks:
     """Return a generator from memory, or its class, as networks without a discriminator."""
     generator = _checked("g", instance(generator, seed=0))
     with reraise_as_config_error("generator: copying it"):
-        net = as_module(copy.deepcopy(generator))
+        net = as_module(copy_networks(generator, *_modules_of(generator)))
     return Networks(net, nn.Identity(), whole_number(generator, "latent"), whole_number(generator, "num_classes"))
+
+
+def _modules_of(held: Any) -> list[nn.Module]:
+    """Return the networks of a module, or of an object that holds some as attributes."""
+    return [held] if isinstance(held, nn.Module) else [m for m in vars(held).values() if isinstance(m, nn.Module)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from paragan.config import RunConfig
 from paragan.core import from_memory
 from paragan.core.capabilities import NETWORKS_FROM_MEMORY, Capability, check_capabilities, needed
 from paragan.core.errors import ConfigError
+from paragan.core.network_factory import copy_networks
 from paragan.core.option_types import Choice
 from paragan.core.outputs import DiscriminatorOutput
 
@@ -50,7 +50,7 @@ class Networks:
                 f"Estimator: {class_name(self.g)} has no attribute `latent`, the length of latent_var; "
                 "set it, for example self.latent = 64"
             )
-        return _Generator(copy.deepcopy(self.g), latent, self._classes(options, num_classes))
+        return _Generator(copy_networks(self.g), latent, self._classes(options, num_classes))
 
     def Discriminator(
         self,
@@ -59,7 +59,7 @@ class Networks:
         num_classes: int,
     ) -> nn.Module:
         """Return a copy of the discriminator."""
-        return _Discriminator(copy.deepcopy(self.d), self._classes(options, num_classes) > 0)
+        return _Discriminator(copy_networks(self.d), self._classes(options, num_classes) > 0)
 
     def _latent(self, options: Any) -> int | None:
         return whole_number(options, "latent") if self.latent is None else self.latent

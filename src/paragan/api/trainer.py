@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
@@ -34,6 +35,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.loss import Loss
+from paragan.core.network_factory import copy_networks
 from paragan.core.pieces import shapes_of
 from paragan.core.protocols import Penalty
 from paragan.core.source import Source, StreamedSource, describe_tensors, tensor_texts
@@ -99,8 +101,9 @@ class Trainer:
         self.generator = checked_module(generator, "generator")
         self.discriminator = checked_module(discriminators, "discriminator")
         self.padding = padding_of(ragged, buckets)
-        self.source = _source(data, self.padding)
-        self.held_out = None if held_out is None else _source(held_out, self.padding, "held_out")
+        dtype = next((p.dtype for p in self.generator.parameters() if p.is_floating_point()), torch.float32)
+        self.source = _source(data, self.padding, dtype)
+        self.held_out = None if held_out is None else _source(held_out, self.padding, dtype, "held_out")
         _refuse_other_tensors(self.source, self.held_out)
         self.loss = loss
         self.terms = terms_of(terms)
@@ -184,7 +187,7 @@ class TensorRun(Run):
         The weights are averaged ones if the run averages (`g.ema`). Read once.
         """
         state = generator_state.read_newest(self.folder, warn)
-        net = copy.deepcopy(self.trainer.generator).cpu()
+        net = copy_networks(self.trainer.generator).cpu()
         if self.trainer.config.g.trains_part:
             return merged(net, self.trainer.config, state, warn).eval().requires_grad_(False)
         check_same(shapes_of(state.weights), shapes_of(net.state_dict()), str(state.path))
@@ -201,15 +204,19 @@ class TensorRun(Run):
         return self.trainer.resumed(settings).run()
 
 
-def _source(data: Any, padding: Padding, name: str = "data") -> Source:
+def _source(data: Any, padding: Padding, dtype: torch.dtype, name: str = "data") -> Source:
     if isinstance(data, Source):
+        for tensor, spec in data.tensors.items():
+            if spec.dtype == torch.float64 != dtype:
+                kind = str(dtype).removeprefix("torch.")
+                raise ConfigError(f"{name}: {tensor} is float64, and the weights are {kind}; return it as {kind}")
         return data
     if isinstance(data, Mapping):
-        return TensorSource(data, padding)
+        return TensorSource(data, padding, dtype)
     if callable(getattr(data, "__getitem__", None)) and callable(getattr(data, "__len__", None)):
-        return DatasetSource(data, padding)
+        return DatasetSource(data, padding, dtype)
     if callable(data):
-        return IterableSource(data, padding)
+        return IterableSource(data, padding, dtype)
     hint = "pass a mapping of tensors, a Dataset, a function of the epoch, or a paragan.Source"
     raise ConfigError(f"{name} is of type {type(data).__name__}; {hint}")
 

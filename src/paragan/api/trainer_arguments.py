@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from torch import nn
 
 from paragan.api.object_module import refuse_shared_weights
 from paragan.core.errors import ConfigError
+from paragan.core.network_factory import copy_networks
 from paragan.core.protocols import Penalty
 from paragan.datasets._ragged import Padding
 from paragan.game.trained_part import refuse_untrained
@@ -57,7 +57,8 @@ def separate_copies(
     generator: nn.Module, discriminator: nn.Module, players: Mapping[str, nn.Module]
 ) -> tuple[nn.Module, nn.Module, dict[str, nn.Module]]:
     """Return copies of the networks; `ConfigError` if two have a weight in common."""
-    g, d, further = copy.deepcopy((generator, discriminator, dict(players)))
+    nets = (generator, discriminator, *players.values())
+    g, d, further = copy_networks((generator, discriminator, dict(players)), *nets)
     refuse_shared_weights({"generator": g, "discriminator": d, **further})
     return g, d, further
 
@@ -74,5 +75,15 @@ def checked_module(net: Any, owner: str) -> nn.Module:
     if not isinstance(net, nn.Module):
         kind = f"the class {net.__name__}" if isinstance(net, type) else f"a {type(net).__name__}"
         raise ConfigError(f"{owner} is {kind}; pass a torch.nn.Module")
+    if isinstance(net, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise ConfigError(
+            f"{owner} is a {type(net).__name__}; pass the network inside it, {owner}.module: "
+            "paragan distributes it (devices=N, or torchrun)"
+        )
+    if hasattr(net, "_orig_mod"):  # torch's OptimizedModule
+        raise ConfigError(
+            f"{owner} was compiled by torch.compile; pass the network that you gave to it, and set "
+            "train.executor=compile to compile it here"
+        )
     refuse_untrained(owner, net)
     return net

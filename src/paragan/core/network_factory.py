@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+Held = TypeVar("Held")
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,19 @@ class NetworkFactory:
         if self.fill is not None:
             self.fill(net)
         return net.to(self.device)
+
+
+def copy_networks(held: Held, *nets: nn.Module) -> Held:
+    """Return a deep copy of a network, or of what holds the networks `nets`.
+
+    Old-style hooks, such as those of `torch.nn.utils.weight_norm`, keep the weight that they compute as a
+    plain attribute with a graph, which `copy.deepcopy` refuses; the copy computes its own at the next forward.
+    """
+    networks = nets or ((held,) if isinstance(held, nn.Module) else ())
+    modules = (module for net in networks for module in net.modules())
+    attributes = (value for module in modules for value in vars(module).values())
+    computed = [value for value in attributes if isinstance(value, Tensor) and value.grad_fn is not None]
+    return copy.deepcopy(held, {id(value): value.detach().clone() for value in computed})
 
 
 class Model(Protocol):

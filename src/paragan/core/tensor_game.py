@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 from paragan.core.loss import Loss
+from paragan.core.network_factory import copy_networks
 from paragan.core.protocols import Penalty
 from paragan.core.source import Source
 from paragan.core.types import Side
@@ -50,7 +50,7 @@ class TensorGame:
 
     def network(self, side: Side) -> nn.Module:
         """Return a copy of one player's network."""
-        return copy.deepcopy({"g": self.g, "d": self.d, **self.players}[side.value])
+        return copy_networks({"g": self.g, "d": self.d, **self.players}[side.value])
 
     def Generator(self, *options: Any) -> nn.Module:
         """Return a copy of the generator."""

@@ -31,11 +31,19 @@ class TensorSource(Source):
     """A `Source` of tensors by name, in memory; their first axis is the samples.
 
     Arrays are converted. A list of tensors has samples of different lengths, which are padded
-    (`_ragged`).
+    (`_ragged`). dtype: of the networks' weights, to which numbers of float64 are cast, numpy's default.
     """
 
-    def __init__(self, data: Mapping[str, Any], padding: Padding) -> None:
-        tensors = _columns(data)
+    def __init__(self, data: Mapping[str, Any], padding: Padding, dtype: torch.dtype = torch.float64) -> None:
+        columns = _columns(data)
+        examples = {
+            name: held if isinstance(held, Tensor) else held[0] for name, held in columns.items() if _has_rows(held)
+        }
+        self.notices = _cast_notices(examples, dtype)
+        tensors = {
+            name: _cast(held, dtype) if isinstance(held, Tensor) else [_cast(row, dtype) for row in held]
+            for name, held in columns.items()
+        }
         counts = {name: len(held) if _has_rows(held) else 0 for name, held in tensors.items()}
         if not counts or len(set(counts.values())) > 1 or 0 in counts.values():
             found = ", ".join(f"{name} {count}" for name, count in counts.items()) or "no tensor"
@@ -50,6 +58,8 @@ class TensorSource(Source):
         first = {name: held[0] for name, held in tensors.items()}
         self._padding = padding.checked(first).including(self._ragged)
         self._count = next(iter(counts.values()))
+        for name, held in tensors.items():
+            _refuse_not_finite(name, held)
         axes = self._padding.axes
         longest = {name: max(row.shape[axes[name]] for row in held) for name, held in self._ragged.items()}
         self.tensors = self._padding.specs(first, longest)
@@ -72,15 +82,17 @@ class DatasetSource(Source):
     """A `Source` of a map-style `Dataset` whose samples are mappings of tensors, arrays or numbers.
 
     What a sample draws from the generators of torch, numpy and `random` is seeded by its place in
-    the stream of batches, so a resumed run, or one on other ranks, draws the same.
+    the stream of batches, so a resumed run, or one on other ranks, draws the same. dtype: as of
+    `TensorSource`.
     """
 
-    def __init__(self, dataset: Dataset[Any], padding: Padding) -> None:
+    def __init__(self, dataset: Dataset[Any], padding: Padding, dtype: torch.dtype = torch.float64) -> None:
         self._dataset = dataset
+        self._dtype = dtype
         if not len(self):
             problem = f"data: {type(dataset).__name__} has no samples: its length is 0"
             raise DataError(f"{problem}; pass at least one sample")
-        first = _sample_tensors(self._drawn(0, 0, 0), 0)
+        first = self._first(self._drawn(0, 0, 0))
         self._padding = padding.checked(first)
         self.tensors = self._padding.specs(first)
         self.fingerprint = compute_fingerprint(_name_of(type(dataset)), len(self), self.tensors)
@@ -92,7 +104,12 @@ class DatasetSource(Source):
         """Return samples, stacked. Raises `DataError` for one that differs from the first."""
         where = indices if places is None else places
         drawn = [(int(row), self._drawn(int(row), seed, int(place))) for row, place in zip(indices, where, strict=True)]
-        return _stacked(drawn, self.tensors, self._padding)
+        return _stacked(drawn, self.tensors, self._padding, self._dtype)
+
+    def _first(self, sample: Any) -> dict[str, Tensor]:
+        """Return the tensors of the first sample; note which are cast, and refuse numbers that are not finite."""
+        self.notices = _cast_notices(_sample_tensors(sample, 0), self._dtype)
+        return _checked_first(sample, self._dtype)
 
     def _drawn(self, row: int, seed: int, place: int) -> Any:
         with _seeded(rng.key(seed, "dataset", place)):
@@ -100,14 +117,21 @@ class DatasetSource(Source):
 
 
 class IterableSource(StreamedSource):
-    """A `Source` whose samples come in the order of an iterable, which is made for each epoch."""
+    """A `Source` whose samples come in the order of an iterable, which is made for each epoch.
 
-    def __init__(self, make: Callable[[int], Iterable[Sample]], padding: Padding) -> None:
+    dtype: as of `TensorSource`.
+    """
+
+    def __init__(
+        self, make: Callable[[int], Iterable[Sample]], padding: Padding, dtype: torch.dtype = torch.float64
+    ) -> None:
         self._make = make
+        self._dtype = dtype
         first = next(iter(make(0)), None)
         if first is None:
             raise DataError("data: the iterable of epoch 0 has no samples")
-        tensors = _sample_tensors(first, 0)
+        self.notices = _cast_notices(_sample_tensors(first, 0), dtype)
+        tensors = _checked_first(first, dtype)
         self._padding = padding.checked(tensors)
         self.tensors = self._padding.specs(tensors)
         self.fingerprint = compute_fingerprint(_name_of(make), self.tensors)
@@ -121,7 +145,7 @@ class IterableSource(StreamedSource):
 
     def stacked(self, samples: Sequence[Any]) -> dict[str, Tensor]:
         """Return samples, stacked. Raises `DataError` for one that differs from the first."""
-        return _stacked(list(enumerate(samples)), self.tensors, self._padding)
+        return _stacked(list(enumerate(samples)), self.tensors, self._padding, self._dtype)
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return as many samples from the begin of epoch 0, repeated if there are fewer."""
@@ -144,14 +168,52 @@ def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
 
 
 def _has_rows(held: Tensor | list[Tensor]) -> bool:
-    return not isinstance(held, Tensor) or held.dim() > 0
+    return held.dim() > 0 if isinstance(held, Tensor) else bool(held)
 
 
-def _stacked(samples: list[tuple[int, Any]], declared: Mapping[str, TensorSpec], padding: Padding) -> dict[str, Tensor]:
+def _cast(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Cast float64, the default of numpy and pandas, to the format of the networks' weights."""
+    return value.to(dtype) if value.dtype == torch.float64 else value
+
+
+def _cast_notices(examples: Mapping[str, Tensor], dtype: torch.dtype) -> tuple[str, ...]:
+    """Return a line about the tensors that are cast, if there are some."""
+    names = [name for name, value in examples.items() if _cast(value, dtype).dtype != value.dtype]
+    kind = str(dtype).removeprefix("torch.")
+    return (f"data: {', '.join(names)} of float64 is cast to {kind}, the format of the weights",) if names else ()
+
+
+def _checked_first(sample: Any, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Return the tensors of a first sample. Raises `DataError` for numbers that are not finite."""
+    tensors = {name: _cast(value, dtype) for name, value in _sample_tensors(sample, 0).items()}
+    for name, value in tensors.items():
+        _refuse_not_finite(name, value[None])
+    return tensors
+
+
+def _refuse_not_finite(name: str, held: Tensor | list[Tensor]) -> None:
+    """Raise `DataError` for NaN or infinity in samples, of which a network returns nothing else."""
+    if isinstance(held, Tensor) and (not held.is_floating_point() or held.isfinite().all()):
+        return
+    rows = [row for row, value in enumerate(held) if value.is_floating_point() and not value.isfinite().all()]
+    if rows:
+        some = ", ".join(map(str, rows[:3])) + (", …" if len(rows) > 3 else "")
+        raise DataError(
+            f"data: {name} is not finite in {len(rows):,} of {len(held):,} samples, number {some}; "
+            "leave them out or replace the values (an empty cell of a table is read as NaN)"
+        )
+
+
+def _stacked(
+    samples: list[tuple[int, Any]],
+    declared: Mapping[str, TensorSpec],
+    padding: Padding,
+    dtype: torch.dtype,
+) -> dict[str, Tensor]:
     """Stack samples, each with its number; pad ragged ones. Raises `DataError` for other tensors."""
     rows: dict[str, list[Tensor]] = {}
     for number, sample in samples:
-        tensors = _sample_tensors(sample, number)
+        tensors = {name: _cast(value, dtype) for name, value in _sample_tensors(sample, number).items()}
         found = padding.specs(tensors)
         if found != declared:
             text = f"data: sample {number} has {describe_tensors(found)}, the first {describe_tensors(declared)}"

@@ -180,13 +180,14 @@ def _weight(module: nn.Module) -> Tensor | None:
         held = getattr(module, "weight", None)
         return gather_full(held) if isinstance(held, Tensor) else None
     chain = cast(parametrize.ParametrizationList, cast(nn.ModuleDict, module.parametrizations)["weight"])
-    if not isinstance(chain.original, DTensor):
+    originals = list(chain.parameters(recurse=False))  # weight norm has two: length and direction
+    if not any(isinstance(original, DTensor) for original in originals):
         return cast(Tensor, module.weight)
-    weight = gather_full(chain.original)  # the layer would compute it from its shard
+    values = tuple(map(gather_full, originals))  # the layer would compute the weight from its shards
     for step in chain:
         trained = {name: gather_full(value) for name, value in step.named_parameters()}
-        weight = functional_call(step, trained, weight)
-    return weight
+        values = (functional_call(step, trained, values),)
+    return values[0]
 
 
 def _some(source: Source, most: int) -> Mapping[str, Tensor]:
@@ -238,8 +239,8 @@ def _top(matrix: Tensor) -> Tensor:
     start = torch.randn(len(matrix), generator=rng.generator("telemetry", *matrix.shape))
     u = start.to(matrix)
     for _ in range(_ITERATIONS):
-        u = F.normalize(matrix @ F.normalize(matrix.T @ u, dim=0), dim=0)
-    return (matrix.T @ u).square().sum().sqrt()
+        u = F.normalize(matrix @ F.normalize(matrix.mH @ u, dim=0), dim=0)
+    return (matrix.mH @ u).abs().square().sum().sqrt()
 
 
 def _ratio(scalars: Mapping[str, Tensor | float]) -> dict[str, Tensor]:

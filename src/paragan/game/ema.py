@@ -25,7 +25,7 @@ class Ema:
         remember_modes(shadow)
         self.net = shadow.eval().requires_grad_(False)
         self.options = options
-        self._weights: list[Tensor] = [local_shard(p.detach()) for p in shadow.parameters()]
+        self._weights: list[Tensor] = [_real(local_shard(p.detach())) for p in shadow.parameters()]
         self._buffers = list(shadow.buffers())
         self._constant: set[int] = set()  # numbers of weights that are not averaged
 
@@ -43,7 +43,7 @@ class Ema:
         """Move the averages into these tensors, and make them views."""
         for average, place in zip(self.net.parameters(), places, strict=True):
             average.data = place.copy_(average.data)
-        self._weights = [p.detach() for p in self.net.parameters()]
+        self._weights = [_real(p.detach()) for p in self.net.parameters()]
 
     def weight(self, images: int, batch: int) -> float:
         """Return 1 - beta of an update on `batch` images that ends at `images`."""
@@ -67,8 +67,13 @@ class Ema:
         numbered = enumerate(zip(net.parameters() if shares is None else shares, self._weights, strict=True))
         pairs = [pair for number, pair in numbered if number not in self._constant]
         # Offloaded weights are on the host.
-        here = [theirs.to(mine.device, non_blocking=True) for theirs, mine in pairs]
+        here = [_real(theirs).to(mine.device, non_blocking=True) for theirs, mine in pairs]
         weights: Sequence[Any] = [weight] * len(pairs)  # torch's stub declares only numbers
         torch._foreach_lerp_([mine for _, mine in pairs], here, weights)
         for mine, theirs in zip(self._buffers, net.buffers(), strict=True):
             mine.copy_(torch.where(ok, theirs, mine))
+
+
+def _real(weight: Tensor) -> Tensor:
+    """Return a complex tensor as pairs of real numbers, of which `_foreach_lerp_` can average; others unchanged."""
+    return torch.view_as_real(weight) if weight.is_complex() else weight

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from paragan.core import rng
 from paragan.core.balancer import restore_if_skipped, state_before
+from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.optimizer_weights import optimizer_weights
@@ -105,6 +109,12 @@ class Player:
         """Count the updates that were skipped for their gradients. Reads from the device."""
         return self.due_turns - int(self.updates)
 
+    def declare_draws(self) -> None:
+        """Note that a training-mode forward draws random numbers, so that every turn seeds the generator."""
+        self.net.draws = True  # type: ignore[assignment]  # as `layers.random` reads it, also of copies
+        for called in (self.plain_network, self.training_network):
+            object.__setattr__(called, "draws", True)
+
     def network(self) -> Network:
         """Return the live network, as opponent of the other player."""
         return self.plain_network
@@ -113,9 +123,9 @@ class Player:
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         """Return G's images with their graph, one tensor per micro-batch; then call `update`."""
         self._begin_update()
-        seed_layers(turn, self.version, self.plain_network)
         feeds = turn.feed.parts(self.policy.micro_batches)
-        outputs = [generate(self.training_network, feed) for feed in feeds]
+        with seeded_layers(turn, self.version, self.plain_network):
+            outputs = [generate(self.training_network, feed) for feed in feeds]
         if outputs[0].extra:
             names = ", ".join(outputs[0].extra)
             raise ConfigError(
@@ -144,16 +154,16 @@ class Player:
             problem = f"{self.side.value}: this turn is not due, so it has no gradients"
             raise ConfigError(f"{problem}; call Player.update, which skips it, or use scheme synchronous")
         others = {side: one.network() for side, one in {**turn.players, turn.opponent: against}.items()}
-        seed_layers(turn, self.version, self.plain_network, *others.values())
-        turn = with_d_fakes(turn, others[turn.opponent], self.policy.micro_batches)
-        # With shared fakes `generate_fakes` has begun the update.
-        if turn.side is not Side.G or turn.feed.fakes is None:
-            self._begin_update()
-        nets = {turn.side: self.training_network, **others}
-        scale = None if self.scaler is None else self.scaler.scale
-        before = state_before(turn.balancer)
-        with all_frozen(others.values()):
-            terms = self.strategy.forward_backward(turn, nets, self.policy.micro_batches, scale)
+        with seeded_layers(turn, self.version, self.plain_network, *others.values()), differentiable_attention(turn):
+            turn = with_d_fakes(turn, others[turn.opponent], self.policy.micro_batches)
+            # With shared fakes `generate_fakes` has begun the update.
+            if turn.side is not Side.G or turn.feed.fakes is None:
+                self._begin_update()
+            nets = {turn.side: self.training_network, **others}
+            scale = None if self.scaler is None else self.scaler.scale
+            before = state_before(turn.balancer)
+            with all_frozen(others.values()):
+                terms = self.strategy.forward_backward(turn, nets, self.policy.micro_batches, scale)
         self.strategy.reduce_gradients(self.net, self.version + 1, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
         restore_if_skipped(before, norm.isfinite())
@@ -269,10 +279,29 @@ class Player:
         return boxes
 
 
-def seed_layers(turn: Turn, version: int, *nets: Network) -> None:
+# Torch has one generator for all threads: turns of two threads whose networks draw run one after the other.
+_DRAWS = threading.RLock()
+
+
+@contextmanager
+def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
     """Seed torch's generator for dropout, by update: runs repeat and resume bit-exactly."""
-    if any(getattr(net, "draws", False) for net in nets):
+    if not any(getattr(net, "draws", False) for net in nets):
+        yield
+        return
+    with _DRAWS:
         torch.manual_seed(layer_seed(turn, version, turn.feed.seed))
+        yield
+
+
+def differentiable_attention(turn: Turn) -> AbstractContextManager[None]:
+    """Have attention computed by a kernel with second derivatives where a penalty of the turn needs them.
+
+    `scaled_dot_product_attention` chooses a flash kernel otherwise, whose backward has none.
+    """
+    if not any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
+        return nullcontext()
+    return sdpa_kernel(SDPBackend.MATH)
 
 
 def layer_seed(turn: Turn, version: int, seed: int) -> int:

@@ -85,6 +85,8 @@ class Policy:
     def _fused(self, groups: _Groups, arguments: dict[str, Any]) -> torch.optim.Optimizer | None:
         if "fused" not in inspect.signature(self.kind).parameters or "fused" in arguments:
             return None
+        if any(weight.is_complex() for group in groups for weight in group["params"]):
+            return None  # refused by fused kernels, at the first step only
         try:
             return self._construct(groups, True, {"fused": True, **arguments})
         except RuntimeError:  # this device or dtype has no fused kernel

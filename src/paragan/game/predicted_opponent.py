@@ -7,11 +7,10 @@ spectral norm's vectors and running statistics, are those of the snapshot.
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import Tensor
 
+from paragan.core.network_factory import copy_networks
 from paragan.core.protocols import Network
 from paragan.game.network import CalledNetwork
 from paragan.game.snapshot import Snapshot
@@ -28,7 +27,7 @@ class PredictedOpponent:
         self.snapshot = snapshot
         self._factor = factor
         self._step = step
-        self._net = copy.deepcopy(snapshot.net)
+        self._net = copy_networks(snapshot.net)
         self._network = CalledNetwork(self._net, snapshot.plain_network.calling)
 
     @property

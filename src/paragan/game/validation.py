@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from paragan.game.player import Player
 from paragan.loading.loader import normalise_images
 
 _ROWS = 4
+_SHAPES = ("View", "Reshape", "UnsafeView", "Squeeze", "Unsqueeze", "Select", "ToCopy", "Alias", "Clone", "Permute")
 Makers = Mapping[Side, Callable[[], nn.Module]]
 
 
@@ -46,9 +49,11 @@ def validate(
         names = "y, condition" if has_pairs else "y"
         g_call = f"model: Generator.forward(z, {names})"
         d_call = f"model: Discriminator.forward(x, {names})"
-        _Trial(game=game, nets=nets, real=real, g_call=g_call, d_call=d_call).run()
+        trial = _Trial(game=game, nets=nets, real=real, g_call=g_call, d_call=d_call)
+        trial.run()
         if turns:
             _run_each_penalty(game, nets, real)
+    _declare_draws(game, trial.drawing)
     if game.prior.num_classes and not has_pairs:
         game.prior = replace(game.prior, uses_labels=not ignores_labels(nets[Side.G], game.prior))
 
@@ -63,15 +68,18 @@ def validate_on(game: GAN, makers: Makers, source: Source) -> None:
     d_call = f"discriminator: forward({', '.join(game.prior.arguments)})"
     with torch.random.fork_rng(devices=[]):
         real = _first_samples(source, game)
-        _Trial(game=game, nets=nets, real=real, g_call=g_call, d_call=d_call).run()
+        trial = _Trial(game=game, nets=nets, real=real, g_call=g_call, d_call=d_call)
+        trial.run()
         _run_each_penalty(game, nets, real)
+    _declare_draws(game, trial.drawing)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Trial:
     """One forward and backward pass of both networks and the loss.
 
-    g_call, d_call: calls of the networks in messages.
+    g_call, d_call: calls of the networks in messages. drawing: players whose forward draws from
+    torch's generator, such as `torch.randn` without a generator.
     """
 
     game: GAN
@@ -79,6 +87,7 @@ class _Trial:
     real: Batch
     g_call: str
     d_call: str
+    drawing: set[Side] = field(default_factory=set)
 
     def run(self) -> None:
         """Raise `ConfigError` for a network or loss that is wrong."""
@@ -90,19 +99,22 @@ class _Trial:
             self._try_loss(output.logits_B, on_fake.by_name[name].logits_B)
 
     def _generate(self, feed: TurnInputs) -> Tensor:
-        with reraise_as_config_error(self.g_call):
+        with reraise_as_config_error(self.g_call), self._noting_draws(Side.G):
             fake = GeneratorOutput.of(CalledNetwork(self.nets[Side.G])(*feed.fake_inputs)).images
         expected = tuple(feed.real_sample.shape)
         if not isinstance(fake, Tensor) or tuple(fake.shape) != expected:
+            more = (
+                "" if isinstance(fake, Tensor) else ", or paragan.GeneratorOutput(sample, {NAME: tensor}) for several"
+            )
             raise ConfigError(
                 f"{self.g_call} returned {_description(fake)}; return one of the shape of {feed.arguments[0]!r} in a "
-                f"batch: {expected}"
+                f"batch: {expected}{more}"
             )
         _refuse_unusable(self.g_call, "values", fake)
         return fake
 
     def _judge(self, inputs: tuple[Tensor | None, ...]) -> DiscriminatorOutput:
-        with reraise_as_config_error(self.d_call):
+        with reraise_as_config_error(self.d_call), self._noting_draws(Side.D):
             output = DiscriminatorOutput.of(CalledNetwork(self.nets[Side.D])(*inputs))
         for name, member in output.by_name.items():
             call = f"{self.d_call} {name}".strip()
@@ -112,6 +124,11 @@ class _Trial:
                     "batch axis: a logit, or several, for each"
                 )
             _refuse_unusable(call, "logits", member.logits_B)
+            if _ends_in_sigmoid(member.logits_B):
+                warnings.warn(
+                    f"{call} ends in a sigmoid, and the losses take logits, any real numbers: leave it out",
+                    stacklevel=2,
+                )
         return output
 
     def _try_loss(self, real: Tensor, fake: Tensor) -> None:
@@ -134,8 +151,37 @@ class _Trial:
         with reraise_as_config_error(f"model: the backward pass from {name}"):
             values.sum().backward(retain_graph=True)
 
+    @contextmanager
+    def _noting_draws(self, side: Side) -> Iterator[None]:
+        before = _generator_states(self.game.prior.device)
+        yield
+        after = _generator_states(self.game.prior.device)
+        if not all(map(torch.equal, before, after)):
+            self.drawing.add(side)
+
     def _has_rows(self, values: Any) -> bool:
         return isinstance(values, Tensor) and values.dim() > 0 and len(values) == self.real.rows.count
+
+
+def _ends_in_sigmoid(logits_B: Tensor) -> bool:
+    """Return whether the last operation, besides changes of shape and format, is a sigmoid."""
+    node = logits_B.grad_fn
+    while node is not None and node.name().startswith(_SHAPES):
+        node = node.next_functions[0][0]
+    return node is not None and node.name().startswith("SigmoidBackward")
+
+
+def _generator_states(device: torch.device) -> list[Tensor]:
+    states = [torch.get_rng_state()]
+    return states if device.type == "cpu" else [*states, torch.get_device_module(device).get_rng_state(device)]
+
+
+def _declare_draws(game: GAN, drawing: set[Side]) -> None:
+    """Have the players seed the generator for networks that draw without saying so."""
+    slots = {Side.G: game.g, Side.D: game.d, **game.further}
+    for side in drawing:
+        if isinstance(player := slots[side], Player):
+            player.declare_draws()
 
 
 def _refuse_unusable(call: str, what: str, values: Tensor) -> None:

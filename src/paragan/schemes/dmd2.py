@@ -14,7 +14,7 @@ from paragan.core.fakes import detached_fakes
 from paragan.core.protocols import Turn
 from paragan.core.types import Batch, Report, Side
 from paragan.game.gan import GAN
-from paragan.game.player import seed_layers
+from paragan.game.player import seeded_layers
 
 
 def step(gan: GAN, batches: Iterator[Batch]) -> Report:
@@ -34,6 +34,6 @@ def _on_same_images(gan: GAN, turns: dict[Side, Turn], real: Batch) -> dict[Side
     feed = gan.prior.feed("critics", real)
     first = replace(next(iter(turns.values())), feed=feed)
     generator = gan.g.network()
-    seed_layers(first, real.rows.step, generator)
-    fakes = detached_fakes(first, generator, parts=1)
+    with seeded_layers(first, real.rows.step, generator):
+        fakes = detached_fakes(first, generator, parts=1)
     return {side: replace(turn, feed=replace(feed, fakes=fakes)) for side, turn in turns.items()}

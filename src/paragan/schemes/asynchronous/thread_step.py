@@ -5,16 +5,19 @@ Messages between the threads stay on their device.
 
 from __future__ import annotations
 
-import copy
 import queue
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from paragan.core.capabilities import Capability
 from paragan.core.errors import RankError
+from paragan.core.network_factory import copy_networks
 from paragan.core.types import Batch, Report, Side, Update
 from paragan.distributed.transports.link import Message, timeout_error
 from paragan.game.buffer import Buffer
@@ -45,7 +48,7 @@ class ThreadStep:
         self._is_stopping = threading.Event()
         g_limits = replace(limits, stopped=self._is_stopping.is_set, order=orders.get(Side.G))
         d_limits = replace(limits, stopped=self._has_failed, order=orders.get(Side.D))
-        opponent = Snapshot(copy.deepcopy(d.net), d.calling, d.version)
+        opponent = Snapshot(copy_networks(d.net), d.calling, d.version)
         sender = FakesSender([fakes], limits.rounds_fakes, in_process=True)
         receiver = FakesReceiver([fakes], empty_rows(gan, first), limits.rounds_fakes)
         self.generator = GeneratorStep(opponent, sender, states, g_limits, d_parts=d.policy.micro_batches)
@@ -54,6 +57,11 @@ class ThreadStep:
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "G", torch.set_num_threads, (threads,))
         self._newest: Update | None = None
+        # Kernels are chosen for all threads of a process: not by one turn while the other thread computes.
+        self._kernels = ExitStack()
+        penalties = [penalty for of_player in gan.penalties.values() for penalty in of_player]
+        if any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in penalties):
+            self._kernels.enter_context(sdpa_kernel(SDPBackend.MATH))
 
     @property
     def staleness_logs(self) -> dict[str, StalenessLog]:
@@ -87,6 +95,7 @@ class ThreadStep:
         """Stop G's thread."""
         self._is_stopping.set()
         self._thread.shutdown()
+        self._kernels.close()
 
     def _players(self) -> tuple[Player, Player]:
         g = self.gan.g
