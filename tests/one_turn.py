@@ -11,6 +11,7 @@ from paragan.core.protocols import Turn
 from paragan.core.types import Batch, LossTerms, Rows, Side, TurnInputs
 from paragan.game.network import CalledNetwork
 from paragan.layers.init import initialise
+from paragan.layers.update_once import hold_updates
 from paragan.models import sngan
 from paragan.parallel import none
 
@@ -34,6 +35,7 @@ def nets() -> dict[Side, nn.Module]:
     for side, net in found.items():
         net.weight_init = "orthogonal"
         initialise(net.double(), SEED, side.value)
+        hold_updates(net)
     found[Side.G].eval()  # batch norm would tell parts from the whole
     return found
 

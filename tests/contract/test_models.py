@@ -16,7 +16,7 @@ from paragan.core.errors import ConfigError, ParaganError
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.blocks import run_blocks
 from paragan.layers.init import SCHEMES, initialise
-from paragan.layers.update_once import begin_update, mixes_samples
+from paragan.layers.update_once import begin_update, hold_updates, mixes_samples
 
 MODELS = [name for name in registry.names("models") if not hasattr(registry.load_module("models", name), "SAMPLE")]
 SMALL = {"groups": 4, "embed": 5, "width": 8, "latent": 6, "style": 6, "mixing": 0.0, "noise": False, "dropout": 0.0}
@@ -42,6 +42,7 @@ def build(name: str, side: str, classes: int, shape=SIZES[0], seed: int = 0, **w
         options(name, conditional=classes > 0, **wanted), shape, classes
     )
     initialise(net.double(), seed, side)
+    hold_updates(net)
     net.tested_shape = shape
     return net
 
@@ -178,6 +179,7 @@ def test_every_scheme_fits(name, side, classes):
     for scheme in SCHEMES:
         net.weight_init = scheme
         initialise(net, 0, side)
+        hold_updates(net)
         assert all(parameter.isfinite().all() for parameter in net.parameters())
 
 
@@ -289,6 +291,7 @@ def test_labelled_data_does_not_make_it_conditional(name, side):
     net = getattr(registry.load_module("models", name), side)(
         options(name, conditional=False), SIZES[0], CLASSES
     ).double()
+    hold_updates(net)
     x, y = inputs(net, CLASSES)
     assert torch.equal(tensor_of(call(net, x)), tensor_of(call(net, x, y)))
 

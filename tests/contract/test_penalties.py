@@ -16,6 +16,7 @@ from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows, Side
 from paragan.layers.init import initialise
+from paragan.layers.update_once import hold_updates
 from paragan.loading.loader import Loader
 from paragan.models import contragan, flow_unet, sngan, stylegan2
 from tests.one_turn import BATCH, CLASSES, OPTIONS, SHAPE, nets, play, turn
@@ -67,6 +68,7 @@ def stirred(made=None):
     if made is not None and made.name == "flow_matching":
         pair[Side.G] = FlowOfShortLatents(flow_unet.Options(width=4, embed=5), SHAPE, CLASSES).double()
     initialise(pair[Side.D].double(), 11, "d")
+    hold_updates(pair[Side.D])
     with torch.no_grad():
         for net in pair.values():
             for number, parameter in enumerate(net.parameters()):

@@ -22,7 +22,7 @@ from paragan.layers.init import initialise
 from paragan.layers.resample import DownConv2d, UpConv2d
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.layers.split import Split, class_tables, split_layers
-from paragan.layers.update_once import begin_update
+from paragan.layers.update_once import begin_update, hold_updates
 from paragan.models import sngan
 from paragan.parallel._blocks import checkpointed
 from paragan.parallel._fully_shard import build_sharded
@@ -72,6 +72,7 @@ def built(kind, normed):
     net = NETS[kind](spectral_norm if normed else lambda layer: layer)
     net.weight_init = "torch"
     initialise(net, 3, "d")
+    hold_updates(net)
     for name, parameter in net.named_parameters():
         if name in ("norm.gain", "norm.bias"):
             nn.init.normal_(parameter, generator=torch.Generator().manual_seed(5))

@@ -15,7 +15,7 @@ from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.types import Side
 from paragan.layers.blocks import run_blocks
 from paragan.layers.init import initialise
-from paragan.layers.update_once import begin_update
+from paragan.layers.update_once import begin_update, hold_updates
 from paragan.models import contragan, reacgan, sngan
 from paragan.penalties import auxiliary
 from tests.one_turn import CLASSES, SHAPE, assert_plain, nets, play, turn
@@ -29,6 +29,7 @@ def pair_that_tells():
     d = sngan.Discriminator(sngan.Options(width=4, head="auxiliary"), SHAPE, CLASSES)
     d.weight_init = "orthogonal"
     initialise(d.double(), 0, "d")
+    hold_updates(d)
     return {**pair, Side.D: d}
 
 
@@ -83,6 +84,7 @@ def discriminator(name, **more):
     wanted = {"width": 8, "head": "auxiliary", **more}
     net = file.Discriminator(file.Options(**{k: v for k, v in wanted.items() if k in known}), (1, 8, 8), 3).double()
     initialise(net, 0, "d")
+    hold_updates(net)
     with torch.no_grad():
         for parameter in net.parameters():  # away from the start, where attention does nothing yet
             parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)), alpha=0.1)

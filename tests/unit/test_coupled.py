@@ -12,6 +12,7 @@ from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.player_checks import check_player
+from paragan.layers.update_once import hold_updates
 from paragan.models import contragan
 from paragan.parallel import local_sgd
 from paragan.penalties import contrastive, data_to_data
@@ -85,6 +86,7 @@ def test_each_side_compares_its_own_images(module, side):
     """D real ones with their labels, G its own with those it was asked for."""
     pair = nets()
     pair[Side.D] = contragan.Discriminator(contragan.Options(width=4, embed=6), SHAPE, CLASSES).double()
+    hold_updates(pair[Side.D])
     penalty = module.Penalty(module.Options(weight=1.5, side=side.value))
     played = turn(side, penalty)
     feed = played.feed

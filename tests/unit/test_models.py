@@ -13,7 +13,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.blocks import identity_wrap
 from paragan.layers.init import initialise
-from paragan.layers.update_once import mixes_samples
+from paragan.layers.update_once import hold_updates, mixes_samples
 from paragan.models import biggan, biggan_deep, dcgan, r3gan, sngan
 from paragan.models._vector import vector_norm
 
@@ -145,6 +145,7 @@ def test_every_block_of_biggan_sees_its_own_part_of_z():
     """From the image back: a part of z that only block k reads moves nothing before block k."""
     net = biggan.Generator(biggan.Options(width=8, latent=12, attention=None), (3, 32, 32), 3).double()
     initialise(net, 0, "g")
+    hold_updates(net)
     z, y, seen = torch.randn(4, 12, dtype=torch.float64), torch.tensor([0, 1, 2, 0]), []
     for block in net.blocks:
         block.register_forward_hook(lambda m, given, out: seen.append(out[0] if isinstance(out, tuple) else out))
@@ -190,6 +191,7 @@ def test_r3gan_starts_as_fix_up_says():
     """Blocks do nothing yet; the others are drawn smaller the more blocks there are."""
     net = r3gan.Discriminator(r3gan.Options(width=64, groups=8), (3, 32, 32), 10)
     initialise(net, 0, "d")
+    hold_updates(net)
     blocks = [module for module in net.modules() if isinstance(module, r3gan.Residual)]
     assert len(blocks) == 8 and not any(block.narrow.weight.any() for block in blocks)
     for layer, fan_in in ((blocks[0].widen, 64), (blocks[0].see, 16 * 9)):

@@ -169,7 +169,7 @@ def test_d_stays_whole_before_its_start():
     stream = batches()
     synchronous.step(gan, stream)
     after, counts = state_of(gan.d)
-    assert counts == {"version": 0, "images": 0}
+    assert counts == {"version": 0, "images": 0, "due_turns": 0}
     assert before.keys() == after.tensors.keys()
     assert all(torch.equal(before[name], after.tensors[name]) for name in before)
     assert (gan.clock.images, gan.g.version) == (16, 1)

@@ -23,6 +23,7 @@ from paragan.game.prior import latent_of
 from paragan.game.trained_part import add_adapters, refuse_untrained, select_trained
 from paragan.hardware import precision
 from paragan.layers.init import initialise
+from paragan.layers.update_once import hold_updates
 
 _EXAMPLES = 2
 
@@ -63,7 +64,7 @@ def maker(
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if outside:
             fill(net)  # without `weight_init` the weights of the constructor stay
-        return net
+        return hold_updates(net)
 
     is_known = sample is None and not outside and not side.is_further
     inputs = partial(_example_inputs, side, found) if is_known else None

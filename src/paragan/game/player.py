@@ -25,7 +25,7 @@ from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling, all_frozen
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
 from paragan.game.trained_part import refuse_untrained
-from paragan.layers.update_once import update_once_layers
+from paragan.layers.update_once import hold_updates, update_once_layers
 from paragan.parallel import Strategy, none
 from paragan.parallel._master_weights import MasterWeights
 
@@ -72,9 +72,7 @@ class Player:
         device = self.strategy.device(self.net)
         self.plain_network = CalledNetwork(self.net, self.calling)
         self.training_network = CalledNetwork(self.strategy.training_module(self.net), self.calling)
-        self._update_once_layers = update_once_layers(self.net)
-        for layer in self._update_once_layers:
-            layer.update_due = False  # from now on, only updates advance their state
+        self._update_once_layers = update_once_layers(hold_updates(self.net))
         self.optimizer = self._optimizer()
         self._weights = list(self.net.parameters())
         self._with_gradients = {*self._weights, *optimizer_weights(self.optimizer).values()}

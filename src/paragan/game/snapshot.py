@@ -16,16 +16,19 @@ from torch import Tensor, nn
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Network
 from paragan.game.network import CalledNetwork, Calling
+from paragan.layers.update_once import hold_updates
 
 
 class Snapshot:
-    """An `Opponent` with a separate, frozen network. net: a new network of the player's class.
+    """An `Opponent` with a separate, frozen network, whose state no forward advances.
+
+    net: a new network of the player's class.
 
     is_exact: whether its state is the player's, bit for bit, and not within a rounding.
     """
 
     def __init__(self, net: nn.Module, calling: Calling | None = None, version: int = 0) -> None:
-        self.net = net.requires_grad_(False)
+        self.net = hold_updates(net.requires_grad_(False))
         self.plain_network = CalledNetwork(net, calling or Calling())
         self.version = version
         self.is_exact = True

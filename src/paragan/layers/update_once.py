@@ -36,6 +36,13 @@ def begin_update(net: nn.Module) -> None:
         layer.update_due = True
 
 
+def hold_updates(net: nn.Module) -> nn.Module:
+    """Have the layers of `net` advance only after `begin_update` from now on; return the net."""
+    for layer in update_once_layers(net):
+        layer.update_due = False
+    return net
+
+
 def update_once_layers(net: nn.Module) -> list[UpdateOnce]:
     """Return the layers of `net` that `begin_update` marks."""
     return [module for module in net.modules() if isinstance(module, UpdateOnce)]
