@@ -41,8 +41,7 @@ def build(name: str, side: str, classes: int, shape=SIZES[0], seed: int = 0, **w
     net = getattr(registry.load_module("models", name), side)(
         options(name, conditional=classes > 0, **wanted), shape, classes
     )
-    initialise(net.double(), seed, side)
-    hold_updates(net)
+    initialise(hold_updates(net.double()), seed, side)
     net.tested_shape = shape
     return net
 
@@ -288,10 +287,8 @@ def test_labels_that_do_not_fit_are_refused(name, side):
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("name", CONDITIONAL)
 def test_labelled_data_does_not_make_it_conditional(name, side):
-    net = getattr(registry.load_module("models", name), side)(
-        options(name, conditional=False), SIZES[0], CLASSES
-    ).double()
-    hold_updates(net)
+    kind = getattr(registry.load_module("models", name), side)
+    net = hold_updates(kind(options(name, conditional=False), SIZES[0], CLASSES).double())
     x, y = inputs(net, CLASSES)
     assert torch.equal(tensor_of(call(net, x)), tensor_of(call(net, x, y)))
 

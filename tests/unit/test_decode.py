@@ -24,7 +24,7 @@ def first(image, tmp_path, suffix=".png", channels=3, **options):
 def of_first(root, **options):
     """The picture 0 in the folder, beside another."""
     Image.new("RGB", (8, 8)).save(root / "1.png")
-    (mine,) = [source for source in both(root, **options) if source._paths[0].startswith("0")]
+    (mine,) = [source for source in both(root, **options) if "/0." in source.where(0)]
     return mine.fetch([0])["image"][0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import warnings
@@ -88,61 +87,6 @@ def test_export_card_code_runs(run, exporting, tmp_path, monkeypatch):
     assert (tmp_path / "there" / "mine.png").exists()
 
 
-def run_block(card: str, title: str) -> dict:
-    """What the first code block below a line of the card defines."""
-    block = Path(card).read_text().partition(title)[2].split("```python\n")[1].split("```")[0]
-    defined: dict = {}
-    with warnings.catch_warnings(action="ignore"):
-        exec(block, defined)  # noqa: S102 our own card
-    return defined
-
-
-def test_export_card_loads_the_program_in_plain_torch(run, exporting, tmp_path, monkeypatch):
-    exporting(run, "--format", "torch", "--out", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    assert run_block("README.md", "With PyTorch alone")["images"].shape == (4, 1, 8, 8)
-    assert "paragan" not in Path("README.md").read_text().partition("With PyTorch alone")[2].split("```")[1]
-
-
-def retrained(run, folder):
-    """A copy of a run with other weights of a later step."""
-    shutil.copytree(run, folder)
-    train(folder, "train.kimg=0.128", "seed=1")
-    return folder
-
-
-def test_an_export_of_other_weights_leaves_no_file_of_the_former(run, exporting, tmp_path):
-    folder = tmp_path / "export"
-    exporting(run, "--format", "torch", "--out", folder)
-    lines = exporting(retrained(run, tmp_path / "later"), "--out", folder)
-    assert lines[0] == f"removed {folder / 'generator.pt2'}, which an export of other weights had left"
-    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "generator.safetensors", "samples.png"]
-    assert "generator.pt2" not in (folder / "README.md").read_text()
-
-
-@pytest.mark.parametrize("damage", ["missing", "cut"])
-def test_a_program_beside_unknown_weights_is_removed(run, exporting, tmp_path, damage):
-    exporting(run, "--format", "torch", "--out", tmp_path)
-    weights = tmp_path / "generator.safetensors"
-    if damage == "missing":
-        weights.unlink()
-    else:
-        weights.write_bytes(weights.read_bytes()[:-9])
-    exporting(run, "--out", tmp_path)
-    assert not (tmp_path / "generator.pt2").exists()
-
-
-def test_a_second_format_of_the_same_weights_joins_the_first(run, exporting, tmp_path):
-    exporting(run, "--format", "torch", "--out", tmp_path)
-    before = (tmp_path / "generator.pt2").read_bytes()
-    exporting(run, "--out", tmp_path)
-    assert (tmp_path / "generator.pt2").read_bytes() == before
-    card = (tmp_path / "README.md").read_text()
-    for name in ("generator.safetensors", "generator.pt2", "samples.png"):
-        digest = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
-        assert f"| {name} | 4 | {digest} |" in card
-
-
 def test_export_metadata_is_complete_text(run, exporting, tmp_path):
     exporting(run, "--out", tmp_path / "g.safetensors")
     told = metadata(tmp_path / "g.safetensors")
@@ -207,21 +151,6 @@ def test_export_torch_program_equals_network(name, exporting, tmp_path):
     images = pg.load(tmp_path / "run").sample(7, seed=5)
     z, y = pg.load(tmp_path / "run").latents(7, seed=5), torch.tensor(images.labels)
     assert torch.allclose(program(z, y), images.tensor, atol=1e-5)
-
-
-def test_export_onnx_model_equals_network(run, exporting, tmp_path, monkeypatch):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    for name in ("onnx", "onnxscript"):
-        pytest.importorskip(name)
-    lines = exporting(run, "--format", "onnx", "--out", tmp_path)
-    assert "generator.onnx  (differs from the network by at most" in lines[1]
-    session = onnxruntime.InferenceSession(tmp_path / "generator.onnx")
-    images, z = pg.load(run).sample(7, seed=5), pg.load(run).latents(7, seed=5)
-    (found,) = session.run(None, {"z": z.numpy(), "labels": torch.tensor(images.labels).numpy()})
-    assert torch.allclose(torch.from_numpy(found), images.tensor, atol=1e-4)
-    monkeypatch.chdir(tmp_path)
-    images = run_block("README.md", "With ONNX Runtime")["images"]
-    assert images.shape == (4, 1, 8, 8)
 
 
 def test_export_program_that_differs_is_refused(run, tmp_path, monkeypatch):

@@ -163,6 +163,6 @@ def test_the_real_part(data_root):
     assert train.class_names == held_out.class_names
     assert train.class_names[:3] == ("goldfish", "American alligator", "black widow")
     for source, each in ((train, 500), (held_out, 50)):
-        assert (np.bincount(source._labels) == each).all()
+        assert (np.bincount(source.labels) == each).all()
     x, y = held_out.fetch(np.arange(0, 2500, 100)).values()
     assert tuple(x.shape) == (25, 3, 64, 64) and y.tolist() == list(range(0, 50, 2))

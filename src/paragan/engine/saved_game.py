@@ -142,7 +142,8 @@ class SavedGame:
         """Restore the result of `state`. Invalid values raise KeyError, TypeError or ValueError."""
         for name, player in self.players.items():
             saved = checkpoint.values["players"][name]
-            counts = read_counts(saved, "version", "images", *saved.keys() & {"due_turns"})
+            counters = ("version", "images", "due_turns") if "due_turns" in saved else ("version", "images")
+            counts = read_counts(saved, *counters)
             _refuse_other_frozen_networks(checkpoint, player.side, self._frozen_sha256(player))
             refuse_other_base(checkpoint.path, checkpoint.values, name, self._bases()[name])
             restore(player, checkpoint.groups[name], counts)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from paragan.core import rng
 from paragan.core.balancer import restore_if_skipped, state_before
-from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.optimizer_weights import optimizer_weights
@@ -25,6 +20,7 @@ from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling, all_frozen
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
 from paragan.game.trained_part import refuse_untrained
+from paragan.game.turn_context import differentiable_attention, seeded_layers
 from paragan.layers.update_once import hold_updates, update_once_layers
 from paragan.parallel import Strategy, none
 from paragan.parallel._master_weights import MasterWeights
@@ -275,36 +271,6 @@ class Player:
             box = averaged[of_average]
             boxes.append(None if box == layout[name] else box.within(layout[name]))
         return boxes
-
-
-# Torch has one generator for all threads: turns of two threads whose networks draw run one after the other.
-_DRAWS = threading.RLock()
-
-
-@contextmanager
-def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
-    """Seed torch's generator for dropout, by update: runs repeat and resume bit-exactly."""
-    if not any(getattr(net, "draws", False) for net in nets):
-        yield
-        return
-    with _DRAWS:
-        torch.manual_seed(layer_seed(turn, version, turn.feed.seed))
-        yield
-
-
-def differentiable_attention(turn: Turn) -> AbstractContextManager[None]:
-    """Have attention computed by a kernel with second derivatives where a penalty of the turn needs them.
-
-    `scaled_dot_product_attention` chooses a flash kernel otherwise, whose backward has none.
-    """
-    if not any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
-        return nullcontext()
-    return sdpa_kernel(SDPBackend.MATH)
-
-
-def layer_seed(turn: Turn, version: int, seed: int) -> int:
-    """Return the seed for the layers that draw in a turn. version: of the player. seed: of its run."""
-    return rng.key(seed, "noise", turn.side.value, version, turn.feed.rows.first)
 
 
 def _in_layout_of(weight: Tensor, gradient: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from paragan.core.fakes import detached_fakes
 from paragan.core.protocols import Turn
 from paragan.core.types import Batch, Report, Side
 from paragan.game.gan import GAN
-from paragan.game.player import seeded_layers
+from paragan.game.turn_context import seeded_layers
 
 
 def step(gan: GAN, batches: Iterator[Batch]) -> Report:

@@ -13,8 +13,9 @@ from paragan.core.loss import Loss
 from paragan.core.protocols import Augment, Network, Turn
 from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.game.network import CalledNetwork
-from paragan.game.player import Player, layer_seed
+from paragan.game.player import Player
 from paragan.game.prior import Prior
+from paragan.game.turn_context import layer_seed
 from paragan.layers.random import CellGenerators
 from paragan.loading.loader import BatchStream, next_joint_batch
 

@@ -1,0 +1,43 @@
+"""What a turn sets for its process while it runs: the seed of layers that draw, and the kernels of attention."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from paragan.core import rng
+from paragan.core.capabilities import Capability
+from paragan.core.protocols import Network, Turn
+
+# Torch has one generator for all threads: turns of two threads whose networks draw run one after the other.
+_DRAWS = threading.RLock()
+
+
+@contextmanager
+def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
+    """Seed torch's generator for dropout, by update: runs repeat and resume bit-exactly."""
+    if not any(getattr(net, "draws", False) for net in nets):
+        yield
+        return
+    with _DRAWS:
+        torch.manual_seed(layer_seed(turn, version, turn.feed.seed))
+        yield
+
+
+def differentiable_attention(turn: Turn) -> AbstractContextManager[None]:
+    """Have attention computed by a kernel with second derivatives where a penalty of the turn needs them.
+
+    `scaled_dot_product_attention` chooses a flash kernel otherwise, whose backward has none.
+    """
+    if not any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
+        return nullcontext()
+    return sdpa_kernel(SDPBackend.MATH)
+
+
+def layer_seed(turn: Turn, version: int, seed: int) -> int:
+    """Return the seed for the layers that draw in a turn. version: of the player. seed: of its run."""
+    return rng.key(seed, "noise", turn.side.value, version, turn.feed.rows.first)
