@@ -15,7 +15,6 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.game.state_buffers import attach_state
 from paragan.layers.all_reduce import ReduceGroup, gather_batch
 from paragan.layers.init import initialise
 from paragan.losses import hinge, relativistic_average
@@ -81,7 +80,6 @@ def game(world: World, name: str, made) -> GAN:
     averages = name == "relativistic_average"
     loss = Loss(mean.d_loss, mean.g_loss, True, compares=True) if averages else Loss(hinge.d_loss, hinge.g_loss)
     gan = GAN(players[Side.G], players[Side.D], loss, prior, *(penalties(name, side) for side in Side))
-    attach_state(gan)
     return gan
 
 

@@ -14,7 +14,6 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.game.state_buffers import attach_state
 from paragan.layers.init import initialise
 from paragan.losses import nonsaturating
 from paragan.models import stylegan2
@@ -46,7 +45,6 @@ def game(world: World, made) -> GAN:
     slope = r1.Penalty(r1.Options(weight=0.5, interval=2))
     loss = Loss(nonsaturating.d_loss, nonsaturating.g_loss)
     found = GAN(players[Side.G], players[Side.D], loss, Prior(5, 6, CLASSES, dtype=torch.float64), (lengths,), (slope,))
-    attach_state(found)
     return found
 
 

@@ -12,7 +12,6 @@ from paragan.core import rng
 from paragan.core.dist import World
 from paragan.core.types import Side
 from paragan.game.options import AdversarialOptions
-from paragan.game.state_buffers import attach_state
 from paragan.parallel import none
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
@@ -96,7 +95,6 @@ def _steps_of_d(stream, placed, total):
     policy = replace(d.policy, lr=0.05, update_probability=2 / 3)
     d = type(d)(Side.D, d.net, d.strategy, policy)
     gan = replace(game(g, d), adversarial=AdversarialOptions(), total=total)
-    attach_state(gan)
     steps = []
     for step in range(STEPS):
         before = int(d.updates)

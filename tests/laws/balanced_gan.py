@@ -8,7 +8,6 @@ from torch import nn
 import paragan as pg
 from paragan.core import rng
 from paragan.core.types import Batch, Rows, Side
-from paragan.game.state_buffers import attach_state
 from paragan.losses import hinge
 from paragan.parallel import none
 from paragan.schemes import synchronous
@@ -95,7 +94,6 @@ def game(name: str | None, make_strategy=none.Strategy, world=None, parts: int =
     loss = pg.Loss(hinge.d_loss, hinge.g_loss)
     when = pg.AdversarialOptions(WEIGHT, starts[1] * BATCH / 1000, starts[0] * BATCH / 1000)
     found = pg.GAN(players[Side.G], players[Side.D], loss, prior(), terms, balancer=balancer, adversarial=when)
-    attach_state(found)
     return found
 
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 import paragan as pg
 from paragan.core.types import Side
 from paragan.datasets import speech
-from paragan.game.state_buffers import attach_state
 from paragan.layers.init import initialise
 from paragan.layers.log_mel import LogMel
 from paragan.models import encodec
@@ -54,7 +53,6 @@ def game(g: pg.Player, d: pg.Player, is_relative: bool = True) -> pg.GAN:
     balancer = pg.GradientBalancer(pg.GradientBalancerOptions(weights=SHARES, decay=DECAY))
     adversarial = pg.AdversarialOptions(combine="mean")
     made = pg.GAN(g, d, pg.hinge_both_loss, prior, terms, adversarial=adversarial, balancer=balancer)
-    attach_state(made)
     return made
 
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 import paragan as pg
 from paragan.core.types import Side
 from paragan.datasets import digits
-from paragan.game.state_buffers import attach_state
 from paragan.layers.init import initialise
 from paragan.models import cyclegan, real_esrgan
 from paragan.parallel import none
@@ -64,7 +63,6 @@ def game(recipe: str, g: pg.Player, d: pg.Player) -> pg.GAN:
         loss, adversarial = pg.nonsaturating_loss(pg.NonsaturatingOptions()), pg.AdversarialOptions(0.1, start, start)
     prior = pg.Prior(5, 0, dtype=torch.float64, arguments=(SAMPLE[recipe],), generator_arguments=(INPUT[recipe],))
     made = pg.GAN(g, d, loss, prior, terms, adversarial=adversarial)
-    attach_state(made)
     return made
 
 

@@ -17,7 +17,6 @@ from paragan.core import registry, rng
 from paragan.core.loss import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.prior import Prior
-from paragan.game.state_buffers import attach_state
 from paragan.layers.init import initialise
 from paragan.losses import nonsaturating
 from paragan.parallel import MemoryOptions, none
@@ -63,7 +62,6 @@ def trained(model, steps, recompute):
     prior = Prior(0, g.net.latent, dtype=torch.float64)
     loss = Loss(nonsaturating.d_loss, nonsaturating.g_loss)
     gan = pg.GAN(g, d, loss, prior, g_terms, d_terms)
-    attach_state(gan)
     stream = (Batch(Rows(n, 0, BATCH, BATCH), {"image": reals(n)}) for n in count())
     for _ in range(steps):
         synchronous.step(gan, stream)

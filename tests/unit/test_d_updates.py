@@ -11,7 +11,6 @@ from paragan import build
 from paragan.config import read_recipe
 from paragan.core import rng
 from paragan.game.state import state_of
-from paragan.game.state_buffers import attach_state
 from paragan.schemes import synchronous
 from tests.tiny_run import SMALL, TINY
 
@@ -27,7 +26,6 @@ def game(per_step=1, **policy):
     g = pg.Player(pg.Side.G, net(3, 2), policy=pg.Policy(lr=0.01))
     d = pg.Player(pg.Side.D, net(2, 1, nn.Flatten(0)), policy=pg.Policy(lr=0.01, updates_per_step=per_step, **policy))
     gan = pg.GAN(g, d, pg.hinge_loss, pg.Prior(seed=4, latent=3, arguments=("point",)))
-    attach_state(gan)
     return gan
 
 

@@ -17,7 +17,6 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.game.state_buffers import attach_state
 from paragan.losses import wasserstein
 from paragan.parallel import MemoryOptions, none
 from paragan.schemes import extragradient
@@ -110,7 +109,6 @@ class Counting(pg.Penalty):
 
 def test_what_penalties_remember_is_of_updates():
     gan = replace(game(), d_penalties=(counting := Counting(),))
-    attach_state(gan)
     for step in range(3):
         extragradient.Scheme().step(gan, iter([real(step)]))
     assert float(counting.state["asked"]) == int(gan.d.updates) == 3

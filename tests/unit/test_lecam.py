@@ -104,3 +104,15 @@ def test_stopped_run_resumes_bit_exactly(tmp_path):
     there, here = state(straight), state(second)
     assert all(torch.equal(value, here[name]) for name, value in there.items())
     assert float(here["lecam/real"]) != float(state(first)["lecam/real"])
+
+
+@pytest.mark.parametrize("scheme", [synchronous, extragradient])
+def test_a_custom_loop_keeps_its_state_with_d(scheme):
+    """A game that a program makes attaches the state of its penalties by itself."""
+    gan = game(*(player(side, none.Strategy()) for side in Side), d_penalties=(lecam.Penalty(lecam.Options()),))
+    assert set(gan.d.state) == {"lecam/real", "lecam/fake", "lecam/updates"}
+    step = getattr(scheme, "step", None) or scheme.Scheme().step
+    stream = batches()
+    for _ in range(5):
+        step(gan, stream)
+    assert int(gan.d.state["lecam/updates"]) == 5

@@ -17,7 +17,6 @@ from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.core.weight_schedule import WeightSchedule, images_of, weight_at
 from paragan.game.state import state_of
-from paragan.game.state_buffers import attach_state
 from paragan.losses import hinge
 from paragan.penalties import lecam, r1
 from paragan.schemes import asynchronous, extragradient, parameter_server, shared_fakes, skipping, synchronous
@@ -131,7 +130,6 @@ def game(adversarial, *, g_penalties=None, per_step=1, **more):
     prior = pg.Prior(seed=0, latent=3, dtype=torch.float64, arguments=("point",))
     loss = pg.Loss(hinge.d_loss, hinge.g_loss)
     made = pg.GAN(g, d_player, loss, prior, g_penalties, adversarial=adversarial, **more)
-    attach_state(made)
     return made
 
 

@@ -25,7 +25,6 @@ from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.player_checks import check_player, refuse_invalid_counts
 from paragan.game.scheme import FunctionScheme, Scheme
-from paragan.game.state_buffers import attach_state
 from paragan.game.validation import validate, validate_on
 
 
@@ -49,7 +48,6 @@ def gan(
     is_validated = makers is None and (model is not None or bool(outside_names(config)) or not found.is_image)
     makers = makers or {side: maker(config, side, found, device, model) for side in map(Side, config.player_options)}
     game = _game(config, found, device, roles, model, makers)
-    attach_state(game)
     if is_validated:  # on a separate pair, so that no state changes
         _validate(game, makers, found, turns)
     return game

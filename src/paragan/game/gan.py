@@ -22,6 +22,7 @@ from paragan.game import balancing
 from paragan.game.adversarial_terms import adversarial_terms, mean_logits
 from paragan.game.options import AdversarialOptions
 from paragan.game.prior import Prior
+from paragan.game.state_buffers import attach_state
 from paragan.game.term_weights import varying_weights
 
 
@@ -70,6 +71,7 @@ class GAN:
                 "the weight 0; add a penalty of G, or set adversarial.start_kimg to 0"
             )
         balancing.begin(self.balancer, self.g, self.g_penalties)
+        attach_state(self.slots, self.penalties, self.augment, self.balancer)
 
     def _refuse_unknown_players(self, side: Side, penalty: Penalty) -> None:
         names = {slot.value for slot in self.slots} - {side.value}

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from paragan.core.balancer import Balancer
-from paragan.core.protocols import Adaptive, Penalty, adaptive, state_tensors
+from paragan.core.protocols import Adaptive, Augment, Penalty, PlayerSlot, adaptive, state_tensors
 from paragan.core.types import Side
-from paragan.game.gan import GAN
 from paragan.game.player import Player
 
 
-def attach_state(game: GAN) -> None:
-    """Attach this state to the players, on their devices, before the first step."""
-    for player in game.slots.values():
+def attach_state(
+    slots: Mapping[Side, PlayerSlot],
+    penalties: Mapping[Side, Sequence[Penalty]],
+    augment: Augment | None,
+    balancer: Balancer | None,
+) -> None:
+    """Attach this state to the players, on their devices, before the first step.
+
+    The augmentation of D's inputs is saved with D, the balancer with G.
+    """
+    changing = adaptive(augment)
+    more: dict[Side, Sequence[Adaptive | Balancer]] = {
+        Side.G: [] if balancer is None else [balancer],
+        Side.D: [] if changing is None else [changing],
+    }
+    for side, player in slots.items():
         if isinstance(player, Player):
             device = player.strategy.device(player.net)
-            owners = _owners(game, player.side)
+            owners = [*penalties[side], *more.get(side, ())]
             for owner in owners:
                 owner.state.update({name: value.to(device) for name, value in owner.state.items()})
             player.state = state_tensors(*owners)
-
-
-def _owners(game: GAN, side: Side) -> list[Penalty | Adaptive | Balancer]:
-    """Return the penalties of one side, with D's the augmentation of its inputs, with G's the balancer."""
-    balancers = [] if game.balancer is None else [game.balancer]
-    more: dict[Side, Sequence[Adaptive | Balancer]] = {Side.G: balancers, Side.D: _augmentation(game)}
-    return [*game.penalties[side], *more.get(side, ())]
-
-
-def _augmentation(game: GAN) -> list[Adaptive]:
-    augment = adaptive(game.augment)
-    return [] if augment is None else [augment]

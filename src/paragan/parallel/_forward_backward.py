@@ -164,7 +164,8 @@ class _TurnRun:
             late_B = {penalty.name: penalty(context) for penalty in turn.penalties if _needs_no_image(penalty)}
             _refuse_other_rows(late_B, turn.feed.rows.count)
             total = turn.feed.rows.total
-            losses = [self._scaled(values.sum() / total) for values in late_B.values()]
+            # a value without a graph, of a term that is constant now, has nothing to pass backward
+            losses = [self._scaled(values.sum() / total) for values in late_B.values() if values.requires_grad]
             loss_B = {**last.loss_B, **late_B}
             self._backward([*roots, *losses], [*gradients, *(None for _ in losses)], tuple(loss_B))
         return replace(last, loss_B=loss_B)

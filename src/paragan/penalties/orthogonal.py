@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 import torch
@@ -15,9 +16,11 @@ from torch import Tensor, nn
 
 from paragan.core import protocols
 from paragan.core.capabilities import Capability
+from paragan.core.errors import ConfigError
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
+from paragan.layers.spectral_norm import SpectralNorm
 from paragan.penalties._options import LazyOptions
 
 
@@ -34,7 +37,8 @@ class Options(LazyOptions):
 class Penalty(protocols.Penalty):
     """Penalty on weights of linear and convolutional layers, one filter per row.
 
-    Raw weights under spectral norm. A value of the weights, not of samples: every row has the whole
+    Weights in use, with adapters, but before spectral norm. Raises `ConfigError` if none of them trains. A
+    value of the weights, not of samples: every row has the whole
     value, because the strategy averages over rows.
     """
 
@@ -47,8 +51,13 @@ class Penalty(protocols.Penalty):
         self.side = Side(options.side)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        matrices = _matrices(context.network.module)
+        matrices = list(_matrices(context.network.module))
         value = sum((_overlap(matrix) for matrix in matrices), torch.zeros(()))
+        if torch.is_grad_enabled() and not value.requires_grad:
+            raise ConfigError(
+                f"penalty orthogonal on {self.side.value}: it reaches no weight that trains; leave it out, or let a "
+                f"linear or convolutional layer train ({self.side.value}.train, {self.side.value}.freeze)"
+            )
         rows = context.feed.rows
         return (self.weight_at(rows) * value).expand(rows.count)
 
@@ -62,7 +71,20 @@ def _overlap(matrix: Tensor) -> Tensor:
 def _matrices(net: nn.Module) -> Iterator[Tensor]:
     for module in net.modules():
         if isinstance(module, (nn.Linear, nn.modules.conv._ConvNd)):
-            chains = getattr(module, "parametrizations", {})
-            weight = chains["weight"].original if "weight" in chains else module.weight
+            weight = _weight_in_use(module)
             transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
             yield (weight.transpose(0, 1) if transposed else weight).flatten(1)
+
+
+def _weight_in_use(module: nn.Module) -> Tensor:
+    """Return the weight with all parametrizations, such as adapters, up to the first spectral norm."""
+    chains = getattr(module, "parametrizations", {})
+    if "weight" not in chains:
+        return module.weight  # type: ignore[return-value]
+    chain = chains["weight"]
+    if not any(isinstance(step, SpectralNorm) for step in chain):
+        return module.weight  # type: ignore[return-value]
+    weight = chain.original
+    for step in takewhile(lambda step: not isinstance(step, SpectralNorm), chain):
+        weight = step(weight)
+    return weight

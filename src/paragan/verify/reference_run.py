@@ -24,7 +24,6 @@ from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.scheme import Scheme
-from paragan.game.state_buffers import attach_state
 from paragan.parallel import Strategy
 
 STEPS = 3
@@ -135,7 +134,6 @@ class ReferenceRun:
         rest: dict[str, Any] = {"total": self.world.sum, "adversarial": game.adversarial.started}
         rest["balancer"] = copy.deepcopy(game.balancer)
         self.gan = GAN(players[Side.G], players[Side.D], game.loss, game.prior, *copied, **rest)
-        attach_state(self.gan)
         self.players = players
 
     def _player(self, side: Side) -> Player:
