@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,10 @@ from paragan.config import read_recipe
 from paragan.core.outputs import DiscriminatorOutput, Outputs
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
+from paragan.parallel import none
 from paragan.penalties import lecam
+from paragan.schemes import extragradient, synchronous
+from tests.laws import small_gan
 from tests.one_turn import BATCH, nets, play, turn
 
 LOGITS = torch.randn(5, 2, BATCH, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -106,13 +110,13 @@ def test_stopped_run_resumes_bit_exactly(tmp_path):
     assert float(here["lecam/real"]) != float(state(first)["lecam/real"])
 
 
-@pytest.mark.parametrize("scheme", [synchronous, extragradient])
-def test_a_custom_loop_keeps_its_state_with_d(scheme):
+@pytest.mark.parametrize("step", [synchronous.step, extragradient.Scheme().step])
+def test_a_custom_loop_keeps_its_state_with_d(step):
     """A game that a program makes attaches the state of its penalties by itself."""
-    gan = game(*(player(side, none.Strategy()) for side in Side), d_penalties=(lecam.Penalty(lecam.Options()),))
+    seats = [small_gan.player(side, none.Strategy()) for side in Side]
+    gan = replace(small_gan.game(*seats), d_penalties=(lecam.Penalty(lecam.Options()),))
     assert set(gan.d.state) == {"lecam/real", "lecam/fake", "lecam/updates"}
-    step = getattr(scheme, "step", None) or scheme.Scheme().step
-    stream = batches()
+    stream = small_gan.batches()
     for _ in range(5):
         step(gan, stream)
     assert int(gan.d.state["lecam/updates"]) == 5

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
 from torch import nn
 
+import paragan as pg
 from paragan.coevolution.mixture import (
     evolve_weights,
     greedy_ensemble,
@@ -16,7 +19,7 @@ from paragan.coevolution.mixture import (
     normalize_weights,
 )
 from paragan.core.metric import SampleFeatures
-from paragan.game.mixture import Mixture
+from paragan.game.mixture import Mixture, mixture_of
 
 
 def pool(value, rows=12):
@@ -88,3 +91,63 @@ def test_mixture_row_is_the_image_of_one_member():
     assert torch.equal(net(z[:7]), made[:7])  # who makes a row depends on nothing but the row
     y = torch.arange(4000) % 2
     assert torch.equal(net(z, y), made + 1000 * y)
+
+
+def shares_of(net, z_BZ):
+    members = torch.searchsorted(net.shares.cumsum(0), torch.special.ndtr(z_BZ[:, -1]))
+    return torch.bincount(members.clamp(max=len(net.members) - 1), minlength=len(net.members)) / len(z_BZ)
+
+
+@pytest.fixture(scope="module", params=["dcgan", "stylegan2"])
+def population(request, tmp_path_factory):
+    """A sampler of a grid's mixture of three members."""
+    folder = tmp_path_factory.mktemp("population") / "run"
+    pg.train(
+        "digits",
+        {
+            "grid": {"shape": "1x1"}, "data.size": 8, "train.batch": 8, "train.kimg": 0.016, "every.sample_kimg": 0,
+            "evaluation.features": None, "model": {"name": request.param, "latent": 6, "width": 4},
+            "scheme": "synchronous", "augment": None, "penalties": [],
+        },
+        out=folder,
+    )  # fmt: skip
+    sampler = pg.load(folder)
+    member = copy.deepcopy(sampler.net.members[0])
+    members = [copy.deepcopy(member) for _ in range(3)]
+    for number, net in enumerate(members):
+        for weight in net.parameters():
+            weight.data.add_(torch.randn_like(weight), alpha=0.1 * number)
+    return replace(sampler, net=mixture_of(members, [1.0, 1.0, 1.0]).eval())
+
+
+@pytest.mark.parametrize("truncation", [None, 1.0, 0.5, 0.2])
+def test_truncation_does_not_choose_the_member(population, truncation):
+    z = population.latents(4000, seed=1, truncation=truncation)
+    assert torch.equal(z[:, -1], population.latents(4000, seed=1)[:, -1])
+    assert (shares_of(population.net, z) - 1 / 3).abs().max() < 0.03
+
+
+def test_a_walk_stays_with_its_members(population):
+    points = population.latents(8, seed=2).unflatten(0, (4, 2))
+    frames = list(population.walk(points, 12))
+    assert len(frames) == 12
+    assert all(torch.equal(z[:, -1], points[0, :, -1]) for z in frames)
+    for number in range(4):
+        torch.testing.assert_close(frames[3 * number][:, :-1], points[number, :, :-1], rtol=1e-5, atol=1e-6)
+
+
+def test_truncation_of_a_mixture_is_that_of_its_members(population):
+    z, truncation = population.latents(24, seed=3, truncation=0.4), 0.4
+    y = population.labels(24, seed=3)
+    found = population.generate(z, y, truncation=truncation).tensor
+    members = torch.searchsorted(population.net.shares.cumsum(0), torch.special.ndtr(z[:, -1])).clamp(max=2)
+    for number, member in enumerate(population.net.members):
+        rows = members == number
+        alone = (
+            replace(population, net=member)
+            .generate(z[rows, :-1], None if y is None else y[rows], truncation=truncation)
+            .tensor
+        )
+        torch.testing.assert_close(found[rows], alone, rtol=1e-5, atol=1e-5)
+    plain = population.generate(population.latents(24, seed=3), y).tensor
+    assert not torch.allclose(found, plain)

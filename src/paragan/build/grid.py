@@ -21,7 +21,7 @@ from paragan.core.types import Side
 from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.fixed_samples import FixedSamples
 from paragan.evaluation.score import Score
-from paragan.game.mixture import Mixture
+from paragan.game.mixture import Mixture, mixture_of
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.loading.loader import Loader
@@ -78,7 +78,7 @@ def mixture_network(
     nets = [make() for _ in members]
     for net, state in zip(nets, members, strict=True):
         net.load_state_dict(dict(state))
-    return Mixture(nets, weights).eval().requires_grad_(False)
+    return mixture_of(nets, weights).eval().requires_grad_(False)
 
 
 def score_mixture(judge: Callable[[], Evaluator], prior: Prior, net: Mixture) -> Score:

@@ -14,7 +14,6 @@ from paragan.core.errors import ConfigError
 from paragan.evaluation.fixed_samples import side_by_side
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Label, Sampler
-from paragan.game import latents
 from paragan.game.sampling import Mode
 from paragan.storage.animation import save_frames
 from paragan.storage.image_sheet import make_sheet
@@ -110,7 +109,7 @@ class Film:
         least = _SINGLE_TILE_PX if len(self.tiles.which_B) == 1 else 32
 
         def frames() -> Iterator[Image.Image]:
-            for done, z_BZ in enumerate(latents.walk(z_KBZ, self.frames), start=1):
+            for done, z_BZ in enumerate(sampler.walk(z_KBZ, self.frames), start=1):
                 z_BZ = z_BZ[self.tiles.which_B]
                 x = sampler.generate(z_BZ, self.tiles.y_B, mode=self.mode, seed=seed, truncation=truncation).tensor
                 yield to_pil_image(make_sheet(x, self.tiles.columns, least))

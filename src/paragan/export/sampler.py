@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, SupportsIndex, runtime_checkable
@@ -19,6 +19,7 @@ from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages
 from paragan.game import latents
 from paragan.game.label_use import gives_equal_images
+from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images, with_steps
@@ -157,7 +158,19 @@ class Sampler:
         """
         z_BZ = latents.draw(self._prior(n, seed), n)[0]
         cut = latents.truncated(z_BZ, truncation)
-        return z_BZ if isinstance(self.net, StyledGenerator) else cut
+        if isinstance(self.net, StyledGenerator):
+            return z_BZ
+        if isinstance(self.net, Mixture):
+            cut[:, -1] = z_BZ[:, -1]  # which selects the member
+        return cut
+
+    def walk(self, points_KBZ: Tensor, frames: int) -> Iterator[Tensor]:
+        """Yield latents, evenly spaced on the closed path through K points; a mixture keeps its members."""
+        if not isinstance(self.net, Mixture):
+            yield from latents.walk(points_KBZ, frames)
+            return
+        for z_BZ in latents.walk(points_KBZ[..., :-1], frames):
+            yield torch.cat([z_BZ, points_KBZ[0, :, -1:]], 1)
 
     def labels(
         self, n: int, labels: Label | Sequence[Label] | None = None, seed: int | None = None, option: str = "labels"
