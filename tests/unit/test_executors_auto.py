@@ -110,9 +110,11 @@ def test_what_was_given_stays_and_what_the_hardware_lacks_is_not_tried(tmp_path,
     found, _ = choose(tmp_path, clock, "d.channels_last=false")
     assert clock.asked == [LAST, FIRST] * 4 and not found.d.channels_last
     clock.asked.clear()
+    choose(tmp_path, clock, "d.precision=auto", DENSE)
+    assert clock.asked == [FIRST] * (8 if has_bf16 else 4)  # dense networks have no layout
+    clock.asked.clear()
     choose(tmp_path, clock, "g.precision=auto", DENSE)
-    half = [("eager", "bf16", False)] if has_bf16 else []
-    assert clock.asked == [*half, FIRST] * 4  # dense networks have no layout
+    assert clock.asked == [FIRST] * 4  # never bf16 for G
 
 
 def test_where_launches_are_recorded_that_is_tried(tmp_path, monkeypatch):

@@ -112,7 +112,7 @@ def test_float16_overflows_once_and_is_nan_for_ever():
     assert float(gan.d.scaler.scale) < 2.0**20
     assert told[-1] < told[0]
     assert not torch.equal(parameters(d), start)
-    assert precision.dtype_of("auto", nn.Conv2d(1, 1, 1), CPU) in (None, torch.bfloat16)
+    assert precision.dtype_of("auto", nn.Conv2d(1, 1, 1), CPU, Side.D) in (None, torch.bfloat16)
 
 
 def test_a_penalty_in_float16_squares_beyond_its_range():

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from paragan.core.errors import ConfigError
+from paragan.core.types import Side
 from paragan.game.network import CalledNetwork, Calling
 from paragan.hardware import precision
 
@@ -26,15 +27,18 @@ CONV, DENSE = nn.Conv2d(1, 2, 3), nn.Linear(2, 2)
 )
 def test_auto_follows_what_the_processor_is_fast_at(cpuinfo, fast, monkeypatch):
     monkeypatch.setattr(precision, "_cpuinfo", lambda: cpuinfo)
-    assert precision.dtype_of("auto", CONV, CPU) == (torch.bfloat16 if fast else None)
-    assert precision.dtype_of("auto", DENSE, CPU) is None
+    assert precision.dtype_of("auto", CONV, CPU, Side.D) == (torch.bfloat16 if fast else None)
+    assert precision.dtype_of("auto", CONV, CPU, Side.G) is None
+    assert precision.dtype_of("auto", CONV, CPU, Side("fake_score")) is None
+    assert precision.precision_candidates("auto", CPU, Side.G) == ("fp32",)
+    assert precision.dtype_of("auto", DENSE, CPU, Side.D) is None
 
 
 def test_requested_precision_is_used():
-    assert precision.dtype_of("fp32", CONV, CPU) is None
-    assert precision.dtype_of("bf16", DENSE, CPU) is torch.bfloat16
+    assert precision.dtype_of("fp32", CONV, CPU, Side.G) is None
+    assert precision.dtype_of("bf16", DENSE, CPU, Side.G) is torch.bfloat16
     with pytest.raises(ConfigError, match="fp16 is not supported on a CPU"):
-        precision.dtype_of("fp16", CONV, CPU)
+        precision.dtype_of("fp16", CONV, CPU, Side.G)
     assert precision.wants_channels_last(None, CONV)
     assert not precision.wants_channels_last(None, DENSE)
     assert not precision.wants_channels_last(False, CONV)

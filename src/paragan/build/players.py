@@ -41,7 +41,7 @@ def player(
     net = _prepared(strategy, make, options, world)
     base = fixed_names(net) if options.trains_part else frozenset[str]()
     ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
-    calling = _calling(options, net, make.device, scaled, executor)
+    calling = _calling(side, options, net, make.device, scaled, executor)
     scaled_policy = policy(options).with_lr_factor(strategy.lr_factor(world))
     return Player(side, net, strategy, scaled_policy, calling, ema, base=base)
 
@@ -67,7 +67,7 @@ def remote_player(
     if side is Side.G and not has_state:
         return RemotePlayer(side, policy(options))
     net = _prepared(_strategy(side, options, ALONE, make.device), make, options, ALONE)
-    calling = _calling(options, net, make.device, executor=executor)
+    calling = _calling(side, options, net, make.device, executor=executor)
     return RemotePlayer(side, policy(options), Snapshot(net, calling))
 
 
@@ -78,13 +78,14 @@ def worker_player(side: Side, make: NetworkFactory, options: PlayerOptions, exec
 
 
 def _calling(
+    side: Side,
     options: PlayerOptions,
     net: nn.Module,
     device: torch.device,
     scaled: bool = False,
     executor: str = "eager",
 ) -> Calling:
-    dtype = precision.dtype_of(options.precision, net, device)
+    dtype = precision.dtype_of(options.precision, net, device, side)
     channels_last = precision.wants_channels_last(options.channels_last, net)
     return Calling(dtype, channels_last, scaled, executors.call_compiler(executor, device))
 

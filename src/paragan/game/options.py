@@ -183,7 +183,7 @@ class PlayerOptions:
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
     """The learning-rate schedule."""
     precision: Literal["auto", "fp32", "bf16", "fp16", "pure"] = "auto"
-    """Format of the computation. auto: bf16 where the hardware is fast at it. pure: the weights are
+    """Format of the computation. auto: bf16 for D where the hardware is fast at it, else fp32. pure: the weights are
     bf16 too, with float32 copies in the optimiser. fp16 needs an accelerator.
     """
     channels_last: bool | None = None

@@ -125,7 +125,7 @@ def processor(threads: int | None = None, usable: int | None = None) -> CheckRes
     usable = num_cores() if usable is None else usable
     kind = "bf16" if has_bf16(torch.device("cpu")) else "fp32"
     capability = torch.backends.cpu.get_cpu_capability()
-    found = f"{usable} cores, {threads} threads, {capability}, precision auto is {kind}"
+    found = f"{usable} cores, {threads} threads, {capability}, precision auto is {kind} for D"
     if threads <= usable:
         return CheckResult("processor", "ok", found)
     cure = f"more threads than cores are slow: set OMP_NUM_THREADS={usable}"

@@ -11,16 +11,18 @@ import torch
 from torch import nn
 
 from paragan.core.errors import ConfigError
+from paragan.core.types import Side
 
 DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16, "pure": torch.bfloat16}
 
 
-def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | None:
+def dtype_of(name: str, net: nn.Module, device: torch.device, side: Side) -> torch.dtype | None:
     """Return the autocast format for `auto`, `fp32`, `bf16`, `fp16` or `pure`; None: no autocast.
 
-    `pure` is bf16 with bf16 weights. `auto` is bf16 if the hardware multiplies it natively and the
-    network is convolutional; small dense networks are slower with the casts (benchmarks/). Raises
-    `ConfigError` for fp16 on a CPU.
+    `pure` is bf16 with bf16 weights. `auto` is bf16 for D if the hardware multiplies it natively and the
+    network is convolutional; small dense networks are slower with the casts (benchmarks/). Other players
+    compute in float32: bf16 in G ended the game of small GANs at 64 px on images with a white background
+    (docs/troubleshooting.md), and no choice by speed may do that. Raises `ConfigError` for fp16 on a CPU.
     """
     if name == "fp16" and device.type == "cpu":
         raise ConfigError(
@@ -28,7 +30,8 @@ def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | N
             "fp32; use bf16, fp32 or auto"
         )
     if name == "auto":
-        name = "bf16" if has_bf16(device) and _is_convolutional(net) else "fp32"
+        is_fast = has_bf16(device) and _is_convolutional(net)
+        name = "bf16" if side is Side.D and is_fast else "fp32"
     return DTYPES[name]
 
 
@@ -48,11 +51,11 @@ def full_precision(device: torch.device) -> Iterator[None]:
         yield
 
 
-def precision_candidates(choice: str, device: torch.device) -> tuple[str, ...]:
+def precision_candidates(choice: str, device: torch.device, side: Side) -> tuple[str, ...]:
     """Return the formats that `auto` chooses from, the likeliest first; never fp16."""
     if choice != "auto":
         return (choice,)
-    return ("bf16", "fp32") if has_bf16(device) else ("fp32",)
+    return ("bf16", "fp32") if side is Side.D and has_bf16(device) else ("fp32",)
 
 
 def layout_candidates(choice: bool | None, net: nn.Module) -> tuple[bool, ...]:

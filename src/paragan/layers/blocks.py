@@ -112,14 +112,20 @@ class DownBlock(nn.Module):
 
 
 class ImageOutput(nn.Module):
-    """Last block of a generator: 3x3 convolution and tanh, in at least float32."""
+    """Last block of a generator: 3x3 convolution and tanh, in at least float32.
+
+    The convolution, too: in bf16 its output has steps of 1/64 where images are nearly white.
+    """
+
+    keeps_float32 = True
 
     def __init__(self, inputs: int, channels: int, wrap: Wrap = identity_wrap) -> None:
         super().__init__()
         self.conv = wrap(nn.Conv2d(inputs, channels, 3, padding=1))
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return at_least_float32(self.conv(h)).tanh()
+        with autocast_off(h):
+            return self.conv(at_least_float32(h)).tanh()
 
 
 class Head(nn.Module):

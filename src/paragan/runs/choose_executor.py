@@ -172,7 +172,8 @@ def candidates(config: RunConfig, device: torch.device, nets: Mapping[Side, nn.M
     g = config.g
     d = config.d
     precisions = _pairs(
-        precision.precision_candidates(g.precision, device), precision.precision_candidates(d.precision, device)
+        precision.precision_candidates(g.precision, device, Side.G),
+        precision.precision_candidates(d.precision, device, Side.D),
     )
     layouts = _pairs(
         precision.layout_candidates(g.channels_last, nets[Side.G]),
