@@ -244,3 +244,11 @@ def test_what_a_layer_made_of_a_broken_collective_is_understood(pair, monkeypatc
 def test_alone_an_error_is_what_it_is():
     assert failure.resolve_failure(World(), BROKEN) is BROKEN
     assert not failure.is_collective_failure(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+def test_the_pretended_second_rank_of_a_profile_always_agrees():
+    with join.lone_rank(torch.device("cpu")) as world:
+        assert (world.size, world.gather("x")) == (2, ["x", "x"])
+        (one, other) = world.gather_tensors(torch.tensor([1, 2]))
+        assert one.equal(other)
+        assert world.share(7) == (0, 7)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -232,3 +233,12 @@ def test_damaged_checkpoint_to_roll_back_to_does_not_stop_the_mirror_or_a_restar
     assert train(*guarded) == 0
     assert "the run cannot roll back to step-000000000" in capsys.readouterr().err
     assert stored(bucket, 4)
+
+
+@pytest.mark.parametrize(("stored_text", "is_continued"), [("seed: 1\n", True), ("seed: 2\n", False)])
+def test_a_folder_without_a_checkpoint_continues_the_run_of_its_config_alone(tmp_path, stored_text, is_continued):
+    """A run that was killed before its first upload of a checkpoint, and that of somebody else."""
+    (tmp_path / "config.yaml").write_text("seed: 1\n")
+    checkpoints = SimpleNamespace(committed=list)
+    bucket = SimpleNamespace(read=lambda name, most: (stored_text.encode(), None))
+    assert remote_run._is_continued(checkpoints, bucket, tmp_path) is is_continued

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch.distributed as dist
@@ -14,7 +15,7 @@ from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.distributed.launch.hang import HangExchange, RankState, describe_hang
 from paragan.engine.watchdog import HangLimits, Watchdog
-from paragan.runs.hang_watchdog import waits_for_score
+from paragan.runs.hang_watchdog import _limits, waits_for_score
 from tests.processes import wait_for
 
 
@@ -176,3 +177,15 @@ def test_a_store_that_never_answers_delays_a_watchdog_once(monkeypatch):
     assert not exchange.is_requested()
     assert exchange._pending.is_alive()
     store.released.set()
+
+
+@pytest.mark.parametrize(
+    ("executor", "size", "floor_s", "most_s"),
+    [("eager", 1, 60.0, None), ("eager", 2, 60.0, 200.0), ("compile", 1, 200.0, None), ("compile", 2, 200.0, 200.0)],
+)
+def test_limits_of_a_rank_leave_time_to_compile_and_to_wait_for_others(monkeypatch, executor, size, floor_s, most_s):
+    monkeypatch.setattr("paragan.runs.hang_watchdog._MOST", 0.5)
+    train = SimpleNamespace(watchdog_s=60.0, timeout_s=400.0, executor=executor)
+    request = SimpleNamespace(config=SimpleNamespace(train=train))
+    found = _limits(SimpleNamespace(world=SimpleNamespace(size=size)), request)
+    assert found == (HangLimits(floor_s) if most_s is None else HangLimits(floor_s, most_s))
