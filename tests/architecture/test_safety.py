@@ -70,3 +70,23 @@ def steps_an_optimiser(call: ast.Call) -> bool:
         return False
     names = re.findall(r"\w+", ast.unparse(call.func.value) + " " + " ".join(map(ast.unparse, call.args)))
     return any(re.search(r"optim|(^|_)opt($|_)|scaler", name.lower()) for name in names)
+
+
+def test_every_http_server_is_bounded(modules):
+    """A deadline for each request, a bound of requests, and daemon threads: no client keeps a run from ending."""
+    bases = {"core": "src/paragan/core/http_server.py"}.values()
+    for module in modules:
+        for node in module.code():
+            if not isinstance(node, ast.ClassDef) or module.at(node).rpartition(":")[0] in bases:
+                continue
+            names = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+            if any(name.endswith(("HTTPServer", "WSGIServer", "TCPServer", "ThreadingMixIn")) for name in names):
+                assert "BoundedServer" in names, module.at(node)
+            if any(name.endswith("RequestHandler") for name in names):
+                assert "BoundedHandler" in names, module.at(node)
+
+
+def test_hashes_are_checked_by_one_function(modules):
+    """A sha256 from outside may become a path: `core.files.is_sha256` says whether it is one."""
+    patterns = [m.at(n) for m in modules for n in m.code() if isinstance(n, ast.Constant) and "{64}" in str(n.value)]
+    assert [place.rpartition(":")[0] for place in patterns] == ["src/paragan/core/files.py"]

@@ -7,9 +7,11 @@ import math
 import re
 import socket
 import time
+from contextlib import suppress
 
 import pytest
 
+from paragan.core import http_server
 from paragan.core.event import Event
 from paragan.writers import prometheus
 from paragan.writers.prometheus import Options, Writer
@@ -104,7 +106,7 @@ def test_a_client_that_does_not_read_keeps_neither_others_nor_the_end_waiting(wr
         began = time.monotonic()
         assert get(writer, Host="evil.example")[0] == 421
         writer.close()
-        assert time.monotonic() - began < 0.8 * prometheus._SILENCE_S
+        assert time.monotonic() - began < 0.8 * http_server.SILENCE_S
 
 
 def test_a_client_that_does_not_read_is_let_go_without_a_traceback(writer, monkeypatch, capfd):
@@ -116,3 +118,40 @@ def test_a_client_that_does_not_read_is_let_go_without_a_traceback(writer, monke
             received += len(piece)
     assert received < 15_000_000
     assert capfd.readouterr().err == ""
+
+
+def test_an_ipv6_address_is_served(tmp_path):
+    if not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with suppress(ConnectionResetError):
+        made = Writer(Options(address="::1", port=0), tmp_path)
+        try:
+            with socket.create_connection(("::1", made.port), 5) as connection:
+                connection.sendall(b"GET /metrics HTTP/1.0\r\nHost: [::1]\r\n\r\n")
+                assert connection.recv(100).startswith(b"HTTP/1.0 200")
+        finally:
+            made.close()
+
+
+def test_a_trickle_of_bytes_ends_at_a_deadline_and_connections_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(http_server, "REQUEST_S", 0.5)
+    made = Writer(Options(port=0), tmp_path)
+    try:
+        clients = [socket.create_connection(("127.0.0.1", made.port), 5) for _ in range(http_server.MAX_REQUESTS)]
+        for client in clients:
+            client.sendall(b"G")
+        time.sleep(0.2)
+        with socket.create_connection(("127.0.0.1", made.port), 5) as further:
+            assert further.recv(1) == b""
+        began = time.monotonic()
+        for client in clients:
+            assert client.recv(1) == b""
+            client.close()
+        assert time.monotonic() - began < 5
+    finally:
+        made.close()

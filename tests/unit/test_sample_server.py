@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 
 from paragan.cli.main import main
+from paragan.core import http_server
 from paragan.core.errors import ConfigError
 from paragan.runs import sample_server
 from paragan.runs.open_generator import open_generator
@@ -109,7 +110,7 @@ def test_sample_server_invalid_query_is_one_line(server, query, message):
 
 
 def test_sample_server_answer_that_takes_long_arrives(server, sampler, monkeypatch):
-    monkeypatch.setattr(sample_server, "_REQUEST_S", 0.2)
+    monkeypatch.setattr(http_server, "REQUEST_S", 0.2)
     real = sampler.generate
 
     def slow(_, *args, **options):
@@ -226,7 +227,7 @@ def test_sample_server_refusals_have_the_same_headers_and_no_echo(server, reques
 
 
 def test_sample_server_turns_more_requests_than_it_has_threads_for_away(server):
-    silent = [socket.create_connection(server.server_address, 10) for _ in range(sample_server._MAX_REQUESTS)]
+    silent = [socket.create_connection(server.server_address, 10) for _ in range(http_server.MAX_REQUESTS)]
     try:
         with pytest.raises((ConnectionError, http.client.HTTPException)):
             fetch_again_and_again(server)
@@ -247,7 +248,7 @@ def test_sample_server_closes_the_connection_of_a_silent_client(server, monkeypa
 
 
 def test_sample_server_closes_the_connection_of_a_slow_client(server, monkeypatch):
-    monkeypatch.setattr(sample_server, "_REQUEST_S", 0.3)
+    monkeypatch.setattr(http_server, "REQUEST_S", 0.3)
     with socket.create_connection(server.server_address, 10) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nA: ")
         with pytest.raises(ConnectionError):

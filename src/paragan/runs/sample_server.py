@@ -12,20 +12,19 @@ import hmac
 import io
 import math
 import platform
-import re
 import secrets
-import socket
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
+from paragan.core.http_server import BoundedHandler, BoundedServer, is_local_host
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import refuse_other_inputs
 from paragan.game import latents
@@ -36,10 +35,6 @@ from paragan.writers.images import to_pil_image
 
 MOST_IMAGES = 64
 _ADDRESS = "127.0.0.1"
-_MAX_REQUESTS = 16
-_SILENCE_S = 10.0  # longest pause of a client
-_REQUEST_S = 30.0  # longest duration of reading a request, so that a slow trickle of bytes ends
-_HOSTS = re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?", re.IGNORECASE | re.ASCII)
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -53,15 +48,12 @@ _TILE_PX = 64  # images below are enlarged
 _LARGEST_SEED = 2**53 - 1  # the largest integer of JavaScript
 
 
-class SampleServer(ThreadingHTTPServer):
+class SampleServer(BoundedServer, HTTPServer):
     """Server on the loopback interface of one generator, which runs for one request at a time.
 
     Its paths begin with a secret: other users of this machine can reach it. Raises `ConfigError` for
     a generator with other inputs, or if the port is in use.
     """
-
-    daemon_threads = True
-    request_queue_size = 32
 
     def __init__(self, sampler: Sampler, title: str, port: int) -> None:
         refuse_other_inputs(sampler, "serve")
@@ -70,7 +62,6 @@ class SampleServer(ThreadingHTTPServer):
         view = {"title": title, "classes": sampler.class_names, "seed": sampler.seed, "most": MOST_IMAGES}
         self.page, self.policy = sampler_page(view)
         self.secret = secrets.token_urlsafe(24)
-        self._slots = threading.BoundedSemaphore(_MAX_REQUESTS)
         try:
             super().__init__((_ADDRESS, port), _Handler)
         except OSError as error:
@@ -92,22 +83,6 @@ class SampleServer(ThreadingHTTPServer):
     def address(self) -> str:
         """URL of the page."""
         return f"http://{_ADDRESS}:{self.server_address[1]}/{self.secret}/"
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a request if a slot is free; close the connection otherwise."""
-        if self._slots.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors of a connection: browsers close theirs at any time."""
 
     def sheet(self, query: str) -> bytes:
         """Return the images of a query as PNG.
@@ -140,28 +115,17 @@ class SampleServer(ThreadingHTTPServer):
             self.running.release()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler, BaseHTTPRequestHandler):
     """Handler that answers requests for this machine with the secret in their path."""
 
-    timeout = _SILENCE_S
     server: SampleServer
     server_version = "paragan"
     sys_version = ""
 
-    def setup(self) -> None:
-        super().setup()
-        self._reading = threading.Timer(_REQUEST_S, _shut_down, (self.connection,))
-        self._reading.daemon = True
-        self._reading.start()
-
-    def finish(self) -> None:
-        self._reading.cancel()
-        super().finish()
-
     def do_GET(self) -> None:
-        self._reading.cancel()  # an answer may take longer: it is ours
+        self.end_reading()
         host = self.headers.get("Host", "")  # with `ssh -L` the port may differ
-        if not _HOSTS.fullmatch(host):  # DNS rebinding: another name for this address
+        if not is_local_host(host):
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "open this page as 127.0.0.1 or localhost\n")
             return
         secret, _, path = self.path.removeprefix("/").partition("/")
@@ -210,11 +174,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Do not log requests."""
-
-
-def _shut_down(request: socket.socket) -> None:
-    with suppress(OSError):  # already closed
-        request.shutdown(socket.SHUT_RDWR)
 
 
 def _ssh_target() -> str:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import io
 import re
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from socketserver import ThreadingMixIn
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from paragan.core.event import Event
+from paragan.core.http_server import BoundedHandler, BoundedServer, is_local_host
 from paragan.core.option_types import Interval
 from paragan.writers._tracker import event_numbers, print_warning, require_package
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-_SILENCE_S = 5.0  # longest pause of a client
 _CLOSE_S = 2.0  # longest wait for the server at the end of a run
 _LOOPBACK = re.compile(r"127\.0\.0\.1|::1|localhost")
-_HOSTS = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE | re.ASCII)
 _FAMILIES: dict[str, tuple[str, str, tuple[str, ...]]] = {  # type, meaning, labels
     "step": ("gauge", "Finished steps.", ()),
     "images_total": ("counter", "Real images through D, over all ranks.", ()),
@@ -59,13 +58,15 @@ class Writer:
         self._server: WSGIServer | None = None
         app = self._app(is_local=bool(_LOOPBACK.fullmatch(options.address)))
         try:
-            self._server = make_server(options.address, options.port, app, _Server, _Handler)
+            server_class = _ServerIPv6 if ":" in options.address else _Server
+            self._server = make_server(options.address, options.port, app, server_class, _Handler)
         except OSError as error:
             where = f"{options.address}:{options.port} cannot be used ({error.strerror or error})"
             print_warning("prometheus", f"{where}; numbers are not served, and training continues")
             return
         if not options.port:
-            print(f"metrics   http://{options.address}:{self.port}/metrics", flush=True)
+            host = f"[{options.address}]" if ":" in options.address else options.address
+            print(f"metrics   http://{host}:{self.port}/metrics", flush=True)
         self._thread = Thread(target=self._server.serve_forever, name="writer-prometheus", daemon=True)
         self._thread.start()
 
@@ -119,7 +120,7 @@ class Writer:
         metrics: _App = make_wsgi_app(registry)
 
         def respond(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-            if is_local and not _HOSTS.fullmatch(environ.get("HTTP_HOST", "")):
+            if is_local and not is_local_host(environ.get("HTTP_HOST", "")):
                 start_response("421 Misdirected Request", [("Content-Type", "text/plain")])
                 return [b"open this page as 127.0.0.1 or localhost\n"]
             return metrics(environ, start_response)
@@ -135,16 +136,15 @@ class Writer:
                 self._add("phase_seconds_total", seconds, str(rank), str(phase))
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors of a connection."""
+class _Server(BoundedServer, WSGIServer):
+    pass
 
 
-class _Handler(WSGIRequestHandler):
-    timeout = _SILENCE_S
+class _ServerIPv6(_Server):
+    address_family = socket.AF_INET6
 
+
+class _Handler(BoundedHandler, WSGIRequestHandler):
     def get_stderr(self) -> TextIO:
         """Drop tracebacks of clients that do not read."""
         return io.StringIO()
