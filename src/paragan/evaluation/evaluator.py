@@ -130,7 +130,7 @@ class Evaluator:
         return {
             "extractor": extractor.name,
             "extractor_task": extractor.task,
-            "extractor_accuracy": self._accuracy,
+            "extractor_accuracy": self.accuracy,
             "extractor_sha256": extractor.sha256,
             "extractor_crop": extractor.crop,
             "extractor_resize": extractor.resize if self.train.shape != extractor.shape else None,
@@ -223,12 +223,13 @@ class Evaluator:
         Training images replace the held-out ones. Empty if they are too few. Also emits the warning
         about the extractor, once, before the first score.
         """
-        if warning := accuracy_warning(self.extractor, self._accuracy):
+        if warning := accuracy_warning(self.extractor, self.accuracy):
             self.say(warning)
         return self._measure(self._held_out.rows(0, self._num_real), self.reference) if self._num_real else {}
 
     @cached_property
-    def _accuracy(self) -> float | None:
+    def accuracy(self) -> float | None:
+        """Share of held-out images that the extractor assigns to their class; None if it is unknown."""
         extractor = self.extractor
         is_unknown = extractor.accuracy is None and classifies_data(extractor)
         if not is_unknown or self._held_out.requested_labels_B is None:

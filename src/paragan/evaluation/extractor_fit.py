@@ -54,6 +54,13 @@ def accuracy_warning(extractor: FeatureExtractor, accuracy: float | None) -> str
     return f"warning: score: {name} finds the rotation of {accuracy:.1%} of held-out images; {means}"
 
 
+def knows_other_images(extractor: FeatureExtractor, accuracy: float | None) -> bool:
+    """Return whether a packaged classifier is right on so few images that it was trained on others."""
+    if extractor.task != CLASSES or extractor.num_classes is None or extractor.name == "judge" or accuracy is None:
+        return False
+    return accuracy < 2 / extractor.num_classes
+
+
 def _expected(extractor: FeatureExtractor) -> str:
     if extractor.num_classes is None:
         return _size(extractor.input_shape)

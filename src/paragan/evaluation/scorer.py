@@ -15,7 +15,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.option_types import Choice
 from paragan.evaluation.chosen_metrics import choose_metrics, refuse_few
 from paragan.evaluation.evaluator import Evaluator
-from paragan.evaluation.extractor_fit import available_needs
+from paragan.evaluation.extractor_fit import available_needs, knows_other_images
 from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.evaluation.score import Score
@@ -59,7 +59,11 @@ def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Calla
 
 
 def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Callable[[], Evaluator] | None:
-    """Build a function that returns the evaluator of this data; None: scoring is off."""
+    """Build a function that returns the evaluator of this data; None: scoring is off.
+
+    An extractor that is right on fewer held-out images than twice chance was trained on other images,
+    such as digits in place of clothes: the judge takes its place, which is said.
+    """
     chosen = options.features
     if chosen is None:
         return None
@@ -74,8 +78,11 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
 
     @cache
     def evaluator() -> Evaluator:
+        return evaluator_by(prepared if isinstance(prepared, FeatureExtractor) else prepared())
+
+    def evaluator_by(extractor: FeatureExtractor) -> Evaluator:
         return Evaluator(
-            prepared if isinstance(prepared, FeatureExtractor) else prepared(),
+            extractor,
             context.train,
             context.held_out,
             options.num_images,
@@ -86,6 +93,20 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
             context.say,
         )
 
+    @cache
+    def fitting_evaluator() -> Evaluator:
+        found = evaluator()
+        if not knows_other_images(found.extractor, found.accuracy):
+            return found
+        name = found.extractor.name
+        context.say(
+            f"score     the extractor {name} is right on {found.accuracy:.1%} of held-out images, no better than twice "
+            "chance: it was trained on other images, and the judge is used (to choose: evaluation.features=…)"
+        )
+        options_of_judge = registry.options("features", JUDGE)()
+        judge = registry.load_module("features", JUDGE).prepare(options_of_judge, replace(called, name=JUDGE))
+        return evaluator_by(judge())
+
     if isinstance(prepared, FeatureExtractor):
         evaluator()  # report an extractor for other images before anything is written
-    return evaluator
+    return fitting_evaluator
