@@ -88,3 +88,24 @@ def test_unknown_name_suggests_the_file_of_that_name(project, name, said):
 def test_a_loaded_config_imports_no_file_next_to_it(project):
     with pytest.raises(ConfigError, match="pass --trust"):
         read_recipe("project/wgan.yaml", outside=())
+
+
+def test_a_project_that_was_moved_with_its_run_resumes_and_samples(project, capsys):
+    assert main(["train", "project/wgan.yaml", "--out", "project/runs/wgan"]) == 0
+    assert "../../wgan.py" in (project / "runs" / "wgan" / "config.yaml").read_text()
+    moved = project.rename(project.with_name("elsewhere ü"))
+    assert main(["train", f"{moved}/wgan.yaml", "train.kimg=0.032", "--out", f"{moved}/runs/wgan"]) == 0
+    assert "resuming at step 2" in capsys.readouterr().out
+    assert main(["sample", f"{moved}/runs/wgan", "--num", "2", "--trust"]) == 0
+    assert main(["train", f"{moved}/runs/wgan", "train.kimg=0.048", "--trust"]) == 0
+
+
+def test_a_run_that_was_moved_without_its_code_says_what_is_missing(project, capsys):
+    assert main(["train", "project/wgan.yaml", "--out", "run"]) == 0
+    (project / "wgan.py").rename(project / "other.py")
+    for words in (["sample", "run", "--trust"], ["train", "run", "--trust"], ["export", "run"]):
+        capsys.readouterr()
+        assert main(words) == 2
+        error = capsys.readouterr().err
+        assert f"{project / 'wgan.py'} does not exist" in error
+        assert "pass --trust" not in error

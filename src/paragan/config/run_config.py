@@ -6,10 +6,12 @@ Options are plain dataclasses in the packages that use them. Nothing here import
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from paragan.coevolution.options import GridOptions
@@ -17,6 +19,7 @@ from paragan.config.field_types import fields_of
 from paragan.core import registry, strict_yaml
 from paragan.core.capabilities import BACKGROUND, EXECUTORS, GRID, Capability, Need, missing, needed
 from paragan.core.option_types import Category, Choice, Interval
+from paragan.core.outside_code import is_file_name
 from paragan.core.settings_tree import flatten
 from paragan.engine.options import Change, EveryOptions, InitOptions, LoadingOptions, RollbackOptions, TrainOptions
 from paragan.evaluation.options import EvaluationOptions
@@ -200,9 +203,23 @@ def to_tree(config: RunConfig) -> dict[str, Any]:
     return {"format": FORMAT, **_plain(config)}
 
 
-def dump(config: RunConfig) -> str:
-    """Return YAML that `read_recipe` reads back to an equal config."""
-    return strict_yaml.to_yaml(to_tree(config))
+def dump(config: RunConfig, folder: Path | None = None) -> str:
+    """Return YAML that `read_recipe` reads back to an equal config.
+
+    folder: that of the file, from which .py files are named, so that both can be moved together.
+    """
+    tree = to_tree(config)
+    return strict_yaml.to_yaml(tree if folder is None else _with_code_from(tree, outside_names(config), folder))
+
+
+def _with_code_from(tree: Any, outside: frozenset[str], folder: Path) -> Any:
+    """Return a tree that names .py files outside paragan by their path from a folder."""
+    if isinstance(tree, dict):
+        return {key: _with_code_from(item, outside, folder) for key, item in tree.items()}
+    if isinstance(tree, list):
+        return [_with_code_from(item, outside, folder) for item in tree]
+    is_file = isinstance(tree, str) and tree in outside and is_file_name(tree)
+    return os.path.relpath(tree, folder.resolve()) if is_file else tree
 
 
 def outside_names(config: RunConfig) -> frozenset[str]:

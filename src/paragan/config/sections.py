@@ -153,6 +153,8 @@ class Sections(dict[str, Section]):
         if node.value in category.also or self._is_unread(node.value):
             return node.value
         try:
+            if outside_code.is_file_name(written):
+                outside_code.require_file(node.value)
             if "." in node.value and node.place != COMMAND_LINE and node.value not in self._outside:
                 raise ConfigError(
                     f"{written!r} is code outside paragan, which this file may not import; if you "

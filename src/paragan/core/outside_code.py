@@ -36,9 +36,14 @@ def find_outside_source(name: str) -> Path:
     """Return the source file of a dotted path or .py file; `ConfigError` if there is none."""
     if not is_file_name(name):
         return _find_module(name)
+    require_file(name)
+    return Path(name)
+
+
+def require_file(name: str) -> None:
+    """Raise `ConfigError` unless this .py file exists."""
     if not os.path.isfile(name):  # also where no file can have this name
         raise ConfigError(f"{name} does not exist; give the path of a .py file, relative to the recipe's folder")
-    return Path(name)
 
 
 def import_outside(name: str) -> ModuleType:

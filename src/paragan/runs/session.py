@@ -88,7 +88,8 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iter
             exit_status.record_owner(request.out, request.place)
         if world.is_main and not is_complete:
             (folder.path / "exit.json").unlink(missing_ok=True)  # of the previous session
-            write_text(folder.config, dump(config))
+            # a copy of a run in a bucket lies in a cache, from which no path is worth keeping
+            write_text(folder.config, dump(config, None if request.address else folder.path))
             write_json(folder.path / "environment.json", environment(world.size))
         about = describe_run(request, trainer)
         say(complete_line(about, request, trainer) if is_complete else start_lines(about, request, trainer, resumed))
