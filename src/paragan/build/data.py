@@ -110,7 +110,8 @@ def refuse_other_samples(config: RunConfig, found: Data, model: Model | None) ->
     needed = "images" if sample is None else f"the tensor {sample!r}"
     problem = f"model {config.model.name} generates {needed}"
     has = f"a sample of data {config.data.name} has {describe_tensors(found.train.tensors)}"
-    raise ConfigError(f"{problem}, but {has}; choose another of them")
+    hint = f"a file of networks names the tensor that G generates: SAMPLE = {next(iter(found.train.tensors))!r}"
+    raise ConfigError(f"{problem}, but {has}; choose another of them ({hint})")
 
 
 def batch_stream(
