@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+import subprocess
 
 import pytest
 
@@ -40,3 +41,25 @@ def test_files_follow_the_umask(tmp_path, monkeypatch, umask):
 
 def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a read-only file system needs root")
+@pytest.mark.parametrize(
+    "words",
+    [["sample", "RUN", "--num", "4"], ["report", "RUN"], ["export", "RUN", "--out", "RUN/there"]],
+    ids=lambda w: w[0],
+)
+def test_a_read_only_run_is_named_with_what_to_do(tmp_path, words, capsys):
+    run = tmp_path / "run"
+    assert main(shlex.split(f"train digits {TINY} --out {run}")) == 0
+    if subprocess.run(["mount", "--bind", run, run], check=False, capture_output=True).returncode:
+        pytest.skip("no mount in this container")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", run], check=True)
+        capsys.readouterr()
+        assert main([word.replace("RUN", str(run)) for word in words]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and ".tmp" not in error
+        assert "Read-only file system; choose a place that can be written, with --out" in error
+    finally:
+        subprocess.run(["umount", run], check=True)

@@ -76,7 +76,8 @@ def outcome(error: BaseException) -> tuple[int, str]:
         case SystemExit(code=None | int()):
             return (error.code or 0) & 0xFF, ""  # type: ignore[operator]
         case OSError() if error.errno in _MACHINE_ERRORS or (error.errno in _FILE_ERRORS and error.filename):
-            return ParaganError.exit_code, f"{error.filename or 'output'}: {error.strerror}"
+            advice = "; choose a place that can be written, with --out" if error.errno == errno.EROFS else ""
+            return ParaganError.exit_code, f"{error.filename or 'output'}: {error.strerror}{advice}"
         case _ if is_out_of_memory(error):
             first = str(error).partition("\n")[0][:200] or type(error).__name__
             return ParaganError.exit_code, f"out of memory: {first}; lower train.batch or the model's width"

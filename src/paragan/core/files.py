@@ -140,7 +140,10 @@ def _created(path: Path, mode: int) -> tuple[BinaryIO, Path]:
     """Return a new file, locked against other processes' `_remove_stale`, and its name."""
     while True:
         temporary = path.with_name(f"{_prefix(path)}{os.urandom(4).hex()}.tmp")
-        handle = os.open(temporary, _NEW, mode)
+        try:
+            handle = os.open(temporary, _NEW, mode)
+        except OSError as error:  # names the file that the user knows
+            raise OSError(error.errno, error.strerror, str(path)) from None
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:

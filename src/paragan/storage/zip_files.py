@@ -34,7 +34,7 @@ def raise_data_errors(name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise DataError(f"{name}: no such file; check data.path") from None
+        raise DataError(f"{name}: no such file; check its path") from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"{name}: cannot be read ({reason}); check the file") from None
