@@ -71,6 +71,21 @@ def open_to_append(path: Path) -> BinaryIO:
     return os.fdopen(_open_plain(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab", buffering=0)
 
 
+def is_same_file(file: BinaryIO, path: Path) -> bool:
+    """Return whether an open file still has this name: it may have been deleted or replaced."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except OSError:
+        return False
+
+
+def append_again(file: BinaryIO, path: Path) -> BinaryIO:
+    """Return a new file `path`, to append, with the content of one that was deleted, if the system has it (Linux)."""
+    with atomic_write(path) as new, suppress(OSError), open(f"/proc/self/fd/{file.fileno()}", "rb") as deleted:
+        shutil.copyfileobj(deleted, new)
+    return open_to_append(path)
+
+
 def open_lock_file(path: Path) -> BinaryIO:
     """Open a plain file to read, write and lock, or create it; `CheckpointError` for a link."""
     return os.fdopen(_open_plain(path, os.O_RDWR | os.O_CREAT), "r+b", buffering=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ class Session:
     run_info: more values for the `start` event (recipe, changed settings, commands).
     world: all ranks; every rank has a session.
     messages: texts that are written as events after the start.
+    keep_files: called after every checkpoint; checks that the files of the run are still there.
     """
 
     trainer: TrainingLoop
@@ -34,6 +35,7 @@ class Session:
     world: World = ALONE
     messages: Sequence[str] = ()
     last_score: Mapping[str, Any] = field(default_factory=dict)  # values of the newest score event
+    keep_files: Callable[[], None] = lambda: None
     is_complete: bool = False  # nothing is left to train, score or record in the folder
     _history: list[Mapping[str, Any]] = field(default_factory=list)
     _advice_given: set[str] = field(default_factory=set)
@@ -58,6 +60,8 @@ class Session:
             self._history.append({"kimg": event.images / 1000, **event.values})
             self._advise(event)
         self.timer.record(event)
+        if event.kind == "checkpoint":
+            self.keep_files()
 
     def end(self, code: int, reason: str) -> None:
         """Write the `end` event and close the writers."""

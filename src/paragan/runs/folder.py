@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from paragan.core.errors import CheckpointError
-from paragan.core.files import create_subfolder, open_lock_file, read_bytes, refuse_link, write_text
+from paragan.core.files import create_subfolder, is_same_file, open_lock_file, read_bytes, refuse_link, write_text
 from paragan.core.local_processes import is_suspended, processes_with
 
 # folders that training writes to
@@ -83,6 +83,16 @@ class RunFolder:
         """Descriptor of the lock, for a process that inherits it."""
         assert self._lock is not None, "inside the context"
         return self._lock.fileno()
+
+    def keep(self, config: str) -> None:
+        """Write a deleted config.yaml again; `CheckpointError` if `run.lock` is no longer this run's."""
+        if not self.config.exists():
+            write_text(self.config, config)
+        if self._lock is not None and not is_same_file(self._lock, self.path / "run.lock"):
+            raise CheckpointError(
+                f"{self.path / 'run.lock'} was deleted or replaced while this run used it, so another process may "
+                "train here; the run is saved: the same command resumes it"
+            )
 
     def set_aside(self) -> Path | None:
         """Rename the folder of an existing run and return its new path; nothing is deleted.

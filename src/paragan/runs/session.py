@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 
 from paragan import build
 from paragan.build import grid, workers
@@ -82,20 +83,24 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iter
             config, taken = load_initial_weights(config, trainer, request.model, say)
             events += taken
         request = replace(request, config=config)
+        # a copy of a run in a bucket lies in a cache, from which no path is worth keeping
+        text = dump(config, None if request.address else folder.path)
         is_recorded = before == config and folder.is_finished(trainer.clock.step)
         is_complete = world.any(is_recorded) and trainer.is_finished
         if world.is_main and request.place is not None:
             exit_status.record_owner(request.out, request.place)
         if world.is_main and not is_complete:
             (folder.path / "exit.json").unlink(missing_ok=True)  # of the previous session
-            # a copy of a run in a bucket lies in a cache, from which no path is worth keeping
-            write_text(folder.config, dump(config, None if request.address else folder.path))
+            write_text(folder.config, text)
             write_json(folder.path / "environment.json", environment(world.size))
         about = describe_run(request, trainer)
         say(complete_line(about, request, trainer) if is_complete else start_lines(about, request, trainer, resumed))
         writer = MultiWriter([]) if is_complete else _open_writers(request, world, trainer)
         try:
-            yield Session(trainer, folder.path, writer, about, world, events, is_complete=is_complete)
+            keep_files = partial(folder.keep, text) if world.is_main else lambda: None
+            yield Session(
+                trainer, folder.path, writer, about, world, events, keep_files=keep_files, is_complete=is_complete
+            )
         finally:
             _release(trainer)
 

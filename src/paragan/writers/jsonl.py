@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.event import Event
-from paragan.core.files import atomic_write, create_subfolder, open_regular_file, open_to_append, write_text
+from paragan.core.files import (
+    append_again,
+    atomic_write,
+    create_subfolder,
+    is_same_file,
+    open_regular_file,
+    open_to_append,
+    write_text,
+)
 
 _MAX_PENDING_BYTES = 1 << 24
 
@@ -23,8 +31,16 @@ class Lines:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = open_to_append(path)
         self._pending = b""
+
+    def _restore(self) -> None:
+        """Write the file again if it was deleted, such as by a purge of old files."""
+        if not is_same_file(self._file, self._path):
+            deleted = self._file
+            self._file = append_again(deleted, self._path)
+            deleted.close()
 
     def _append(self, line: Mapping[str, Any]) -> None:
         self._pending += (json.dumps(line) + "\n").encode()
@@ -64,6 +80,8 @@ class Writer(Lines):
 
     def write(self, event: Event) -> None:
         """Append an event; a score also replaces score.json."""
+        if event.kind in ("checkpoint", "end"):
+            self._restore()
         self._append(event.line)
         if event.kind == "score":
             score = {"step": event.step, "images": event.images, **event.values}

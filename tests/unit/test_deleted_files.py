@@ -1,0 +1,72 @@
+"""Files of a run that somebody deletes while it trains: written again, or an end in one line; never silence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from paragan.cli.main import main
+from paragan.engine.training_loop import TrainingLoop
+from tests.tiny_run import SMALL, TINY
+
+WORDS = ("train", "digits", *TINY, *SMALL, "train.kimg=0.128", "every.save_kimg=0.032", "every.log_steps=1")
+
+
+@pytest.fixture
+def deleting(monkeypatch, tmp_path):
+    """Trains into a folder in which names are deleted after step 3; returns the folder and the exit code."""
+
+    def train(delete):
+        folder = tmp_path / "run"
+        run = TrainingLoop.run
+
+        def with_deletion(self, *arguments):
+            for event in run(self, *arguments):
+                yield event
+                if event.kind == "step" and self.clock.step == 3:
+                    delete(folder)
+
+        monkeypatch.setattr(TrainingLoop, "run", with_deletion)
+        code = main([*WORDS, "--out", str(folder)])
+        monkeypatch.setattr(TrainingLoop, "run", run)
+        return folder, code
+
+    return train
+
+
+def steps(folder):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line["step"] for line in lines if line["kind"] == "step"]
+
+
+def test_a_deleted_record_is_written_again_with_its_lines(deleting):
+    folder, code = deleting(lambda folder: (folder / "metrics.jsonl").unlink())
+    assert (code, steps(folder)) == (0, list(range(1, 9)))
+    assert json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])["kind"] == "end"
+
+
+def test_a_deleted_config_is_written_again(deleting, capsys):
+    folder, code = deleting(lambda folder: (folder / "config.yaml").unlink())
+    assert code == 0
+    assert main(["sample", str(folder), "--num", "2"]) == 0
+
+
+@pytest.mark.parametrize("how", ["lock", "folder", "replaced"])
+def test_a_run_whose_lock_is_gone_ends_in_one_line_and_resumes(deleting, capsys, how):
+    def delete(folder):
+        if how == "folder":
+            shutil.rmtree(folder)
+            return
+        (folder / "run.lock").unlink()
+        if how == "replaced":
+            (folder / "run.lock").write_text("1")
+
+    folder, code = deleting(delete)
+    assert code == 2
+    error = capsys.readouterr().err.splitlines()
+    assert "run.lock was deleted or replaced while this run used it" in error[-1]
+    assert main([*WORDS, "--out", str(folder)]) == 0
+    assert "resuming at step 4" in capsys.readouterr().out
+    assert main(["sample", str(folder), "--num", "2"]) == 0
