@@ -209,7 +209,7 @@ def test_restore_player_continues_bit_for_bit():
     assert distance(dict(straight.g.ema.net.state_dict()), dict(second.g.ema.net.state_dict())) == 0
 
 
-@pytest.mark.parametrize("name", [name for name in TORCH_OPTIMISERS if name != "Muon"])  # Muon takes matrices only
+@pytest.mark.parametrize("name", TORCH_OPTIMISERS)
 def test_restore_every_torch_optimizer_continues_bit_for_bit(name):
     kind = getattr(torch.optim, name)
 

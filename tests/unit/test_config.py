@@ -173,7 +173,7 @@ def test_differences_are_dotted_keys(recipe):
 def test_the_optimisers_known_without_torch_are_those_of_torch():
     torch = pytest.importorskip("torch")
     kinds = {name for name, kind in vars(torch.optim).items() if isinstance(kind, type)}
-    assert set(TORCH_OPTIMISERS) == kinds - {"Optimizer", "LBFGS", "SparseAdam"}
+    assert set(TORCH_OPTIMISERS) == kinds - {"Optimizer", "LBFGS", "SparseAdam", "Muon"}
 
 
 OUTSIDE = """

@@ -62,10 +62,10 @@ Fraction = Annotated[float, Interval(ge=0, le=1)]
 Combine = Literal["sum", "mean"]  # of several discriminators
 ImageSize = Literal[8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]
 
-# Of torch.optim; without LBFGS (needs a closure) and SparseAdam (sparse gradients).
+# Of torch.optim; without LBFGS (needs a closure), SparseAdam (sparse gradients) and Muon (takes matrices only).
 TORCH_OPTIMISERS = (
     *("Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD"),
-    *("Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),
+    *("NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),
 )
 
 

@@ -97,7 +97,9 @@ class Telemetry:
         def judged(images: Inputs, kind: str) -> Tensor:
             x, y, condition = images
             if gan.augment is not None:
-                x = gan.augment(x, gan.prior.seed, f"augment/telemetry/{kind}", Rows(0, 0, len(x), len(x)))
+                # a step of so many images as are trained now: a probability that fades has its value of now
+                rows = Rows(gan.clock.images // len(x), 0, len(x), len(x))
+                x = gan.augment(x, gan.prior.seed, f"augment/telemetry/{kind}", rows)
             return _in_pieces(
                 lambda *inputs: DiscriminatorOutput.of(d(*inputs)).logits_B.float(), (x, y, condition), self.batch
             )

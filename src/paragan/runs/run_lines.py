@@ -124,7 +124,9 @@ def ranks_line(trainer: TrainingLoop, players: Mapping[str, Mapping[str, Any]], 
     placed = ", ".join(f"{player_label(name)} {player['strategy']}" for name, player in players.items())
     shares = Rows(0, 0, batch, batch).shares(world.size)
     counts = sorted({rows.count for rows in shares}, reverse=True)
-    return f"ranks     {on}: {placed}; {' or '.join(map(str, counts))} of {batch} images each"
+    period = trainer.sync_period
+    ends = f"; weights are averaged every {period} steps, and the run ends at one" if period > 1 else ""
+    return f"ranks     {on}: {placed}; {' or '.join(map(str, counts))} of {batch} images each{ends}"
 
 
 def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:
