@@ -83,3 +83,69 @@ def test_a_score_that_fails_is_said_and_the_run_goes_on(tmp_path, capsys, monkey
     for step in (0, 4, 8):
         line = f"warning: the score of step {step} failed: the extractor is out of memory; training continues"
         assert line in text
+
+
+BROKEN_METRICS = {
+    "a tensor": ("return torch.tensor(2.0)", 2.0),
+    "nothing": ("return None", None),
+    "a text": ("return 'good'", None),
+    "an error on halves alone": ("if len(self.seen.counts) < 0: raise ValueError\n        return 3.0", 3.0),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN_METRICS)
+def test_what_a_metric_returns_takes_no_other_value_down(tmp_path, capsys, kind):
+    body, value = BROKEN_METRICS[kind]
+    metrics = tmp_path / "broken.py"
+    body = (
+        body
+        if kind != "an error on halves alone"
+        else ("if self.num_fake == 10:\n            raise ValueError('too few for me')\n        return 3.0")
+    )
+    metrics.write_text(
+        "import torch\nfrom dataclasses import dataclass, replace\n"
+        "from paragan.metrics.fd import Metric as Base\n\n\n"
+        "@dataclass(frozen=True)\nclass Metric(Base):\n"
+        "    name = 'broken'\n    num_fake: int = 0\n\n"
+        "    def update(self, samples):\n        return replace(self, num_fake=self.num_fake + len(samples))\n\n"
+        f"    def compute(self):\n        {body}\n"
+    )
+    folder = images(tmp_path / "data", {"a": 30, "b": 30})
+    words = {**WORDS, "data.path": str(folder), "evaluation.num_images": 20, "every.score_kimg": 1}
+    run = pg.train("own", {**words, "evaluation.metrics": [str(metrics), "fd"]}, out=tmp_path / "run")
+    (first, *_) = scores(run)
+    assert np.isfinite(first["fd[judge]"])
+    assert first.get("broken[judge]") == value
+    assert ("has no value" in capsys.readouterr().out) is (value is None)
+
+
+EXTRACTOR = """
+import torch
+from torch import nn
+
+from paragan.features._extractor import FeatureExtractor
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x.flatten(1)[:, :8] * float("{factor}")
+
+
+def prepare(options, context):
+    return FeatureExtractor("broken", Net(), context.train.shape, None, "0" * 64)
+"""
+
+
+@pytest.mark.parametrize("factor", ["nan", "0"])
+def test_an_extractor_that_fails_ends_no_grid(tmp_path, capsys, factor):
+    (tmp_path / "broken.py").write_text(EXTRACTOR.format(factor=factor))
+    words = {
+        "data.size": 8, "model.width": 4, "model.latent": 8, "train.batch": 8, "train.kimg": 0.1, "grid.shape": "1x2",
+        "grid.batches": 1, "grid.mixture.num_images": 20, "grid.fitness.num_images": 20, "every.sample_kimg": 0,
+        "every.score_kimg": 0.064, "evaluation.num_images": 20, "evaluation.features": str(tmp_path / "broken.py"),
+    }  # fmt: skip
+    run = pg.train("digits", words, out=tmp_path / "run")
+    assert run.is_finished
+    text = capsys.readouterr().out
+    assert text.count("warning: score: of a mixture has no value") == 1
+    assert "training continues" in text

@@ -13,6 +13,7 @@ import typer
 
 import paragan as pg
 from paragan.cli import export as verb
+from paragan.core.errors import CheckpointError
 from tests.tiny_run import train
 
 
@@ -68,14 +69,14 @@ def test_an_export_of_other_weights_leaves_no_file_of_the_former(run, exporting,
     assert "generator.pt2" not in (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut"])
-def test_a_program_beside_unknown_weights_is_removed(run, exporting, tmp_path, damage):
+@pytest.mark.parametrize("damage", ["missing", "another"])
+def test_a_program_that_no_card_knows_is_removed(run, exporting, tmp_path, damage):
     exporting(run, "--format", "torch", "--out", tmp_path)
-    weights = tmp_path / "generator.safetensors"
+    card = tmp_path / "README.md"
     if damage == "missing":
-        weights.unlink()
+        card.unlink()
     else:
-        weights.write_bytes(weights.read_bytes()[:-9])
+        card.write_text("# My generator\n")
     exporting(run, "--out", tmp_path)
     assert not (tmp_path / "generator.pt2").exists()
 
@@ -104,3 +105,34 @@ def test_export_onnx_model_equals_network(run, exporting, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     images = run_block("README.md", "With ONNX Runtime")["images"]
     assert images.shape == (4, 1, 8, 8)
+
+
+def test_weights_that_were_replaced_alone_do_not_keep_a_former_program(run, exporting, tmp_path):
+    folder, later = tmp_path / "export", retrained(run, tmp_path / "later")
+    exporting(run, "--format", "torch", "--out", folder)
+    exporting(later, "--out", folder / "generator.safetensors")
+    lines = exporting(later, "--out", folder)
+    assert lines[0].startswith(f"removed {folder / 'generator.pt2'}")
+    assert not (folder / "generator.pt2").exists()
+
+
+def test_a_program_that_was_replaced_alone_does_not_stay(run, exporting, tmp_path):
+    folder, later = tmp_path / "export", retrained(run, tmp_path / "later")
+    exporting(run, "--format", "torch", "--out", folder)
+    exporting(later, "--out", folder / "generator.pt2")
+    exporting(run, "--out", folder)
+    assert not (folder / "generator.pt2").exists()
+
+
+def test_a_format_that_fails_replaces_nothing(run, exporting, tmp_path, monkeypatch):
+    folder, later = tmp_path / "export", retrained(run, tmp_path / "later")
+    exporting(run, "--format", "torch", "--out", folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def fail(sampler, path):
+        raise CheckpointError("export: this cannot be traced")
+
+    monkeypatch.setattr("paragan.export.formats.torch_program", fail)
+    with pytest.raises(CheckpointError):
+        exporting(later, "--format", "torch", "--out", folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

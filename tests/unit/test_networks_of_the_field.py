@@ -245,3 +245,23 @@ def test_several_outputs_name_what_to_return(tmp_path, make):
 def test_the_record_of_these_runs_is_json(tmp_path):
     trainer(Spectral(), Attention(), tmp_path, penalties=[{"name": "r1"}]).run()
     assert [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("keep", [lambda y: y, lambda y: [y], lambda y: {"y": (y, 1)}], ids=["tensor", "list", "map"])
+def test_a_network_that_keeps_its_last_output_is_copied(tmp_path, keep):
+    class Keeping(G):
+        def forward(self, latent):
+            y = super().forward(latent)
+            self.last_output = keep(y)
+            return y
+
+    g = Keeping()
+    g(torch.ones(2, 4))
+    assert trainer(g, D(), tmp_path).run().is_finished
+
+
+def test_streamed_data_that_is_not_finite_is_named(tmp_path):
+    rows = [{"x": row} for row in data()["x"]]
+    rows[2] = {"x": np.full(6, np.nan, np.float32)}
+    with pytest.raises(ConfigError, match="data: x is not finite in the first 4 samples"):
+        trainer(G(), D(), tmp_path, lambda epoch: rows).run()

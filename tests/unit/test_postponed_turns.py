@@ -9,12 +9,23 @@ from paragan.engine.divergence import SkipMonitor
 from tests.tiny_run import train
 
 START = "adversarial.start_kimg=100"  # until then G trains by its penalty alone
+EVERY_FOURTH = "penalties=[{name: orthogonal, side: g, weight: 0.1, interval: 4}]"
 GAMES = {
     "orthogonal": (START, "penalties=[{name: orthogonal, side: g, weight: 0.001, interval: 4}]"),
     "shared fakes": (
         START,
         "scheme.name=shared_fakes",
         "penalties=[{name: orthogonal, side: g, weight: 0.1, interval: 3}]",
+    ),
+    "asynchronous": (
+        START,
+        "scheme.name=asynchronous",
+        "penalties=[{name: orthogonal, side: g, weight: 0.1, interval: 4}]",
+    ),
+    "extragradient": (
+        START,
+        "scheme.name=extragradient",
+        "penalties=[{name: orthogonal, side: g, weight: 0.1, interval: 4}]",
     ),
     "orthogonal beside r1": (START, "penalties=[{name: orthogonal, side: g, weight: 0.1, interval: 3}, r1]"),
 }

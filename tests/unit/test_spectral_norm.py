@@ -190,3 +190,10 @@ def test_begin_update_then_decides():
     layer.weight  # noqa: B018
     assert not torch.equal(before, advanced)
     assert torch.equal(layer.parametrizations.weight[0].u, advanced)
+
+
+def test_complex_weights_have_the_norm_one():
+    layer = spectral_norm(torch.nn.Linear(6, 8, dtype=torch.complex64))
+    for _ in range(50):
+        layer.weight  # noqa: B018
+    assert float(torch.linalg.svdvals(layer.weight.detach())[0]) == pytest.approx(1, rel=1e-4)

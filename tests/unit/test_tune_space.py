@@ -35,7 +35,7 @@ def test_distributions_are_those_of_the_ranges():
     ("words", "problem"),
     [
         (["train.batch=8"], "give it a range, such as"),
-        ([RATE, RATE], "g.optimizer.lr has two ranges"),
+        ([RATE, RATE], "g.optimizer.lr is given twice; give it one range or value"),
         (["train.kimg=int:1..2"], "trials of different lengths do not compare"),
         (["a=2..1"], "a=2..1 is empty; give the smaller number first"),
         (["a=1..1"], "is empty"),

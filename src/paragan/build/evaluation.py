@@ -65,11 +65,11 @@ def scorer(
 ) -> Callable[[Player, Prior], Score] | None:
     """Return the function that scores a generator player; None: scoring is off."""
     if not found.is_image:
-        return _tensor_scorer(config, found, prior)
+        return _tensor_scorer(config, found, prior, context.say)
     return scorers.build_scorer(resolved(config, context.train), context)
 
 
-def _tensor_scorer(config: RunConfig, found: Data, prior: Prior) -> TensorEvaluator | None:
+def _tensor_scorer(config: RunConfig, found: Data, prior: Prior, say: Callable[[str], None]) -> TensorEvaluator | None:
     """Return what scores samples of named tensors by the metrics that the config names."""
     options = config.evaluation
     sample = prior.arguments[0]
@@ -82,7 +82,7 @@ def _tensor_scorer(config: RunConfig, found: Data, prior: Prior) -> TensorEvalua
     if options.metrics is None:
         return None
     check_capabilities(NAMED_TENSORS, config.needs)
-    return TensorEvaluator(found.held_out, options, sample, prior.generator_arguments or ())
+    return TensorEvaluator(found.held_out, options, sample, prior.generator_arguments or (), say=say)
 
 
 def evaluator(config: RunConfig, context: ExtractorContext) -> Callable[[], Evaluator] | None:

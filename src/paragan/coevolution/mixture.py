@@ -15,6 +15,7 @@ import torch
 
 from paragan.coevolution.genome import EvalNetwork, Genome
 from paragan.core import rng
+from paragan.core.errors import ConfigError
 from paragan.core.metric import SampleFeatures
 from paragan.core.types import Rows
 from paragan.evaluation.evaluator import Evaluator
@@ -38,16 +39,29 @@ class MixtureScorer:
     prior: Prior
     num_images: int
 
-    def features(self, genome: Genome, generation: int) -> SampleFeatures:
-        """Return features of a generator's images; all generators use the same latents."""
+    def features(self, genome: Genome, generation: int) -> SampleFeatures | None:
+        """Return features of a generator's images; all generators use the same latents.
+
+        None if the extractor fails, which is said once: the run goes on.
+        """
         z, y = self.prior.draw("mixture", Rows(generation, 0, self.num_images, self.num_images))
-        return self.judge().extractor.compute(generate_images(self.network.load(genome, average=True), z, y))
+        images = generate_images(self.network.load(genome, average=True), z, y)
+        judge = self.judge()
+        try:
+            return judge.extractor.compute(images)
+        except Exception as error:
+            judge.report_failure("of a mixture", error)
+            return None
 
     def distance(self, features: SampleFeatures) -> float:
         """Return the distance of images with these features; infinite for non-finite ones."""
         if not features.features_BF.isfinite().all():
             return float("inf")
-        return self._empty.update(features).compute()
+        try:
+            return self._empty.update(features).compute()
+        except ConfigError as error:  # such as equal features of all real images
+            self.judge().report_failure("of a mixture", error)
+            return float("inf")
 
     @cached_property
     def _empty(self) -> fd.Metric:

@@ -101,7 +101,7 @@ class Population:
             for cell in self.cells:
                 self._replace(cell, before[cell.number], trained[cell.number], after[cell.number])
         with profile.measure("score"):
-            pools: dict[Genome, SampleFeatures] = {}
+            pools: dict[Genome, SampleFeatures | None] = {}
             for cell in self.cells:
                 self._mix(cell, [centre[Side.G] for centre in near[cell.number]], time, pools)
         self.generation += 1
@@ -200,10 +200,13 @@ class Population:
         self.collect()
         generators = [cell.centre[Side.G] for cell in self.cells]
         pools = [scorer.features(generator, self.generation) for generator in generators]
-        counts, distance = greedy_ensemble(pools, scorer.distance, self.options.mixture.ensemble)
+        known = [pool for pool in pools if pool is not None]
+        if len(known) < len(pools):  # the extractor has failed: nothing tells the generators apart
+            return {self.cells[0].number: 1}, math.inf
+        counts, distance = greedy_ensemble(known, scorer.distance, self.options.mixture.ensemble)
         return {self.cells[place].number: count for place, count in counts.items()}, distance
 
-    def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, SampleFeatures]) -> None:
+    def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, SampleFeatures | None]) -> None:
         """Evolve a cell's mixture of its new generator and the gathered ones of its neighbours.
 
         pools: cache of features by genome.
@@ -217,11 +220,15 @@ class Population:
         for genome in members:
             if genome not in pools:
                 pools[genome] = scorer.features(genome, time)
-        features = [pools[genome] for genome in members]
+        features = [known for genome in members if (known := pools[genome]) is not None]
+        if len(features) < len(members):  # the extractor has failed: the mixture stays, without a score
+            cell.score = None
+            return
         sigma = self.options.mixture.sigma
-        cell.weights, cell.score = evolve_weights(
+        cell.weights, score = evolve_weights(
             features, cell.weights, sigma, scorer.distance, self.seed, cell.number, time
         )
+        cell.score = score if math.isfinite(score) else None
 
 
 def _pairs(group: Sequence[Centre]) -> list[tuple[Genome, Genome]]:

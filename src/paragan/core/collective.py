@@ -9,7 +9,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from paragan.core.dist import World
-from paragan.core.errors import CheckpointError, RankError, is_out_of_memory
+from paragan.core.errors import CheckpointError, ConfigError, RankError, is_out_of_memory
 
 _FILE_ERRORS = (CheckpointError, OSError, SafetensorError, RuntimeError)
 
@@ -47,6 +47,19 @@ def run_on_main(world: World, act: Callable[[], Any]) -> Any:
     if world.size == 1:
         return act()
     return run_on_all_ranks(world, lambda: act() if world.is_main else None)[0]
+
+
+def raise_on_all_ranks(world: World, error: Exception | None) -> None:
+    """Raise a `ConfigError` on every rank if one of them passes an error; a rank alone raises its own. Collective."""
+    if world.size == 1:
+        if error is not None:
+            raise error
+        return
+    texts = world.gather(None if error is None else describe_error(error))
+    failed = [(rank, text) for rank, text in enumerate(texts) if text is not None]
+    if failed:
+        rank, text = failed[0]
+        raise ConfigError(text if len(failed) == world.size else f"rank {rank}: {text}") from error
 
 
 @contextmanager

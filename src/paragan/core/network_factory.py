@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -44,9 +44,18 @@ def copy_networks(held: Held, *nets: nn.Module) -> Held:
     """
     networks = nets or ((held,) if isinstance(held, nn.Module) else ())
     modules = (module for net in networks for module in net.modules())
-    attributes = (value for module in modules for value in vars(module).values())
-    computed = [value for value in attributes if isinstance(value, Tensor) and value.grad_fn is not None]
+    attributes = (value for module in modules for value in _tensors_in(vars(module)))
+    computed = [value for value in attributes if value.grad_fn is not None]
     return copy.deepcopy(held, {id(value): value.detach().clone() for value in computed})
+
+
+def _tensors_in(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors in an attribute, also those in lists and maps."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _tensors_in(item)
 
 
 class Model(Protocol):

@@ -22,7 +22,7 @@ from paragan.datasets._in_memory import InMemorySource
 from paragan.evaluation.chosen_metrics import ChosenMetric, choose_metrics, refuse_few
 from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, classifies_data, require_accepted
 from paragan.evaluation.generated_features import Generate, compute_features, sample_generator
-from paragan.evaluation.interval import half_sample_interval
+from paragan.evaluation.interval import half_sample_interval, number_of
 from paragan.evaluation.reference_features import real_features, real_images
 from paragan.evaluation.score import Score
 from paragan.features import _classifier as classifier
@@ -160,15 +160,15 @@ class Evaluator:
             name = self._recorded_name(metric)
             try:
                 compared = self._compared_rows(metric, covering if is_tested else samples)
-                values[name] = self._empty_metric(metric).update(compared).compute()
+                values[name] = number_of(self._empty_metric(metric).update(compared).compute())
             except (StopRequested, DivergedError):
                 raise
             except Exception as error:  # of any kind: a metric may be a user's; the run goes on without its value
-                self._report_failure(name, error)
+                self.report_failure(name, error)
         return values
 
-    def _report_failure(self, name: str, error: Exception) -> None:
-        """Say once why a metric has no value."""
+    def report_failure(self, name: str, error: Exception) -> None:
+        """Say once why a metric, or the score of a mixture, has no value."""
         text = f"warning: score: {name} has no value: {describe_error(error)}"
         if text not in self._failures:
             self._failures.add(text)
@@ -185,7 +185,7 @@ class Evaluator:
             empty = self._empty_metric(metric)
 
             def compute(rows: Tensor, empty: Metric = empty, compared: SampleFeatures = compared) -> float:
-                return empty.update(compared.select(rows)).compute()
+                return number_of(empty.update(compared.select(rows)).compute())
 
             found[name] = half_sample_interval(values[name], compute, len(compared), self.resamples)
         return {name: ends for name, ends in found.items() if ends is not None}

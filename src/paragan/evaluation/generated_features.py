@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from paragan.core.collective import raise_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import DivergedError
 from paragan.core.metric import SampleFeatures
@@ -48,18 +49,25 @@ def compute_features(
 
     Blocks are distributed round-robin. Every rank calls the generator, which may be sharded,
     equally often. say: receives lines of progress. with_images: also return the images. Raises
-    `DivergedError` if images are not finite.
+    `DivergedError` if images are not finite, and an error of the extractor on all ranks.
     """
     blocks = [(first, min(block_size, num_images - first)) for first in range(0, num_images, block_size)]
     mine = blocks[world.rank :: world.size] or blocks[-1:]
     mine += blocks[-1:] * (-(-len(blocks) // world.size) - len(mine))
     found = []
+    failure: Exception | None = None  # the other ranks count on this one until all have finished
     progress = ProgressLines("score", "images", num_images, say)
     for first, count in mine:
         progress(first)
         x, labels = generate(first, count)
-        features = extractor.compute(require_finite(x, world), labels)
+        x = require_finite(x, world)
+        try:
+            features = extractor.compute(x, labels)
+        except Exception as error:
+            failure = failure or error
+            continue
         found.append(replace(features, image_BCHW=to_uint8(x)) if with_images else features)
+    raise_on_all_ranks(world, failure)
     return _gather(SampleFeatures.concatenate(found), [count for _, count in blocks], world)
 
 

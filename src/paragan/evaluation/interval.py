@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from paragan.core.errors import ConfigError
+from paragan.core.errors import DivergedError
+from paragan.core.interrupt import StopRequested
 
 _WIDTH = 1.96  # standard errors on either side, for 95 %
 
@@ -29,10 +31,19 @@ def half_sample_interval(
     generator = torch.Generator().manual_seed(0)
     try:
         halves = [compute(_random_half(count, generator)) for _ in range(resamples)]
-    except ConfigError:
+    except (StopRequested, DivergedError):
+        raise
+    except Exception:  # of any kind: a metric may be a user's, and half of the images too few for it
         return None
     error = float(torch.tensor(halves, dtype=torch.float64).std())
     return value - _WIDTH * error, value + _WIDTH * error
+
+
+def number_of(value: Any) -> float:
+    """Return a metric's value as a number; `TypeError` for others than numbers and tensors of one."""
+    if isinstance(value, str):
+        raise TypeError(f"compute returned the text {value[:40]!r}, not a number")
+    return float(value)
 
 
 def _random_half(count: int, generator: torch.Generator) -> Tensor:

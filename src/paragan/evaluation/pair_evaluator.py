@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
 from torch import Tensor
 
+from paragan.core.collective import describe_error
 from paragan.core.metric import Metric, Needs, SamplePairs
 from paragan.core.source import Source
 from paragan.core.types import Rows
 from paragan.evaluation.chosen_metrics import choose_metrics
 from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.evaluation.generated_features import require_finite
-from paragan.evaluation.interval import half_sample_interval
+from paragan.evaluation.interval import half_sample_interval, number_of
 from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.score import Score
 from paragan.game.player import Player
@@ -36,6 +37,7 @@ class TargetEvaluator(ABC):
 
     held_out: Source
     options: EvaluationOptions
+    say: Callable[[str], None] = field(default=lambda line: None, kw_only=True)
 
     def __post_init__(self) -> None:
         self.num_samples = min(self.options.num_images, len(self.held_out))
@@ -74,18 +76,31 @@ class TargetEvaluator(ABC):
         """Compare blocks of samples with their targets by all metrics."""
         began = time.monotonic()
         count = 0
-        updated = []
+        by_block: dict[str, list[Metric]] = {metric.name: [] for metric in self.empty}
+        failed: dict[str, Exception] = {}
         for block in blocks:
             count += len(block)
-            updated.append([metric.update(block) for metric in self.empty])
-        by_block = {column[0].name: column for column in zip(*updated, strict=True)}
-        values = {name: _merged(column).compute() for name, column in by_block.items()}
-        directions = {metric.name: metric.direction for metric in self.empty}
+            for metric in self.empty:
+                try:
+                    by_block[metric.name].append(metric.update(block))
+                except Exception as error:  # of any kind: a metric may be a user's
+                    failed.setdefault(metric.name, error)
+        values: dict[str, float] = {}
         intervals = {}
         for name, column in by_block.items():
+            if name in failed:
+                continue
+            try:
+                values[name] = number_of(_merged(column).compute())
+            except Exception as error:
+                failed[name] = error
+                continue
             ends = _interval(values[name], column, self.options.resamples)
             if ends is not None:
                 intervals[name] = ends
+        for name, cause in failed.items():
+            self.say(f"warning: score: {name} has no value: {describe_error(cause)}")
+        directions = {metric.name: metric.direction for metric in self.empty if metric.name in values}
         return Score(values, count, self.protocol, {}, directions, intervals, time.monotonic() - began)
 
 
@@ -127,6 +142,6 @@ def _merged(blocks: Sequence[Metric]) -> Metric:
 
 def _interval(value: float, blocks: Sequence[Metric], resamples: int) -> tuple[float, float] | None:
     def compute(rows: Tensor) -> float:
-        return _merged([blocks[row] for row in rows.tolist()]).compute()
+        return number_of(_merged([blocks[row] for row in rows.tolist()]).compute())
 
     return half_sample_interval(value, compute, len(blocks), resamples)

@@ -52,7 +52,7 @@ def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Calla
                 f"evaluation.features={options.features.name} is not used: data of pairs is "
                 "scored against its targets; leave it out, or set it to null"
             )
-        return PairEvaluator(held_out, options)
+        return PairEvaluator(held_out, options, say=context.say)
 
     found = build_evaluator(options, context)
     return None if found is None else lambda player, prior: found()(player, prior)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from paragan.core.errors import ParaganError
 from paragan.core.files import read_bytes, write_text
 from paragan.core.pieces import fingerprint
 from paragan.export import formats as export, gallery, generator_file
-from paragan.export.model_card import render_card
+from paragan.export.model_card import file_row, render_card
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
@@ -44,26 +46,32 @@ class Bundle:
         wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
         paths = {name: folder / f"generator{ENDINGS[name]}" for name in ENDINGS}
         former = [path for name, path in paths.items() if name not in wanted and path.is_file()]
-        is_same = bool(former) and self._is_exported(paths["safetensors"])
-        removed = [] if is_same else former
+        removed = [path for path in former if not self._is_exported(path)]
+        # first what may fail: the weights then still belong to the former programs
+        programs = {name: self.write_file(paths[name], name) for name in wanted if name != "safetensors"}
+        lines = [self.write_file(paths["safetensors"], "safetensors"), *programs.values()]
         for path in removed:
             path.unlink()
-        lines = [self.write_file(paths[name], name) for name in wanted]
         sheets = self._write_sheet(folder / "samples.png")
         files = [path for path in (*paths.values(), *map(Path, sheets)) if path.is_file()]
         text = render_card(self.sampler, _without_folders(self.tree), self.score, files, self.trust)
-        write_text(folder / "README.md", text)
+        write_text(folder / "README.md", f"{text}\n{self._mark}\n")
         removals = [f"removed {path}, which an export of other weights had left" for path in removed]
         return [*removals, *lines, *sheets, str(folder / "README.md")]
 
     def _is_exported(self, path: Path) -> bool:
-        """Return whether this file of a former export has the weights, the step and the config."""
+        """Return whether the card beside a file says that it holds these weights and this config, unchanged."""
         try:
-            former = generator_file.read(path)
-        except ParaganError:
+            card = read_bytes(path.with_name("README.md"), _MAX_BYTES).decode(errors="replace")
+        except OSError:
             return False
-        is_same = (former.config, former.info) == (self._config, self.sampler.info)
-        return is_same and fingerprint(former.weights) == fingerprint(self.sampler.net.state_dict())
+        return self._mark in card and file_row(path, self.sampler.info.step) in card
+
+    @cached_property
+    def _mark(self) -> str:
+        """Comment of the card by which a later export knows the weights."""
+        config = hashlib.sha256(self._config.encode()).hexdigest()
+        return f"<!-- weights {fingerprint(self.sampler.net.state_dict())} config {config} -->"
 
     def write_file(self, path: Path, name: str) -> str:
         """Write one format and return a line with its path and its difference from the network."""

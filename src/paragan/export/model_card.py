@@ -132,8 +132,13 @@ def _arguments(sampler: Sampler) -> dict[str, str]:
 
 def _files(files: Sequence[Path], step: int) -> list[str]:
     """Return the table of the files, all of the weights of one step."""
-    rows = [f"| {path.name} | {step:,} | {hashlib.sha256(path.read_bytes()).hexdigest()} |" for path in files]
+    rows = [file_row(path, step) for path in files]
     return ["## Files\n", "| file | step | sha256 |", "|---|---:|---|", *rows, ""]
+
+
+def file_row(path: Path, step: int) -> str:
+    """Return the row of a file in the table of files."""
+    return f"| {path.name} | {step:,} | {hashlib.sha256(path.read_bytes()).hexdigest()} |"
 
 
 def _example(sampler: Sampler, trust: str) -> list[str]:

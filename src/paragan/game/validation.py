@@ -94,6 +94,7 @@ class _Trial:
         feed = self.game.prior.feed("trial", self.real)
         fake = self._generate(feed)
         on_real = self._judge(feed.real_inputs)
+        self._notice_sigmoid(on_real)
         on_fake = self._judge((fake, *feed.fake_conditions))
         for name, output in on_real.by_name.items():
             self._try_loss(output.logits_B, on_fake.by_name[name].logits_B)
@@ -124,12 +125,14 @@ class _Trial:
                     "batch axis: a logit, or several, for each"
                 )
             _refuse_unusable(call, "logits", member.logits_B)
-            if _ends_in_sigmoid(member.logits_B):
-                warnings.warn(
-                    f"{call} ends in a sigmoid, and the losses take logits, any real numbers: leave it out",
-                    stacklevel=2,
-                )
         return output
+
+    def _notice_sigmoid(self, output: DiscriminatorOutput) -> None:
+        for name, member in output.by_name.items():
+            if _ends_in_sigmoid(member.logits_B):
+                call = f"{self.d_call} {name}".strip()
+                text = f"{call} ends in a sigmoid, and the losses take logits, any real numbers: leave it out"
+                warnings.warn(text, stacklevel=2)
 
     def _try_loss(self, real: Tensor, fake: Tensor) -> None:
         loss = self.game.loss
@@ -279,5 +282,11 @@ def _first_samples(source: Source, game: GAN) -> Batch:
     count = min(_ROWS, len(source) or _ROWS)
     rows = np.arange(count)
     moved = {name: value.to(game.prior.device) for name, value in source.fetch(rows, rows).items()}
+    for name, value in moved.items():
+        if value.is_floating_point() and not value.isfinite().all():
+            raise ConfigError(
+                f"data: {name} is not finite in the first {count} samples; leave them out or replace the values (an "
+                "empty cell of a table is read as NaN)"
+            )
     tensors = normalise_images(moved, source, game.prior.dtype)
     return Batch(Rows(0, 0, count, count), tensors)

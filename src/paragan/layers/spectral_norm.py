@@ -83,7 +83,7 @@ class SpectralNorm(UpdateOnce):
                 # Copies: the next update may overwrite u and v before this graph's backward.
                 u = u.clone()
                 v = v.clone()
-            return (wide / torch.dot(u, torch.mv(matrix, v))).to(weight.dtype)
+            return (wide / _sigma(u, torch.mv(matrix, v))).to(weight.dtype)
 
     def right_inverse(self, weight: Tensor) -> Tensor:
         """Return what an assignment to the normalised tensor stores: the value, scale included."""
@@ -109,9 +109,14 @@ class SpectralNorm(UpdateOnce):
         return (weight.transpose(0, self.dim) if self.dim else weight).flatten(1)
 
 
+def _sigma(u: Tensor, weighted_v: Tensor) -> Tensor:
+    """Return u^H W v, a real number."""
+    return torch.vdot(u, weighted_v).real if u.is_complex() else torch.dot(u, weighted_v)
+
+
 def _power_iteration(matrix: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
     """Return the next u and v."""
-    v = F.normalize(torch.mv(matrix.T, u.to(matrix.dtype)), dim=0)
+    v = F.normalize(torch.mv(matrix.mH, u.to(matrix.dtype)), dim=0)
     return F.normalize(torch.mv(matrix, v), dim=0), v
 
 

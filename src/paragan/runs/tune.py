@@ -54,7 +54,7 @@ class Tuning:
     def request(self, number: int, values: Mapping[str, Value]) -> RunRequest:
         """Return the run of a trial."""
         config = self.configure([*trial_words(values), f"train.kimg={self.plan.kimg}"])
-        folder = self.folder / "trials" / str(number)
+        folder = create_subfolder(self.folder, "trials") / str(number)
         return RunRequest(config, self.plan.recipe, folder, place=self.place, model=self.model)
 
 

@@ -57,15 +57,17 @@ def parse_space(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[Dimension,
     A dimension is `log:a..b`, `a..b`, `int:a..b` or `x,y,z`; commas inside of brackets and quotes do
     not separate values. `ConfigError` for a range that has no values, and if there is no dimension.
     """
-    fixed = []
+    fixed: list[str] = []
     found: dict[str, Dimension] = {}
     for word in words:
         key, _, text = word.partition("=")
         dimension = _dimension(key, text)
+        if key in found or (dimension is not None and any(one.partition("=")[0] == key for one in fixed)):
+            raise ConfigError(f"{key} is given twice; give it one range or value")
         if dimension is None:
+            if text.partition(":")[0] in ("log", "int", "uniform", "float", "choice"):
+                raise ConfigError(f"{key}={text} is no range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
             fixed.append(word)
-        elif key in found:
-            raise ConfigError(f"{key} has two ranges; give it one")
         else:
             found[key] = dimension
     if not found:
@@ -117,7 +119,8 @@ def _dimension(key: str, text: str) -> Dimension | None:
 
 
 def _number(key: str, text: str, part: str) -> float:
-    value = float(part) if re.fullmatch(_NUMBER, part) else math.nan
+    is_number = re.fullmatch(_NUMBER, part) and not part.startswith(".")  # of three dots, not of .5
+    value = float(part) if is_number else math.nan
     if not math.isfinite(value):
         raise ConfigError(f"{key}={text}: {part!r} is not a number; write a range as 1e-5..1e-3")
     return value

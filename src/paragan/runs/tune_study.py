@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 import numpy as np
 
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.files import create_subfolder, open_lock_file
+from paragan.core.files import create_subfolder, open_lock_file, refuse_link
 from paragan.core.metric import Direction
 from paragan.runs.folder import try_to_lock
 from paragan.runs.tune_space import Dimension, Value
@@ -87,6 +87,7 @@ class Study:
         self.folder = folder
         self._trial: Trial | None = None
         self._lock: BinaryIO | None = None
+        refuse_link(folder / "study.db")
         create_subfolder(folder, "locks")
         with self._exclusively():
             self._storage = _open_storage(folder / "study.db")
@@ -103,7 +104,8 @@ class Study:
             if len(self.ended()) + len(running) >= self.plan.max_trials:
                 return None
             # A seed for each draw: with one for all, each process and each resume would draw the same values.
-            number = 1 + max((trial.user_attrs.get(_RUN, -1) for trial in trials), default=-1)
+            numbers = [trial.user_attrs.get(_RUN) for trial in trials]
+            number = 1 + max((known for known in numbers if isinstance(known, int)), default=-1)
             self._study.sampler = self._sampler(number)
             self._trial = self._study.ask({one.key: one.distribution for one in self.plan.dimensions})
             self._study.sampler = RandomSampler()  # that of grids would stop `Study.optimize` at an end

@@ -33,6 +33,10 @@ class Scheme(scheme.Scheme):
         real = next(batches)
         d_turn = gan.d_turn(real)
         g_turn = gan.g_turn(real)
+        if not (d_turn.is_due and g_turn.is_due):  # a player alone has no game to look ahead in
+            return gan.observe(
+                d_player.update(d_turn, against=g_player), g_player.update(gan.g_turn(real), against=d_player)
+            )
         d = d_player.compute_gradients(d_turn, against=g_player)
         g = g_player.compute_gradients(g_turn, against=d_player)
         d_player.look_ahead(d)

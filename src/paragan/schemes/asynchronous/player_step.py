@@ -92,7 +92,8 @@ class PlayerStep:
         """Check for exploding gradients. Reading the norm waits for the device."""
         self._num_updates += 1
         factor = self.limits.options.fall_back
-        if factor is None or self.staleness == 0:
+        # a turn that is not due has no gradients
+        if factor is None or self.staleness == 0 or "gradient_norm" not in update.scalars:
             return
         if self._alarm is None:
             self._alarm = GradientAlarm(factor, player.scaler is not None)
