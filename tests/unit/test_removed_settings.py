@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from paragan.cli import removed
 from paragan.cli.main import main
 from paragan.config import removed_settings
 
@@ -59,3 +60,18 @@ def test_removed_settings_are_listed_once_and_in_order():
     text = Path(removed_settings.__file__).with_suffix(".yaml").read_text()
     keys = [line.partition(":")[0] for line in text.splitlines() if line and not line.startswith(("#", " "))]
     assert keys == sorted(set(keys))
+
+
+@pytest.mark.parametrize(
+    "words", [["sweep", "digits"], ["bench", "x"], ["report", "runs/x", "--serve"], ["report", "x", "--port", "1"]]
+)
+def test_removed_verbs_and_options_say_what_to_do_instead(words, capsys):
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "was removed: use" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("verb", "option"), [pair for pair in removed._OPTIONS if pair[0] != "report"])
+def test_removed_options_of_runs_say_what_to_do_instead(verb, option, capsys):
+    assert main([verb, "digits", f"{option}=1"]) == 2
+    assert f"{option} is not an option of {verb}; it was removed: " in capsys.readouterr().err

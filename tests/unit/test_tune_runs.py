@@ -98,3 +98,15 @@ def test_ranges_of_a_program_are_refused_at_once(tmp_path):
     with pytest.raises(pg.ConfigError, match=r"g.optimizer.lr=2..1 is empty"):
         pg.ScalingManager(read_recipe("digits", TINY), 16, 1, out=tmp_path / "run", tune={"g.optimizer.lr": "2..1"})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_and_a_study_do_not_share_a_folder(tmp_path, capsys):
+    pytest.importorskip("optuna")
+    run, study = str(tmp_path / "run"), str(tmp_path / "study")
+    train = ["train", *WORDS[:-3], "train.kimg=0.032"]
+    assert main([*train, "--out", run]) == 0
+    assert main(["tune", *WORDS, "--kimg", "0.032", "--out", run]) == 2
+    assert "holds a run, not a study" in capsys.readouterr().err
+    assert main(["tune", *WORDS[:-1], "1", "--kimg", "0.032", "--out", study]) == 0
+    assert main([*train, "--out", study]) == 2
+    assert "holds a study of tune" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from paragan.core.files import create_subfolder, is_same_file, open_lock_file, r
 from paragan.core.local_processes import is_suspended, processes_with
 
 # folders that training writes to
+STUDY = "study.db"  # of a folder of `paragan tune`, whose trials are runs in folders of their own
 WRITTEN = ("checkpoints", "best", "samples", "judge", "background", "ranks", "tensorboard", "wandb", "mlflow")
 _MOST_BYTES = 1 << 20
 _KILL_S = 5.0

@@ -33,7 +33,7 @@ from paragan.hardware.deterministic import deterministic_kernels, report_missing
 from paragan.hardware.executors import report_compile_errors as compiling
 from paragan.runs import choose_executor, layout, rank_checks
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
-from paragan.runs.folder import RunFolder, environment, write_json
+from paragan.runs.folder import STUDY, RunFolder, environment, write_json
 from paragan.runs.run_lines import complete_line, describe_run, start_lines
 from paragan.runs.run_request import RunRequest
 from paragan.writers.jsonl import RankWriter
@@ -185,6 +185,8 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
     if request.fresh and request.config.train.change_rates:
         raise ConfigError("--change resumes a run and --fresh starts one; give one of the two")
     _refuse_missing_init(request)
+    if (folder.path / STUDY).exists() and not folder.config.exists():
+        raise CheckpointError(f"{folder.path} holds a study of tune; choose another folder with --out DIR")
     if _starts_fresh(request) and (aside := folder.set_aside()) is not None:
         _print(f"--fresh: the former run was moved to {aside}")
     return former_run(folder, request.config, _print)

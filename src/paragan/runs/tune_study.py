@@ -20,7 +20,7 @@ import numpy as np
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import create_subfolder, open_lock_file, refuse_link
 from paragan.core.metric import Direction
-from paragan.runs.folder import try_to_lock
+from paragan.runs.folder import STUDY, try_to_lock
 from paragan.runs.tune_space import Dimension, Value
 
 if TYPE_CHECKING:
@@ -87,10 +87,12 @@ class Study:
         self.folder = folder
         self._trial: Trial | None = None
         self._lock: BinaryIO | None = None
-        refuse_link(folder / "study.db")
+        refuse_link(folder / STUDY)
+        if (folder / "config.yaml").exists() and not (folder / STUDY).exists():
+            raise CheckpointError(f"{folder} holds a run, not a study; choose another folder with --out DIR")
         create_subfolder(folder, "locks")
         with self._exclusively():
-            self._storage = _open_storage(folder / "study.db")
+            self._storage = _open_storage(folder / STUDY)
             self._study = _open_study(plan, self._storage)
             self._refuse_other_plan()
 
