@@ -201,7 +201,7 @@ class Population:
         generators = [cell.centre[Side.G] for cell in self.cells]
         pools = [scorer.features(generator, self.generation) for generator in generators]
         known = [pool for pool in pools if pool is not None]
-        if len(known) < len(pools):  # the extractor has failed: nothing tells the generators apart
+        if len(known) < len(pools):  # the extractor has failed: no generator is known to be better
             return {self.cells[0].number: 1}, math.inf
         counts, distance = greedy_ensemble(known, scorer.distance, self.options.mixture.ensemble)
         return {self.cells[place].number: count for place, count in counts.items()}, distance

@@ -68,45 +68,51 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
     if chosen is None:
         return None
     refuse_few(choose_metrics(options.metrics, available_needs(context.train)), options.num_images)
-    called = replace(
+    context = replace(
         context,
         name=extractor_name(chosen),
         dtype=getattr(torch, options.dtype),
         batch_size=options.batch_size,
     )
-    prepared = registry.load_module("features", chosen.name).prepare(chosen.options, called)
+    prepared = registry.load_module("features", chosen.name).prepare(chosen.options, context)
 
     @cache
     def evaluator() -> Evaluator:
-        return evaluator_by(prepared if isinstance(prepared, FeatureExtractor) else prepared())
-
-    def evaluator_by(extractor: FeatureExtractor) -> Evaluator:
-        return Evaluator(
-            extractor,
-            context.train,
-            context.held_out,
-            options.num_images,
-            options.sampling,
-            options.metrics,
-            options.resamples,
-            context.world,
-            context.say,
-        )
+        extractor = prepared if isinstance(prepared, FeatureExtractor) else prepared()
+        return _evaluator_by(extractor, options, context)
 
     @cache
     def fitting_evaluator() -> Evaluator:
         found = evaluator()
-        if not knows_other_images(found.extractor, found.accuracy):
-            return found
-        name = found.extractor.name
-        context.say(
-            f"score     the extractor {name} is right on {found.accuracy:.1%} of held-out images, no better than twice "
-            "chance: it was trained on other images, and the judge is used (to choose: evaluation.features=…)"
+        return (
+            _judge_evaluator(found, options, context) if knows_other_images(found.extractor, found.accuracy) else found
         )
-        options_of_judge = registry.options("features", JUDGE)()
-        judge = registry.load_module("features", JUDGE).prepare(options_of_judge, replace(called, name=JUDGE))
-        return evaluator_by(judge())
 
     if isinstance(prepared, FeatureExtractor):
         evaluator()  # report an extractor for other images before anything is written
     return fitting_evaluator
+
+
+def _evaluator_by(extractor: FeatureExtractor, options: EvaluationOptions, context: ExtractorContext) -> Evaluator:
+    return Evaluator(
+        extractor,
+        context.train,
+        context.held_out,
+        options.num_images,
+        options.sampling,
+        options.metrics,
+        options.resamples,
+        context.world,
+        context.say,
+    )
+
+
+def _judge_evaluator(unfit: Evaluator, options: EvaluationOptions, context: ExtractorContext) -> Evaluator:
+    """Return the evaluator by the judge, in place of one whose extractor knows other images, and say so."""
+    context.say(
+        f"score     the extractor {unfit.extractor.name} is right on {unfit.accuracy:.1%} of held-out images, less "
+        "than twice chance: it was trained on other images, and the judge is used (to choose: evaluation.features=…)"
+    )
+    judge_options = registry.options("features", JUDGE)()
+    judge = registry.load_module("features", JUDGE).prepare(judge_options, replace(context, name=JUDGE))
+    return _evaluator_by(judge(), options, context)

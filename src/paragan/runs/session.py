@@ -87,22 +87,28 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iter
         text = dump(config, None if request.address else folder.path)
         is_recorded = before == config and folder.is_finished(trainer.clock.step)
         is_complete = world.any(is_recorded) and trainer.is_finished
-        if world.is_main and request.place is not None:
-            exit_status.record_owner(request.out, request.place)
-        if world.is_main and not is_complete:
-            (folder.path / "exit.json").unlink(missing_ok=True)  # of the previous session
-            write_text(folder.config, text)
-            write_json(folder.path / "environment.json", environment(world.size))
+        if world.is_main:
+            _record_start(request, folder, text, world.size, is_complete)
         about = describe_run(request, trainer)
         say(complete_line(about, request, trainer) if is_complete else start_lines(about, request, trainer, resumed))
         writer = MultiWriter([]) if is_complete else _open_writers(request, world, trainer)
         try:
-            keep_files = partial(folder.keep, text) if world.is_main else lambda: None
-            yield Session(
-                trainer, folder.path, writer, about, world, events, keep_files=keep_files, is_complete=is_complete
-            )
+            session = Session(trainer, folder.path, writer, about, world, events, is_complete=is_complete)
+            if world.is_main:
+                session.keep_files = partial(folder.keep, text)
+            yield session
         finally:
             _release(trainer)
+
+
+def _record_start(request: RunRequest, folder: RunFolder, config: str, num_ranks: int, is_complete: bool) -> None:
+    """Write the config and the environment of a session that has something to train."""
+    if request.place is not None:
+        exit_status.record_owner(request.out, request.place)
+    if not is_complete:
+        (folder.path / "exit.json").unlink(missing_ok=True)  # of the previous session
+        write_text(folder.config, config)
+        write_json(folder.path / "environment.json", environment(num_ranks))
 
 
 def _measured_config(request: RunRequest, world: World, say: Callable[[str], None]) -> RunConfig:
