@@ -16,7 +16,7 @@ from paragan.layers.all_reduce import AllReduceSum, ReduceGroup
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.cross_rank import convert
-from paragan.layers.update_once import begin_update
+from paragan.layers.update_once import begin_update, hold_updates
 
 CHANNELS = 3
 KINDS = {
@@ -149,7 +149,7 @@ def bytes_sent(world):
 
 def followed(world):
     """Running mean after: a forward that is not armed; an armed one where one rank is not finite in channel 0."""
-    net = AffineBatchNorm(CHANNELS).double()
+    net = hold_updates(AffineBatchNorm(CHANNELS).double())
     convert(net, world, None)
     x = batch(4, world.rank)[0]
     net(x)

@@ -83,7 +83,7 @@ def test_load_invalid_checkpoint_values_is_one_line(run, change, said):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda values: values.update(clock=5), "invalid value (argument of type 'int' is not subscriptable)"),
+        (lambda values: values.update(clock=5), "invalid value ('int' object is not subscriptable)"),
         (lambda values: values["clock"].update(step="4"), "invalid value ({'step': '4', 'images': 64})"),
         (lambda values: values["clock"].update(images=-1), "invalid value ({'step': 4, 'images': -1})"),
         (lambda values: values.update(position=1.5), "invalid value ({'position': 1.5})"),

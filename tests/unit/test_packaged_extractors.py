@@ -18,6 +18,8 @@ from paragan.core import registry
 from paragan.core.errors import DataError
 from paragan.datasets import cifar10, mnist
 from paragan.datasets._in_memory import InMemorySource
+from paragan.evaluation import scorer
+from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.scorer import build_evaluator, resolve_features
 from paragan.features import _packaged as packaged, auto, cifar10 as cifar10_features, mnist as mnist_features
@@ -88,7 +90,9 @@ def test_auto_is_packaged_by_data_set_and_shape_else_judge(dataset, shape, name)
     assert auto.resolve(dataset, shape).name == name
 
 
-def test_extractor_is_called_as_the_evaluation_says():
+def test_extractor_is_called_as_the_evaluation_says(monkeypatch):
+    monkeypatch.setattr(scorer, "knows_other_images", lambda extractor, accuracy: False)
+    monkeypatch.setattr(Evaluator, "accuracy", 1.0)
     source = InMemorySource(torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.arange(10), tuple("abcdefghij"))
     context = ExtractorContext("", source, source, device=torch.device("meta"))
     asked = EvaluationOptions(dtype="bfloat16", batch_size=7)
@@ -154,7 +158,8 @@ def test_mnist_recipes_score_with_official_files(recipe, official, tmp_path, mon
 
 
 def test_cifar10_files_are_scored_by_packaged_extractor(tmp_path, monkeypatch):
-    """In the layout of the unpacked archive, with few images."""
+    """In the layout of the unpacked archive, with few images, of noise."""
+    monkeypatch.setattr(scorer, "knows_other_images", lambda extractor, accuracy: False)
     monkeypatch.setattr(cifar10, "_BATCH", 20)
     for number, name in enumerate([*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"]):
         rows = np.random.default_rng(number).integers(0, 256, (20, 3073), np.uint8)

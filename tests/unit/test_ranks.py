@@ -48,7 +48,7 @@ def test_other_settings_are_refused_by_name(other, message):
 @pytest.mark.parametrize(("batch", "each"), [(64, "32 of 64"), (63, "32 or 31 of 63")])
 def test_the_first_lines_tell_where_everything_lies(batch, each):
     seated = {"g": {"strategy": "zero3"}, "d": {"strategy": "ddp"}}
-    trainer = SimpleNamespace(world=World(size=2), roles=colocated_roles(World(size=2)))
+    trainer = SimpleNamespace(world=World(size=2), roles=colocated_roles(World(size=2)), sync_period=1)
     assert (
         run_lines.ranks_line(trainer, seated, batch, 1) == f"ranks     2 on 1 host: G zero3, D ddp; {each} images each"
     )

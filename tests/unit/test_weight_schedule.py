@@ -227,8 +227,6 @@ def test_schemes_without_pauses_of_d_refuse_them():
             scheme.refuse(gan, tensors={})
     with pytest.raises(pg.ConfigError, match=r"adversarial.d_start_kimg .* scheme asynchronous"):
         asynchronous.Scheme().step(gan, batches())
-    with pytest.raises(pg.ConfigError, match=r"d: this turn is not due.*or use scheme synchronous"):
-        extragradient.Scheme().step(gan, batches())
     server = parameter_server.Scheme()
     server._roles = Roles(World(size=2), ALONE, {side: range(1) for side in Side})
     with pytest.raises(pg.ConfigError, match=r"adversarial.d_start_kimg .* scheme parameter_server"):

@@ -40,6 +40,7 @@ class TargetEvaluator(ABC):
     say: Callable[[str], None] = field(default=lambda line: None, kw_only=True)
 
     def __post_init__(self) -> None:
+        self._failures: set[str] = set()  # as reported
         self.num_samples = min(self.options.num_images, len(self.held_out))
         metrics = choose_metrics(self.options.metrics, self.available)
         self.empty = [metric.kind.from_reference(None, metric.options) for metric in metrics]
@@ -99,7 +100,10 @@ class TargetEvaluator(ABC):
             if ends is not None:
                 intervals[name] = ends
         for name, cause in failed.items():
-            self.say(f"warning: score: {name} has no value: {describe_error(cause)}")
+            text = f"warning: score: {name} has no value: {describe_error(cause)}"
+            if text not in self._failures:
+                self._failures.add(text)
+                self.say(text)
         directions = {metric.name: metric.direction for metric in self.empty if metric.name in values}
         return Score(values, count, self.protocol, {}, directions, intervals, time.monotonic() - began)
 
