@@ -160,9 +160,8 @@ def list_images(
     if not path:
         raise DataError(f"{option} is required for dataset {dataset!r}; pass {option}=DIR")
     if not root.exists():
-        raise DataError(
-            f"{option}: no folder {path!r}; {'check its path' if option == 'SRC' else f'pass {option}=DIR'}"
-        )
+        hint = "check its path" if option == "SRC" else f"pass {option}=DIR"
+        raise DataError(f"{option}: no folder {path!r}; {hint}")
     files = _open(root, texts)
     if files is None:
         problem = f"{path!r} is not a folder, .zip or .tar file of images"
