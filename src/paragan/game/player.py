@@ -148,7 +148,10 @@ class Player:
             problem = f"{self.side.value}: this turn is not due, so it has no gradients"
             raise ConfigError(f"{problem}; call Player.update, which skips it, or use scheme synchronous")
         others = {side: one.network() for side, one in {**turn.players, turn.opponent: against}.items()}
-        with seeded_layers(turn, self.version, self.plain_network, *others.values()), differentiable_attention(turn):
+        with (
+            seeded_layers(turn, self.version, self.plain_network, *others.values()),
+            differentiable_attention(turn.penalties),
+        ):
             turn = with_d_fakes(turn, others[turn.opponent], self.policy.micro_batches)
             # With shared fakes `generate_fakes` has begun the update.
             if turn.side is not Side.G or turn.feed.fakes is None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from paragan.core import rng
 from paragan.core.capabilities import Capability
-from paragan.core.protocols import Network, Turn
+from paragan.core.protocols import Network, Penalty, Turn
 
 # Torch has one generator for all threads: turns of two threads whose networks draw run one after the other.
 _DRAWS = threading.RLock()
@@ -28,14 +28,35 @@ def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
         yield
 
 
-def differentiable_attention(turn: Turn) -> AbstractContextManager[None]:
-    """Have attention computed by a kernel with second derivatives where a penalty of the turn needs them.
+def differentiable_attention(penalties: Iterable[Penalty]) -> AbstractContextManager[None]:
+    """Have attention computed by a kernel with second derivatives if one of the penalties needs them.
 
     `scaled_dot_product_attention` chooses a flash kernel otherwise, whose backward has none.
     """
-    if not any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
+    if not any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in penalties):
         return nullcontext()
-    return sdpa_kernel(SDPBackend.MATH)
+    return _math_attention()
+
+
+_KERNELS = threading.Lock()
+_num_inside = 0  # of `_math_attention`, in all threads: torch's choice of kernels is one for the process
+_choice = ExitStack()
+
+
+@contextmanager
+def _math_attention() -> Iterator[None]:
+    global _num_inside
+    with _KERNELS:
+        if _num_inside == 0:
+            _choice.enter_context(sdpa_kernel(SDPBackend.MATH))
+        _num_inside += 1
+    try:
+        yield
+    finally:
+        with _KERNELS:
+            _num_inside -= 1
+            if _num_inside == 0:
+                _choice.close()
 
 
 def layer_seed(turn: Turn, version: int, seed: int) -> int:

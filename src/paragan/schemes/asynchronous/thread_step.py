@@ -9,13 +9,10 @@ import queue
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from paragan.core.capabilities import Capability
 from paragan.core.errors import RankError
 from paragan.core.network_factory import copy_networks
 from paragan.core.types import Batch, Report, Side, Update
@@ -24,6 +21,7 @@ from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot
+from paragan.game.turn_context import differentiable_attention
 from paragan.hardware.device import SideStream, mark_ready, wait_until_ready
 from paragan.schemes._concurrent import StalenessLog
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, empty_rows
@@ -57,11 +55,8 @@ class ThreadStep:
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "G", torch.set_num_threads, (threads,))
         self._newest: Update | None = None
-        # Kernels are chosen for all threads of a process: not by one turn while the other thread computes.
-        self._kernels = ExitStack()
-        penalties = [penalty for of_player in gan.penalties.values() for penalty in of_player]
-        if any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in penalties):
-            self._kernels.enter_context(sdpa_kernel(SDPBackend.MATH))
+        # Kernels are chosen for all threads: the same ones in every turn, whatever the other thread computes.
+        self._penalties = [penalty for of_player in gan.penalties.values() for penalty in of_player]
 
     @property
     def staleness_logs(self) -> dict[str, StalenessLog]:
@@ -71,7 +66,8 @@ class ThreadStep:
         """Run D's step while G's thread runs its step; raises the errors of both."""
         self._pending.append(self._thread.submit(self._g_step, reals, self._stream.mark()))
         try:
-            d = self.discriminator.step(self.gan, reals)
+            with differentiable_attention(self._penalties):
+                d = self.discriminator.step(self.gan, reals)
             self._wait(self.generator.staleness)
         except BaseException as error:
             self._is_stopping.set()
@@ -95,7 +91,6 @@ class ThreadStep:
         """Stop G's thread."""
         self._is_stopping.set()
         self._thread.shutdown()
-        self._kernels.close()
 
     def _players(self) -> tuple[Player, Player]:
         g = self.gan.g
@@ -104,7 +99,7 @@ class ThreadStep:
         return g, d
 
     def _g_step(self, reals: list[Batch], loaded: torch.Event | None) -> Update:
-        with self._stream:
+        with self._stream, differentiable_attention(self._penalties):
             self._stream.wait(loaded)
             return self.generator.step(self.gan, reals)
 
