@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import typer
 from PIL import Image
 from safetensors import safe_open
 from torch import nn
@@ -40,19 +39,6 @@ def run(tmp_path_factory):
     score["real"] = {"fd[judge]": 0.25}
     (folder / "score.json").write_text(json.dumps(score))
     return folder
-
-
-@pytest.fixture
-def exporting(capfd):
-    """Runs the verb; returns what it prints."""
-    app = typer.Typer()
-    app.command()(verb.export)
-
-    def call(*words) -> list[str]:
-        app([str(word) for word in words], standalone_mode=False)
-        return capfd.readouterr().out.splitlines()
-
-    return call
 
 
 def metadata(path: Path) -> dict[str, str]:

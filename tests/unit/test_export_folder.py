@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-import typer
 
 import paragan as pg
-from paragan.cli import export as verb
 from paragan.core.errors import CheckpointError
 from tests.tiny_run import train
 
@@ -22,19 +20,6 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("export") / "run"
     train(folder, "g.ema.half_life_kimg=0.1")
     return folder
-
-
-@pytest.fixture
-def exporting(capfd):
-    """Runs the verb; returns what it prints."""
-    app = typer.Typer()
-    app.command()(verb.export)
-
-    def call(*words) -> list[str]:
-        app([str(word) for word in words], standalone_mode=False)
-        return capfd.readouterr().out.splitlines()
-
-    return call
 
 
 def run_block(card: str, title: str) -> dict:

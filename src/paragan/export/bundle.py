@@ -40,7 +40,7 @@ class Bundle:
     def write(self, folder: Path, formats: Sequence[str]) -> list[str]:
         """Write the weights, other formats, and the model card last; return a line per file.
 
-        A former export of the same weights stays beside them; files of other weights are removed.
+        Programs that an earlier export made of the same weights stay; files of other weights are removed.
         """
         folder.mkdir(parents=True, exist_ok=True)
         wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
@@ -60,7 +60,7 @@ class Bundle:
         return [*removals, *lines, *sheets, str(folder / "README.md")]
 
     def _is_exported(self, path: Path) -> bool:
-        """Return whether the card beside a file says that it holds these weights and this config, unchanged."""
+        """Return whether the model card next to a file lists it, unchanged, with these weights and this config."""
         try:
             card = read_bytes(path.with_name("README.md"), _MAX_BYTES).decode(errors="replace")
         except OSError:

@@ -1,0 +1,31 @@
+"""Cases of test_failed_scores.py, on every rank."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import torch
+
+from paragan.core.errors import ConfigError
+from paragan.core.metric import SampleFeatures
+from paragan.evaluation.generated_features import compute_features
+
+
+def features(world, failing):
+    """What a rank returns or raises where the extractor fails on these ranks; the number of generator calls."""
+    calls = []
+
+    def generate(first, count):
+        calls.append(first)
+        return torch.zeros(count, 1, 8, 8), None
+
+    def compute(x, labels):
+        if world.rank in failing:
+            raise ValueError("features are not finite")
+        return SampleFeatures(torch.zeros(len(x), 3))
+
+    try:
+        found = compute_features(generate, SimpleNamespace(compute=compute), 12, 2, world)
+    except ConfigError as error:
+        return str(error), len(calls)
+    return len(found), len(calls)

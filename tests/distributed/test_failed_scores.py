@@ -1,0 +1,16 @@
+"""An extractor that fails on one rank fails on all: none waits, and all go on with the same calls of a sharded G."""
+
+from __future__ import annotations
+
+import pytest
+
+CASE = "tests.distributed.cases_failed_scores:features"
+TEXT = "features are not finite"
+
+
+@pytest.mark.parametrize(
+    ("failing", "expected"), [([], 12), ([0], f"rank 0: {TEXT}"), ([1], f"rank 1: {TEXT}"), ([0, 1], TEXT)]
+)
+def test_extractor_that_fails_on_some_ranks_fails_on_all(two_ranks, failing, expected):
+    found = two_ranks.run(CASE, failing=failing)
+    assert [list(each) for each in found] == [[expected, 3]] * 2
