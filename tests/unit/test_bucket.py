@@ -60,20 +60,23 @@ def test_conditional_put_of_another_version_is_a_conflict(bucket):
 def test_truncated_download_is_repeated_and_never_leaves_a_file(bucket, tmp_path):
     bucket.write("a", b"0123456789")
     bucket.faults["get"] = truncating(1)
-    bucket.open().download("a", tmp_path / "a")
+    bucket.open().download("a", tmp_path / "a", 10)
     assert (tmp_path / "a").read_bytes() == b"0123456789"
     bucket.faults["get"] = truncating()
     with pytest.raises(StorageError, match="5 of 10 bytes arrived"):
-        bucket.open().download("a", tmp_path / "b")
+        bucket.open().download("a", tmp_path / "b", 10)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_missing_and_large_objects_are_refused(bucket):
+def test_missing_and_large_objects_are_refused(bucket, tmp_path):
     with pytest.raises(MissingFileError):
         bucket.open().read("a", 10)
     bucket.write("a", b"0123456789")
     with pytest.raises(DataError, match="more than 9 bytes"):
         bucket.open().read("a", 9)
+    with pytest.raises(DataError, match="more than 9 bytes"):
+        bucket.open().download("a", tmp_path / "a", 9)
+    assert not list(tmp_path.iterdir())
     bucket.open().delete("missing")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -156,3 +157,30 @@ def test_copy_with_the_same_bytes_is_not_downloaded_again(remote, bucket, tmp_pa
     newest(remote, tmp_path / "copy")
     bucket.faults["get"] = failing(when=lambda name: not name.endswith("manifest.json"))
     assert newest(remote, tmp_path / "copy") == ("step-000000002", [])
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_file_larger_than_the_manifest_allows_is_refused_before_its_bytes_arrive(
+    remote, bucket, tmp_path, file, monkeypatch
+):
+    """For a manifest itself: larger than its reader accepts."""
+    monkeypatch.setattr("paragan.checkpoint.bucket_checkpoints.MAX_JSON_BYTES", 2000)
+    monkeypatch.setattr("paragan.checkpoint.manifest.MAX_JSON_BYTES", 2000)
+    name = f"checkpoints/step-000000002/{file}"
+    bucket.write(name, bucket.content(name) + b" " * 8000)
+    arrived = []
+
+    def fault(name, call):
+        found = call()
+        arrived.append((name, found.meta["size"]))
+        return SimpleNamespace(meta=found.meta, bytes=found.bytes, stream=lambda: stream(name, found))
+
+    def stream(name, found):
+        arrived.append((name, "bytes"))
+        return found.stream()
+
+    bucket.faults["get"] = fault
+    said = []
+    assert newest(remote, tmp_path / "copy", said.append) == ("step-000000001", ["step-000000002"])
+    assert (name, "bytes") not in arrived and any(at == name for at, _ in arrived)
+    assert len(said) == 1 and f"s3://bucket/run/{name}: more than " in said[0]

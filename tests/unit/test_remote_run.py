@@ -8,6 +8,7 @@ import shutil
 import time
 from types import SimpleNamespace
 
+import obstore
 import pytest
 
 import paragan as pg
@@ -242,3 +243,38 @@ def test_a_folder_without_a_checkpoint_continues_the_run_of_its_config_alone(tmp
     checkpoints = SimpleNamespace(committed=list)
     bucket = SimpleNamespace(read=lambda name, most: (stored_text.encode(), None))
     assert remote_run._is_continued(checkpoints, bucket, tmp_path) is is_continued
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "exit.json", "score.json"])
+def test_large_texts_of_a_bucket_are_not_downloaded(bucket, cache, capsys, name):
+    assert train("train.kimg=0.016") == 0
+    bucket.write(name, b"# " + b"x" * (1 << 20))
+    shutil.rmtree(cache)
+    is_config = name == "config.yaml"  # a run is nothing without it
+    assert main(["sample", ADDRESS, "--num", "2"]) == (2 if is_config else 0)
+    error = capsys.readouterr().err
+    assert ("s3://bucket/run/config.yaml: more than 1,048,576 bytes; check the address" in error) is is_config
+    assert not list(cache.glob(f"copies/*/{name}"))
+
+
+def test_record_that_ends_before_its_checkpoints_is_said_in_one_line(bucket, cache, capsys):
+    assert train("train.kimg=0.048") == 0
+    lines = bucket.content("metrics.jsonl").splitlines(keepends=True)
+    shutil.rmtree(cache)
+    assert train("train.kimg=0.064") == 0
+    assert "lines are missing" not in capsys.readouterr().err
+    bucket.write("metrics.jsonl", lines[0])
+    shutil.rmtree(cache)
+    assert train("train.kimg=0.08") == 0
+    said = "warning: the record ends at step 0, before the checkpoint of step 3: lines are missing"
+    assert capsys.readouterr().err.splitlines() == [said]
+
+
+def test_object_whose_name_no_client_can_list_is_named_in_one_line(bucket, capsys):
+    def fault(name, call):
+        raise obstore.exceptions.InvalidPathError('Error parsing Path "run/../x": illegal character sequence')
+
+    bucket.faults["list"] = fault
+    assert main(["sample", ADDRESS]) == 2
+    said = "s3://bucket/run/: has an object with '..' or an empty part in its name; remove that object"
+    assert said in capsys.readouterr().err

@@ -9,15 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from paragan.checkpoint.manifest import MANIFEST, NewerFormat, read_manifest
+from paragan.checkpoint.manifest import MANIFEST, MAX_JSON_BYTES, NewerFormat, read_manifest
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.core.errors import CheckpointError, StorageError
 from paragan.core.files import refuse_link
-from paragan.storage.bucket import ConflictError, ObjectBucket
+from paragan.storage.bucket import ConflictError, ObjectBucket, TooLargeError
 from paragan.storage.byte_store import MissingFileError
 
 _NAME = re.compile(r"step-\d{9,12}", re.ASCII)
-_MAX_MANIFEST_BYTES = 64 << 20
 _NUM_DOWNLOADS = 2  # of a checkpoint with damaged files
 
 
@@ -39,10 +38,10 @@ class BucketCheckpoints:
         return sorted(name for name, files in self._files().items() if MANIFEST in files)
 
     def manifest(self, name: str) -> bytes:
-        """Return the manifest of a checkpoint; empty if there is none."""
+        """Return the manifest of a checkpoint; empty if there is none that can be read."""
         try:
-            return self.bucket.read(f"{self.folder}/{name}/{MANIFEST}", _MAX_MANIFEST_BYTES)[0]
-        except MissingFileError:
+            return self.bucket.read(f"{self.folder}/{name}/{MANIFEST}", MAX_JSON_BYTES)[0]
+        except (MissingFileError, TooLargeError):
             return b""
 
     def upload(self, path: Path, name: str, before_commit: Callable[[], None]) -> int:
@@ -109,7 +108,7 @@ class BucketCheckpoints:
                 break
             except NewerFormat:
                 raise
-            except (CheckpointError, MissingFileError) as error:
+            except (CheckpointError, MissingFileError, TooLargeError) as error:
                 if number == _NUM_DOWNLOADS - 1:
                     shutil.rmtree(new, ignore_errors=True)
                     where = self.bucket.where(f"{self.folder}/{name}")
@@ -118,16 +117,12 @@ class BucketCheckpoints:
         new.rename(path)
 
     def _download_files(self, name: str, folder: Path) -> None:
-        self.bucket.download(f"{self.folder}/{name}/{MANIFEST}", folder / MANIFEST)
-        for file in (*read_manifest(folder).sums, *self.extra):
-            self.bucket.download(f"{self.folder}/{name}/{file}", folder / file)
+        self.bucket.download(f"{self.folder}/{name}/{MANIFEST}", folder / MANIFEST, MAX_JSON_BYTES)
+        for file, max_bytes in {**read_manifest(folder).max_bytes, **dict.fromkeys(self.extra, MAX_JSON_BYTES)}.items():
+            self.bucket.download(f"{self.folder}/{name}/{file}", folder / file, max_bytes)
         read_checkpoint(folder)
 
-    def download_newest(
-        self,
-        path_of: Callable[[str], Path],
-        say: Callable[[str], None],
-    ) -> tuple[str, list[str]]:
+    def download_newest(self, path_of: Callable[[str], Path], say: Callable[[str], None]) -> tuple[str, list[str]]:
         """Download the newest undamaged checkpoint; return its name, and those of damaged ones.
 
         path_of: the folder of a checkpoint; one with the same manifest and undamaged files is not

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from paragan.core.layout import Layout, TensorLayout, describe_gaps
 MANIFEST = "manifest.json"
 STATE = "state.json"
 FORMAT = 1
-_MAX_JSON_BYTES = 64 << 20
+MAX_JSON_BYTES = 64 << 20
+_MAX_ITEM_BYTES = 16  # complex128
 _FILE = re.compile(r"([^./]+)(?:\.\d{1,6}-of-\d{1,6})?\.safetensors", re.ASCII)
 _KEYS = ("shape", "offset", "length")
 Boxes = dict[str, dict[str, Any]]
@@ -40,6 +42,13 @@ class Manifest:
 
     sums: Mapping[str, str]
     groups: Mapping[str, Mapping[str, Layout]]
+
+    @property
+    def max_bytes(self) -> dict[str, int]:
+        """Largest size of each file: its tensors in the widest type, and as much of names as the manifest may have."""
+        files = dict(chain.from_iterable(layouts.items() for layouts in self.groups.values()))
+        numbers = {name: sum(prod(box.length) for box in boxes.values()) for name, boxes in files.items()}
+        return {name: _MAX_ITEM_BYTES * numbers.get(name, 0) + MAX_JSON_BYTES for name in self.sums}
 
 
 def describe_boxes(boxes: Layout) -> Boxes:
@@ -141,7 +150,7 @@ def _group_files(pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:
 def read_json(path: Path) -> dict[str, Any]:
     """Read the JSON object in a file of a checkpoint."""
     try:
-        values = json.loads(read_bytes(path, _MAX_JSON_BYTES))
+        values = json.loads(read_bytes(path, MAX_JSON_BYTES))
     except (OSError, ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):

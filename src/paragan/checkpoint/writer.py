@@ -93,12 +93,7 @@ class CheckpointWriter:
             shutil.rmtree(debris, ignore_errors=True)
         temporary.mkdir(parents=True)
 
-    def _write(
-        self,
-        folder: Path,
-        groups: Mapping[str, Pieces],
-        files: Mapping[str, Boxes],
-    ) -> _FileInfo:
+    def _write(self, folder: Path, groups: Mapping[str, Pieces], files: Mapping[str, Boxes]) -> _FileInfo:
         """Write and sync the files of this rank."""
         if not folder.is_dir():
             raise CheckpointError(

@@ -44,12 +44,7 @@ class ForecastRequest:
 
 
 def forecast_run(
-    config: RunConfig,
-    recipe: str,
-    request: ForecastRequest,
-    found: build.Data,
-    memory: Callable[[int], int],
-    say: Say,
+    config: RunConfig, recipe: str, request: ForecastRequest, found: build.Data, memory: Callable[[int], int], say: Say
 ) -> ForecastPlan:
     """Return the forecasts of a request. memory: bytes at the peak of a step of a batch size.
 

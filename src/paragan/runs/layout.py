@@ -42,12 +42,7 @@ Step = Callable[[], float]
 
 
 def choose_layout(
-    config: RunConfig,
-    out: Path,
-    fresh: bool,
-    world: World,
-    say: Say,
-    model: Model | None = None,
+    config: RunConfig, out: Path, fresh: bool, world: World, say: Say, model: Model | None = None
 ) -> RunConfig:
     """Return the config with the settings that its layout `auto` leaves open.
 

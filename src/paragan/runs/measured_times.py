@@ -92,11 +92,7 @@ def _profile(device: torch.device, run: Callable[[], None]) -> tuple[OperatorTim
 
 
 def _largest_in_time(
-    config: RunConfig,
-    found: build.Data,
-    device: torch.device,
-    step: Callable[[Iterator[Batch]], None],
-    budget_s: float,
+    config: RunConfig, found: build.Data, device: torch.device, step: Callable[[Iterator[Batch]], None], budget_s: float
 ) -> tuple[int, float]:
     """Return the batch to measure, up to that of the run, and the seconds of a step of it."""
     parts = lcm(config.g.micro_batches, config.d.micro_batches)

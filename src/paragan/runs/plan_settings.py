@@ -46,11 +46,7 @@ class PlanSource:
 
 
 def plan_settings(
-    source: PlanSource,
-    cluster: Cluster,
-    batch: int,
-    memory_bytes: int | None = None,
-    rule: str | None = None,
+    source: PlanSource, cluster: Cluster, batch: int, memory_bytes: int | None = None, rule: str | None = None
 ) -> ParallelPlan:
     """Choose the settings of a run on a cluster. batch: over all workers.
 

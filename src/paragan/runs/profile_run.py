@@ -77,12 +77,7 @@ def measure_profile(
 
 
 def _measure_sizes(
-    config: RunConfig,
-    found: build.Data,
-    model: Model | None,
-    device: torch.device,
-    sizes: tuple[int, ...],
-    say: Say,
+    config: RunConfig, found: build.Data, model: Model | None, device: torch.device, sizes: tuple[int, ...], say: Say
 ) -> dict[str, Any]:
     """Return what was measured at all batch sizes, by its names in a profile."""
     alone = build.gan(config, found, device, model=model)

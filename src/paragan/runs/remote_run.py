@@ -16,7 +16,7 @@ from paragan.checkpoint.bucket_checkpoints import BucketCheckpoints
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError, ConfigError, DataError
-from paragan.core.files import open_lock_file, read_bytes
+from paragan.core.files import open_lock_file, read_bytes, read_json_lines
 from paragan.core.printable import to_printable
 from paragan.engine.rollback_state import rollback_targets
 from paragan.runs.folder import RunFolder, try_to_lock
@@ -123,6 +123,7 @@ def _restore(mirror: RunMirror, bucket: ObjectBucket, folder: Path) -> None:
         stored = bucket.list()
     else:
         stored = mirror.files.download()
+        _warn_of_missing_lines(folder / "metrics.jsonl", mirror.checkpoints.committed())
         _download_best(bucket, folder)
     newest, damaged = _download_newest(bucket, folder)
     for name in damaged:
@@ -131,6 +132,15 @@ def _restore(mirror: RunMirror, bucket: ObjectBucket, folder: Path) -> None:
         mirror.take_as_uploaded(folder / "checkpoints" / newest)
         _restore_rollback_targets(mirror, folder / "checkpoints" / newest)
     mirror.files.know(stored)
+
+
+def _warn_of_missing_lines(record: Path, committed: list[str]) -> None:
+    """Warn if a record ends before the newest checkpoint but one; the last lines may follow the newest."""
+    with suppress(OSError):
+        steps = [line["step"] for line in read_json_lines(record) if isinstance(line.get("step"), int)]
+        last, saved = max(steps, default=0), int(committed[-2].partition("-")[2]) if committed[1:] else 0
+        if last < saved:
+            _warn(f"warning: the record ends at step {last}, before the checkpoint of step {saved}: lines are missing")
 
 
 def _restore_rollback_targets(mirror: RunMirror, newest: Path) -> None:

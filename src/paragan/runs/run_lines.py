@@ -65,10 +65,7 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Training
     source = trainer.batches.source
     players = trainer.describe()["players"]
     batch = request.config.train.batch
-    lines = [
-        f"{start}: {run} ({request.resume_hint})",
-        f"data      {_data_text(source)}",
-    ]
+    lines = [f"{start}: {run} ({request.resume_hint})", f"data      {_data_text(source)}"]
     if batch > len(source) > 0:
         found = f"train.batch={batch} is larger than the data set ({len(source):,} samples)"
         lines.append(f"warning: {found}: each batch repeats samples")

@@ -20,7 +20,8 @@ from paragan.checkpoint.writer import CheckpointWriter, link_checkpoint
 from paragan.core.errors import CheckpointError, DataError, StorageError
 from paragan.core.files import create_subfolder, open_to_append, read_bytes
 from paragan.engine.rollback_state import rollback_targets
-from paragan.storage.bucket import ConflictError, ObjectBucket, StoredObject
+from paragan.storage.bucket import ConflictError, ObjectBucket, StoredObject, Version
+from paragan.storage.byte_store import MissingFileError
 from paragan.storage.lease import LEASE, Lease
 
 UPLOADS = "uploads.jsonl"
@@ -30,6 +31,9 @@ _FOLDERS = ("samples", "judge", "tensorboard")  # the rest is of one machine, or
 _SKIPPED = ("run.lock", LEASE)
 _NAME = re.compile(r"[\w+-][\w+. -]{0,200}(/[\w+-][\w+. -]{0,200})?")  # none hidden
 _MAX_BYTES = 1 << 30  # larger files are not copied
+_MAX_TEXT_BYTES = 1 << 20  # of .json and .yaml, whose readers refuse more
+_MAX_SINGLE_BYTES = 16 << 20  # of one put, which has 30 s; larger files are sent in parts, which know no condition
+_NUM_PUTS = 3
 _PERIOD_S = 15.0
 _SHARE = 1 / 20  # of the time, at most, for the record, which is stored as a whole each time
 
@@ -45,6 +49,7 @@ class MirroredFiles:
     folder: Path
     refuse: Callable[[], None] = lambda: None
     _uploaded: dict[str, tuple[int, int]] = field(default_factory=dict)  # time and size by name
+    _versions: dict[str, Version] = field(default_factory=dict)  # of the objects that this process has put
     _due: float = 0.0
 
     def know(self, stored: dict[str, StoredObject]) -> None:
@@ -69,18 +74,34 @@ class MirroredFiles:
         for name, state in self._states():
             if self._uploaded.get(name) == state:
                 continue
-            self.refuse()
             try:
-                content = read_bytes(self.folder / name, _MAX_BYTES)
+                content = read_bytes(self.folder / name, _max_bytes(name))
             except FileNotFoundError:
                 continue  # removed meanwhile
             if name.endswith(".jsonl"):
                 content = content[: content.rfind(b"\n") + 1]
-            self.bucket.put(name, content)
+            self._put(name, content)
             self._uploaded[name] = state
         self._remove_exit()
         now = time.monotonic()
         self._due = now + max(_PERIOD_S, (now - began) / _SHARE)
+
+    def _put(self, name: str, content: bytes) -> None:
+        """Store a file in place of a known version: a put of a former writer that arrives later knows an older one."""
+        for _ in range(_NUM_PUTS):
+            self.refuse()
+            if len(content) > _MAX_SINGLE_BYTES:
+                self.bucket.put(name, content)
+                return
+            version = self._versions.pop(name, None)
+            try:
+                self._versions[name] = self.bucket.put(name, content, version, new=version is None)
+                return
+            except (ConflictError, MissingFileError):  # stored before, or by an earlier try; or removed
+                with suppress(MissingFileError):
+                    self._versions[name] = self.bucket.version(name)
+        problem = f"replaced by others during {_NUM_PUTS} tries"
+        raise StorageError(f"{self.bucket.where(name)}: {problem}; check that nothing else writes to this address")
 
     def _remove_exit(self) -> None:
         """Remove the exit status of a former session, as the folder's was."""
@@ -94,12 +115,13 @@ class MirroredFiles:
         for name, found in stored.items():
             path = self.folder / name
             modified_ns = int(found.modified * 1e9)
-            if not _is_mirrored(name) or found.num_bytes > _MAX_BYTES:
+            is_skipped = found.num_bytes > _max_bytes(name) and name != "config.yaml"  # without which there is no run
+            if not _is_mirrored(name) or is_skipped:
                 continue
             if _state(path) == (modified_ns, found.num_bytes):
                 continue
             create_subfolder(path.parent.parent, path.parent.name)
-            self.bucket.download(name, path)
+            self.bucket.download(name, path, _max_bytes(name))
             os.utime(path, ns=(modified_ns, modified_ns))
         return stored
 
@@ -119,12 +141,17 @@ def _is_mirrored(name: str) -> bool:
     return not slash or folder in _FOLDERS
 
 
+def _max_bytes(name: str) -> int:
+    """Return the size above which a file is not copied."""
+    return _MAX_TEXT_BYTES if name.endswith((".json", ".yaml")) else _MAX_BYTES
+
+
 def _state(path: Path) -> tuple[int, int] | None:
     """Return time of the last change and size of a plain file that is not too large."""
     if path.is_symlink() or not path.is_file():
         return None
     status = path.stat()
-    return None if status.st_size > _MAX_BYTES else (status.st_mtime_ns, status.st_size)
+    return None if status.st_size > _max_bytes(path.name) else (status.st_mtime_ns, status.st_size)
 
 
 class RunMirror:

@@ -50,10 +50,7 @@ def train_run(request: RunRequest, interrupt: Interrupt) -> int:
         open_session(request, world, lambda: world.any(bool(stop_reason()))) as session,
     ):
         if not session.is_complete:
-            with (
-                _record_end(session, stop_reason, ended),
-                hang_watchdog(session, request),
-            ):
+            with _record_end(session, stop_reason, ended), hang_watchdog(session, request):
                 for event in session.trainer.run():
                     session.write(event)
             if not ended.code:

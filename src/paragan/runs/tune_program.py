@@ -59,12 +59,7 @@ class ProgramTuning:
         )
         folder = self.folder.with_name(f"{self.folder.name}-tune")
         tuning = Tuning(
-            plan=plan,
-            configure=self._with,
-            folder=folder,
-            world=self.world,
-            place=self.place,
-            model=self.networks,
+            plan=plan, configure=self._with, folder=folder, world=self.world, place=self.place, model=self.networks
         )
         best = best_trial(plan, tune(tuning, Interrupt(), say))
         values = self.world.gather(None if best is None else best.values)[0]

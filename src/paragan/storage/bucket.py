@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,10 @@ _TIMEOUT_S = 30.0  # of one request with its response; a part of an upload has 5
 _NUM_TRIES = 3
 _FIRST_PAUSE_S = 0.5
 _MAX_CONCURRENT_PARTS = 4
+
+
+class TooLargeError(DataError):
+    """An object has more bytes than its reader accepts."""
 
 
 class ConflictError(Exception):
@@ -55,8 +60,7 @@ class ObjectBucket:
 
         def request() -> tuple[bytes, Version]:
             found = self._store.get(name)
-            if found.meta["size"] > max_bytes:
-                raise DataError(f"{self.where(name)}: more than {max_bytes:,} bytes; check {self._setting}")
+            self._check_size(name, found.meta["size"], max_bytes)
             content = bytes(found.bytes())
             _refuse_truncated(len(content), found.meta["size"])
             return content, _version(found.meta)
@@ -77,11 +81,16 @@ class ObjectBucket:
         """Return the number of bytes of an object."""
         return self._attempt(name, lambda: int(self._store.head(name)["size"]))
 
-    def download(self, name: str, path: Path) -> None:
-        """Write an object to a file, which appears when it is complete."""
+    def version(self, name: str) -> Version:
+        """Return the version of an object."""
+        return self._attempt(name, lambda: _version(self._store.head(name)))
+
+    def download(self, name: str, path: Path, max_bytes: int) -> None:
+        """Write an object to a file, which appears when it is complete; `TooLargeError` above `max_bytes`."""
 
         def request() -> None:
             found = self._store.get(name)
+            self._check_size(name, found.meta["size"], max_bytes)
             num_bytes = 0
             with atomic_write(path) as file:
                 for chunk in found.stream():
@@ -119,14 +128,16 @@ class ObjectBucket:
 
     def delete(self, name: str) -> None:
         """Remove an object, if it exists."""
-        try:
+        with suppress(MissingFileError):
             self._attempt(name, lambda: self._store.delete(name))
-        except MissingFileError:
-            return
 
     def where(self, name: str) -> str:
         """Return the address of an object in messages."""
         return f"{self.address}/{name}"
+
+    def _check_size(self, name: str, num_bytes: int, max_bytes: int) -> None:
+        if num_bytes > max_bytes:
+            raise TooLargeError(f"{self.where(name)}: more than {max_bytes:,} bytes; check {self._setting}")
 
     def _attempt(self, name: str, request: Callable[[], T]) -> T:
         refuse_forked(self.address)
@@ -165,8 +176,7 @@ def open_bucket(address: str, timeout_s: float = _TIMEOUT_S) -> ObjectBucket:
         raise DataError(problem)
     if address.partition("://")[0] not in CREDENTIALS:
         known = " or ".join(f"{name}://" for name in CREDENTIALS)
-        problem = "is not an address of an object store; use one that begins with"
-        raise DataError(f"{address} {problem} {known}")
+        raise DataError(f"{address} is not an address of an object store; use one that begins with {known}")
     address = address.rstrip("/")
     return ObjectBucket(open_obstore(address, timeout_s), address)
 

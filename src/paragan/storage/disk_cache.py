@@ -138,11 +138,6 @@ class DiskCache:
 
 def _hash(path: Path) -> str:
     """Return the sha256 of a file; empty if it cannot be read."""
-    digest = hashlib.sha256()
-    try:
-        with open_regular_file(path) as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
-    except OSError:
-        return ""
-    return digest.hexdigest()
+    with suppress(OSError), open_regular_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+    return ""

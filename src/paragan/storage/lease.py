@@ -50,8 +50,7 @@ class Lease:
         `CheckpointError` if another process holds it.
         """
         if not any(self._try_to_acquire(say, former) for _ in range(_NUM_TRIES)):
-            problem = "the lease exists, and cannot be read; check the store"
-            raise StorageError(f"{self._bucket.where(LEASE)}: {problem}")
+            raise StorageError(f"{self._bucket.where(LEASE)}: the lease exists, and cannot be read; check the store")
         self._thread.start()
 
     def refuse_lost(self) -> None:
@@ -93,8 +92,8 @@ class Lease:
 
     def _wait_for_expiry(self, held: Mapping[str, Any], say: Callable[[str], None]) -> None:
         """Return after a release, or `expiry_s` without a renewal; refuse a live holder."""
-        wait = f"waiting {self._expiry_s:g} s for a sign of life"
-        say(f"{self._bucket.address} was in use by {_describe(held)}; {wait}")
+        problem = f"{self._bucket.address} was in use by {_describe(held)}"
+        say(f"{problem}; waiting {self._expiry_s:g} s for a sign of life")
         deadline = time.monotonic() + self._expiry_s
         while time.monotonic() < deadline:
             time.sleep(min(_POLL_S, self._expiry_s / 10))
@@ -146,9 +145,8 @@ class Lease:
         return {}, version
 
     def _in_use(self, held: Mapping[str, Any]) -> CheckpointError:
-        hint = "wait for it, stop it, or give another --out DIR"
-        problem = f"is in use by {_describe(held)}"
-        return CheckpointError(f"run folder {self._bucket.address} {problem}; {hint}")
+        problem = f"run folder {self._bucket.address} is in use by {_describe(held)}"
+        return CheckpointError(f"{problem}; wait for it, stop it, or give another --out DIR")
 
 
 def _describe(held: Mapping[str, Any]) -> str:

@@ -45,9 +45,8 @@ def _read_member_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: s
             read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, is_fortran, dtype = read(stream, max_header_size=_MAX_HEADER_BYTES)
         except ValueError as error:
-            raise DataError(
-                f"{where}: invalid npy header ({str(error).splitlines()[0]}); save the file again"
-            ) from None
+            reason = str(error).splitlines()[0]
+            raise DataError(f"{where}: invalid npy header ({reason}); save the file again") from None
         if dtype.hasobject:
             problem = "Python objects are not supported, as they would have to be unpickled"
             raise DataError(f"{where}: {problem}; save numbers or text")

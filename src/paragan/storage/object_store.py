@@ -48,8 +48,7 @@ def open_obstore(address: str, timeout_s: float) -> Any:
     try:
         return from_url(address, client_options=options, retry_config=retries)  # type: ignore[arg-type]
     except Exception:
-        problem, fix = "the settings of the store are incomplete", _credentials(scheme)
-        raise DataError(f"{address}: {problem}; {fix}") from None
+        raise DataError(f"{address}: the settings of the store are incomplete; {_credentials(scheme)}") from None
 
 
 def translate(error: Exception, where: str, has_answered: bool, setting: str) -> Exception:
@@ -65,6 +64,8 @@ def translate(error: Exception, where: str, has_answered: bool, setting: str) ->
         return DataError(f"{where}: no credentials; {fix}")
     if kind == "NotFoundError" or isinstance(error, FileNotFoundError):
         return MissingFileError(f"{where}: no such file; check {setting}")
+    if kind == "InvalidPathError":
+        return DataError(f"{where}: has an object with '..' or an empty part in its name; remove that object")
     if kind == "NotSupportedError":
         return DataError(f"{where}: the server ignores byte ranges; use one that supports them, such as nginx")
     status = re.search(r"status (?:code )?(\d{3})|\b([45]\d\d) [A-Z]", text)

@@ -40,8 +40,7 @@ def raise_data_errors(name: str) -> Iterator[None]:
         raise DataError(f"{name}: cannot be read ({reason}); check the file") from None
     except _DAMAGE_ERRORS as error:
         reason = str(error).splitlines()[0] if str(error) else "truncated"
-        problem = f"damaged zip file ({reason})"
-        raise DataError(f"{name}: {problem}; download or create it again") from None
+        raise DataError(f"{name}: damaged zip file ({reason}); download or create it again") from None
 
 
 @contextmanager
