@@ -11,7 +11,7 @@ import torch
 from paragan.core import registry
 from paragan.datasets import digits
 from paragan.datasets._in_memory import InMemorySource
-from paragan.features._inception_weights import stored_path
+from paragan.features._inception_weights import PUBLISHED, stored_path
 from paragan.loading.loader import normalise
 from tests.prepared_extractors import prepared
 
@@ -29,7 +29,7 @@ SOURCES = [  # of the sizes that networks are trained on
 def ready(request, quick_judge):
     """An extractor with a source of images that it accepts."""
     name = request.param
-    if name == "inception" and not stored_path().is_file():
+    if name in PUBLISHED and not any(stored_path(file).is_file() for file in PUBLISHED[name].files):
         pytest.skip("the public weights are not stored; tests/unit/test_inception.py has random ones")
     weights = {"weights": str(request.getfixturevalue("transformer_file")[1])} if name == "exported" else {}
     for source in (DIGITS, *SOURCES) if name == "judge" else SOURCES:

@@ -69,7 +69,7 @@ def test_two_workers_are_one_with_the_batch_of_both(tmp_path):
     assert [one[:2] for one in told] == [[2, 32], [2, 32]]
     assert told[0][2] == told[1][2]
     assert "workers   found 2 instead of 4: batches of 32 images, 16 each; lr g 0.00141, d 0.00141 (sqrt" in printed
-    assert printed.count("eval      without Inception weights fid is fd[judge]") == 1
+    assert printed.count("eval      fid is fd[judge]") == 1
     (alone,), _ = program(tmp_path / "one", bs=32, num_workers=1, ranks=1)
     assert alone[:2] == [1, 32]
     for side in "gd":

@@ -54,7 +54,7 @@ def test_poster_example_has_every_printed_line_in_order():
 def test_poster_example_learns_the_digits_by_class(tmp_path):
     printed, score = program(tmp_path, "train.kimg=16", "every.sample_kimg=0")
     assert "workers   found 1 instead of 128: batches of 16 images, 16 each; lr g 0.0005, d 0.0005 (sqrt" in printed
-    assert f"eval      without Inception weights fid is fd[judge] {score['fd[judge]']:.4g}" in printed
+    assert f"eval      fid is fd[judge] {score['fd[judge]']:.4g}" in printed
     assert score["label_accuracy"] > 0.6
     assert score["coverage"] > 0.2
 
@@ -66,5 +66,5 @@ def test_poster_example_runs_under_torchrun(tmp_path):
     printed, score = program(tmp_path, "train.kimg=2", "evaluation.num_images=50", launcher=launcher)
     assert "workers   found 2 instead of 128: batches of 32 images, 16 each; lr g 0.000707" in printed
     assert "ranks     2 on 1 host: G ddp, D ddp; 16 of 32 images each" in printed
-    assert printed.count("finished: step 32, ") == printed.count("eval      without Inception weights fid is") == 1
+    assert printed.count("finished: step 32, ") == printed.count("eval      fid is") == 1
     assert score["step"] == 32

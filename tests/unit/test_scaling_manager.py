@@ -114,12 +114,40 @@ def finished(quick_judge, tmp_path_factory):
     scale_mgr.close()
 
 
-def test_fid_without_inception_is_the_runs_own_distance_and_says_so(finished, capsys):
+def test_fid_without_inception_says_that_the_judges_features_are_compared(finished, capsys):
     (scored,) = (line for line in _record(finished) if line["kind"] == "score")
     assert finished.eval(metric="fid") == scored["fd[judge]"]
     line = capsys.readouterr().out
-    assert line.startswith(f"eval      without Inception weights fid is fd[judge] {scored['fd[judge]']:.4g}, ")
+    assert line.startswith(f"eval      fid is fd[judge] {scored['fd[judge]']:.4g}, compared in features of the judge, ")
+    assert "not the published FID" in line and "evaluation.features=inception" in line
     assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "features"),
+    [("fd[inception_torchvision]", "inception_torchvision"), ("fd[mnist]", "mnist"), ("fd[dinov2]", "dinov2")],
+)
+def test_fid_of_any_other_extractor_is_not_called_the_published_one(finished, capsys, monkeypatch, name, features):
+    monkeypatch.setitem(finished._begun.last_score, name, 2.5)
+    monkeypatch.delitem(finished._begun.last_score, "fd[judge]")
+    assert finished.eval("fid") == 2.5
+    line = capsys.readouterr().out
+    assert f"fid is {name} 2.5, compared in features of {features}: not the published FID" in line
+    assert line.count("\n") == 1
+
+
+def test_fid_of_imported_weights_says_so_in_one_line(finished, capsys, monkeypatch):
+    monkeypatch.setitem(finished._begun.last_score, "fid@20", 12.5)
+    assert finished.eval("fid") == 12.5
+    line = capsys.readouterr().out
+    assert line.startswith("eval      fid is fid@20 12.5, compared in features of the published Inception network")
+    assert "not the published FID" not in line and line.count("\n") == 1
+
+
+def test_fid_of_a_run_without_a_distance_names_its_metrics(finished, monkeypatch):
+    monkeypatch.delitem(finished._begun.last_score, "fd[judge]")
+    with pytest.raises(pg.ConfigError, match=r"unknown metric 'fid'; choose one of .*coverage"):
+        finished.eval("fid")
 
 
 def test_a_metric_by_its_name_is_its_number(finished, capsys):

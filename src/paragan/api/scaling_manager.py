@@ -121,8 +121,8 @@ class ScalingManager:
 
         metric: one of the run's metrics, such as `coverage`; `fd` is the Frechet distance in
         features of the run's extractor. `fid` is the published distance with
-        `evaluation.features=inception`; with another extractor it is read as `fd`, with a printed
-        note. Raises `ConfigError` for other names.
+        `evaluation.features=inception`; with another extractor it is read as `fd`. A printed line
+        says which features were compared. Raises `ConfigError` for other names.
         """
         with self._alive(method="eval") as session:
             trainer = session.trainer
@@ -136,15 +136,12 @@ class ScalingManager:
             hint = "pass evaluation.features=auto"
             raise ConfigError(f"eval needs an extractor, and evaluation.features is null; {hint}")
         short = {name.partition("[")[0].partition("@")[0]: name for name in values}
-        is_published = metric != "fid" or "fid" in short
-        name = short.get(metric if is_published else "fd", metric)
+        name = short.get(metric, short.get("fd", metric) if metric == "fid" else metric)
         if name not in values:
             known = ", ".join(dict.fromkeys([*values, *short]))
             raise ConfigError(f"eval: unknown metric {metric!r}; choose one of {known}")
-        if not is_published:
-            fid = f"fid is {name} {values[name]:.4g}, the same distance in other features"
-            note = "compare it only with runs that are scored by the same extractor"
-            self._say(f"eval      without Inception weights {fid}: {note}; {_how_to_fid()}")
+        if metric == "fid":
+            self._say(_fid_line(name, values[name]))
         return values[name]
 
     def save(self) -> None:
@@ -263,5 +260,15 @@ def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, found: in
     return f"workers   found {workers}: {batches}; {rates} ({by})"
 
 
-def _how_to_fid() -> str:
-    return f"for the FID run `{program_command()} metrics import-weights FILE`, and pass evaluation.features=inception"
+def _fid_line(name: str, value: float) -> str:
+    """Return the line about a Frechet distance: whose features it compared, and whether papers do so."""
+    distance = f"eval      fid is {name} {value:.4g}, compared in features of"
+    if name.startswith("fid"):
+        return f"{distance} the published Inception network: the FID of papers, for as many images"
+    extractor = name.partition("[")[2].rstrip("]")
+    network = "the judge, a network trained on this run's images" if extractor == "judge" else extractor
+    return (
+        f"{distance} {network}: not the published FID; compare it only with runs that are scored by the same "
+        f"extractor; for the FID run `{program_command()} metrics import-weights FILE`, and pass "
+        "evaluation.features=inception"
+    )

@@ -9,7 +9,7 @@ import typer
 
 app = typer.Typer(no_args_is_help=True, help="Import files that published metrics need.")
 
-_FILE = "The file of pytorch-fid or torch-fidelity, pt_inception-2015-12-05-6726825d.pth."
+_FILE = "File of pytorch-fid (pt_inception-2015-12-05-6726825d.pth) or torchvision (inception_v3_google-0cc3c7bd.pth)."
 File = Annotated[Path, typer.Argument(metavar="FILE", help=_FILE)]
 
 
@@ -20,11 +20,13 @@ def _metrics() -> None:
 
 @app.command()
 def import_weights(file: File) -> None:
-    """Verify the public Inception weights and store them.
+    """Verify public Inception weights by their sha256 and store them.
 
-    Runs with evaluation.features=inception find them there. Exit code 2: another file, by its sha256.
+    Runs with evaluation.features=inception, or inception_torchvision, find them there. Exit code 2: any other file.
     """
     from paragan.features import _inception_weights
 
-    path = _inception_weights.store_weights(file)
-    print(f"stored {path}; use evaluation.features=inception for the published FID and Inception score")
+    path, extractor = _inception_weights.store_weights(file)
+    other = "values by torchvision's network, not the published FID"
+    values = "the published FID and Inception score" if extractor == "inception" else other
+    print(f"stored {path}; use evaluation.features={extractor} for {values}")

@@ -26,7 +26,7 @@ class EvaluationOptions:
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Number format of the network of `features`. Scores of different formats do not compare."""
     batch_size: Count | None = None
-    """Images per call of the network of `features`; null: 500, or 50 for `inception` and `exported`."""
+    """Images per call of the network of `features`; null: 500, or 50 for the Inception networks and `exported`."""
     metrics: tuple[Annotated[Choice, Category("metrics")], ...] | None = None
     """Metrics of a score, in order; null: every one that applies to the data.
 

@@ -7,12 +7,10 @@ equilibrium", NeurIPS 2017; the weights are those of pytorch-fid and torch-fidel
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from paragan.core.option_types import FilePath
-from paragan.features._extractor import OTHER_CLASSES, ExtractorContext, FeatureExtractor
-from paragan.features._inception_network import NUM_CLASSES, SIZE
-from paragan.features._inception_weights import PUBLISHED, load_published
+from paragan.features._extractor import ExtractorContext, FeatureExtractor
+from paragan.features._inception_weights import inception_extractor
 
 PUBLISHED_NAMES = {
     "fd": "fid",
@@ -32,16 +30,4 @@ class Options:
 
 def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
     """Read the network. Raises `ConfigError` without its weights, `DataError` for another file."""
-    network = load_published(Path(options.weights) if options.weights else None)
-    return FeatureExtractor(
-        context.name,
-        network,
-        (3, SIZE, SIZE),
-        NUM_CLASSES,
-        PUBLISHED.sha256,
-        task=OTHER_CLASSES,
-        takes_any_size=True,
-        is_slow=True,
-        published_names=PUBLISHED_NAMES,
-        **{**context.call_settings(options, 50), "resize": "bilinear of TensorFlow 1"},
-    )
+    return inception_extractor("inception", options.weights, context, PUBLISHED_NAMES)
