@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,10 @@ class Source(ABC):
         """Return the tensors of `fetch` from what `read` returned for these rows."""
         return self.fetch(rows, places, seed)
 
+    def where(self, row: int) -> str:
+        """Return the name of a sample in messages; a source of files returns that of the file."""
+        return f"sample {row}"
+
 
 class EncodedSource(Source):
     """Base class of sources that read files or requests, and decode them.
@@ -145,6 +150,10 @@ class DerivedSource(EncodedSource):
         """Return what the other source reads."""
         return self.source.read(rows)
 
+    def where(self, row: int) -> str:
+        """Return the name that the other source has for a sample."""
+        return self.source.where(row)
+
 
 class StreamedSource(Source):
     """Base class of sources without random access: samples come in an order of their own.
@@ -168,6 +177,30 @@ def image_specs(
     image = TensorSpec(shape, torch.uint8)
     label = {"label": TensorSpec((), torch.int64)} if has_labels else {}
     return {"image": image, **label, **({"condition": image} if has_pairs else {})}
+
+
+def rows_not_finite(values_B: Tensor) -> list[int]:
+    """Return the rows that have NaN or infinity; whole numbers have none."""
+    values_B = torch.view_as_real(values_B) if values_B.is_complex() else values_B
+    if not values_B.is_floating_point():
+        return []
+    narrow = values_B.dtype.itemsize < 4  # formats that NumPy may not have
+    # in NumPy, because torch would start native threads for each thread that decodes
+    is_finite = np.isfinite((values_B.float() if narrow else values_B).detach().cpu().numpy())
+    return [] if is_finite.all() else [row for row, value in enumerate(is_finite) if not value.all()]
+
+
+def check_finite(tensors: Mapping[str, Tensor], where: Callable[[int], str]) -> None:
+    """Raise `DataError` for a sample with NaN or infinity, of which a network returns nothing else.
+
+    where: returns the name of the sample of a row in messages.
+    """
+    for name, values_B in tensors.items():
+        if rows := rows_not_finite(values_B):
+            raise DataError(
+                f"data: {name} of {where(rows[0])} is not finite; leave that sample out or replace the values (an "
+                "empty cell of a table is read as NaN)"
+            )
 
 
 def describe_tensors(tensors: Mapping[str, TensorSpec]) -> str:

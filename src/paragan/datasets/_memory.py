@@ -17,7 +17,14 @@ from torch.utils.data import Dataset
 
 from paragan.core import rng
 from paragan.core.errors import DataError
-from paragan.core.source import Source, StreamedSource, TensorSpec, describe_tensors
+from paragan.core.source import (
+    Source,
+    StreamedSource,
+    TensorSpec,
+    check_finite,
+    describe_tensors,
+    rows_not_finite,
+)
 from paragan.datasets._in_memory import compute_fingerprint
 from paragan.datasets._ragged import Padding
 
@@ -186,16 +193,17 @@ def _cast_notices(examples: Mapping[str, Tensor], dtype: torch.dtype) -> tuple[s
 def _checked_first(sample: Any, dtype: torch.dtype) -> dict[str, Tensor]:
     """Return the tensors of a first sample. Raises `DataError` for numbers that are not finite."""
     tensors = {name: _cast(value, dtype) for name, value in _sample_tensors(sample, 0).items()}
-    for name, value in tensors.items():
-        _refuse_not_finite(name, value[None])
+    check_finite({name: value[None] for name, value in tensors.items()}, lambda row: f"sample {row}")
     return tensors
 
 
 def _refuse_not_finite(name: str, held: Tensor | list[Tensor]) -> None:
     """Raise `DataError` for NaN or infinity in samples, of which a network returns nothing else."""
-    if isinstance(held, Tensor) and (not held.is_floating_point() or held.isfinite().all()):
-        return
-    rows = [row for row, value in enumerate(held) if value.is_floating_point() and not value.isfinite().all()]
+    rows = (
+        rows_not_finite(held)
+        if isinstance(held, Tensor)
+        else [row for row, value in enumerate(held) if rows_not_finite(value[None])]
+    )
     if rows:
         some = ", ".join(map(str, rows[:3])) + (", …" if len(rows) > 3 else "")
         raise DataError(

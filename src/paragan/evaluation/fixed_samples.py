@@ -14,7 +14,7 @@ from torch import Tensor
 from paragan.core.clock import Clock
 from paragan.core.event import Event
 from paragan.core.phases import Phase, phase
-from paragan.core.source import Source
+from paragan.core.source import Source, check_finite
 from paragan.core.types import Batch, Rows
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -89,6 +89,7 @@ def fetch_batch(source: Source, rows: Rows, prior: Prior) -> Batch:
     """Fetch the named tensors of these rows on the prior's device, images in [-1, 1]."""
     numbers = np.arange(rows.first, rows.first + rows.count)
     fetched = source.fetch(numbers, numbers)
+    check_finite(fetched, lambda row: source.where(rows.first + row))
     moved = {name: value.to(prior.device) for name, value in fetched.items()}
     return Batch(rows, normalise_images(moved, source, prior.dtype))
 

@@ -19,7 +19,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Penalty
-from paragan.core.source import Source
+from paragan.core.source import Source, check_finite
 from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
 from paragan.game.gan import GAN
 from paragan.game.label_use import ignores_labels
@@ -281,12 +281,8 @@ def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: 
 def _first_samples(source: Source, game: GAN) -> Batch:
     count = min(_ROWS, len(source) or _ROWS)
     rows = np.arange(count)
-    moved = {name: value.to(game.prior.device) for name, value in source.fetch(rows, rows).items()}
-    for name, value in moved.items():
-        if value.is_floating_point() and not value.isfinite().all():
-            raise ConfigError(
-                f"data: {name} is not finite in the first {count} samples; leave them out or replace the values (an "
-                "empty cell of a table is read as NaN)"
-            )
+    fetched = source.fetch(rows, rows)
+    check_finite(fetched, source.where)
+    moved = {name: value.to(game.prior.device) for name, value in fetched.items()}
     tensors = normalise_images(moved, source, game.prior.dtype)
     return Batch(Rows(0, 0, count, count), tensors)

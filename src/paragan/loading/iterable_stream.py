@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.core.source import StreamedSource
+from paragan.core.source import StreamedSource, check_finite
 from paragan.core.types import Batch, Rows
 from paragan.loading.loader import BatchStream, normalise_images
 
@@ -32,7 +31,7 @@ class IterableStream(BatchStream):
     def _restart(self) -> None:
         self._at = 0  # position of the next sample, in batches
         self._epoch = 0
-        self._samples: Iterator[Any] = self._streamed.samples(0)
+        self._samples = enumerate(self._streamed.samples(0))
 
     def fetch_next(self) -> dict[str, Tensor]:
         if self._at > self.position:
@@ -40,19 +39,23 @@ class IterableStream(BatchStream):
         while self._at < self.position:
             self._read()
         first, count = self._share
-        return self._streamed.stacked(self._read()[first : first + count])
+        rows = self._read()[first : first + count]
+        tensors = self._streamed.stacked([sample for _, sample in rows])
+        check_finite(tensors, lambda row: rows[row][0])
+        return tensors
 
-    def _read(self) -> list[Any]:
+    def _read(self) -> list[tuple[str, Any]]:
+        """Return the samples of a batch with their names in messages."""
         self._at += 1
         return [self._next_sample() for _ in range(self._batch)]
 
-    def _next_sample(self) -> Any:
-        for sample in self._samples:
-            return sample
+    def _next_sample(self) -> tuple[str, Any]:
+        for number, sample in self._samples:
+            return f"sample {number} of epoch {self._epoch}", sample
         self._epoch += 1
-        self._samples = self._streamed.samples(self._epoch)
-        for sample in self._samples:
-            return sample
+        self._samples = enumerate(self._streamed.samples(self._epoch))
+        for _, sample in self._samples:
+            return f"sample 0 of epoch {self._epoch}", sample
         raise DataError(f"data: the iterable of epoch {self._epoch} has no samples")
 
     def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:

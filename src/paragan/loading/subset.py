@@ -39,6 +39,10 @@ class SubsetSource(DerivedSource):
         """Return samples by position in the subset."""
         return self.source.decode(encoded, self._rows[np.asarray(rows)], places, seed)
 
+    def where(self, row: int) -> str:
+        """Return the name of a sample by position in the subset."""
+        return self.source.where(int(self._rows[row]))
+
 
 def random_rows(num: int, share: float, seed: int, cell: int) -> Indices:
     """Draw a sorted random share of `num` rows, at least one, for one cell; the rows of cells may overlap."""
