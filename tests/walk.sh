@@ -1,6 +1,7 @@
 #!/bin/sh
 # What new users do, by machine, each part timed: a fresh clone and a folder of 500 images, trained, sampled, exported and
-# loaded again; recipes with the four official files of MNIST alone; a WGAN-GP of the user's; a program like a notebook.
+# loaded again; recipes with the four official files of MNIST alone; a WGAN-GP of the user's; programs; the verbs around a run;
+# a run that is killed, moved and resumed.
 # Usage: tests/walk.sh [setting of the run ...]; the length of the run is shortened unless one is given (train.kimg=8).
 set -eu
 
@@ -79,6 +80,65 @@ user paragan/run sample runs/wgan --trust --grid 4x4
 part "a program like a notebook"
 user paragan/.venv/bin/python paragan/examples/notebook.py
 [ -s notebook.png ] && [ -s runs/notebook/report.html ] || fail "the program left no images or no report"
+part "programs: a table by classes, an autoencoder, super-resolution, a vocoder"
+for program in people.py autoencoder.py "upscale.py photos"; do
+    # shellcheck disable=SC2086 # a program and its argument
+    user paragan/.venv/bin/python "$root"/tests/walk/$program || fail "$program"
+done
+user paragan/.venv/bin/python paragan/examples/vocoder.py 60
+
+part "folders of classes"
+for image in photos/*; do # ten classes by the last digit of the number in the name
+    class=$(basename "$image" | tr -cd 0-9 | tail -c 1)
+    mkdir -p "classes/class $class"
+    cp "$image" "classes/class $class/"
+done
+user paragan/run data check classes
+user paragan/run train own data.path=classes data.size=16 train.kimg=1 evaluation.num_images=200 --out runs/classes
+user paragan/run sample runs/classes --class "class 3" --num 4 --out class.png
+[ -s class.png ] || fail "no image of a class"
+
+part "digits, exported and loaded without paragan"
+user paragan/run train train.kimg=4
+user paragan/run export runs/digits --out plain --format torch
+awk '/^With PyTorch alone/ { on = 1 } on && /^```$/ { exit } code { print } on && /^```python/ { code = 1 }' plain/README.md >plain/use.py
+(cd plain && ../paragan/.venv/bin/python -c "import sys
+sys.modules['paragan'] = None
+exec(open('use.py').read())
+assert images.shape == (4, 1, 16, 16), images.shape")
+
+part "killed, moved and resumed"
+paragan/run train train.kimg=4 --out runs/killed >killed.log 2>&1 &
+killed=$!
+waited=0
+until grep -q '"step": *2[0-9]' runs/killed/metrics.jsonl 2>/dev/null; do
+    waited=$((waited + 1))
+    [ "$waited" -lt 600 ] || fail "the run did not reach step 20"
+    sleep 0.1
+done
+kill -9 "$killed"
+wait "$killed" 2>/dev/null || true
+mv runs/killed "moved run ü"
+user paragan/run train "moved run ü"
+for file in g d; do
+    cmp "runs/digits/checkpoints/step-000000063/$file.safetensors" "moved run ü/checkpoints/step-000000063/$file.safetensors" ||
+        fail "the resumed run has other weights than the unbroken one"
+done
+
+part "the verbs around a run"
+user paragan/run eval runs/digits --json >score.json
+user paragan/run compare runs/digits runs/own --out compare.html
+user paragan/run project runs/digits class.png --steps 20 --out projected.png
+user paragan/run watch runs/digits
+user paragan/run plan digits --workers 2
+user paragan/run launch slurm digits --dry-run
+user paragan/run train train.kimg=1 devices=2 evaluation.metrics=null --out runs/two
+user paragan/run verify wgan.yaml --trust
+user paragan/run doctor
+for file in score.json compare.html projected.png; do
+    [ -s "$file" ] || fail "no $file"
+done
+
 part ""
 
 if grep -n Traceback transcript; then fail "a traceback"; fi

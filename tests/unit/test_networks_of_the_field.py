@@ -154,25 +154,16 @@ def test_wrapped_networks_are_refused_by_name(tmp_path):
         trainer(G(), torch.compile(D()), tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["array", "tensor", "dataset", "iterable"])
-def test_float64_data_is_cast_and_said(tmp_path, capsys, kind):
-    held = data(dtype=np.float64)
-    rows = [{"x": row} for row in held["x"]]
-    given = {
-        "array": held,
-        "tensor": {"x": torch.from_numpy(held["x"])},
-        "dataset": rows,
-        "iterable": lambda epoch: rows,
-    }
-    run = trainer(G(), D(), tmp_path, given[kind]).run()
-    assert run.is_finished
-    assert "x of float64 is cast to float32, the format of the weights" in capsys.readouterr().out
+@pytest.mark.parametrize("generator", [nn.Sequential(nn.Linear(4, 6)), "noise"])
+def test_the_only_argument_that_no_sample_has_is_the_latent(tmp_path, generator):
+    class Noise(G):
+        def forward(self, noise):
+            return super().forward(noise)
 
-
-def test_float64_networks_keep_float64_data(tmp_path, capsys):
-    run = trainer(G().double(), D().double(), tmp_path, data(dtype=np.float64)).run()
-    assert run.generator(torch.ones(1, 4, dtype=torch.float64)).dtype == torch.float64
-    assert "is cast" not in capsys.readouterr().out
+    generator = Noise() if generator == "noise" else generator
+    generator.latent = 4
+    run = trainer(generator, D(), tmp_path).run()
+    assert run.generator(torch.ones(3, 4)).shape == (3, 6)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -45,7 +45,8 @@ def shared():
 
 
 MISTAKES = {
-    "generator: forward takes 'frame', and a sample has only point, frames; rename one of them": {"g": WrongName},
+    "generator: forward takes 'frame', and a sample has only point, frames; rename one of them, or set "
+    "generator.latent, its length, if frame is the latent": {"g": WrongName},
     "generator: NoLatent has no attribute `latent`, the length of z; set it, for example self.latent = 64": {
         "g": NoLatent
     },

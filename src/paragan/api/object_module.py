@@ -47,12 +47,17 @@ class _ObjectModule(nn.Module):
 def as_module(player: Any) -> nn.Module:
     """Return the player as a module on the CPU, in training mode. Raises `ConfigError` for unusable weights."""
     net = player if isinstance(player, nn.Module) else _ObjectModule(player)
-    if any(is_lazy(weight) for weight in net.parameters()):
-        raise ConfigError(f"Estimator: {class_name(net)} has a lazy layer of unknown size; call the network once first")
+    refuse_lazy(f"Estimator: {class_name(net)}", net)
     if not any(weight.requires_grad for weight in net.parameters()):
         hint = "assign networks to its attributes: self.net = …"
         raise ConfigError(f"Estimator: {class_name(net)} has no weights to train; {hint}")
     return set_train_mode(net.cpu())
+
+
+def refuse_lazy(owner: str, net: nn.Module) -> None:
+    """Raise `ConfigError` for weights whose shapes the first call decides."""
+    if any(is_lazy(weight) for weight in net.parameters()):
+        raise ConfigError(f"{owner} has a lazy layer of unknown size; call the network once first")
 
 
 def refuse_shared_weights(nets: Mapping[str, nn.Module], owner: str = "") -> None:

@@ -22,8 +22,10 @@ from paragan.api.trainer_arguments import (
     further_networks,
     mapping_of,
     padding_of,
+    refuse_whole_numbers,
     separate_copies,
     several_discriminators,
+    shared_dtype,
     terms_of,
 )
 from paragan.api.training import Run, local_run_folder, program_name, run_in_folder, setting_word
@@ -38,7 +40,7 @@ from paragan.core.loss import Loss
 from paragan.core.network_factory import copy_networks
 from paragan.core.pieces import shapes_of
 from paragan.core.protocols import Penalty
-from paragan.core.source import Source, StreamedSource, describe_tensors, tensor_texts
+from paragan.core.source import Source, StreamedSource, describe_tensors, dtype_name, tensor_texts
 from paragan.core.tensor_game import TensorGame
 from paragan.datasets._in_memory import content_fingerprint
 from paragan.datasets._memory import DatasetSource, IterableSource, TensorSource
@@ -56,7 +58,8 @@ class Trainer:
     generator, discriminators: modules; several discriminators as a mapping of names to modules, or
     as `Discriminators`. data: tensors or arrays by name, whose first axis is the samples; a map-style
     torch `Dataset` whose samples are such mappings; a function of the epoch that returns an iterable
-    of them; or a `Source`. Tensors of uint8 (C, H, W) are mapped to [-1, 1], others are unchanged.
+    of them; or a `Source`. Tensors of uint8 (C, H, W) are mapped to [-1, 1], floating-point numbers
+    are cast to the format of the weights, others are unchanged.
 
     The parameters of `generator.forward` name its inputs: `latent` (or `z`), of length
     `generator.latent`, is drawn, every other name is a tensor of the batch. The first parameter of
@@ -101,7 +104,7 @@ class Trainer:
         self.generator = checked_module(generator, "generator")
         self.discriminator = checked_module(discriminators, "discriminator")
         self.padding = padding_of(ragged, buckets)
-        dtype = next((p.dtype for p in self.generator.parameters() if p.is_floating_point()), torch.float32)
+        dtype = shared_dtype(self.generator, self.discriminator)
         self.source = _source(data, self.padding, dtype)
         self.held_out = None if held_out is None else _source(held_out, self.padding, dtype, "held_out")
         _refuse_other_tensors(self.source, self.held_out)
@@ -154,6 +157,7 @@ class Trainer:
             "fingerprint": self.fingerprint,
             "buckets": list(self.padding.buckets),
         }
+        refuse_whole_numbers(self.arguments[0], self.source.tensors[self.arguments[0]])
         nets = {"generator": origin(self.generator), "discriminator": origin(self.discriminator)}
         tree = {
             "data": {"name": FROM_MEMORY, **data},
@@ -207,9 +211,9 @@ class TensorRun(Run):
 def _source(data: Any, padding: Padding, dtype: torch.dtype, name: str = "data") -> Source:
     if isinstance(data, Source):
         for tensor, spec in data.tensors.items():
-            if spec.dtype == torch.float64 != dtype:
-                kind = str(dtype).removeprefix("torch.")
-                raise ConfigError(f"{name}: {tensor} is float64, and the weights are {kind}; return it as {kind}")
+            if spec.dtype.is_floating_point and spec.dtype != dtype:
+                found, kind = dtype_name(spec.dtype), dtype_name(dtype)
+                raise ConfigError(f"{name}: {tensor} is {found}, and the weights are {kind}; return it as {kind}")
         return data
     if isinstance(data, Mapping):
         return TensorSource(data, padding, dtype)

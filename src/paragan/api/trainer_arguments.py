@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
-from paragan.api.object_module import refuse_shared_weights
+from paragan.api.object_module import refuse_lazy, refuse_shared_weights
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import copy_networks
 from paragan.core.protocols import Penalty
+from paragan.core.source import TensorSpec, dtype_name
 from paragan.datasets._ragged import Padding
 from paragan.game.trained_part import refuse_untrained
 from paragan.layers.discriminators import Discriminators
@@ -85,5 +87,39 @@ def checked_module(net: Any, owner: str) -> nn.Module:
             f"{owner} was compiled by torch.compile; pass the network that you gave to it, and set "
             "train.executor=compile to compile it here"
         )
+    refuse_lazy(owner, net)
     refuse_untrained(owner, net)
     return net
+
+
+def shared_dtype(generator: nn.Module, discriminator: nn.Module) -> torch.dtype:
+    """Return the format of the trained weights of both: float32 or float64. Raises `ConfigError` for others, or two."""
+    formats = {"generator": _dtypes(generator), "discriminator": _dtypes(discriminator)}
+    for owner, found in formats.items():
+        if low := sorted(map(dtype_name, found - {torch.float32, torch.float64})):
+            raise ConfigError(
+                f"{owner} has weights of {', '.join(low)}; pass it with float32 weights, {owner}.float(), "
+                f"and set {owner[0]}.precision (bf16, fp16) for what it computes in"
+            )
+    every = set().union(*formats.values())
+    if len(every) > 1:
+        texts = [f"{owner} {' and '.join(sorted(map(dtype_name, found)))}" for owner, found in formats.items() if found]
+        raise ConfigError(
+            f"weights differ in format: {', '.join(texts)}; give both one format, with .float() or .double()"
+        )
+    return every.pop() if every else torch.float32
+
+
+def _dtypes(net: nn.Module) -> set[torch.dtype]:
+    trained = (weight for weight in net.parameters() if weight.requires_grad)
+    return {weight.dtype for weight in trained if weight.is_floating_point()}
+
+
+def refuse_whole_numbers(name: str, spec: TensorSpec) -> None:
+    """Raise `ConfigError` if the tensor that G generates has no floating-point numbers in the data."""
+    is_image = spec.dtype == torch.uint8 and len(spec.shape) == 3  # those become float32
+    if not (is_image or spec.dtype.is_floating_point or spec.dtype.is_complex):
+        raise ConfigError(
+            f"data: {name} is {dtype_name(spec.dtype)}, and a generator returns floating-point numbers; pass it as "
+            "float32, classes and tokens as one-hot rows or as an argument that is not generated"
+        )

@@ -215,4 +215,9 @@ def tensor_texts(tensors: Mapping[str, TensorSpec]) -> dict[str, str]:
 
 def _text(spec: TensorSpec) -> str:
     shape = "x".join(map(str, spec.shape)).replace("-1", "?") or "scalar"
-    return f"{shape} {str(spec.dtype).removeprefix('torch.')}"
+    return f"{shape} {dtype_name(spec.dtype)}"
+
+
+def dtype_name(dtype: torch.dtype | None) -> str:
+    """Return the name of a type of numbers: `float32`."""
+    return str(dtype).removeprefix("torch.")

@@ -23,6 +23,7 @@ from paragan.core.source import (
     TensorSpec,
     check_finite,
     describe_tensors,
+    dtype_name,
     rows_not_finite,
 )
 from paragan.datasets._in_memory import compute_fingerprint
@@ -38,10 +39,10 @@ class TensorSource(Source):
     """A `Source` of tensors by name, in memory; their first axis is the samples.
 
     Arrays are converted. A list of tensors has samples of different lengths, which are padded
-    (`_ragged`). dtype: of the networks' weights, to which numbers of float64 are cast, numpy's default.
+    (`_ragged`). dtype: of the networks' weights, to which floating-point numbers are cast; None: none are.
     """
 
-    def __init__(self, data: Mapping[str, Any], padding: Padding, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(self, data: Mapping[str, Any], padding: Padding, dtype: torch.dtype | None = None) -> None:
         columns = _columns(data)
         examples = {
             name: held if isinstance(held, Tensor) else held[0] for name, held in columns.items() if _has_rows(held)
@@ -93,7 +94,7 @@ class DatasetSource(Source):
     `TensorSource`.
     """
 
-    def __init__(self, dataset: Dataset[Any], padding: Padding, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(self, dataset: Dataset[Any], padding: Padding, dtype: torch.dtype | None = None) -> None:
         self._dataset = dataset
         self._dtype = dtype
         if not len(self):
@@ -130,7 +131,7 @@ class IterableSource(StreamedSource):
     """
 
     def __init__(
-        self, make: Callable[[int], Iterable[Sample]], padding: Padding, dtype: torch.dtype = torch.float64
+        self, make: Callable[[int], Iterable[Sample]], padding: Padding, dtype: torch.dtype | None = None
     ) -> None:
         self._make = make
         self._dtype = dtype
@@ -178,19 +179,24 @@ def _has_rows(held: Tensor | list[Tensor]) -> bool:
     return held.dim() > 0 if isinstance(held, Tensor) else bool(held)
 
 
-def _cast(value: Tensor, dtype: torch.dtype) -> Tensor:
-    """Cast float64, the default of numpy and pandas, to the format of the networks' weights."""
-    return value.to(dtype) if value.dtype == torch.float64 else value
+def _cast(value: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """Cast floating-point numbers, such as float64 of numpy and pandas, to the format of the networks' weights."""
+    return value if dtype is None or not value.is_floating_point() else value.to(dtype)
 
 
-def _cast_notices(examples: Mapping[str, Tensor], dtype: torch.dtype) -> tuple[str, ...]:
+def _cast_notices(examples: Mapping[str, Tensor], dtype: torch.dtype | None) -> tuple[str, ...]:
     """Return a line about the tensors that are cast, if there are some."""
-    names = [name for name, value in examples.items() if _cast(value, dtype).dtype != value.dtype]
-    kind = str(dtype).removeprefix("torch.")
-    return (f"data: {', '.join(names)} of float64 is cast to {kind}, the format of the weights",) if names else ()
+    by_kind: dict[str, list[str]] = {}
+    for name, value in examples.items():
+        if _cast(value, dtype).dtype != value.dtype:
+            by_kind.setdefault(dtype_name(value.dtype), []).append(name)
+    return tuple(
+        f"data: {', '.join(names)} of {kind} is cast to {dtype_name(dtype)}, the format of the weights"
+        for kind, names in by_kind.items()
+    )
 
 
-def _checked_first(sample: Any, dtype: torch.dtype) -> dict[str, Tensor]:
+def _checked_first(sample: Any, dtype: torch.dtype | None) -> dict[str, Tensor]:
     """Return the tensors of a first sample. Raises `DataError` for numbers that are not finite."""
     tensors = {name: _cast(value, dtype) for name, value in _sample_tensors(sample, 0).items()}
     check_finite({name: value[None] for name, value in tensors.items()}, lambda row: f"sample {row}")
@@ -216,7 +222,7 @@ def _stacked(
     samples: list[tuple[int, Any]],
     declared: Mapping[str, TensorSpec],
     padding: Padding,
-    dtype: torch.dtype,
+    dtype: torch.dtype | None,
 ) -> dict[str, Tensor]:
     """Stack samples, each with its number; pad ragged ones. Raises `DataError` for other tensors."""
     rows: dict[str, list[Tensor]] = {}
@@ -253,6 +259,8 @@ def _seeded(key: int) -> Iterator[None]:
 def _as_tensor(value: Any, name: str, owner: str) -> Tensor:
     """Return a value as a tensor. Raises `DataError` for one that has no numbers."""
     is_read_only = isinstance(value, np.ndarray) and not value.flags.writeable
+    if isinstance(value, np.ndarray) and not value.dtype.isnative:  # big-endian, as in FITS and old formats
+        value = value.astype(value.dtype.newbyteorder("="))
     try:
         with _without_warning() if is_read_only else nullcontext():
             return torch.as_tensor(value)

@@ -18,11 +18,19 @@ _DRAWN = (LATENT, "z")
 
 
 def generator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec]) -> tuple[str, ...]:
-    """Return the names of G's arguments; `latent` or `z` is `latent`. Raises `ConfigError`."""
+    """Return the names of G's arguments; `latent` or `z` is `latent`. Raises `ConfigError`.
+
+    So is the only argument that no sample has, if the network has an attribute `latent`: `nn.Sequential` names its
+    input `input`, and others write `noise`.
+    """
     if clash := [name for name in _DRAWN if name in tensors]:
         problem = f"data: a sample has a tensor {clash[0]!r}, the name of the latent that is drawn"
         raise ConfigError(f"{problem}; rename it")
     parameters = _parameters(net, "generator")
+    unknown = [p for p in parameters if p.name not in (*tensors, *_DRAWN) and p.default is p.empty]
+    has_latent = type(getattr(net, LATENT, None)) is int and not any(p.name in _DRAWN for p in parameters)
+    if has_latent and len(unknown) == 1:
+        parameters[parameters.index(unknown[0])] = unknown[0].replace(name=LATENT)
     found = _available(parameters, (*tensors, *_DRAWN), "generator")
     if not found:
         hint = "name its arguments after tensors of a sample, or latent"
@@ -115,6 +123,8 @@ def _available(parameters: list[inspect.Parameter], tensors: Collection[str], ow
         elif parameter.default is parameter.empty:
             names = ", ".join(name for name in tensors if name not in _DRAWN)
             hint = "rename one of them"
+            if owner == "generator":
+                hint += f", or set generator.latent, its length, if {parameter.name} is the latent"
             raise ConfigError(f"{owner}: forward takes {parameter.name!r}, and a sample has only {names}; {hint}")
         else:
             missing = parameter.name
