@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
+from paragan.core.outside_code import CodeFolder
 
 
 def run_path(text: str, checkpoints: bool = True, follow: bool = False) -> Path:
@@ -45,12 +49,34 @@ _STEPS = "Solver steps of a generator that has them, such as flow_unet (default:
 Steps = Annotated[int | None, typer.Option(min=1, max=1000, help=_STEPS)]
 _TRUST = "Import the custom code that the run's config names."
 Trust = Annotated[bool, typer.Option("--trust", help=_TRUST)]
+_CODE = "Folder with the custom code of a run that was moved; code that has changed needs --trust, too."
+Code = Annotated[Path | None, typer.Option("--code", metavar="DIR", help=_CODE)]
 _BEST = "Use the checkpoint with the best score instead of the newest."
 Best = Annotated[bool, typer.Option("--best", help=_BEST)]
 _SHAPE = "Shape of an image (default: the recipe's data, or 3x32x32)."
 Shape = Annotated[str | None, typer.Option(metavar="CxHxW", help=_SHAPE)]
 _CLASSES = "Number of classes (default: the recipe's data, or 0)."
 Classes = Annotated[int | None, typer.Option(min=0, help=_CLASSES)]
+
+
+def trusted(trust: bool, code: Path | None) -> bool | CodeFolder:
+    """Return the values of `--trust` and `--code` for a run or an exported file."""
+    return code_folder(trust, code) or trust
+
+
+def trusted_recipe(trust: bool, code: Path | None) -> Container[str] | None:
+    """Return the values of `--trust` and `--code` for a recipe or a run folder."""
+    return code_folder(trust or None, code) or (ANY if trust else None)
+
+
+def code_folder(trust: bool | None, code: Path | None) -> CodeFolder | None:
+    """Return the folder of `--code`, whose modules can then be imported. trust: as in `CodeFolder`."""
+    if code is None:
+        return None
+    if not code.is_dir():
+        raise ConfigError(f"--code: there is no folder {code}; pass the folder that the code lies in now")
+    sys.path.append(str(code.resolve()))
+    return CodeFolder(code, trust)
 
 
 def parse_shape(text: str) -> tuple[int, int, int]:

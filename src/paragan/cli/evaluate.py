@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paragan.cli.arguments import AsJson, Best, Run, Seed, Steps, Trust
+from paragan.cli.arguments import AsJson, Best, Code, Run, Seed, Steps, Trust, trusted
 
 _NUM_IMAGES = "Number of images to score (default: the run's)."
 NumImages = Annotated[int | None, typer.Option(min=6, help=_NUM_IMAGES)]
@@ -15,15 +15,18 @@ NumImages = Annotated[int | None, typer.Option(min=6, help=_NUM_IMAGES)]
 
 def score_run(
     path: Run,
+    *,
     as_json: AsJson = False,
     num_images: NumImages = None,
     seed: Seed = None,
     steps: Steps = None,
     best: Best = False,
     trust: Trust = False,
+    code: Code = None,
 ) -> None:
     """Score a run's averaged generator."""
     from paragan.runs.evaluate import evaluate_run
 
-    score = evaluate_run(path, num_images, seed=seed, best=best, trust=trust, steps=steps)
+    may_import = trusted(trust, code)
+    score = evaluate_run(path, num_images, seed=seed, best=best, trust=may_import, steps=steps)
     print(json.dumps(score.to_json()) if as_json else score)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from paragan.cli.arguments import Best, RunOrFile, Steps, Trust
+from paragan.cli.arguments import Best, Code, RunOrFile, Steps, Trust, trusted
 from paragan.core.errors import ConfigError
 from paragan.core.files import create_subfolder
 
@@ -37,6 +37,7 @@ def export(
     steps: Steps = None,
     best: Best = False,
     trust: Trust = False,
+    code: Code = None,
 ) -> None:
     """Write a trained generator as files for other programs.
 
@@ -51,7 +52,7 @@ def export(
 
     if Format.onnx in requested:
         refuse_without_onnx()
-    sampler = open_generator(path, trust, best, steps=steps)
+    sampler = open_generator(path, trusted(trust, code), best, steps=steps)
     if {Format.torch, Format.onnx} & set(requested):
         text = "tracing the network and comparing images; takes up to a minute"
         print(text, file=sys.stderr, flush=True)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paragan.cli.arguments import Trust, Words
+from paragan.cli.arguments import Code, Trust, Words, trusted_recipe
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.train import Out
-from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -76,13 +75,14 @@ def launch_command(
     volume: Volumes = None,
     site: Site = None,
     trust: Trust = False,
+    code: Code = None,
 ) -> None:
     """Submit a run to a cluster, as a file that you can read.
 
     The job saves when the cluster stops it, and resumes when it starts again.
     """
     recipe, overrides, folder = parse_words(words, context)
-    config = load_config(recipe, overrides, ANY if trust else None)
+    config = load_config(recipe, overrides, trusted_recipe(trust, code))
     job = _job(context.params, (recipe, *overrides), out or folder)
     from paragan.distributed.clusters import load_target
     from paragan.runs.cluster_runs import refuse_unfit, submit
@@ -103,7 +103,7 @@ def _job(options: Mapping[str, Any], words: Sequence[str], out: str | None) -> C
     title = run_name(words[0])
     return ClusterJob(
         options["name"] or re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"),
-        (*words, *(["--trust"] if options["trust"] else [])),
+        (*words, *_code_options(options["trust"], options["code"])),
         out or f"runs/{title}",
         seeds=parse_seeds(options["seeds"]),
         environment=_pairs("--env NAME=VALUE", "=", options["env"]),
@@ -111,6 +111,10 @@ def _job(options: Mapping[str, Any], words: Sequence[str], out: str | None) -> C
         site=tuple(options["site"] or ()),
         **{name: options[name] for name in _NUMBERS},
     )
+
+
+def _code_options(trust: bool, code: Path | None) -> list[str]:
+    return [*(["--trust"] if trust else []), *([] if code is None else ["--code", str(code)])]
 
 
 def parse_seeds(text: str | None) -> tuple[int, ...]:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from paragan.cli.arguments import AsJson, Classes, Shape, Trust, Words, parse_shape
+from paragan.cli.arguments import AsJson, Classes, Code, Shape, Trust, Words, parse_shape, trusted_recipe
 from paragan.cli.forecast_tables import format_bytes, format_forecast, format_ms
 from paragan.cli.progress import show_lines
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.table import format_table
-from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,6 +65,7 @@ def plan_command(
     plot: PlotFile = None,
     as_json: AsJson = False,
     trust: Trust = False,
+    code: Code = None,
 ) -> None:
     """Predict size, operations and memory of a run, without running it.
 
@@ -75,7 +75,7 @@ def plan_command(
     if workers is None and (profile is not None or assume or choose or plot is not None):
         raise typer.BadParameter("--profile-file, --assume, --choose and --plot are of a forecast; pass --workers, too")
     size = None if shape is None else parse_shape(shape)
-    config = load_config(recipe, overrides, ANY if trust else None)
+    config = load_config(recipe, overrides, trusted_recipe(trust, code))
     from paragan.runs.forecast_run import ForecastRequest
     from paragan.runs.plan_run import PlanRequest
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from paragan.cli.arguments import AsJson, Best, RunOrFile, Seed, Trust
+from paragan.cli.arguments import AsJson, Best, Code, RunOrFile, Seed, Trust, trusted
 from paragan.cli.progress import show_progress
 
 Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="An image file; cropped to a square and resized.")]
@@ -30,13 +30,14 @@ def project_command(
     out: Out = None,
     best: Best = False,
     trust: Trust = False,
+    code: Code = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the latent of an image."""
     from paragan.runs.open_generator import open_generator
     from paragan.runs.write_projection import write_projection
 
-    sampler = open_generator(path, trust, best)
+    sampler = open_generator(path, trusted(trust, code), best)
     with show_progress("steps") as update:
         found = write_projection(
             sampler,

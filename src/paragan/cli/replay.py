@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paragan.cli.arguments import Run, Trust
+from paragan.cli.arguments import Code, Run, Trust, trusted
 
 _STEP = "Step to repeat, from 1 (default: the last recorded one)."
 Step = Annotated[int | None, typer.Option(min=1, metavar="N", help=_STEP)]
@@ -15,7 +15,7 @@ _OUT = "Folder of the repetition (default: RUN/replay)."
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help=_OUT)]
 
 
-def replay(path: Run, step: Step = None, out: Out = None, trust: Trust = False) -> None:
+def replay(path: Run, step: Step = None, out: Out = None, trust: Trust = False, code: Code = None) -> None:
     """Repeat a step of a run and compare it bit for bit.
 
     Trains from the nearest checkpoint before the step to the next recorded losses or checkpoint.
@@ -23,7 +23,7 @@ def replay(path: Run, step: Step = None, out: Out = None, trust: Trust = False) 
     """
     from paragan.runs.replay import replay_run
 
-    code, text = replay_run(path, step, out, trust)
+    exit_code, text = replay_run(path, step, out, trusted(trust, code))
     if text:
         print(text)
-    raise typer.Exit(code)
+    raise typer.Exit(exit_code)

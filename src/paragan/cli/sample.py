@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from paragan.cli.arguments import Best, RunOrFile, Seed, Steps, Trust
+from paragan.cli.arguments import Best, Code, RunOrFile, Seed, Steps, Trust, trusted
 from paragan.cli.progress import show_progress
 
 _NUM = "Number of images (default: 64; 1 in an animation)."
@@ -48,8 +48,10 @@ def sample_command(
     steps: Steps = None,
     best: Best = False,
     trust: Trust = False,
+    code: Code = None,
 ) -> None:
     """Write images or an animation from a trained generator."""
+    from paragan.runs.open_generator import open_generator
     from paragan.runs.write_samples import SampleRequest, write_samples
 
     request = SampleRequest(
@@ -66,9 +68,7 @@ def sample_command(
         inputs=inputs,
         steps=steps,
     )
-    from paragan.runs.open_generator import open_generator
-
-    sampler = open_generator(path, trust, best, steps=steps)
+    sampler = open_generator(path, trusted(trust, code), best, steps=steps)
     with show_progress("images" if walk is None else "frames") as update:
         target = write_samples(sampler, path, request, update)
     print(target)

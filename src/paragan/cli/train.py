@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from paragan.cli.arguments import Trust, Words
+from paragan.cli.arguments import Code, Trust, Words, code_folder
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
@@ -33,6 +33,7 @@ def train_command(
     change: Change = False,
     plan: PlanName = None,
     trust: Trust = False,
+    code: Code = None,
 ) -> None:
     """Train a recipe (default: digits), or resume a run folder.
 
@@ -43,7 +44,9 @@ def train_command(
         raise ConfigError("--out is empty; pass a folder, such as runs/mine")
     if change:
         overrides.append("train.change_rates=true")
-    config = load_config(recipe, overrides, ANY if trust else None)
+    moved = code_folder(trust or None, code)
+    outside = ANY if trust else None
+    config = load_config(recipe, overrides, moved or outside)
     from paragan.runs.folder import run_name
     from paragan.runs.run_request import RunRequest
     from paragan.runs.start import start_training
@@ -60,7 +63,7 @@ def train_command(
 
         run = PlannedRun(config, recipe, folder, fresh, format_decisions)
         overrides += run.words(plan, print)
-        config = load_config(recipe, overrides, ANY if trust else None)
+        config = load_config(recipe, overrides, moved or outside)
     request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides))
-    request = replace(request, address=where if is_url(where) else "")
+    request = replace(request, address=where if is_url(where) else "", code=moved)
     raise typer.Exit(start_training(request))

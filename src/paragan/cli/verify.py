@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paragan.cli.arguments import AsJson, Classes, Shape, Trust, parse_shape
+from paragan.cli.arguments import AsJson, Classes, Code, Shape, Trust, code_folder, parse_shape
 from paragan.cli.progress import show_lines
 from paragan.cli.table import format_table, terminal_width
 from paragan.config.overrides import is_override
@@ -36,6 +36,7 @@ def verify(
     classes: Classes = None,
     as_json: AsJson = False,
     trust: Trust = False,
+    code: Code = None,
 ) -> None:
     """Check that networks train the same on N ranks and on a resume.
 
@@ -48,7 +49,7 @@ def verify(
     size = None if shape is None else parse_shape(shape)
     from paragan.runs.verify_networks import VerifyRequest, run_verification
 
-    request = VerifyRequest(targets[0], overrides, size, classes, ranks, trust)
+    request = VerifyRequest(targets[0], overrides, size, classes, ranks, trust, code_folder(trust or None, code))
 
     results = []
     with show_lines() as say:

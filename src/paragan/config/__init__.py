@@ -1,6 +1,6 @@
 """The schema of a run, strict YAML, overrides and hints. Nothing here imports torch."""
 
-from paragan.config.recipe import changes, parse_recipe, read_recipe
+from paragan.config.recipe import changes, parse_recipe, read_recipe, used_code
 from paragan.config.run_config import RunConfig, choose, compare, dump, outside_names, player_key, to_tree
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "player_key",
     "read_recipe",
     "to_tree",
+    "used_code",
 ]

@@ -6,8 +6,10 @@ imports torch.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -18,10 +20,13 @@ from paragan.config.run_config import FORMAT, RunConfig, compare, outside_names,
 from paragan.config.sections import ANY
 from paragan.core import registry, strict_yaml
 from paragan.core.errors import ConfigError
+from paragan.core.files import read_bytes
+from paragan.core.outside_code import CodeFolder
 from paragan.core.settings_tree import Node, Problem, SourceLocation, UnreadableError, flatten, shorten
 
 _PRESET = "preset="
 _RUN_FILES = ("metrics.jsonl", "checkpoints", "run.lock", "environment.json", "exit.json")
+_MAX_BYTES = 1 << 20
 
 
 def read_recipe(
@@ -35,8 +40,9 @@ def read_recipe(
     recipe: a name of `paragan list recipes`, or a path ending in .yaml or .yml. A word
     `preset=NAME` means all settings of the preset, and is applied before the other words. outside:
     the outside code (dotted paths) that the file may name; default: any, but none if the file is in
-    a run folder. warn: called with a line for each word that drops settings of the recipe. Raises
-    `ConfigError` with one line per problem: `file:line: key: problem; fix`.
+    a run folder; a `CodeFolder`: what that run has used, in this folder. warn: called with a line for
+    each word that drops settings of the recipe. Raises `ConfigError` with one line per problem:
+    `file:line: key: problem; fix`.
     """
     return read_with_places(recipe, overrides, outside, warn)[0]
 
@@ -52,6 +58,9 @@ def read_with_places(
     tree = _open(recipe, problems)
     if outside is None:
         outside = () if _is_of_a_run(recipe, tree) else ANY
+    elif isinstance(outside, CodeFolder):
+        trust = not _is_of_a_run(recipe, tree) if outside.trust is None else outside.trust
+        outside = replace(outside, trust=trust, used=used_code(Path(recipe).parent))
     _check_format(tree)
     writer = _write(tree, overrides, problems)
     config = _validate(tree, problems, outside)
@@ -115,6 +124,14 @@ def _similar_recipes(recipe: str, known: Sequence[str]) -> str:
     if len(containing) < 2 or len(recipe) < 3 or registry.closest_name(recipe, known, 0.8):
         return registry.did_you_mean(close)
     return f"; recipes with {recipe!r} in their name: {', '.join(containing)}"
+
+
+def used_code(run: Path) -> dict[str, str]:
+    """Return the sha256 of the .py files outside paragan that a run has used, by their paths; empty if unknown."""
+    with suppress(OSError, ValueError, RecursionError, AttributeError):
+        recorded = json.loads(read_bytes(run / "environment.json", _MAX_BYTES)).get("code", {})
+        return {path: sha256 for path, sha256 in recorded.items() if isinstance(sha256, str)}
+    return {}
 
 
 def _is_of_a_run(recipe: str, tree: Node) -> bool:

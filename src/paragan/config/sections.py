@@ -26,6 +26,11 @@ ANY = _Everything()  # contains every name
 NAMES_ONLY = _Everything()  # also contains every name; outside code is not imported
 
 
+def outside_of_run(trust: bool | outside_code.CodeFolder) -> Container[str]:
+    """Return the outside code that a file of a run may name."""
+    return trust if isinstance(trust, outside_code.CodeFolder) else ANY if trust else ()
+
+
 @dataclass(frozen=True)
 class Section:
     """A map of a config, at a dotted key.
@@ -150,22 +155,28 @@ class Sections(dict[str, Section]):
         written = node.value
         if outside_code.is_file_name(written):
             node.value = outside_code.absolute_path(written, node.place.source)
+            if isinstance(self._outside, outside_code.CodeFolder):
+                node.value = self._outside.locate(node.value)
         if node.value in category.also or self._is_unread(node.value):
             return node.value
         try:
             if outside_code.is_file_name(written):
                 outside_code.require_file(node.value)
             if "." in node.value and node.place != COMMAND_LINE and node.value not in self._outside:
-                raise ConfigError(
-                    f"{written!r} is code outside paragan, which this file may not import; if you "
-                    "trust it, pass --trust (in Python: trust=True)"
-                )
+                raise ConfigError(self._untrusted(written, node.value))
             registry.find_source(category.name, node.value, category.also)
             return node.value
         except ConfigError as error:
             text = _describe_bad_name(category.name, written, key, node.place, str(error))
             self.problems.append(Problem(node.place, key, text))
             return None
+
+    def _untrusted(self, written: str, path: str) -> str:
+        """Return the message about outside code that may not be imported."""
+        problem = f"{written!r} is code outside paragan, which this file may not import; if you"
+        if isinstance(self._outside, outside_code.CodeFolder):
+            problem = f"{path} is not a file that the run has used, by its sha256; if you"
+        return f"{problem} trust it, pass --trust (in Python: trust=True)"
 
     def _refuse_program(self, key: str, node: Node) -> None:
         if isinstance(node.value, str) and node.place != COMMAND_LINE and node.value not in self._outside:

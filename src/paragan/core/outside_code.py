@@ -5,13 +5,15 @@ Its failures become one-line errors with the place in the user's file.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -43,7 +45,45 @@ def find_outside_source(name: str) -> Path:
 def require_file(name: str) -> None:
     """Raise `ConfigError` unless this .py file exists."""
     if not os.path.isfile(name):  # also where no file can have this name
-        raise ConfigError(f"{name} does not exist; give the path of a .py file, relative to the recipe's folder")
+        raise ConfigError(
+            f"{name} does not exist; give the path of a .py file, relative to the recipe's folder; "
+            "for a run whose code has moved: --code DIR"
+        )
+
+
+def code_fingerprints(names: Iterable[str]) -> dict[str, str]:
+    """Return the sha256 of each .py file among names of outside code."""
+    files = [name for name in names if is_file_name(name) and os.path.isfile(name)]
+    return {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in sorted(files)}
+
+
+@dataclass(frozen=True)
+class CodeFolder:
+    """Where the outside code of a run lies now (`--code`), and the files there that may be imported.
+
+    Contains the files that a run has used, by name and content. Modules that they import are not
+    compared, nor are dotted paths: those need `trust`. trust: contains every name; None: unless a run wrote
+    the file that names them. used: sha256 of the files by the path that they had, as the run recorded them.
+    """
+
+    folder: Path
+    trust: bool | None = False
+    used: Mapping[str, str] = field(default_factory=dict)
+
+    def locate(self, path: str) -> str:
+        """Return where a .py file lies in the folder, also below it as before; the path as it is if it does not."""
+        parts = Path(path).parts
+        places = [self.folder.resolve().joinpath(*parts[start:]) for start in range(1, len(parts))]
+        return next((str(place) for place in places if place.is_file()), path)
+
+    def __contains__(self, name: object) -> bool:
+        return bool(self.trust) or (isinstance(name, str) and has_moved(name, self.used))
+
+
+def has_moved(name: str, used: Mapping[str, str]) -> bool:
+    """Return whether a .py file is one of `used`, whose sha256 are by path, at another place."""
+    recorded = {sha256 for path, sha256 in used.items() if os.path.basename(path) == os.path.basename(name)}
+    return not recorded.isdisjoint(code_fingerprints([name]).values())
 
 
 def import_outside(name: str) -> ModuleType:

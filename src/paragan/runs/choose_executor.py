@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from paragan import build
-from paragan.config import RunConfig, outside_names, read_recipe
+from paragan.config import RunConfig, read_recipe
+from paragan.config.sections import NAMES_ONLY
 from paragan.core.collective import run_on_main
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError, is_out_of_memory
@@ -65,7 +66,7 @@ def recorded_config(config: RunConfig, out: Path) -> RunConfig | None:
     if not path.exists():
         return None
     try:
-        return read_recipe(str(path), outside=outside_names(config))
+        return read_recipe(str(path), outside=NAMES_ONLY)
     except ConfigError:
         return replace(config, train=replace(config.train, executor="eager"))
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from paragan.config import read_recipe
-from paragan.config.sections import ANY
+from paragan.config.sections import outside_of_run
 from paragan.core.errors import ConfigError
+from paragan.core.outside_code import CodeFolder
 from paragan.evaluation.score import Score
 from paragan.hardware.deterministic import deterministic_kernels
 from paragan.runs.open_run import config_path, open_run
@@ -44,7 +45,7 @@ def evaluate_run(
     *,
     seed: int | None = None,
     best: bool = False,
-    trust: bool = False,
+    trust: bool | CodeFolder = False,
     steps: int | None = None,
 ) -> RunScore:
     """Score the averaged generator of a run folder, as `paragan eval` does.
@@ -55,7 +56,7 @@ def evaluate_run(
     trust: import outside code that the config names. steps: of the generator's solver, in place of
     `model.steps`. Raises children of `paragan.ParaganError`.
     """
-    config = read_recipe(str(config_path(Path(path))), outside=ANY if trust else ())
+    config = read_recipe(str(config_path(Path(path))), outside=outside_of_run(trust))
     with deterministic_kernels(config.train.deterministic):
         trainer = open_run(Path(path), num_images, trust, best, steps=steps)
         if trainer.score is None:

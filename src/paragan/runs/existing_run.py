@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
-from paragan.config import RunConfig, compare, outside_names, read_recipe
+from paragan.config import RunConfig, compare, read_recipe, used_code
+from paragan.config.sections import NAMES_ONLY
 from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.outside_code import CodeFolder, has_moved, is_file_name
 from paragan.core.settings_tree import shorten
 from paragan.engine.options import Change
 from paragan.runs.folder import RunFolder
@@ -25,9 +28,12 @@ _RATES = re.compile(_PLAYER + r"(optimizer\.(lr|groups.*)|schedule\.\w+)")
 _MOST_NAMED = 5
 
 
-def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None]) -> RunConfig | None:
+def former_run(
+    folder: RunFolder, config: RunConfig, say: Callable[[str], None], code: CodeFolder | None = None
+) -> RunConfig | None:
     """Return the config of the run that `config` resumes; None if a new run starts.
 
+    Outside code that the former run had elsewhere is compared by name and content. code: where it lies now.
     Raises `CheckpointError` if settings differ that must not, `ConfigError` if `train.change_rates`
     is set without a run to resume.
     """
@@ -36,7 +42,7 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
             raise ConfigError(f"--change needs a run to resume, and {folder.path} holds none; leave it out")
         return None
     try:
-        before = read_recipe(str(folder.config), outside=outside_names(config))
+        before = read_recipe(str(folder.config), outside=NAMES_ONLY)
     except ConfigError as error:
         raise CheckpointError(
             f"cannot read {folder.config} ({str(error).splitlines()[0]}); delete it and run the same command "
@@ -44,7 +50,7 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
         ) from None
     config = with_recorded_init(config, before)
     compared = compare(before, config).items()
-    changed = {key: both for key, both in compared if not _may_change(key)}
+    changed = {key: both for key, both in compared if not (_may_change(key) or _is_moved_code(*both, folder, code))}
     if changed and folder.failed_before_start:
         say(f"the former run, which ended before its first step, was moved to {folder.set_aside()}")
         return None
@@ -54,11 +60,25 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
         texts = [f"{key} was {shorten(changed[key][0])}, now {shorten(changed[key][1])}" for key in keys]
         named = "; ".join(texts[:_MOST_NAMED]) + ("; …" if len(texts) > _MOST_NAMED else "")
         cure = "add --change to change learning rates from here on, " if refused <= rates else ""
+        if any(_is_code(changed[key][1]) for key in keys):
+            cure = "--code DIR --trust for code that has moved and changed, "
         raise CheckpointError(
             f"run folder {folder.path} holds a run with other settings ({named}); give the former "
             f"values, {cure}choose another folder with --out DIR, or start anew with --fresh"
         )
     return before
+
+
+def _is_code(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and is_file_name(value)
+
+
+def _is_moved_code(before: object, now: object, folder: RunFolder, code: CodeFolder | None) -> bool:
+    """Return whether two settings name the same .py file at two places, or one that `--trust` accepts for it."""
+    if not (_is_code(before) and _is_code(now)):
+        return False
+    is_trusted = code is not None and code.trust and os.path.basename(before) == os.path.basename(now)
+    return is_trusted or has_moved(now, {before: used_code(folder.path).get(before, "")})
 
 
 def _may_change(key: str) -> bool:

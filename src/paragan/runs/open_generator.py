@@ -17,12 +17,13 @@ from paragan.build.merged_generator import merged
 from paragan.checkpoint import generator_state
 from paragan.checkpoint.generator_state import GeneratorState
 from paragan.config import RunConfig, parse_recipe, read_recipe
-from paragan.config.sections import ANY
+from paragan.config.sections import outside_of_run
 from paragan.core import registry, rng
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.network_factory import Model
+from paragan.core.outside_code import CodeFolder
 from paragan.core.pieces import shapes_of
 from paragan.core.types import Side
 from paragan.export import generator_file
@@ -42,7 +43,7 @@ _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
 def open_generator(
     path: Path,
-    trust: bool = False,
+    trust: bool | CodeFolder = False,
     best: bool = False,
     say: Callable[[str], None] = print_line,
     model: Model | None = None,
@@ -57,7 +58,7 @@ def open_generator(
     `CheckpointError` for anything but a run folder with a
     checkpoint or an exported file, `ConfigError` for an invalid config.
     """
-    outside = ANY if trust else ()
+    outside = outside_of_run(trust)
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
     if path.is_file():

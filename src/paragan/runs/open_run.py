@@ -9,9 +9,10 @@ from pathlib import Path
 from paragan import build
 from paragan.build import grid
 from paragan.config import RunConfig, read_recipe
-from paragan.config.sections import ANY
+from paragan.config.sections import outside_of_run
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.outside_code import CodeFolder
 from paragan.core.printable import to_printable
 from paragan.engine.training_loop import TrainingLoop
 
@@ -46,12 +47,17 @@ def read_with_steps(read: Callable[[list[str]], RunConfig], steps: int | None) -
 
 
 def open_run(
-    path: Path, num_images: int | None = None, trust: bool = False, best: bool = False, *, steps: int | None = None
+    path: Path,
+    num_images: int | None = None,
+    trust: bool | CodeFolder = False,
+    best: bool = False,
+    *,
+    steps: int | None = None,
 ) -> TrainingLoop:
     """Return the trainer of a run folder at its newest checkpoint.
 
     steps: of the generator's solver, in place of `model.steps`. num_images: to score, instead of
-    the run's number. trust: import the custom code that the config names. best: use the checkpoint
+    the run's number. trust: import the custom code that the config names, or that of a folder. best: use the checkpoint
     with the best score instead of the newest.
 
     Raises `CheckpointError` if `path` is not a run folder or has no checkpoint yet. Opening writes
@@ -59,7 +65,7 @@ def open_run(
     """
     source = str(config_path(path))
     number = [] if num_images is None else [f"evaluation.num_images={num_images}"]
-    outside = ANY if trust else ()
+    outside = outside_of_run(trust)
     config = read_with_steps(lambda words: read_recipe(source, [*words, *number], outside), steps)
     make = build.trainer if config.grid is None else grid.evolution
     trainer = make(config, path, print_line, lambda: False, reading=True)

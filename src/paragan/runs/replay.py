@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from paragan.checkpoint.reader import Checkpoint, read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig, read_recipe
 from paragan.config.run_config import flatten
-from paragan.config.sections import ANY
+from paragan.config.sections import outside_of_run
 from paragan.core.errors import CheckpointError
 from paragan.core.files import link_or_copy, read_json_lines
+from paragan.core.outside_code import CodeFolder
 from paragan.runs.folder import RunFolder, environment, read_environment
 from paragan.runs.open_run import config_path, print_line
 from paragan.runs.replay_plan import ReplayPlan, follows_order, plan_replay
@@ -122,7 +123,9 @@ def _is_equal(a: Tensor, b: Tensor) -> bool:
 _VERSIONS = ("paragan", "torch", "numpy", "python", "cpu", "threads")
 
 
-def replay_run(path: Path, step: int | None = None, out: Path | None = None, trust: bool = False) -> tuple[int, str]:
+def replay_run(
+    path: Path, step: int | None = None, out: Path | None = None, trust: bool | CodeFolder = False
+) -> tuple[int, str]:
     """Repeat a step of the run at `path` in `out` and compare it with the record.
 
     Begins at the nearest checkpoint before the step, and ends at the next recorded losses or
@@ -135,7 +138,7 @@ def replay_run(path: Path, step: int | None = None, out: Path | None = None, tru
     repeated.
     """
     config_file = config_path(path)
-    outside = ANY if trust else ()
+    outside = outside_of_run(trust)
     config = read_recipe(str(config_file), (), outside)
     plan = plan_replay(path, config, step)
     repetition = read_recipe(str(config_file), list(plan.overrides), outside)
@@ -143,6 +146,7 @@ def replay_run(path: Path, step: int | None = None, out: Path | None = None, tru
     _print_plan(path, plan, repetition)
     _prepare(path, folder, plan)
     request = RunRequest(repetition, str(config_file), folder, has_commands=True, overrides=plan.overrides)
+    request = replace(request, code=trust if isinstance(trust, CodeFolder) else None)
     if code := start_training(request):
         return code, ""
     found = compare_replay(path, folder, plan, follows_order(config, plan.ranks))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paragan.config import RunConfig, outside_names
+from paragan.core.outside_code import CodeFolder
 from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.rank_env import RankEnv
 
@@ -23,7 +24,7 @@ class RunRequest:
     the config's. resume_hint: how to stop and resume, in words. has_commands: whether commands of
     the command line apply to the run. overrides: settings of the command. external_workers:
     processes that wait to be the workers of a grid. address: of a run in an object store, whose
-    working folder is `out`.
+    working folder is `out`. code: where the outside code of the run lies now.
     """
 
     config: RunConfig
@@ -37,6 +38,7 @@ class RunRequest:
     overrides: tuple[str, ...] = ()
     external_workers: ExternalWorkers | None = None
     address: str = ""
+    code: CodeFolder | None = None
 
     @property
     def where(self) -> str:
@@ -47,6 +49,8 @@ class RunRequest:
     def arguments(self) -> tuple[str, ...]:
         """Arguments of `paragan` for the processes that a launcher starts."""
         options = ["--fresh"] if self.fresh else []
-        if outside_names(self.config):
+        if self.code is not None:
+            options += ["--code", str(self.code.folder)]
+        if outside_names(self.config) and (self.code is None or self.code.trust):
             options.append("--trust")
         return ("train", self.name, *self.overrides, "--out", self.where, *options)

@@ -15,11 +15,12 @@ from paragan import build
 from paragan.build import grid, workers
 from paragan.build.initial_weights import initial_paths, load_initial_weights
 from paragan.coevolution.evolution import Evolution
-from paragan.config import RunConfig, dump
+from paragan.config import RunConfig, dump, outside_names
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
 from paragan.core.exported_file import advise_missing
 from paragan.core.files import write_text
+from paragan.core.outside_code import code_fingerprints
 from paragan.core.printable import to_printable
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.failure import resolve_failure
@@ -108,7 +109,8 @@ def _record_start(request: RunRequest, folder: RunFolder, config: str, num_ranks
     if not is_complete:
         (folder.path / "exit.json").unlink(missing_ok=True)  # of the previous session
         write_text(folder.config, config)
-        write_json(folder.path / "environment.json", environment(num_ranks))
+        code = {"code": code_fingerprints(outside_names(request.config))}
+        write_json(folder.path / "environment.json", environment(num_ranks) | code)
 
 
 def _measured_config(request: RunRequest, world: World, say: Callable[[str], None]) -> RunConfig:
@@ -195,7 +197,7 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
         raise CheckpointError(f"{folder.path} holds a study of tune; choose another folder with --out DIR")
     if _starts_fresh(request) and (aside := folder.set_aside()) is not None:
         _print(f"--fresh: the former run was moved to {aside}")
-    return former_run(folder, request.config, _print)
+    return former_run(folder, request.config, _print, request.code)
 
 
 def _refuse_missing_init(request: RunRequest) -> None:

@@ -24,6 +24,7 @@ from paragan.config import RunConfig, choose, read_recipe
 from paragan.config.sections import ANY
 from paragan.core import registry
 from paragan.core.network_factory import NetworkFactory
+from paragan.core.outside_code import CodeFolder
 from paragan.core.types import Side
 from paragan.game.policy import Policy
 from paragan.layers.frozen import frozen_networks
@@ -48,6 +49,7 @@ class VerifyRequest:
     classes: int | None = None
     ranks: int = 2
     trust: bool = False
+    code: CodeFolder | None = None
 
 
 _REQUESTS = TypeAdapter(VerifyRequest)  # to and from JSON, for other processes
@@ -93,7 +95,7 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
     is_file = request.target.endswith((".yaml", ".yml"))
     is_recipe = is_file or request.target in registry.names("recipes")
     if is_recipe:
-        config = read_recipe(request.target, request.overrides, ANY if request.trust else None)
+        config = read_recipe(request.target, request.overrides, request.code or (ANY if request.trust else None))
     else:
         config = read_recipe("digits", [f"model.name={request.target}", *_BARE, *request.overrides])
     plain: dict[str, Any] = {

@@ -1,0 +1,181 @@
+"""Own code of a run that lies elsewhere now: `--code DIR` points at it, and it is known by its content."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from paragan.cli.main import app, main
+from paragan.config import read_recipe
+from paragan.core.errors import ConfigError
+from paragan.core.outside_code import CodeFolder, code_fingerprints
+from paragan.runs import start
+from paragan.runs.run_request import RunRequest
+from tests import unlabelled_networks
+from tests.unit.test_outside_file import RECIPE
+
+NETS = Path(unlabelled_networks.__file__).read_text(encoding="utf-8")
+WITHOUT_RUNS = {"tune"}  # takes recipes only
+VERBS = {
+    "sample": ["sample", "run", "--num", "2"],
+    "export": ["export", "run", "--out", "exported"],
+    "eval": ["eval", "run"],
+    "replay": ["replay", "run", "--step", "1"],
+    "plan": ["plan", "run"],
+    "launch": ["launch", "local", "run", "--dry-run"],
+    "resume": ["train", "run", "train.kimg=0.024"],
+    "verify": ["verify", "run/config.yaml", "--ranks", "1"],
+}
+
+
+@pytest.fixture
+def moved(tmp_path, monkeypatch):
+    """The new folder of the code of a run, which the run does not know."""
+    old = tmp_path / "old" / "nets"
+    old.mkdir(parents=True)
+    (old / "wgan.py").write_text(NETS)
+    text = RECIPE.replace("model: wgan.py", "model: nets/wgan.py").replace("kimg: 0.016", "kimg: 0.016, threads: 1")
+    (tmp_path / "old" / "wgan.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert main(["train", "old/wgan.yaml", "--out", "run"]) == 0
+    new = Path("new place")
+    old.rename(new)
+    for name in [name for name in sys.modules if name.startswith("paragan-file:")]:
+        del sys.modules[name]
+    return new
+
+
+def test_every_verb_that_imports_code_of_a_run_takes_the_folder_of_the_code():
+    commands = typer.main.get_command(app).commands
+    options = {name: {o for p in command.params for o in p.opts} for name, command in commands.items()}
+    trusting = {name for name, known in options.items() if "--trust" in known} - WITHOUT_RUNS
+    assert len(trusting) > 8
+    assert {name for name in trusting if "--code" not in options[name]} == set()
+
+
+@pytest.mark.parametrize("verb", [name for name in VERBS if name != "verify"])
+def test_moved_code_opens_by_its_folder_if_its_content_is_that_of_the_run(moved, verb, capsys):
+    assert main(VERBS[verb]) == 2
+    assert "--code DIR" in capsys.readouterr().err
+    code, out, error = main([*VERBS[verb], "--code", "new place"]), *capsys.readouterr()
+    assert code == 0 or (verb == "eval" and "has no scores" in error)  # opened, and refused for another reason
+    assert verb != "launch" or "--code 'new place'" in out
+
+
+def test_verify_opens_moved_code_by_its_folder(moved, capsys):
+    assert main([*VERBS["verify"], "--code", "new place"]) in (0, 2)
+    assert "one is none" in capsys.readouterr().out
+
+
+def test_resumed_run_knows_the_new_folder_from_then_on(moved):
+    assert main(["train", "run", "train.kimg=0.024", "--code", "new place"]) == 0
+    assert "../new place/wgan.py" in Path("run/config.yaml").read_text()
+    assert main(["sample", "run", "--num", "2", "--trust"]) == 0
+
+
+@pytest.mark.parametrize("verb", ["sample", "resume"])
+def test_moved_code_that_has_changed_needs_trust(moved, verb, capsys):
+    (moved / "wgan.py").write_text(NETS + "\n# another comment\n")
+    assert main([*VERBS[verb], "--code", "new place"]) == 2
+    error = capsys.readouterr().err
+    assert "sha256" in error and "pass --trust" in error and "\n" not in error.strip()
+    assert main([*VERBS[verb], "--code", "new place", "--trust"]) == 0
+
+
+def test_code_of_an_earlier_version_that_recorded_no_content_needs_trust(moved, capsys):
+    about = json.loads(Path("run/environment.json").read_text())
+    Path("run/environment.json").write_text(json.dumps({key: about[key] for key in about if key != "code"}))
+    assert main([*VERBS["sample"], "--code", "new place"]) == 2
+    assert main([*VERBS["sample"], "--code", "new place", "--trust"]) == 0
+
+
+@pytest.mark.parametrize("recorded", ["text", 3, None, [["a"]], {"wgan.py": 3}, {"wgan.py": {}}])
+def test_strange_record_of_code_allows_nothing(moved, recorded, capsys):
+    Path("run/environment.json").write_text(json.dumps({"code": recorded}))
+    assert main([*VERBS["sample"], "--code", "new place"]) == 2
+    assert "pass --trust" in capsys.readouterr().err
+
+
+def test_code_in_a_folder_below_is_found_where_it_lay_before(moved):
+    (moved / "nets").mkdir()
+    (moved / "wgan.py").rename(moved / "nets" / "wgan.py")
+    (moved / "wgan.py").write_text("raise AssertionError('the wrong file')")
+    assert main([*VERBS["sample"], "--code", "new place"]) == 0
+
+
+def test_a_folder_without_the_code_says_so(moved, capsys):
+    assert main([*VERBS["sample"], "--code", "old"]) == 2
+    assert "wgan.py does not exist" in capsys.readouterr().err
+    assert main([*VERBS["sample"], "--code", "nowhere"]) == 2
+    assert "no folder nowhere" in capsys.readouterr().err
+
+
+def test_a_file_of_the_folder_under_another_name_is_not_imported(moved):
+    """The sha256 of a file that lies in the folder, but that the run calls otherwise."""
+    (moved / "other.py").write_text("raise AssertionError('imported')")
+    used = code_fingerprints([str(moved / "wgan.py")])
+    assert str(moved / "wgan.py") in CodeFolder(moved, used=used)
+    assert str(moved / "other.py") not in CodeFolder(moved, used=used)
+    (moved / "other.py").write_text(NETS)
+    assert str(moved / "other.py") not in CodeFolder(moved, used=used)
+    assert "mygan.nets" not in CodeFolder(moved, used=used) and "mygan.nets" in CodeFolder(moved, trust=True)
+
+
+def test_a_config_that_no_run_has_marked_imports_nothing_from_the_folder(moved, capsys):
+    """A folder with a `config.yaml` alone, as someone else may have written it."""
+    Path("foreign").mkdir()
+    Path("foreign/config.yaml").write_text(RECIPE.replace("wgan.py", "evil.py"))
+    (moved / "evil.py").write_text("raise AssertionError('imported')")
+    assert main(["sample", "foreign", "--code", "new place"]) == 2
+    assert "evil.py is not a file that the run has used" in capsys.readouterr().err
+
+
+def test_recipe_that_moved_with_its_code_resumes_a_run_elsewhere(moved, capsys):
+    """The recipe knows the code; the run recorded what it held."""
+    Path("recipe/nets").mkdir(parents=True)
+    Path("old/wgan.yaml").rename("recipe/wgan.yaml")
+    (moved / "wgan.py").rename("recipe/nets/wgan.py")
+    assert main(["train", "recipe/wgan.yaml", "train.kimg=0.024", "--out", "run"]) == 0
+    assert "resuming at step 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_original_there", [True, False])
+def test_recipe_whose_moved_code_has_changed_resumes_with_code_and_trust_only(moved, is_original_there, capsys):
+    """`--trust` alone repeated the message that asked for it."""
+    Path("recipe/nets").mkdir(parents=True)
+    Path("old/wgan.yaml").rename("recipe/wgan.yaml")
+    Path("recipe/nets/wgan.py").write_text(NETS + "\n# another comment\n")
+    if is_original_there:
+        moved.rename("old/nets")
+    command = ["train", "recipe/wgan.yaml", "train.kimg=0.024", "--out", "run"]
+    for options in ([], ["--trust"], ["--code", "recipe"]):
+        assert main([*command, *options]) == 2
+        error = capsys.readouterr().err
+        assert "--code DIR --trust" in error and "delete" not in error
+    assert main([*command, "--code", "recipe", "--trust"]) == 0
+
+
+def test_ranks_are_started_with_the_folder_of_the_code(moved, monkeypatch):
+    jobs = []
+    monkeypatch.setattr(start.launcher, "launch_ranks", lambda job, interrupt: jobs.append(job) or 0)
+    for trust in (False, True):
+        code = CodeFolder(moved, trust)
+        config = read_recipe("run/config.yaml", ["devices=2"], code)
+        start.start_training(RunRequest(config, "run/config.yaml", Path("run"), code=code))
+    assert jobs[0].words[-2:] == ("--code", "new place")
+    assert jobs[1].words[-3:] == ("--code", "new place", "--trust")
+
+
+def test_run_folder_names_a_program_of_export_that_the_folder_does_not_allow(moved):
+    """`--code` is about .py files: a program of torch.export still needs trust."""
+    config = Path("run/config.yaml")
+    text = config.read_text()
+    config.write_text(text.replace("features: null", "features: {name: exported, weights: net.pt2}"))
+    assert "net.pt2" in config.read_text()
+    with pytest.raises(ConfigError, match=r"program of torch\.export"):
+        read_recipe("run/config.yaml", [], CodeFolder(moved))
