@@ -25,10 +25,8 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy, Scaler
 from paragan.layers.init import initialise
 from paragan.parallel import MemoryOptions, hsdp, local_sgd, none
-from paragan.penalties import gradient_penalty, orthogonal
-from paragan.schemes import shared_fakes, synchronous
+from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
-from tests.distributed.cases_strategies import _play
 from tests.laws.matrix_gan import BATCH, Switches, game, make, player, stream
 from tests.laws.small_gan import distance
 from tests.tiny_run import TINY
@@ -82,25 +80,6 @@ def skipped_on_one_rank(world: World) -> list[bool]:
     sums = [[float(t.double().sum()) for t in net.state_dict().values()] for net in nets]
     told = world.gather([*sums, int(gan.d.updates)])
     return [all(a == told[0][n] for a in (rank[n] for rank in told)) for n in range(4)] + [told[0][3] < 4]
-
-
-def late_penalty(world: World, name: str, parts: int) -> float:
-    """Shared fakes and a penalty on G's weights: the difference from one process."""
-    on = Switches(micro_batches=parts)
-
-    def play(kind, where, share):
-        gan = game(on, *(player(side, on, kind(), where) for side in (G, D)))
-        gan.g_penalties = (orthogonal.Penalty(orthogonal.Options(weight=0.1)),)
-        told = stream(on, *share)
-        for _ in range(3):
-            shared_fakes.Scheme().step(gan, told)
-        return gan.g.strategy.weights(gan.g.net)
-
-    mine = play(lambda: strategy(name), world, world.share(BATCH))
-    plain = play(none.Strategy, ALONE, (0, BATCH))
-    without = _play(on, ALONE, none.Strategy, 3)
-    assert distance(plain, dict(without.g.net.state_dict())) > 1e-4
-    return distance(mine, plain)
 
 
 class Tied(nn.Module):
@@ -159,23 +138,6 @@ def whole_run(world: World, folder: str, words: list[str]) -> list[str]:
     trainer = build.trainer(read_recipe("digits", [*TINY, *words]), Path(folder), print, lambda: False, world=world)
     with patch.object(classifier, "STEPS", 20):  # a judge that judges badly
         return [event.kind for event in trainer.run()]
-
-
-def mixed(world: World, name: str) -> tuple[float, float]:
-    """A gradient penalty between real and fake on uneven rows: D's distance from one process, and from the start."""
-    on = Switches()
-
-    def play(kind, where, share):
-        gan = game(on, *(player(side, on, kind(), where) for side in (G, D)))
-        gan.d_penalties = (gradient_penalty.Penalty(gradient_penalty.Options(weight=3.0)),)
-        told = stream(on, *share)
-        for _ in range(3):
-            synchronous.step(gan, told)
-        return gan.d.strategy.weights(gan.d.net)
-
-    mine = play(lambda: strategy(name), world, ((0, 7), (7, 13))[world.rank])
-    plain = play(none.Strategy, ALONE, (0, BATCH))
-    return distance(mine, plain), distance(plain, dict(make(D, on)().state_dict()))
 
 
 class Overflowing(nn.Module):

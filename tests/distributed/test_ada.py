@@ -14,16 +14,6 @@ CASES = "tests.distributed.cases_ada"
 pytestmark = pytest.mark.distributed
 
 
-@pytest.mark.parametrize(
-    ("kind", "uneven"), [("ddp", False), ("ddp", True), pytest.param("zero3", True, marks=pytest.mark.slow)]
-)
-def test_two_ranks_are_the_batch(two_ranks, kind, uneven):
-    for weights, kept, told, alone in two_ranks.run(f"{CASES}:ranks_are_the_batch", kind=kind, uneven=uneven):
-        assert weights <= 1e-10 and kept == 0
-        assert told == pytest.approx(alone, abs=1e-7)  # summed over shares
-        assert len(set(alone)) > 2
-
-
 def test_p_follows_the_signs_of_all_ranks(two_ranks):
     """Also where one rank's logits are no numbers, and where the mean is the target in any order of sums."""
     script = [[6.0, 12.0], [7.0, 1.0], [3.0, math.nan], [7.0, 0.0], [7.0, -1.0]]

@@ -1,34 +1,13 @@
-"""The losses against the papers' formulas, written with probabilities where the papers do."""
+"""Which losses need real logits, and the margin of hinge; their formulas: tests/numerics."""
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from paragan.losses import hinge, least_squares, nonsaturating, relativistic, wasserstein
 
 REAL = torch.tensor([-2.0, -0.5, 0.3, 1.7], dtype=torch.float64)
 FAKE = torch.tensor([1.4, -1.2, 0.6, -3.0], dtype=torch.float64)
-
-
-def clip(x):
-    return x.clamp(min=0)
-
-
-FORMULAS = {
-    nonsaturating: (-REAL.sigmoid().log() - (1 - FAKE.sigmoid()).log(), -FAKE.sigmoid().log()),
-    least_squares: (0.5 * (REAL - 1) ** 2 + 0.5 * FAKE**2, 0.5 * (FAKE - 1) ** 2),
-    hinge: (clip(1 - REAL) + clip(1 + FAKE), -FAKE),
-    wasserstein: (FAKE - REAL, -FAKE),
-    relativistic: (-(REAL - FAKE).sigmoid().log(), -(FAKE - REAL).sigmoid().log()),
-}
-
-
-@pytest.mark.parametrize("loss", FORMULAS, ids=lambda loss: loss.__name__.rpartition(".")[2])
-def test_formula(loss):
-    d, g = FORMULAS[loss]
-    torch.testing.assert_close(loss.d_loss(REAL, FAKE), d, rtol=1e-13, atol=1e-14)
-    torch.testing.assert_close(loss.g_loss(FAKE, REAL), g, rtol=1e-13, atol=1e-14)
 
 
 def test_only_pairing_needs_the_real_logits():
