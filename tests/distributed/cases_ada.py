@@ -6,9 +6,7 @@ import torch
 
 from paragan.augment.ada import Augment, Options
 from paragan.core.dist import World
-from tests.laws.matrix_gan import Switches
 
-STEPS, ON = 8, Switches()
 OPTIONS = Options("bgc", target=0.25, p=0.4, kimg=0.5, interval=2)
 
 

@@ -18,8 +18,7 @@ from paragan.schemes import synchronous
 from tests.laws.small_gan import BATCH, batches, game, player
 from tests.laws.test_augmented_parts import batches as plain_batches, game as plain_game
 from tests.laws.test_no_sync import HostReads
-from tests.laws.test_stopping_is_invisible import tensors, trainer
-from tests.tiny_run import train_and_read
+from tests.laws.test_stopping_is_invisible import trainer
 
 SURE = Options(target=0.0, p=0.4, kimg=0.1, interval=2)
 
@@ -142,21 +141,6 @@ ADA = (
     "augment={name: ada, target: 0.1, p: 0.2, kimg: 0.4, interval: 3}",
     *("d.updates_per_step=1", "g.micro_batches=1", "every.save_kimg=0.016"),
 )
-
-
-def test_stop_and_go_on(tmp_path):
-    """Between two looks: what has been counted so far is part of the state, too."""
-    straight, first = trainer(tmp_path / "a", 0.128, *ADA), trainer(tmp_path / "b", 0.064, *ADA)
-    told, _ = train_and_read(straight)
-    list(first.run())
-    assert float(first.gan.augment.state["steps"]) == 1
-    second = trainer(tmp_path / "b", 0.128, *ADA)
-    assert second.resume() and second.clock.step == 4
-    rest, _ = train_and_read(second)
-    assert rest == told[4:]
-    assert all(torch.equal(value, tensors(second)[name]) for name, value in tensors(straight).items())
-    assert second.gan.augment.state == straight.gan.augment.state
-    assert len({found["d/augment_p"] for found in rest}) > 1
 
 
 def test_telemetry_does_not_move_it(tmp_path):
