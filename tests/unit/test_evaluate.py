@@ -12,6 +12,7 @@ from torch import nn
 
 from paragan.core.dist import ALONE
 from paragan.core.errors import ConfigError, DivergedError
+from paragan.core.metric import SampleFeatures
 from paragan.core.types import Rows
 from paragan.datasets import digits, mnist
 from paragan.datasets._in_memory import InMemorySource
@@ -78,6 +79,24 @@ def test_evaluator_large_images_use_small_batches(side, mode, most, monkeypatch)
     judged = compute_features(generate, judge, 510, size, ALONE)
     assert len(judged.features_BF) == 510 == sum(count for _, count in asked)
     assert asked[0] == (0, most) and asked[1][0] == most and max(count for _, count in asked) == most
+
+
+@pytest.mark.parametrize("failing", [1, 2, 4])
+def test_score_of_one_process_ends_at_the_first_block_that_fails(failing):
+    asked = []
+
+    def compute(x, labels):
+        if len(asked) == failing:
+            raise ValueError("features are not finite")
+        return SampleFeatures(torch.zeros(len(x), 3))
+
+    def generate(first, count):
+        asked.append(first)
+        return torch.zeros(count, 1, 8, 8), None
+
+    with pytest.raises(ValueError, match="features are not finite"):
+        compute_features(generate, SimpleNamespace(compute=compute), 8, 2, ALONE)
+    assert len(asked) == failing
 
 
 def test_evaluator_real_images_have_the_best_score(evaluator, small):

@@ -223,6 +223,7 @@ def test_command_prints_one_screen_and_the_document(capsys):
         (["sngan-cifar10"], "pass --shape CxHxW and --classes N"),
         (["digits", "--memory", "0"], "--memory"),
         (["digit"], "did you mean 'digits'"),
+        (["digits", "--shape", "1x16x16"], "needs labels; .* --classes N"),
         (["digits", "--workers", "1,2", "g.strategy=pipeline"], "--workers .* forecast .* strategy pipeline"),
     ],
 )

@@ -8,7 +8,8 @@ import pytest
 
 from paragan.cli import removed
 from paragan.cli.main import main
-from paragan.config import removed_settings
+from paragan.config import dump, parse_recipe, read_recipe, removed_settings
+from paragan.core.errors import CheckpointError
 
 REMOVED = removed_settings._removed()
 SETTING_OF = {  # registry -> the setting that names a file of it
@@ -29,6 +30,8 @@ def setting(key: str) -> str:
     """The word of a command line that sets a removed key."""
     if key.startswith("grid.cells.N.g."):
         return f"grid.cells=[{{at: [0], d: {{{key.rpartition('.')[2]}: 1}}}}]"
+    if "=" in key:
+        return key
     registry, _, rest = key.partition(".")
     name, _, option = rest.partition(".")
     at = SETTING_OF.get(registry, registry)
@@ -62,16 +65,72 @@ def test_removed_settings_are_listed_once_and_in_order():
     assert keys == sorted(set(keys))
 
 
-@pytest.mark.parametrize(
-    "words", [["sweep", "digits"], ["bench", "x"], ["report", "runs/x", "--serve"], ["report", "x", "--port", "1"]]
-)
-def test_removed_verbs_and_options_say_what_to_do_instead(words, capsys):
-    assert main(words) == 2
+@pytest.mark.parametrize("verb", removed._VERBS)
+def test_removed_verb_says_what_to_do_instead(verb, capsys):
+    assert main([verb, "digits"]) == 2
     error = capsys.readouterr().err
-    assert "was removed: use" in error and error.count("\n") == 1
+    assert f"{verb} was removed; {removed._VERBS[verb]}" in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize(("verb", "option"), [pair for pair in removed._OPTIONS if pair[0] != "report"])
-def test_removed_options_of_runs_say_what_to_do_instead(verb, option, capsys):
-    assert main([verb, "digits", f"{option}=1"]) == 2
-    assert f"{option} is not an option of {verb}; it was removed: " in capsys.readouterr().err
+@pytest.mark.parametrize("value", ["", "=1"])
+@pytest.mark.parametrize(("verb", "word"), removed._WORDS)
+def test_removed_word_of_a_verb_says_what_to_do_instead(verb, word, value, capsys):
+    assert main([verb, "digits", f"{word}{value}"]) == 2
+    error = capsys.readouterr().err
+    assert f"{verb}: {word} was removed; {removed._WORDS[verb, word]}" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--profile", "x.json"], ["--profile=x"]])
+def test_plan_with_a_file_of_a_profile_names_its_option(words, capsys):
+    assert main(["plan", "digits", *words]) == 2
+    assert "use --profile-file FILE" in capsys.readouterr().err
+
+
+# runs of older versions
+
+
+def older_run(folder, **added):
+    """The folder of a run whose config has further settings, by key, as a former version wrote them."""
+    folder.mkdir()
+    lines = dump(read_recipe("digits")).splitlines()
+    for section, line in added.items():
+        lines.insert(lines.index(f"{section}:") + 1, f"  {line}")
+    (folder / "config.yaml").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("verb", ["train", "sample", "config", "export", "replay", "plan", "eval"])
+def test_run_of_an_older_version_is_refused_in_one_line(tmp_path, verb, capsys):
+    added = {"data": "cache_mb: 256", "train": "network: null", "g": "layout: null", "d": "layout: null"}
+    run = older_run(tmp_path / "run", **added, evaluation="strict: false", every="x: 1")
+    assert main([verb, str(run)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "older version of paragan; settings in it that no longer exist: 5" in error
+    assert "data.cache_mb (line 3), " in error and "--fresh" in error
+
+
+def test_resume_of_an_older_run_names_what_is_gone(tmp_path, capsys):
+    run = older_run(tmp_path / "run", data="cache_mb: 256")
+    assert main(["train", "digits", "--out", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert "no longer exist: 1, namely data.cache_mb (line 3); remove" in error and error.count("\n") == 1
+
+
+def test_generator_exported_by_an_older_version_is_to_be_exported_again():
+    text = dump(read_recipe("digits")).replace("\ntrain:", "\ntrain:\n  network: null")
+    with pytest.raises(CheckpointError, match=r"no longer exist: 1, namely train.network .*; export the run again"):
+        parse_recipe(text, "g.safetensors (config)")
+
+
+def test_removed_word_of_the_command_line_does_not_make_a_run_old(tmp_path, capsys):
+    run = older_run(tmp_path / "run")
+    assert main(["train", str(run), "train.network=1"]) == 2
+    error = capsys.readouterr().err
+    assert "this setting was removed" in error and "older version" not in error
+
+
+def test_recipe_of_a_user_with_removed_settings_has_a_line_for_each(tmp_path, capsys):
+    path = older_run(tmp_path / "run", data="cache_mb: 256", train="network: null") / "config.yaml"
+    recipe = path.rename(tmp_path / "my.yaml")
+    assert main(["config", str(recipe)]) == 2
+    assert capsys.readouterr().err.count("was removed; ") == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from paragan.cli.list import list_all
 from paragan.cli.new import new
 from paragan.cli.plan import plan_command
 from paragan.cli.project import project_command
-from paragan.cli.removed import removed_option, removed_verb
+from paragan.cli.removed import check_removed
 from paragan.cli.replay import replay
 from paragan.cli.report import report
 from paragan.cli.run_arguments import ANY_OPTION, expand_home
@@ -49,11 +48,12 @@ app = typer.Typer(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. Errors that users can fix have no traceback."""
-    words = map(expand_home, sys.argv[1:] if argv is None else argv)
+    words = [expand_home(word) for word in (sys.argv[1:] if argv is None else argv)]
     _find_local_networks()
     try:
+        check_removed(words)
         command = typer.main.get_command(app)
-        code = command([*words], prog_name=program_command(), standalone_mode=False)
+        code = command(words, prog_name=program_command(), standalone_mode=False)
         _flush_output()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:  # the reader has exited, as in `| head`
@@ -93,20 +93,7 @@ def _usage_error(error: TyperException) -> ParaganError:
     context = getattr(error, "ctx", None)
     command = program_command() if context is None else context.command_path
     text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
-    if (instead := _instead(text, context)) is not None:
-        return ConfigError(f"{command}: {instead}")
     return ConfigError(f"{command}: {text}; see `{command} --help`")
-
-
-def _instead(text: str, context: typer.Context | None) -> str | None:
-    """Return a line about a verb or option that was removed; None for others."""
-    match = re.match(r"No such (command|option)[: ]+'?([\w-]+)'?", text)
-    if match is None:
-        return None
-    kind, name = match.groups()
-    verb = "" if context is None else context.info_name or ""
-    instead = removed_verb(name) if kind == "command" else removed_option(verb, name)
-    return None if instead is None else f"{name} was removed: {instead}"
 
 
 def _print_version(requested: bool) -> None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from paragan.cli.arguments import run_path
-from paragan.cli.removed import removed_option
 from paragan.config.overrides import is_override
 from paragan.core import registry
 from paragan.core.addresses import is_url
@@ -126,9 +125,7 @@ def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
     key = option.lstrip("-")
     names = chain.from_iterable(parameter.opts for parameter in context.command.params)
     options = [name for name in names if name.startswith("--")]
-    if (instead := removed_option(context.info_name or "", option)) is not None:
-        hint = f"it was removed: {instead}"
-    elif (meant := registry.closest_name(option, options, 0.8)) is not None:
+    if (meant := registry.closest_name(option, options, 0.8)) is not None:
         hint = f"did you mean {meant}?"
     elif (known := setting_hint(key, value or None)) is not None:
         hint = known

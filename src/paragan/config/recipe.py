@@ -19,11 +19,21 @@ from paragan.config.overrides import Overrides, merge
 from paragan.config.run_config import FORMAT, RunConfig, compare, outside_names, to_tree
 from paragan.config.sections import ANY
 from paragan.core import registry, strict_yaml
-from paragan.core.errors import ConfigError
+from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import read_bytes
 from paragan.core.outside_code import CodeFolder
-from paragan.core.settings_tree import Node, Problem, SourceLocation, UnreadableError, flatten, shorten
+from paragan.core.settings_tree import (
+    COMMAND_LINE,
+    Node,
+    Problem,
+    ProblemsError,
+    SourceLocation,
+    UnreadableError,
+    flatten,
+    shorten,
+)
 
+_MOST_NAMED = 5
 _PRESET = "preset="
 _RUN_FILES = ("metrics.jsonl", "checkpoints", "run.lock", "environment.json", "exit.json")
 _MAX_BYTES = 1 << 20
@@ -61,9 +71,10 @@ def read_with_places(
     elif isinstance(outside, CodeFolder):
         trust = not _is_of_a_run(recipe, tree) if outside.trust is None else outside.trust
         outside = replace(outside, trust=trust, used=used_code(Path(recipe).parent))
-    _check_format(tree)
+    of_run = _check_format(tree) and Path(recipe).name == "config.yaml"
     writer = _write(tree, overrides, problems)
-    config = _validate(tree, problems, outside)
+    cure = "remove them from the file, or train anew with --fresh" if of_run else ""
+    config = _validate(tree, problems, outside, cure)
     for line in writer.warnings(flatten(to_tree(config))):
         warn(line)
     return config, tree
@@ -73,9 +84,9 @@ def parse_recipe(text: str, source: str, outside: Container[str] = ANY, override
     """Return the config of a recipe in memory. source: its name in messages. overrides: words."""
     problems: list[Problem] = []
     tree = strict_yaml.read_map(text, SourceLocation(source, 1), problems)
-    _check_format(tree)
+    is_exported = _check_format(tree)
     _write(tree, overrides, problems)
-    return _validate(tree, problems, outside)
+    return _validate(tree, problems, outside, "export the run again" if is_exported else "")
 
 
 def _write(tree: Node, overrides: Sequence[str], problems: list[Problem]) -> Overrides:
@@ -98,11 +109,22 @@ def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
     return {key: list(both) for key, both in changed.items()}
 
 
-def _validate(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
+def _validate(tree: Node, problems: list[Problem], outside: Container[str], cure: str) -> RunConfig:
+    """Return the config. cure: for settings that no longer exist in a file that paragan wrote; empty for others."""
     # imported late: help works without pydantic
     from paragan.config.validation import validate_config
 
-    return validate_config(RunConfig, tree, outside, problems)
+    try:
+        return validate_config(RunConfig, tree, outside, problems)
+    except ProblemsError as error:
+        removed = [problem for problem in error.problems if problem.is_removed and problem.place != COMMAND_LINE]
+        if not cure or not removed:
+            raise
+        keys = [f"{problem.path} (line {problem.place.line})" for problem in removed[:_MOST_NAMED]]
+        raise CheckpointError(
+            f"{tree.place.source} was written by an older version of paragan; settings in it that no longer exist: "
+            f"{len(removed)}, namely {', '.join(keys)}{', …' if len(removed) > _MOST_NAMED else ''}; {cure}"
+        ) from None
 
 
 def _open(recipe: str, problems: list[Problem]) -> Node:
@@ -153,10 +175,11 @@ def _apply_preset(tree: Node, name: str, problems: list[Problem]) -> None:
     merge(tree, preset)
 
 
-def _check_format(tree: Node) -> None:
-    """Refuse a file of a later format: its keys may have other meanings."""
+def _check_format(tree: Node) -> bool:
+    """Refuse a file of a later format: its keys may have other meanings. Return whether it has a format."""
     assert isinstance(tree.value, dict)
     node = tree.value.pop("format", None)
     if node is not None and (type(node.value) is not int or node.value != FORMAT):
         text = f"must be {FORMAT}, not {shorten(node.plain())}; a file of a later format needs a later paragan"
         raise UnreadableError(node.place, text, "format")
+    return node is not None

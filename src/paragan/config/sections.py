@@ -98,9 +98,8 @@ def choices(section: Section) -> Iterator[Section]:
     """Yield the sections below that are a chosen file, or whose `name` is one."""
     for path, node, field in section.below():
         inner = Section(path, node, field.inner)
-        if field.inner is Choice or (
-            field.category is None and "name" in inner.fields and inner.fields["name"].category
-        ):
+        is_named = field.category is None and "name" in inner.fields and inner.fields["name"].category
+        if field.inner is Choice or is_named:
             yield inner
         elif field.category is None:
             yield from choices(inner)
@@ -167,6 +166,10 @@ class Sections(dict[str, Section]):
             registry.find_source(category.name, node.value, category.also)
             return node.value
         except ConfigError as error:
+            if (instead := replacement_of(f"{category.name}.{written}")) is not None:
+                text = f"{registry.noun(category.name)} {written!r} was removed; {instead}"
+                self.problems.append(Problem(node.place, key, text, is_removed=True))
+                return None
             text = _describe_bad_name(category.name, written, key, node.place, str(error))
             self.problems.append(Problem(node.place, key, text))
             return None
@@ -195,15 +198,7 @@ class Sections(dict[str, Section]):
         self.problems.append(Problem(node.place, path, text))
 
 
-def _describe_bad_name(
-    category: str,
-    name: str,
-    key: str,
-    place: SourceLocation,
-    error: str,
-) -> str:
-    if (instead := replacement_of(f"{category}.{name}")) is not None:
-        return f"{registry.noun(category)} {name!r} was removed; {instead}"
+def _describe_bad_name(category: str, name: str, key: str, place: SourceLocation, error: str) -> str:
     if (hint := name_hint(category, name, key)) is not None:
         return hint
     file = f"{name.replace('.', '/')}.py"

@@ -23,10 +23,10 @@ from paragan.core.settings_tree import (
     LocatedDict,
     Node,
     Problem,
+    ProblemsError,
     SourceLocation,
     entries_of,
     node_at,
-    raise_problems,
     shorten,
 )
 
@@ -59,7 +59,8 @@ def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY, pr
         filled = _check(kind, tree.plain(), choose)
     except ValidationError as error:
         sections.problems += _describe_errors(error, sections)
-    raise_problems([*problems, *sections.problems])
+    if found := [*problems, *sections.problems]:
+        raise ProblemsError(found)
     assert isinstance(filled, kind), "an error of pydantic is a problem"
     _add_places(filled, tree, "")
     return filled
@@ -163,7 +164,10 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
         return Problem(node.place, path, _must_be(get_args(field.hint)[0], node.value[int(rest[0])]))
     is_no_map = field.is_map and not isinstance(node.value, dict)
     if field.inner is None or field.is_value_or_map or is_no_map:
-        return Problem(node.place, dotted(section.path, key), _must_be(field.hint, node))
+        path = dotted(section.path, key)
+        if (instead := replacement_of(f"{path}={node.value}")) is not None:
+            return Problem(node.place, path, f"{node.value} was removed; {instead}", is_removed=True)
+        return Problem(node.place, path, _must_be(field.hint, node))
     if isinstance(node.value, list) or not field.is_list:
         return None
     text = f"must be a list, not {shorten(node.plain())}"
@@ -183,15 +187,17 @@ def _describe_unknown(unknown: list[tuple[Section, str]], sections: Sections) ->
         known += [dotted(section.path, key) for key in section.keys]
     for i, (section, key) in enumerate(unknown):
         node = entries_of(section.node)[key]
-        text = _suggest(section, key, node.plain(), known) if i < MAX_PROBLEMS else "unknown key"
-        yield Problem(node.place, dotted(section.path, key), text)
+        path = dotted(section.path, key)
+        if (instead := replacement_of(path, f"{section.category}.{section.name}.{key}")) is not None:
+            yield Problem(node.place, path, f"this setting was removed; {instead}", is_removed=True)
+        else:
+            text = _suggest(section, key, node.plain(), known) if i < MAX_PROBLEMS else "unknown key"
+            yield Problem(node.place, path, text)
 
 
 def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
     """Return the message for an unknown key: one of another file or trainer, or a similar one."""
     path = dotted(section.path, key)
-    if (instead := replacement_of(path, f"{section.category}.{section.name}.{key}")) is not None:
-        return f"this setting was removed; {instead}"
     if (hint := setting_hint(path, value)) is not None:
         return f"unknown key; {hint}"
     if section.category and (owners := _files_with_option(section.category, key)):

@@ -50,11 +50,7 @@ def run_on_main(world: World, act: Callable[[], Any]) -> Any:
 
 
 def raise_on_all_ranks(world: World, error: Exception | None) -> None:
-    """Raise a `ConfigError` on every rank if one of them passes an error; a rank alone raises its own. Collective."""
-    if world.size == 1:
-        if error is not None:
-            raise error
-        return
+    """Raise a `ConfigError` on every rank if one of them passes an error. Collective."""
     texts = world.gather(None if error is None else describe_error(error))
     failed = [(rank, text) for rank, text in enumerate(texts) if text is not None]
     if failed:

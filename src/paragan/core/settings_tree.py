@@ -86,6 +86,7 @@ class Problem:
     place: SourceLocation
     path: str
     text: str
+    is_removed: bool = False  # an earlier version had the setting or value
 
     def __str__(self) -> str:
         line = ": ".join(filter(None, (str(self.place), self.path, self.text)))
@@ -100,12 +101,14 @@ class UnreadableError(ConfigError):
         super().__init__(str(self.problem))
 
 
-def raise_problems(problems: Sequence[Problem]) -> None:
-    """Raise one `ConfigError` with a line per problem, sorted by location, if there are any."""
-    if problems:
-        lines = [str(problem) for problem in sorted(problems, key=lambda problem: problem.place)]
+class ProblemsError(ConfigError):
+    """All problems of a config, sorted by location: a line for each."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = sorted(problems, key=lambda problem: problem.place)
+        lines = [str(problem) for problem in self.problems]
         more = [f"and {len(lines) - MAX_PROBLEMS} more"] if len(lines) > MAX_PROBLEMS else []
-        raise ConfigError("\n".join([*lines[:MAX_PROBLEMS], *more]))
+        super().__init__("\n".join([*lines[:MAX_PROBLEMS], *more]))
 
 
 def shorten(value: Any) -> str:

@@ -64,6 +64,8 @@ def compute_features(
         try:
             features = extractor.compute(x, labels)
         except Exception as error:
+            if world.size == 1:  # no other rank waits, and the remaining blocks would fail as well
+                raise
             failure = failure or error
             continue
         found.append(replace(features, image_BCHW=to_uint8(x)) if with_images else features)

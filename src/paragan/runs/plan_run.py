@@ -18,6 +18,7 @@ from paragan.build.networks import has_outside_networks
 from paragan.config import RunConfig, outside_names, read_recipe
 from paragan.core import registry
 from paragan.core.capabilities import PLAN, check_capabilities
+from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
@@ -134,6 +135,8 @@ def open_planned_data(request: PlanRequest) -> build.Data:
         if request.classes is not None:
             return shape_only_data(found.train.shape, request.classes, found.has_pairs, found.is_image)
         return found
+    if request.classes is None and getattr(request.config.model.options, "conditional", False):
+        raise ConfigError("--shape: model.conditional=true needs labels; pass the number of classes, too: --classes N")
     kind = registry.load_chosen("models", request.config.model).Generator
     has_pairs = bool(getattr(kind, "takes_condition", False))
     is_image = sample_name(request.config, None) is None
