@@ -16,11 +16,8 @@ def replacement_of(*keys: str) -> str | None:
 
     The keys of every player are listed as those of `g`, and those of every cell as of `grid.cells.N.g`.
     """
-    for key in keys:
-        text = _removed().get(_CELL.sub("grid.cells.N.g.", _PLAYER.sub("g.", key)))
-        if text is not None:
-            return text
-    return None
+    listed = [_CELL.sub("grid.cells.N.g.", _PLAYER.sub("g.", key)) for key in keys]
+    return next((_removed()[key] for key in listed if key in _removed()), None)
 
 
 @cache

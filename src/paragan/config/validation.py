@@ -200,7 +200,8 @@ def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
     path = dotted(section.path, key)
     if (hint := setting_hint(path, value)) is not None:
         return f"unknown key; {hint}"
-    if section.category and (owners := _files_with_option(section.category, key)):
+    names = registry.names(section.category) if section.category else []
+    if owners := [name for name in names if key in fields_of(registry.options(section.category, name))]:
         name = owners[0] if len(owners) == 1 else "NAME"
         where = dotted(section.path, "name")
         return f"unknown key; it belongs to {', '.join(owners)}: pass {where}={name} too"
@@ -218,8 +219,3 @@ def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
 
 def _last(path: str) -> str:
     return path.rpartition(".")[2]
-
-
-def _files_with_option(category: str, key: str) -> list[str]:
-    names = registry.names(category)
-    return [name for name in names if key in fields_of(registry.options(category, name))]
