@@ -24,6 +24,7 @@ from paragan.layers.spectral_norm import spectral_norm
 from paragan.layers.split import Split, class_tables, split_layers
 from paragan.layers.update_once import begin_update, hold_updates
 from paragan.models import sngan
+from paragan.models.r3gan import FixupEmbedding, FixupLinear
 from paragan.parallel._blocks import checkpointed
 from paragan.parallel._fully_shard import build_sharded
 from tests.distributed.cases_norms import derivatives, largest
@@ -38,8 +39,8 @@ class Vectors(nn.Module):
         super().__init__()
         self.first = wrap(nn.Linear(INPUTS, 8))
         self.whole = wrap(nn.Linear(8, 7))
-        self.last = wrap(nn.Linear(7, 7, bias=False))
-        self.embed = wrap(nn.Embedding(CLASSES, 7))
+        self.last = wrap(FixupLinear(7, 7))
+        self.embed = wrap(FixupEmbedding(CLASSES, 7))
 
     def forward(self, x, y_B):
         h = self.last(F.softplus(self.whole(F.softplus(self.first(x[:, :, 0, 0])))))

@@ -1,4 +1,4 @@
-"""What single models promise: published sizes, refusals with a remedy, options of their own."""
+"""What single models promise: refusals with a remedy, options of their own. Sizes: test_parameter_counts.py."""
 
 from __future__ import annotations
 
@@ -20,65 +20,12 @@ from paragan.models._vector import vector_norm
 SIDES = ("Generator", "Discriminator")
 X, Y = torch.linspace(-1, 1, 4 * 64).reshape(4, 1, 8, 8), torch.tensor([0, 1, 2, 0])
 
-_BROCK_64 = "flavour: brock, width: 64, latent: 120"
-_FFHQ_64 = "g_widths: [768, 768, 768, 768, 384]"
-_FFHQ_256 = "g_widths: [768, 768, 768, 768, 384, 192, 96]"
-COUNTS = {  # published, or built from the published code of others
-    ("mlp", (1, 28, 28), 0): (1_486_352, 533_505),
-    ("dcgan", (3, 32, 32), 0): (3_812_355, 2_931_009),
-    ("sngan", (3, 32, 32), 0): (4_276_739, 1_053_825),
-    ("sngan", (3, 32, 32), 10): (4_304_387, 1_055_105),
-    ("sngan", (3, 64, 64), 200): (13_366_915, 19_747_521),
-    ("sngan", (3, 128, 128), 1000): (41_996_931, 39_443_137),
-    ("sagan", (3, 32, 32), 10): (4_386_308, 1_075_586),
-    ("sagan", (3, 64, 64), 200): (13_387_396, 19_752_642),
-    ("sagan", (3, 128, 128), 1000): (42_017_412, 39_448_258),
-    ("biggan", (3, 32, 32), 10): (9_416_196, 2_415_170),
-    ("biggan", (3, 32, 32), 0): (8_825_092, 2_413_250),
-    ("biggan", (3, 64, 64), 200, "width: 80"): (17_335_204, 30_796_722),
-    ("biggan", (3, 128, 128), 1000): (70_433_988, 87_982_370),
-    ("biggan", (3, 128, 128), 1000, "width: 64"): (31_978_628, 39_448_258),
-    ("biggan", (3, 32, 32), 10, "flavour: brock"): (9_231_875, 9_456_769),
-    ("biggan", (3, 32, 32), 10, "flavour: brock, shared: 0, latent: 128"): (9_258_243, 9_456_769),
-    ("biggan", (3, 32, 32), 10, "flavour: brock, shared: 0, latent: 128, width: 64"): (4_304_387, 4_207_361),
-    ("biggan", (3, 256, 256), 1000): (82_235_844, 99_225_890),
-    ("biggan", (3, 256, 256), 1000, "flavour: brock"): (82_235_844, 99_225_890),
-    ("biggan", (3, 512, 512), 1000): (82_468_068, 99_401_282),
-    ("biggan", (3, 64, 64), 1000, f"{_BROCK_64}, attention: {{g: 64}}"): (31_908_100, 20_566_721),
-    ("biggan", (3, 64, 64), 1000, f"{_BROCK_64}, attention: 32"): (31_969_540, 20_571_842),
-    ("contragan", (3, 32, 32), 10): (9_416_196, 2_517_186),
-    ("contragan", (3, 128, 128), 1000): (70_433_988, 90_343_202),
-    ("biggan_deep", (3, 32, 32), 10): (7_762_948, 2_908_930),
-    ("biggan_deep", (3, 64, 64), 1000): (32_874_372, 20_951_554),
-    ("biggan_deep", (3, 128, 128), 1000): (50_244_484, 34_590_210),
-    ("biggan_deep", (3, 256, 256), 1000): (55_736_708, 38_001_666),
-    ("r3gan", (3, 32, 32), 10): (20_781_952, 21_280_512),
-    ("r3gan", (3, 64, 64), 1000, "width: 1536"): (103_570_432, 107_205_120),
-    ("r3gan", (3, 32, 32), 1000, "width: 1536"): (82_914_304, 86_548_992),
-    ("r3gan", (3, 64, 64), 0, _FFHQ_64): (22_429_824, 22_381_440),
-    ("r3gan", (3, 256, 256), 0, _FFHQ_256): (23_057_952, 23_009_568),
-    ("stylegan2", (3, 32, 32), 10, "mapping: 2, residual: false"): (20_215_315, 23_089_664),
-    ("stylegan2", (3, 32, 32), 0, "mapping: 2, residual: false"): (19_947_539, 20_720_641),
-    ("stylegan2", (3, 128, 128), 0, "base: 16384, mapping: 2"): (22_949_277, 23_882_369),
-    ("stylegan2", (3, 128, 128), 1000, "base: 16384, mapping: 2"): (23_723_933, 26_758_272),
-    ("stylegan2", (3, 128, 128), 1000, "base: 16384, mapping: 2, head: contrast"): (23_723_933, 31_179_393),
-    ("stylegan2", (3, 256, 256), 0, "base: 16384"): (24_767_458, 24_001_089),
-    ("stylegan2", (3, 1024, 1024), 0): (30_370_060, 29_012_513),
-}
-
 
 def on_meta(name: str, side: str, shape: tuple[int, int, int], classes: int, more: str = "") -> nn.Module:
     file = registry.load_module("models", name)
     with torch.device("meta"):
         wanted = yaml.safe_load(f"{{{more}}}")
         return getattr(file, side)(file.Options(conditional=classes > 0, **wanted), shape, classes)
-
-
-@pytest.mark.parametrize(("case", "counts"), COUNTS.items(), ids=str)
-def test_parameter_counts(case, counts):
-    name, shape, classes, *more = case
-    nets = [on_meta(name, side, shape, classes, *more) for side in SIDES]
-    assert tuple(sum(p.numel() for p in net.parameters()) for net in nets) == counts
 
 
 @pytest.mark.parametrize("size", [8, 1024])

@@ -13,7 +13,17 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.layers.split import Split, class_tables, split_layers
+from paragan.layers.split import Split, _split_class, class_tables, split_layers
+from paragan.layers.split_layers import EmbeddingRows, SplitByOutputs
+from paragan.models._timed_unet import ZeroConv2d
+from paragan.models.flow_unet import ZeroEmbedding
+from paragan.models.r3gan import FixupConv2d, FixupEmbedding, FixupLinear
+
+
+class Doubled(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
 
 FOUR = World(1, 4, group=object())  # a refusal needs no communication
 
@@ -57,6 +67,7 @@ def test_class_tables_are_embeddings_and_norms_with_enough_rows():
         (nn.Embedding(8, 4, sparse=True), Split.ROWS, "0: Embedding cannot be split by rows"),
         (nn.Conv2d(8, 8, 3, groups=2), Split.OUTPUTS, "0: Conv2d cannot be split by outputs"),
         (nn.ConvTranspose2d(8, 8, 3), Split.OUTPUTS, "0: ConvTranspose2d cannot be split by outputs; only Linear"),
+        (Doubled(8, 8), Split.OUTPUTS, "0: Doubled cannot be split by outputs; only Linear"),
         (nn.Linear(8, 8), Split.ROWS, "0: Linear cannot be split by rows"),
         (weight_norm(nn.Linear(8, 8)), Split.OUTPUTS, "0.weight: the only parametrisation of a split weight is"),
     ],
@@ -67,6 +78,21 @@ def test_split_layers_with_unsupported_layer_refuse(layer, how, message):
         split_layers(nn.Sequential(layer), FOUR, {"0": how})
     assert str(refused.value).startswith(message)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("layer", "how", "expected"),
+    [
+        (FixupEmbedding(8, 4), Split.ROWS, EmbeddingRows),
+        (spectral_norm(ZeroEmbedding(8, 4)), Split.ROWS, EmbeddingRows),
+        (FixupConv2d(8, 8), Split.OUTPUTS, SplitByOutputs),
+        (FixupLinear(8, 8), Split.OUTPUTS, SplitByOutputs),
+        (ZeroConv2d(8, 8, 1), Split.OUTPUTS, SplitByOutputs),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_layer_that_differs_only_in_its_initial_weights_is_split_as_its_base(layer, how, expected):
+    assert _split_class("0", layer, how) is expected
 
 
 def test_split_layers_with_shared_weight_refuse():

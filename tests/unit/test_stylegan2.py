@@ -1,4 +1,4 @@
-"""StyleGAN2's pieces against the plainest forms of its equations, in float64; its sizes: test_models.py."""
+"""StyleGAN2's pieces against the plainest forms of its equations, in float64; its sizes: test_parameter_counts.py."""
 
 from __future__ import annotations
 

@@ -64,13 +64,6 @@ def test_generator_translates_both_sides_and_back():
     torch.testing.assert_close(made.extra["identity"], torch.cat([g.to_a(a), g.to_b(b)], 3))
 
 
-def test_networks_have_the_published_sizes():
-    """The authors' resnet_9blocks, and basic D without the biases before instance norm, which removes them."""
-    count = lambda net: sum(weight.numel() for weight in net.parameters())  # noqa: E731
-    assert count(cyclegan.translator(3, 64, 9)) == 11_378_179
-    assert count(cyclegan.patches(3, cyclegan.Options(width=64, d_halvings=3))) == 2_764_737 - 128 - 256 - 512
-
-
 def test_penalty_is_the_sum_over_both_kinds():
     real, back, same = (torch.randn(3, 3, 4, 8).double() for _ in range(3))
     rows = Rows(0, 0, 3, 3)

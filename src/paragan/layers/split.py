@@ -130,14 +130,18 @@ class _Splitter:
 
 def _split_class(name: str, layer: nn.Module, how: Split) -> type[SplitLayer]:
     """Return what a layer becomes; raise `ConfigError` if it cannot."""
-    kind = parametrize.type_before_parametrizations(layer)
-    if (how, kind) not in _SPLITS or _has_options(layer):
+    kind: type[nn.Module] = parametrize.type_before_parametrizations(layer)
+    # a subclass that differs only in its initial weights is split as its base
+    bases = [
+        base for split, base in _SPLITS if split is how and issubclass(kind, base) and kind.forward is base.forward
+    ]
+    if not bases or _has_options(layer):
         kinds = ", ".join(known.__name__ for split, known in _SPLITS if split is how)
         raise ConfigError(
             f"{name}: {kind.__name__} cannot be split by {how.value}; only {kinds}, without groups, "
             "padding_idx, max_norm and sparse gradients: leave it out"
         )
-    return _SPLITS[how, kind]
+    return _SPLITS[how, bases[0]]
 
 
 def _has_options(layer: Any) -> bool:

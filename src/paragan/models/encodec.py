@@ -4,8 +4,9 @@ G is a SEANet encoder, a residual vector quantizer and the mirrored decoder; it 
 audio of the batch. D is the multi-scale STFT discriminator (section 3.4): 2-D convolutions over
 complex spectrograms of several windows. The defaults are a small version, for 8 kHz: frames of 64
 samples, 4 codebooks of 8 bits, 4 kbit/s. Differences from the paper: codes are short, of length 1
-and trained by gradients (DAC, Kumar et al. 2023), not moving averages; no LSTM, no weight
-normalisation; G ends in tanh.
+and trained by gradients (DAC, Kumar et al. 2023), not moving averages; the encoder ends with as many
+channels as its last map (the paper: 128); short-cuts compute nothing; D is half as wide; no LSTM, no
+weight normalisation; G ends in tanh.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class Options:
     """Sizes of both networks."""
 
     width: Count = 16
-    """Channels of the encoder's first layer, doubled by each rate; the paper: 32. A discriminator has half as many."""
+    """Channels of the encoder's first layer, doubled by each rate; the paper: 32.
+
+    A discriminator has half as many; the paper: 32.
+    """
     rates: tuple[Count, ...] = (2, 4, 8)
     """Factors of the encoder's reductions; their product is the samples of a frame. The paper: 2, 4, 5, 8."""
     codebooks: Count = 4

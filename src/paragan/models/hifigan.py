@@ -3,32 +3,71 @@ Synthesis"): audio from a mel spectrogram.
 
 G upsamples the frames of `mel` to samples of `audio` by transposed convolutions, each followed by the mean
 of residual blocks with several kernel sizes and dilations (section 2.2). D is a multi-period and a
-multi-scale discriminator (2.3): the first folds the audio by periods, the second reads it at 1, 1/2,
-1/4, … of its rate. The defaults are a small version, for 8 kHz and frames of 64 samples. There is no
-weight normalisation; the authors' code has it.
+multi-scale discriminator (2.3): the first folds the audio by periods, the second reads it at lower and
+lower rates. The defaults are a small version, for 8 kHz and frames of 64 samples. The paper's networks
+have `bands: 80`; parameters:
+
+| paper | flavour | width | rates | G | D: mpd, msd |
+|---|---|---|---|---|---|
+| V1 | `v1` | 512 | 8, 8, 2, 2 | 13,926,017 | 41,092,165, 29,610,627 |
+| V2 | `v1` | 128 | 8, 8, 2, 2 | 925,985 | the same |
+| V3 | `v3` | 256 | 8, 8, 4 | 1,462,273 | the same |
+
+Differences from the authors' code: no weight normalisation (so N(0, 0.01), which it overwrites there, is
+not drawn here either), and D's features are without its logits. Those of `small`: G has two kernel sizes
+of two dilations, and 0.1 as its last slope (0.01); D has four layers of each period and scale, of which
+there are two, by plain averages, none with spectral norm.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import Count
+from paragan.layers.blocks import Wrap, identity_wrap
 from paragan.layers.precision import at_least_float32
+from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._options import WeightInit
 
 SAMPLE = "audio"
 _SLOPE = 0.1
-_KERNELS = (3, 7)  # of G's residual blocks; the paper: 3, 7, 11
-_DILATIONS = (1, 3)
+_DILATIONS: dict[
+    str, dict[int, tuple[int, ...]]
+] = {  # of the convolutions of G's residual blocks, by kernel size (the paper, table 5)
+    "small": {3: (1, 3), 7: (1, 3)},
+    "v1": dict.fromkeys((3, 7, 11), (1, 1, 3, 1, 5, 1)),
+    "v3": {3: (1, 2), 5: (2, 6), 7: (3, 12)},
+}
 _PERIODS = (2, 3, 5, 7, 11)  # of the multi-period discriminator (section 2.3)
-_FACTORS = (1, 2)  # of the multi-scale discriminator; the paper: 1, 2, 4
+
+
+class ConvSize(NamedTuple):
+    """A layer of a discriminator."""
+
+    channels: int
+    kernel: int
+    stride: int = 1
+    groups: int = 1
+
+
+_OF_A_PERIOD = [ConvSize(channels, 5, 3) for channels in (32, 128, 512, 1024)] + [ConvSize(1024, 5)]
+_OF_A_SCALE = [
+    ConvSize(128, 15),
+    ConvSize(128, 41, 2, 4),
+    ConvSize(256, 41, 2, 16),
+    ConvSize(512, 41, 4, 16),
+    ConvSize(1024, 41, 4, 16),
+    ConvSize(1024, 41, 1, 16),
+    ConvSize(1024, 5),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +75,16 @@ class Options:
     """Sizes of both networks."""
 
     bands: Count = 40
-    """Mel bands of a frame."""
+    """Mel bands of a frame; the paper: 80."""
     width: Count = 128
-    """Channels of G's first layer, halved by each upsampling; the paper: 512 (V1), 256 (V3).
+    """Channels of G's first layer, halved by each upsampling; the paper: 512 (V1), 128 (V2), 256 (V3).
 
-    A discriminator has a sixteenth in its first layer.
+    A discriminator of `small` has a sixteenth in its first layer.
     """
     rates: tuple[Count, ...] = (4, 4, 4)
-    """Factors of G's upsampling; their product is the samples of a frame. The paper: 8, 8, 2, 2."""
+    """Factors of G's upsampling; their product is the samples of a frame. The paper: 8, 8, 2, 2 (V3: 8, 8, 4)."""
+    flavour: Literal["small", "v1", "v3"] = "small"
+    """Layers of the networks: `small`, or the paper's: `v1` of V1 and V2, `v3` of V3, which have the same D."""
 
 
 class Generator(nn.Module):
@@ -61,24 +102,27 @@ class Generator(nn.Module):
         widths = [max(1, options.width >> level) for level in range(len(options.rates) + 1)]
         self.first = nn.Conv1d(options.bands, widths[0], 7, padding=3)
         layers = zip(pairwise(widths), options.rates, strict=True)
-        self.blocks = nn.ModuleList([Upsampling(a, b, rate) for (a, b), rate in layers])
+        self.blocks = nn.ModuleList([Upsampling(a, b, rate, options.flavour) for (a, b), rate in layers])
         self.last = nn.Conv1d(widths[-1], 1, 7, padding=3)
+        self.last_slope = _SLOPE if options.flavour == "small" else 0.01
 
     def forward(self, mel: Tensor) -> Tensor:
         h = self.first(mel)
         for block in self.blocks:
             h = block(h)
-        return at_least_float32(self.last(F.leaky_relu(h, _SLOPE))).tanh()
+        return at_least_float32(self.last(F.leaky_relu(h, self.last_slope))).tanh()
 
 
 class Upsampling(nn.Module):
     """Leaky ReLU, transposed convolution, mean of residual blocks."""
 
-    def __init__(self, inputs: int, outputs: int, rate: int) -> None:
+    def __init__(self, inputs: int, outputs: int, rate: int, flavour: str) -> None:
         super().__init__()
         padding = (rate + 1) // 2
         self.up = nn.ConvTranspose1d(inputs, outputs, 2 * rate, rate, padding, output_padding=rate % 2)
-        self.residuals = nn.ModuleList([DilatedResidual(outputs, kernel) for kernel in _KERNELS])
+        depth = 2 if flavour == "v1" else 1
+        blocks = [DilatedResidual(outputs, kernel, ds, depth) for kernel, ds in _DILATIONS[flavour].items()]
+        self.residuals = nn.ModuleList(blocks)
 
     def forward(self, h: Tensor) -> Tensor:
         h = self.up(F.leaky_relu(h, _SLOPE))
@@ -89,17 +133,21 @@ class Upsampling(nn.Module):
 
 
 class DilatedResidual(nn.Module):
-    """Residual convolutions with growing dilation."""
+    """Residuals of `depth` convolutions each, of these dilations."""
 
-    def __init__(self, width: int, kernel: int) -> None:
+    def __init__(self, width: int, kernel: int, dilations: Sequence[int], depth: int) -> None:
         super().__init__()
+        self.depth = depth
         self.convs = nn.ModuleList(
-            [nn.Conv1d(width, width, kernel, padding=d * (kernel - 1) // 2, dilation=d) for d in _DILATIONS]
+            [nn.Conv1d(width, width, kernel, padding=d * (kernel - 1) // 2, dilation=d) for d in dilations]
         )
 
     def forward(self, h: Tensor) -> Tensor:
-        for conv in self.convs:
-            h = h + conv(F.leaky_relu(h, _SLOPE))
+        for start in range(0, len(self.convs), self.depth):
+            residual = h
+            for conv in self.convs[start : start + self.depth]:
+                residual = conv(F.leaky_relu(residual, _SLOPE))
+            h = h + residual
         return h
 
 
@@ -110,9 +158,19 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
-        width = max(1, options.width // 16)
-        self.mpd = nn.ModuleList([PeriodDiscriminator(period, width) for period in _PERIODS])
-        self.msd = nn.ModuleList([ScaleDiscriminator(factor, width) for factor in _FACTORS])
+        of_a_period, of_a_scale = _OF_A_PERIOD, _OF_A_SCALE
+        pools: list[nn.Module] = [nn.Sequential(*[nn.AvgPool1d(4, 2, 2)] * number) for number in range(3)]
+        wraps = [spectral_norm, identity_wrap, identity_wrap]
+        if options.flavour == "small":
+            width = max(1, options.width // 16)
+            widths = (width, 2 * width, 4 * width, 4 * width)
+            of_a_period = [ConvSize(channels, 5, 3) for channels in widths]
+            of_a_scale = [ConvSize(width, 15), *(ConvSize(b, 21, 4, max(1, a // 4)) for a, b in pairwise(widths))]
+            pools = [nn.AvgPool1d(factor) for factor in (1, 2)]
+            wraps = [identity_wrap, identity_wrap]
+        self.mpd = nn.ModuleList([PeriodDiscriminator(period, of_a_period) for period in _PERIODS])
+        scales = zip(pools, wraps, strict=True)
+        self.msd = nn.ModuleList([ScaleDiscriminator(pool, of_a_scale, wrap) for pool, wrap in scales])
 
     def forward(self, audio: Tensor) -> dict[str, list[tuple[Tensor, list[Tensor]]]]:
         return {"mpd": [net(audio) for net in self.mpd], "msd": [net(audio) for net in self.msd]}
@@ -121,12 +179,16 @@ class Discriminator(nn.Module):
 class PeriodDiscriminator(nn.Module):
     """Folds audio by a period, and looks at each phase of it."""
 
-    def __init__(self, period: int, width: int) -> None:
+    def __init__(self, period: int, layers: Sequence[ConvSize]) -> None:
         super().__init__()
         self.period = period
-        widths = (1, width, 2 * width, 4 * width, 4 * width)
-        self.convs = nn.ModuleList([nn.Conv2d(a, b, (5, 1), (3, 1), (2, 0)) for a, b in pairwise(widths)])
-        self.last = nn.Conv2d(widths[-1], 1, (3, 1), padding=(1, 0))
+        self.convs = nn.ModuleList()
+        inputs = 1
+        for layer in layers:
+            size = (layer.kernel, 1), (layer.stride, 1), (layer.kernel // 2, 0)
+            self.convs.append(nn.Conv2d(inputs, layer.channels, *size))
+            inputs = layer.channels
+        self.last = nn.Conv2d(inputs, 1, (3, 1), padding=(1, 0))
 
     def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
         padded = F.pad(audio, (0, -audio.shape[2] % self.period), mode="reflect")
@@ -134,19 +196,20 @@ class PeriodDiscriminator(nn.Module):
 
 
 class ScaleDiscriminator(nn.Module):
-    """Reads audio after averaging over `factor` samples."""
+    """Reads audio that `pool` has averaged."""
 
-    def __init__(self, factor: int, width: int) -> None:
+    def __init__(self, pool: nn.Module, layers: Sequence[ConvSize], wrap: Wrap = identity_wrap) -> None:
         super().__init__()
-        self.factor = factor
-        widths = (width, 2 * width, 4 * width, 4 * width)
-        first = nn.Conv1d(1, width, 15, padding=7)
-        strided = [nn.Conv1d(a, b, 21, 4, 10, groups=max(1, a // 4)) for a, b in pairwise(widths)]
-        self.convs = nn.ModuleList([first, *strided])
-        self.last = nn.Conv1d(widths[-1], 1, 3, padding=1)
+        self.pool = pool
+        self.convs = nn.ModuleList()
+        inputs = 1
+        for channels, kernel, stride, groups in layers:
+            self.convs.append(wrap(nn.Conv1d(inputs, channels, kernel, stride, kernel // 2, groups=groups)))
+            inputs = channels
+        self.last = wrap(nn.Conv1d(inputs, 1, 3, padding=1))
 
     def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
-        return _logits(F.avg_pool1d(audio, self.factor), self.convs, self.last)
+        return _logits(self.pool(audio), self.convs, self.last)
 
 
 def _logits(h: Tensor, convs: Any, last: nn.Module) -> tuple[Tensor, list[Tensor]]:

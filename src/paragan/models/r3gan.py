@@ -2,8 +2,9 @@
 
 Residual networks without norms, the same for both players: 1x1 to twice the channels, grouped 3x3,
 1x1 back, biases before the two activations and nowhere else, Fix-up initialisation (Zhang et al.
-2019), bilinear resampling. Trained with the relativistic loss, R1 and R2. Images are not confined
-to [-1, 1] in training. Parameters of the paper's networks (G / D): CIFAR-10 at width 768 20,781,952
+2019), bilinear resampling (the border is replicated; the authors' code adds zeros). Trained with the
+relativistic loss, R1 and R2. Images are not confined to [-1, 1] in training. Parameters of the
+paper's networks (G / D): CIFAR-10 at width 768 20,781,952
 / 21,280,512; ImageNet-64 at width 1536 103,570,432 / 107,205,120; FFHQ-256, whose `g_widths` are
 [768, 768, 768, 768, 384, 192, 96], without labels 23,057,952 / 23,009,568.
 """
@@ -78,16 +79,41 @@ class Discriminator(BlockDiscriminator):
         self.blocks = nn.ModuleList([start, *stages, head])
 
 
+def fill_by_fan_in(layer: FixupConv2d | FixupLinear, role: str, tensor: Tensor, generator: Draws) -> None:
+    """Draw weights from N(0, gain^2 / fan-in)."""
+    tensor.normal_(0.0, layer.gain / sqrt(tensor[0].numel()), generator=generator)
+
+
 class FixupConv2d(nn.Conv2d):
-    """Convolution without bias in Fix-up initialisation, N(0, gain^2 / fan-in)."""
+    """Convolution without bias in Fix-up initialisation."""
+
+    fill = fill_by_fan_in
 
     def __init__(self, inputs: int, outputs: int, size: int = 1, groups: int = 1, gain: float = 1.0) -> None:
         super().__init__(inputs, outputs, size, padding=size // 2, groups=groups, bias=False)
         self.gain = gain
 
+
+class FixupLinear(nn.Linear):
+    """Linear layer without bias in Fix-up initialisation."""
+
+    gain = 1.0
+    fill = fill_by_fan_in
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, bias=False)
+
+
+class FixupEmbedding(nn.Embedding):
+    """Class vectors as the authors' linear layer of one-hot labels draws them: their number is its fan-in."""
+
+    def __init__(self, classes: int, length: int, gain: float = 1.0) -> None:
+        super().__init__(classes, length)
+        self.gain = gain
+
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
-        """Draw weights from N(0, gain^2 / fan-in)."""
-        tensor.normal_(0.0, self.gain / sqrt(tensor[0].numel()), generator=generator)
+        """Draw the vectors from N(0, gain^2 / classes)."""
+        tensor.normal_(0.0, self.gain / sqrt(len(tensor)), generator=generator)
 
 
 class Stage(nn.Module):
@@ -152,9 +178,9 @@ class LearntInput(nn.Module):
 
     def __init__(self, latent: int, width: int, side: int, classes: int, embed: int) -> None:
         super().__init__()
-        self.embed = nn.Embedding(classes, embed) if classes else None
+        self.embed = FixupEmbedding(classes, embed) if classes else None
         self.basis = nn.Parameter(torch.randn(width, side, side))
-        self.linear = nn.Linear(latent + (embed if classes else 0), width, bias=False)
+        self.linear = FixupLinear(latent + (embed if classes else 0), width)
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         if self.embed is not None:
@@ -181,8 +207,8 @@ class BasisHead(nn.Module):
     def __init__(self, width: int, side: int, classes: int) -> None:
         super().__init__()
         self.basis = nn.Parameter(torch.randn(width, side, side))
-        self.linear = nn.Linear(width, width if classes else 1, bias=False)
-        self.embed = nn.Embedding(classes, width) if classes else None
+        self.linear = FixupLinear(width, width if classes else 1)
+        self.embed = FixupEmbedding(classes, width, 1 / sqrt(width)) if classes else None
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
         """Draw the weights of the map with a standard deviation of 1 / side."""
@@ -195,7 +221,7 @@ class BasisHead(nn.Module):
             if self.embed is None:
                 return found.squeeze(1), features_BF
             towards = self.embed(check_labels(y_B, len(h)))
-            return (found * towards).sum(1) / sqrt(found.shape[1]), features_BF
+            return (found * towards).sum(1), features_BF
 
 
 def _widths(options: Options, shape: tuple[int, int, int]) -> list[int]:

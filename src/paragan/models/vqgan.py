@@ -2,8 +2,9 @@
 
 G is an encoder, a vector quantizer and a decoder; it reconstructs the images of the batch. D is
 PatchGAN, as in pix2pix. The defaults are a small version, for images of 16 to 64 px. Differences from
-the paper: codes and vectors have length 1 (ViT-VQGAN, Yu et al. 2022), there is no attention, and G
-ends in tanh.
+the paper: codes and vectors have length 1 (ViT-VQGAN, Yu et al. 2022); one residual block for each
+resolution (the paper: 2), 4x4 convolutions that halve (3x3), no middle blocks and no attention; two
+halvings before D's patches (3); G ends in tanh.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from paragan.models._options import WeightInit
 from paragan.models.pix2pix import Patch, PatchHead
 
 SAMPLE = "image"
-_BLOCKS = 1  # residual blocks of each resolution; the paper: 2
-_D_HALVINGS = 2  # of the image before D's patches; the paper: 3
+_BLOCKS = 1  # residual blocks of each resolution
+_D_HALVINGS = 2  # of the image before D's patches
 
 
 @dataclass(frozen=True, kw_only=True)
