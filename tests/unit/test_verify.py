@@ -61,6 +61,41 @@ def test_verify_without_batch_norm_nothing_is_exempt(verified):
     assert {row["strategy"] for row in rows if row["result"] == "exempt"} == {"local_sgd"}
 
 
+IN_D = (
+    "self.last = nn.Linear(options.width, 1)",
+    "self.last = nn.Sequential(nn.BatchNorm1d(options.width), nn.Linear(options.width, 1))",
+)
+PLAIN_NORMS = {
+    "G": ([("NORM(", "nn.BatchNorm2d(")], {"G"}),
+    "D": ([IN_D], {"D"}),
+    "both": ([("NORM(", "nn.BatchNorm2d("), IN_D], {"G", "D"}),
+    "without running average": ([("NORM(options.width)", "nn.BatchNorm2d(options.width, momentum=None)")], {"G"}),
+    "without statistics": (
+        [("NORM(options.width)", "nn.BatchNorm2d(options.width, track_running_stats=False)")],
+        set(),
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLAIN_NORMS)
+def test_verify_batch_norm_of_torch_is_exempt_from_frozen_means_frozen_and_fails_nothing(place, verified):
+    changes, sides = PLAIN_NORMS[place]
+    rows, code = verified(faulty(*changes))
+    assert (failures(rows), code) == ({}, 0)
+    frozen = {row["strategy"]: row for row in rows if row["law"] == "frozen means frozen"}
+    assert {side for side, row in frozen.items() if row["result"] == "exempt"} == sides
+    for side in sides:
+        assert "training is the same" in frozen[side]["reason"] and "SyncBatchNorm" in frozen[side]["reason"]
+
+
+@pytest.mark.distributed
+def test_verify_batch_norm_of_torch_trains_on_two_ranks_as_on_one(verified):
+    rows, code = verified(faulty(*PLAIN_NORMS["both"][0]), "--ranks", "2")
+    assert (failures(rows), code) == ({}, 0)
+    held = [row for row in rows if row["law"] == "ranks are the batch" and row["result"] == "held"]
+    assert len(held) == 8 and all(row["difference"] < 1e-12 for row in held)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_verify_fault_fails_its_law_with_reason(fault, verified):
     changes, expected = FAULTS[fault]

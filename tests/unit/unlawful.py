@@ -88,9 +88,21 @@ FAULTS = {
             "parts are the whole, D": "use paragan.layers.spectral_norm",
         },
     ),
-    "torch-batch-norm": (
-        [("NORM(options.width)", "nn.BatchNorm2d(options.width)")],
-        {"frozen means frozen, G": "torch.nn.BatchNorm2d updates its statistics at every forward"},
+    "torch-batch-norm-that-counts": (
+        [
+            ("NORM(options.width)", "Counting(options.width)"),
+            (
+                "class Block(nn.Module):",
+                "class Counting(nn.BatchNorm2d):\n    def __init__(self, n):\n        super().__init__(n)\n"
+                "        self.register_buffer('calls', torch.zeros(()))\n\n    def forward(self, x):\n"
+                "        self.calls += 1\n        return super().forward(x)\n\n\nclass Block(nn.Module):",
+            ),
+        ],
+        {"frozen means frozen, G": "calls changed in the other player's turn: Counting changes it in its forward"},
+    ),
+    "torch-synchronised-batch-norm": (
+        [("NORM(options.width)", "nn.SyncBatchNorm(options.width)")],
+        {"called in float64, G": "use nn.BatchNorm1d, 2d or 3d, whose statistics will span the ranks"},
     ),
     "functional-dropout": (
         [("return F.silu(self.conv(x))", "return F.dropout(F.silu(self.conv(x)), 0.5, True)")],

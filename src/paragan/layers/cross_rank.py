@@ -135,11 +135,7 @@ def _norms(net: nn.Module) -> dict[str, Any]:
         if module in frozen:
             continue
         name = name or type(module).__name__
-        if isinstance(module, nn.SyncBatchNorm):
-            raise ConfigError(
-                f"{name}: nn.SyncBatchNorm has no second derivative and no CPU kernel; use "
-                "nn.BatchNorm1d, 2d or 3d, whose statistics will span the ranks (see norm_ranks)"
-            )
+        check_synchronised_norm(module, name)
         if isinstance(module, BatchNorm | nn.modules.batchnorm._BatchNorm):
             if type(module) not in (*_CROSS_RANK, *_CROSS_RANK.values()):
                 raise ConfigError(
@@ -149,6 +145,15 @@ def _norms(net: nn.Module) -> dict[str, Any]:
                 )
             found[name] = module
     return found
+
+
+def check_synchronised_norm(module: nn.Module, name: str) -> None:
+    """Raise `ConfigError` for torch's SyncBatchNorm."""
+    if isinstance(module, nn.SyncBatchNorm):
+        raise ConfigError(
+            f"{name}: nn.SyncBatchNorm has no second derivative and no CPU kernel; use "
+            "nn.BatchNorm1d, 2d or 3d, whose statistics will span the ranks (see norm_ranks)"
+        )
 
 
 def _norm_group(world: World, ranks: int | None) -> dist.ProcessGroup | None:

@@ -21,6 +21,7 @@ from paragan.core.pieces import StoredTensors
 from paragan.core.types import Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.game.state import restore, state_of
+from paragan.layers.cross_rank import check_synchronised_norm
 from paragan.verify.diagnosis import (
     NetworkTraits,
     Traits,
@@ -134,6 +135,8 @@ def deterministic(subject: VerifiedNetworks, traits: Traits, plain: list[Trace])
 
 
 def _look(subject: VerifiedNetworks, side: Side, traits: dict[Side, NetworkTraits]) -> LawResult:
+    for name, module in subject.net(side).named_modules():
+        check_synchronised_norm(module, name)
     traits[side] = inspect_network(subject, side)
     return passed_result()
 
