@@ -38,6 +38,12 @@ def test_one_module_opens_files_for_writing(modules):
     assert set(ALLOWED) <= set(found), "an exception that is no longer needed"
 
 
+def test_one_function_removes_folders(modules):
+    """`core.files.remove_tree` follows no link and does not wait for a pipe, as `shutil.rmtree` does."""
+    places = [m.at(n) for m in modules for n in m.code() if isinstance(n, ast.Attribute) and n.attr == "rmtree"]
+    assert [place.rpartition(":")[0] for place in places] == [HOME]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -100,15 +100,30 @@ def test_score_that_is_due_while_another_is_computed_waits_for_the_newest(begin,
     assert [event.step for event in found if event.kind == "score"] == [2, 6]
 
 
-def test_process_that_is_killed_costs_its_score_only(begin, tmp_path):
-    scores = begin("time.sleep(1 if step == 2 else 0)")
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (signal.SIGKILL, "was killed by signal 9 (Killed; the system kills so when memory runs out)"),
+        (signal.SIGSEGV, "was killed by signal 11 (Segmentation fault): a warning of an extractor"),
+        (signal.SIGABRT, "was killed by signal 6 (Aborted): a warning of an extractor"),
+    ],
+)
+def test_process_that_is_killed_costs_its_score_only_and_the_reason_is_reported(begin, tmp_path, number, reason):
+    scores = begin("print('a warning of an extractor', file=sys.stderr, flush=True); time.sleep(1 if step == 2 else 0)")
     request(scores, 2)
-    os.kill(pid(scores), signal.SIGKILL)
-    assert texts(wait(scores)) == [
-        "warning: the score of step 2 failed: its process ended with exit code -9; training continues"
-    ]
+    wait_for((tmp_path / "background" / "log.txt").read_text)
+    os.kill(pid(scores), number)
+    assert texts(wait(scores)) == [f"warning: the score of step 2 failed: its process {reason}; training continues"]
     request(scores, 4)
     assert [event.step for event in wait(scores, 2) if event.kind == "score"] == [4]
+
+
+def test_process_whose_log_was_deleted_costs_its_score_only(begin, tmp_path):
+    scores = begin("raise SystemExit('no memory')")
+    request(scores, 2)
+    (tmp_path / "background" / "log.txt").unlink()
+    text = "warning: the score of step 2 failed: its process ended with exit code 1; training continues"
+    assert texts(wait(scores)) == [text]
 
 
 def test_process_that_is_suspended_is_reported_once_and_may_continue(begin):
@@ -139,12 +154,13 @@ def test_process_that_is_suspended_does_not_hold_the_end_of_a_run(begin):
     [
         ("time.sleep(60)", 0.2, "no answer within 0.2 s"),
         ("raise SystemExit('no memory')", 60.0, "its process ended with exit code 1: no memory"),
+        ("raise MemoryError('64 GiB')", 60.0, "its process ended with exit code 1: MemoryError: 64 GiB"),
         ("reply = {'error': 'generated images are not finite'}", 60.0, "generated images are not finite"),
         ("reply = {'score': {'metrics': 1}}", 60.0, "its process sent no valid reply"),
         ("reply = []", 60.0, "its process sent no valid reply"),
         ("print('x' * (1 << 23))", 60.0, "its process sent no valid reply"),
     ],
-    ids=["silent", "ended", "error", "no score", "no map", "endless"],
+    ids=["silent", "ended", "raised", "error", "no score", "no map", "endless"],
 )
 def test_process_without_a_score_is_reported(begin, words, timeout_s, reason):
     scores = begin(words, timeout_s)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from paragan.checkpoint.reader import read_checkpoint
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.cli.main import main
 from paragan.core import files
 from paragan.core.errors import CheckpointError
+from paragan.engine.background_scores import BackgroundScores
+from paragan.evaluation.scoring_process import ScoringProcess
 from tests.tiny_run import SMALL, TINY, train
 
 BEFORE = "ssh-ed25519 AAAA the user's only key\n"
@@ -169,3 +174,58 @@ def test_a_link_is_neither_appended_to_nor_locked(tmp_path):
         with pytest.raises(CheckpointError, match="link is a symbolic link, and nothing is written through links"):
             opened(tmp_path / "link")
     assert not (tmp_path / "outside").exists()
+
+
+IN_PLACE = {
+    "folder": lambda path, outside: path.symlink_to(outside),
+    "nothing": lambda path, outside: path.symlink_to(outside / "nothing"),
+    "device": lambda path, outside: path.symlink_to("/dev/zero"),
+    "itself": lambda path, outside: path.symlink_to(path),
+    "pipe": lambda path, outside: os.mkfifo(path),
+    "file": lambda path, outside: path.write_text("x"),
+}
+
+
+@pytest.mark.parametrize("kind", IN_PLACE)
+@pytest.mark.parametrize("name", ["step-000000002", ".tmp-step-000000002", "step-000000001", "step-000000009"])
+def test_what_stands_in_the_place_of_a_checkpoint_is_removed_and_not_followed(tmp_path, kind, name):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "manifest.json").write_text(BEFORE)
+    writer = CheckpointWriter(tmp_path / "checkpoints", keep=1)
+    writer.folder.mkdir()
+    IN_PLACE[kind](writer.folder / name, outside)
+    writer.save(2, {}, {"value": 7})
+    assert read_checkpoint(writer.folder / "step-000000002").values == {"value": 7}
+    assert not (writer.folder / "step-000000002").is_symlink()
+    assert [path.name for path in outside.iterdir()] == ["manifest.json"]
+    assert (outside / "manifest.json").read_text() == BEFORE
+    left = {path.name for path in writer.folder.iterdir()} - {"step-000000002"}
+    is_folder = kind == "folder"  # the others are no checkpoints, which their readers do not see
+    if name == "step-000000009":
+        assert left == {f"damaged-{name}" if is_folder else name}
+    else:
+        assert left == ({name} if name == "step-000000001" and not is_folder else set())
+
+
+@pytest.mark.parametrize("kind", ["folder", "nothing", "pipe"])
+def test_run_replaces_a_link_in_the_place_of_its_next_checkpoint(trained, tmp_path, kind, capfd):
+    run, outside = Path(shutil.copytree(trained[0], tmp_path / "run")), tmp_path / "outside"
+    outside.mkdir()
+    IN_PLACE[kind](run / "checkpoints" / "step-000000008", outside)
+    assert call(run, "train") == 0, capfd.readouterr().err
+    assert read_checkpoint(run / "checkpoints" / "step-000000008").step == 8
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["folder", "nothing", "file"])
+def test_score_in_the_background_replaces_a_link_in_the_place_of_its_checkpoint(tmp_path, kind):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "manifest.json").write_text(BEFORE)
+    scores = BackgroundScores(tmp_path, ScoringProcess((sys.executable, "-c", ""), {}, tmp_path / "background" / "log"))
+    (tmp_path / "background").mkdir()
+    IN_PLACE[kind](tmp_path / "background" / "step-000000002", outside)
+    assert list(scores.resume(4)) == [] and not scores.is_busy
+    assert not list((tmp_path / "background").glob("step-*"))
+    assert (outside / "manifest.json").read_text() == BEFORE

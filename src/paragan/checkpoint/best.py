@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.writer import link_checkpoint
 from paragan.core.errors import CheckpointError
-from paragan.core.files import read_bytes, refuse_link, write_text
+from paragan.core.files import read_bytes, refuse_link, remove_tree, write_text
 from paragan.evaluation.score import Score
 
 _SCORE = "score.json"
@@ -73,9 +72,9 @@ class Best:
     def finish_replacement(self) -> None:
         """Finish a replacement that a kill interrupted, and remove its leftovers."""
         if self._find() == self._next:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_tree(self.folder)
             self._next.rename(self.folder)
-        shutil.rmtree(self._next, ignore_errors=True)
+        remove_tree(self._next)
 
     @property
     def _next(self) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from paragan.checkpoint.manifest import MANIFEST, MAX_JSON_BYTES, NewerFormat, read_manifest
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.core.errors import CheckpointError, StorageError
-from paragan.core.files import refuse_link
+from paragan.core.files import refuse_link, remove_tree
 from paragan.storage.bucket import ConflictError, ObjectBucket, TooLargeError
 from paragan.storage.byte_store import MissingFileError
 
@@ -101,7 +100,7 @@ class BucketCheckpoints:
         refuse_link(path)
         refuse_link(new)
         for number in range(_NUM_DOWNLOADS):
-            shutil.rmtree(new, ignore_errors=True)
+            remove_tree(new)
             new.mkdir(parents=True)
             try:
                 self._download_files(name, new)
@@ -110,10 +109,10 @@ class BucketCheckpoints:
                 raise
             except (CheckpointError, MissingFileError, TooLargeError) as error:
                 if number == _NUM_DOWNLOADS - 1:
-                    shutil.rmtree(new, ignore_errors=True)
+                    remove_tree(new)
                     where = self.bucket.where(f"{self.folder}/{name}")
                     raise CheckpointError(str(error).replace(str(new), where)) from None
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
         new.rename(path)
 
     def _download_files(self, name: str, folder: Path) -> None:

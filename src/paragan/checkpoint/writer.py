@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ from paragan.checkpoint.reader import Checkpoint, file_sha256, open_verified, re
 from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
-from paragan.core.files import create_subfolder, link_or_copy, refuse_link, write_text
+from paragan.core.files import create_subfolder, link_or_copy, refuse_link, remove_tree, write_text
 from paragan.core.pieces import Pieces
 
 T = TypeVar("T")
@@ -69,7 +68,7 @@ class CheckpointWriter:
             self._run_on_main(lambda: self._finish(temporary, final, state, ChainMap(*files), ChainMap(*written)))
         except CheckpointError as error:
             if self.world.is_main:
-                shutil.rmtree(temporary, ignore_errors=True)
+                remove_tree(temporary)
             raise CheckpointError(
                 f"checkpoint of step {step} was not written to {self.folder}: {error}; "
                 "earlier checkpoints are intact: free disk space and run the same command again"
@@ -90,7 +89,7 @@ class CheckpointWriter:
     def _begin(self, temporary: Path) -> None:
         refuse_link(self.folder)
         for debris in self.folder.glob(".tmp-step-*"):  # left by a save in which a rank was killed
-            shutil.rmtree(debris, ignore_errors=True)
+            remove_tree(debris)
         temporary.mkdir(parents=True)
 
     def _write(self, folder: Path, groups: Mapping[str, Pieces], files: Mapping[str, Boxes]) -> _FileInfo:
@@ -123,9 +122,7 @@ class CheckpointWriter:
         sums = {name: sha256 for name, (sha256, _) in written.items()} | {STATE: file_sha256(temporary / STATE)}
         write_manifest(temporary, sums, pieces)
         _sync(temporary)
-        shutil.rmtree(final, ignore_errors=True)
-        if not final.is_dir():
-            final.unlink(missing_ok=True)  # a file or a link in its place
+        remove_tree(final)
         temporary.rename(final)
         _sync(self.folder)
         self._prune(final)
@@ -134,7 +131,7 @@ class CheckpointWriter:
         for later in self.paths():  # damaged checkpoints that a resume skipped
             if later.name > newest.name:
                 evidence = later.with_name(f"damaged-{later.name}")
-                shutil.rmtree(evidence, ignore_errors=True)  # an earlier damaged one of this step
+                remove_tree(evidence)  # an earlier damaged one of this step
                 later.rename(evidence)
         self.prune_before(newest)
 
@@ -146,7 +143,7 @@ class CheckpointWriter:
         protected = {self.path_of(step) for step in self.protected}
         older = [path for path in self.paths() if path.name < newest.name and path not in protected]
         for old in older[: max(0, len(older) - self.keep + 1)]:
-            shutil.rmtree(old, ignore_errors=True)
+            remove_tree(old)
 
     def path_of(self, step: int) -> Path:
         """Return the folder of a step's checkpoint, whether it exists or not."""

@@ -108,6 +108,15 @@ def create_subfolder(folder: Path, name: str) -> Path:
     return path
 
 
+def remove_tree(path: Path) -> None:
+    """Remove a folder as far as possible, or what has its name: a link, which is not followed, a file or a pipe."""
+    with suppress(OSError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
 def refuse_link(path: Path) -> None:
     """Raise `CheckpointError` if `path` is a symbolic link, which redirects what is written."""
     if path.is_symlink():

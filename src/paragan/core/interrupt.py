@@ -40,12 +40,7 @@ class Interrupt:
     aborted: bool = False
     signal_number: int | None = None  # first signal
 
-    def __init__(
-        self,
-        patient: bool = False,
-        message: str = STOP_MESSAGE,
-        abort: Any = signal.SIG_DFL,
-    ) -> None:
+    def __init__(self, patient: bool = False, message: str = STOP_MESSAGE, abort: Any = signal.SIG_DFL) -> None:
         self.patient = patient
         self.message = message
         self.abort = abort

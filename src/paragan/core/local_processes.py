@@ -13,12 +13,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from paragan.core.errors import PREEMPTED
-from paragan.core.files import open_to_append
+from paragan.core.files import open_regular_file, open_to_append
 from paragan.core.interrupt import Interrupt
 
 _PAUSE_S = 0.1
 _KILL_S = 10.0  # a process that hangs in the kernel takes longer
 _LINE_CHARACTERS = 200
+_TAIL_BYTES = 1 << 16  # of a log, which may be long
 _RESTORED = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -138,14 +139,23 @@ class LocalProcesses:
                         pipe.close()
 
     def exit_reason(self, number: int) -> str:
-        """Return exit code and last log line of a process that has ended or is about to."""
+        """Return how a process has ended, or is about to, and its last log line, unless it was killed."""
         process = self.processes[number]
         log = self._logs[number]
         with suppress(subprocess.TimeoutExpired):
             process.wait(_KILL_S)
-        text = "" if log is None else log.read_text(errors="replace").strip()
-        last_line = f": {text.splitlines()[-1][:_LINE_CHARACTERS]}" if text else ""
-        return f"ended with exit code {process.returncode}{last_line}"
+        is_killed = process.returncode == -signal.SIGKILL  # and could not write why
+        last_line = "" if log is None or is_killed else _last_line(log)
+        return f"{describe_exit(process.returncode)}{last_line and f': {last_line}'}"
+
+
+def describe_exit(code: int | None) -> str:
+    """Return how a process has ended, by the exit code of `subprocess.Popen`; None: it has not."""
+    if code is None or code >= 0:
+        return "is still running" if code is None else f"ended with exit code {code}"
+    name = signal.strsignal(-code)
+    reason = "; the system kills so when memory runs out" if code == -signal.SIGKILL else ""
+    return f"was killed by signal {-code} ({name}{reason})"
 
 
 def is_running(pid: int) -> bool:
@@ -191,6 +201,13 @@ def catches_signal(pid: int, number: signal.Signals) -> bool:
         caught = next(line.split()[1] for line in lines if line.startswith("SigCgt:"))
         return bool(int(caught, 16) >> (number - 1) & 1)
     return False
+
+
+def _last_line(log: Path) -> str:
+    with suppress(OSError, IndexError), open_regular_file(log) as file:  # deleted, or empty
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        return file.read().decode(errors="replace").strip().splitlines()[-1][:_LINE_CHARACTERS]
+    return ""
 
 
 def _state(pid: int) -> str:

@@ -64,10 +64,5 @@ class Model(Protocol):
     def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
         """Return a new generator. shape: (C, H, W) of one image."""
 
-    def Discriminator(
-        self,
-        options: Any,
-        shape: tuple[int, int, int],
-        num_classes: int,
-    ) -> nn.Module:
+    def Discriminator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
         """Return a new discriminator. shape: (C, H, W) of one image."""

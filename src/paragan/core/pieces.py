@@ -44,11 +44,7 @@ def fingerprint(weights: Mapping[str, Tensor]) -> str:
 class StoredTensors(Mapping[str, Tensor]):
     """Whole tensors by name, each read when it is accessed. read_box: reads one box."""
 
-    def __init__(
-        self,
-        shapes: Mapping[str, Shape],
-        read_box: Callable[[str, TensorLayout], Tensor],
-    ) -> None:
+    def __init__(self, shapes: Mapping[str, Shape], read_box: Callable[[str, TensorLayout], Tensor]) -> None:
         self.shapes = dict(shapes)
         self._read_box = read_box
 

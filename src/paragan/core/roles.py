@@ -119,11 +119,7 @@ def colocated_roles(world: World, timeout_s: float = 300.0) -> Roles:
 
 
 def split_roles(
-    world: World,
-    counts: Mapping[Side, int],
-    timeout_s: float,
-    is_paired: bool = False,
-    sends_states: bool = False,
+    world: World, counts: Mapping[Side, int], timeout_s: float, is_paired: bool = False, sends_states: bool = False
 ) -> Roles:
     """Return roles with each player on so many ranks. Collective.
 
@@ -171,12 +167,7 @@ def _split(
     return Roles(world, worlds[mine], ranks, long_wait_group, timeout_s, hosts)
 
 
-def _subworld(
-    world: World,
-    ranks: Sequence[int],
-    hosts: Sequence[int],
-    patience: timedelta,
-) -> World:
+def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:
     """Return the world of `ranks`. Collective over all ranks of `world`, as torch requires."""
     group = dist.new_group(list(ranks), timeout=patience, backend=dist.get_backend(world.group))
     control = dist.new_group(list(ranks), timeout=patience, backend="gloo")

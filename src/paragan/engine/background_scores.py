@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
@@ -18,7 +17,7 @@ from paragan.checkpoint.writer import link_checkpoint
 from paragan.core.collective import describe_error
 from paragan.core.errors import CheckpointError
 from paragan.core.event import Event
-from paragan.core.files import create_subfolder, read_json_lines
+from paragan.core.files import create_subfolder, read_json_lines, remove_tree
 from paragan.evaluation.scoring_process import ScoringProcess
 
 FOLDER = "background"
@@ -87,14 +86,15 @@ class BackgroundScores:
         recorded = self._recorded_steps()
         for path in sorted((self.run / FOLDER).glob("step-*")):
             match = _STEP.fullmatch(path.name)
-            if match is None or path.is_symlink():
+            if match is None:
                 continue
             number = int(match[1])
             if number in recorded:
                 self._done.add(number)
-            task = self._leftover(path) if number <= step and number not in recorded else None
+            is_due = number <= step and number not in recorded and not path.is_symlink()
+            task = self._leftover(path) if is_due else None
             if task is None:
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
             else:
                 self._tasks.append(task)
         yield from self._start()
@@ -169,14 +169,14 @@ class BackgroundScores:
 
     def _remove(self, task: _Task) -> None:
         self._tasks = [other for other in self._tasks if other is not task]
-        shutil.rmtree(task.path, ignore_errors=True)
+        remove_tree(task.path)
 
     def _leftover(self, path: Path) -> _Task | None:
         """Return the task of a folder from a former session; None if its checkpoint is missing."""
         checkpoint = self.run / "checkpoints" / path.name
         try:
             if not (path / MANIFEST).is_file():  # the kill came before the links
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
                 link_checkpoint(checkpoint, path)
             clock = read_counts(read_json(path / STATE)["values"]["clock"], "step", "images")
         except (OSError, CheckpointError, KeyError, TypeError, ValueError):

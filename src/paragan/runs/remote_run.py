@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import sys
 import threading
 import time
@@ -16,7 +15,7 @@ from paragan.checkpoint.bucket_checkpoints import BucketCheckpoints
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError, ConfigError, DataError
-from paragan.core.files import open_lock_file, read_bytes, read_json_lines
+from paragan.core.files import open_lock_file, read_bytes, read_json_lines, remove_tree
 from paragan.core.printable import to_printable
 from paragan.engine.rollback_state import rollback_targets
 from paragan.runs.folder import RunFolder, try_to_lock
@@ -85,7 +84,7 @@ def open_copy(address: str, checkpoints: bool = True, follow: bool = False) -> P
             _download_best(bucket, folder)
             for path in CheckpointWriter(folder / "checkpoints").paths():
                 if path.name != newest:  # older, or of a former run at this address
-                    shutil.rmtree(path, ignore_errors=True)
+                    remove_tree(path)
     if follow:
         threading.Thread(target=_follow, args=(files,), name="follow", daemon=True).start()
     return folder
@@ -110,7 +109,7 @@ def _download_best(bucket: ObjectBucket, folder: Path) -> None:
     remote = BucketCheckpoints(bucket, "best", ("score.json",))
     try:
         if not remote.download_newest(lambda name: folder / "best", _warn)[0]:
-            shutil.rmtree(folder / "best", ignore_errors=True)
+            remove_tree(folder / "best")
     except CheckpointError as error:
         _warn(f"warning: no best checkpoint: {error}")
 
@@ -178,7 +177,7 @@ def _clear(folder: Path, committed: list[str]) -> None:
         aside = RunFolder(folder).set_aside()
         problem = "the working folder does not continue the run of the bucket"
         _print(f"{problem}; it was moved to {aside}")
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
 
 
 def _local_folder(kind: str, address: str) -> Path:

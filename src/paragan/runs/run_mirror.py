@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import threading
 import time
@@ -18,7 +17,7 @@ from paragan.checkpoint.bucket_checkpoints import BucketCheckpoints
 from paragan.checkpoint.manifest import MANIFEST, STATE, read_json
 from paragan.checkpoint.writer import CheckpointWriter, link_checkpoint
 from paragan.core.errors import CheckpointError, DataError, StorageError
-from paragan.core.files import create_subfolder, open_to_append, read_bytes
+from paragan.core.files import create_subfolder, open_to_append, read_bytes, remove_tree
 from paragan.engine.rollback_state import rollback_targets
 from paragan.storage.bucket import ConflictError, ObjectBucket, StoredObject, Version
 from paragan.storage.byte_store import MissingFileError
@@ -186,7 +185,7 @@ class RunMirror:
         self._thread.join(timeout_s)
         is_late = self._thread.is_alive()  # it fails once its files are removed
         failure = self._failure
-        shutil.rmtree(self._staging, ignore_errors=True)
+        remove_tree(self._staging)
         if self._lease.is_lost:
             self._lease.refuse_lost()
         if failure or is_late:
@@ -254,7 +253,7 @@ class RunMirror:
         """Upload a checkpoint, unless that was done or another has replaced it; return whether it was."""
         began = time.time()
         staged = self._staging / path.name
-        shutil.rmtree(staged, ignore_errors=True)
+        remove_tree(staged)
         try:
             key = _key(path)
             if key in self._uploaded:
@@ -274,7 +273,7 @@ class RunMirror:
         values["behind_s"] = round(now - key[1] / 1e9, 3)  # since the checkpoint was complete
         with open_to_append(self._folder / UPLOADS) as file:
             file.write(json.dumps(values).encode() + b"\n")
-        shutil.rmtree(staged, ignore_errors=True)
+        remove_tree(staged)
         return True
 
 

@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from paragan.core.errors import DataError
-from paragan.core.files import atomic_write, open_lock_file, read_bytes, write_bytes, write_text
+from paragan.core.files import atomic_write, open_lock_file, read_bytes, remove_tree, write_bytes, write_text
 from paragan.storage.byte_store import StoredFile
 from paragan.storage.local_store import LocalStore
 from paragan.storage.shard_folder import (
@@ -110,7 +109,7 @@ class ShardWriter:
         index = StoredFile(INDEX, size, digest.hexdigest())
         description = replace(self._planned, index=index, shards=tuple(shards))
         write_text(self._folder / DESCRIPTION, json.dumps(asdict(description), indent=1) + "\n")
-        shutil.rmtree(self._folder / UNFINISHED)
+        remove_tree(self._folder / UNFINISHED)
 
     def _part(self, number: int) -> Path:
         return self._folder / UNFINISHED / f"{shard_name(number)}.part"

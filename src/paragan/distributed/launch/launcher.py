@@ -18,7 +18,7 @@ from pathlib import Path
 from paragan.core.errors import PREEMPTED, RankError
 from paragan.core.files import create_file, create_subfolder, open_to_append
 from paragan.core.interrupt import Interrupt
-from paragan.core.local_processes import LocalProcesses
+from paragan.core.local_processes import LocalProcesses, describe_exit
 from paragan.core.printable import to_printable
 from paragan.core.process_environment import num_cores
 from paragan.distributed.launch import exit_status
@@ -113,10 +113,7 @@ def start_ranks(ranks: LocalProcesses, job: Job, run: str, number: int) -> None:
 def _log_exit_codes(log: Path, number: int, codes: Sequence[int]) -> None:
     with open_to_append(log) as file:
         for rank, code in enumerate(codes):
-            how = f"ended with exit code {code}"
-            if code < 0:
-                how = f"was killed by signal {-code} ({signal.strsignal(-code)})"
-            file.write(f"launcher: attempt {number}: rank {rank} {how}\n".encode())
+            file.write(f"launcher: attempt {number}: rank {rank} {describe_exit(code)}\n".encode())
 
 
 def _report_failure(job: Job, run: str, stop_requested: bool) -> int:
