@@ -70,3 +70,14 @@ def test_lock_of_a_suspended_process_names_how_to_end_it(tmp_path, launcher):
     stop(process.pid)
     with pytest.raises(CheckpointError, match=f"it is suspended: `kill -CONT {process.pid}` continues it"):
         RunFolder(tmp_path / "run").__enter__()
+
+
+@pytest.mark.parametrize("names", [("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")])
+def test_lock_under_mpiexec_says_how_ranks_of_a_plain_run_start(tmp_path, monkeypatch, names):
+    for name, number in zip(names, ("1", "2"), strict=True):
+        monkeypatch.setenv(name, number)
+    with (
+        RunFolder(tmp_path / "run"),
+        pytest.raises(CheckpointError, match="use devices=N or torchrun for several ranks"),
+    ):
+        RunFolder(tmp_path / "run").__enter__()

@@ -18,7 +18,10 @@ def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
     """Raise `ConfigError` if the ranks of this job could not train this config."""
     is_grid = config.grid is not None
     if target == "mpi" and not is_grid:
-        raise ConfigError("`launch mpi` trains grids, and this recipe is none; use another target")
+        raise ConfigError(
+            f"`launch mpi` trains grids, and {job.words[0]} is none: its ranks exchange nothing by MPI; start them by "
+            f"{_start_ranks(job)}, or use `launch slurm` or `launch kubernetes`"
+        )
     if target != "mpi" and config.transport == "mpi":
         raise ConfigError(f"transport=mpi does not apply to `launch {target}`; leave it out")
     if target in ("local", "ray") and is_grid and job.size > 1:
@@ -31,6 +34,16 @@ def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
         raise ConfigError(f"{shared}; raise it, or use fewer ranks")
     if job.seeds and any(word.startswith("seed=") for word in job.words):
         raise ConfigError("seed= and --seeds are both given; leave one of them out")
+
+
+def _start_ranks(job: ClusterJob) -> str:
+    """Return how a plain run is trained on the ranks of a job, without a cluster's program."""
+    train = shlex.join(["-m", "paragan", "train", *job.words, "--out", job.out])
+    if job.nodes == 1:
+        return f"`torchrun --standalone --nproc-per-node={job.ranks_per_node} {train}`"
+    hosts = f"--nnodes={job.nodes} --nproc-per-node={job.ranks_per_node}"
+    address = "--master-addr=ADDRESS-OF-A --master-port=29500 --node-rank=N"
+    return f"`torchrun {hosts} {address} {train}` on each host, where N is 0 on host A"
 
 
 def submit(job: ClusterJob, target: str, folder: Path) -> None:

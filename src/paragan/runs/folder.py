@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 from paragan.core.errors import CheckpointError
 from paragan.core.files import create_subfolder, is_same_file, open_lock_file, read_bytes, refuse_link, write_text
 from paragan.core.local_processes import is_suspended, processes_with
+from paragan.distributed.launch.rank_env import mpi_rank_and_size
 
 # folders that training writes to
 STUDY = "study.db"  # of a folder of `paragan tune`, whose trials are runs in folders of their own
@@ -187,6 +188,8 @@ def _in_use(path: Path, owner: str) -> CheckpointError:
     hint = "wait for it, stop it, or give another --out DIR"
     if owner.isdecimal() and is_suspended(int(owner)):
         hint = f"it is suspended: `kill -CONT {owner}` continues it, `kill -KILL {owner}` ends it"
+    elif mpi_rank_and_size() is not None:
+        hint += "; only grids train by mpiexec: use devices=N or torchrun for several ranks of one plain run"
     return CheckpointError(f"run folder {path} is in use by process {owner}; {hint}")
 
 
