@@ -126,6 +126,10 @@ BUSY = RankState(1, 8, "data", 31.0)
             [BUSY, RankState(1, 8, "optimizer", 12.0, suspended_s=11.0)],
             "rank 1 made no progress for 12.0 s in the phase optimizer of step 9 (limit 30 s); it was suspended",
         ),
+        (
+            [RankState(0, 8, "g_turn", 31.0, work="cell 2 of generation 4")],
+            "cell 2 of generation 4 made no progress for 31.0 s in the phase g_turn (limit 30 s)",
+        ),
     ],
 )
 def test_the_line_names_the_rank_that_others_wait_for(states, line):

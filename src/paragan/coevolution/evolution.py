@@ -20,6 +20,7 @@ from paragan.coevolution.population import Population
 from paragan.coevolution.profile import Profile
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
+from paragan.core.phases import Phase, phase, work_on
 from paragan.core.pieces import Pieces
 from paragan.core.types import Batch, Report, Rows, Side
 from paragan.engine.training_loop import TrainingLoop
@@ -57,7 +58,8 @@ class Generations(Scheme):
         self.profile = Profile()  # times of the newest generation
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
-        self.profile, scalars = self.population.evolve()
+        with work_on(f"generation {self.population.generation + 1}"):
+            self.profile, scalars = self.population.evolve()
         by_number = [scalars[number] for number in sorted(scalars)]  # workers report in any order
         return Report(gan.clock.step, gan.clock.images, _mean_scalars(by_number))
 
@@ -105,7 +107,7 @@ class Evolution(TrainingLoop):
     def _begin(self) -> Iterator[Event]:
         """Train the judge first, so that a stop during its training interrupts no generation."""
         if self.prepare is not None and not self.is_finished:
-            with suppress(StopRequested):
+            with suppress(StopRequested), phase(Phase.EVALUATION):
                 self.prepare()
         yield from super()._begin()
 
@@ -127,7 +129,8 @@ class Evolution(TrainingLoop):
         """Build and report the ensemble of a finished grid."""
         if self.is_finished and self.ensemble is None and self.population.can_mix:
             with suppress(StopRequested):
-                self.ensemble = Ensemble(*self.population.build_ensemble())
+                with phase(Phase.EVALUATION):
+                    self.ensemble = Ensemble(*self.population.build_ensemble())
                 self.saved_at = -1  # the next checkpoint must contain it
                 yield self.event("generation", self.record())
         yield from super().end()
@@ -164,6 +167,7 @@ class Evolution(TrainingLoop):
         generators = {cell.number: cell.centre[Side.G] for cell in self.cells}
         return self.make_mixture([generators[n].network_state(average=True) for n in members], weights)
 
+    @phase(Phase.EVALUATION)
     def samples(self) -> Event:
         """Sample each cell's generator from fixed latents, one row of images per cell."""
         self.population.collect()
@@ -171,11 +175,10 @@ class Evolution(TrainingLoop):
         cells = self.cells[:_MAX_ROWS]
         assert self.fixed_samples is not None
         mode = self.fixed_samples.mode
-        seed = self.prior.seed
         rows = []
         for cell in cells:
             generator = self.load_generator(cell.centre[Side.G])
-            rows.append(generate_images(generator, z, y, mode=mode, seed=seed).cpu())
+            rows.append(generate_images(generator, z, y, mode=mode, seed=self.prior.seed).cpu())
         names = tuple(f"cell {cell.number}" for cell in cells)
         return samples_event(self.clock, SampleSheet(torch.cat(rows), _IMAGES_PER_CELL, names), mode)
 

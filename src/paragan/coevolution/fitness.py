@@ -16,6 +16,7 @@ from torch import Tensor
 from paragan.coevolution.genome import EvalNetwork, Genome
 from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.core.phases import beat
 from paragan.core.types import Batch, Side
 
 _MAX_BYTES = 1 << 29  # limit of the image cache; other images are generated again
@@ -85,6 +86,7 @@ class FitnessEvaluator:
     def _images(self, g: Genome) -> Tensor:
         if g in self._fakes:
             return self._fakes[g]
+        beat()
         images = GeneratorOutput.of(self.eval_networks[Side.G].load(g)(self.z_BZ, self.y_B)).images
         if (len(self._fakes) + 1) * images.numel() * images.element_size() <= _MAX_BYTES:
             self._fakes[g] = images
@@ -96,6 +98,7 @@ class FitnessEvaluator:
         return g in self._fakes
 
     def _logits(self, d: Genome, x_BCHW: Tensor, y_B: Tensor | None) -> Tensor:
+        beat()
         output = DiscriminatorOutput.of(self.eval_networks[Side.D].load(d)(x_BCHW, y_B))
         return output.single("a grid").logits_B
 

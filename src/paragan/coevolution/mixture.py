@@ -17,6 +17,7 @@ from paragan.coevolution.genome import EvalNetwork, Genome
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.metric import SampleFeatures
+from paragan.core.phases import beat
 from paragan.core.types import Rows
 from paragan.evaluation.evaluator import Evaluator
 from paragan.game.prior import Prior
@@ -44,6 +45,7 @@ class MixtureScorer:
 
         None if the extractor fails, which is said once: the run goes on.
         """
+        beat()
         z, y = self.prior.draw("mixture", Rows(generation, 0, self.num_images, self.num_images))
         images = generate_images(self.network.load(genome, average=True), z, y)
         judge = self.judge()
@@ -55,6 +57,7 @@ class MixtureScorer:
 
     def distance(self, features: SampleFeatures) -> float:
         """Return the distance of images with these features; infinite for non-finite ones."""
+        beat()
         if not features.features_BF.isfinite().all():
             return float("inf")
         try:

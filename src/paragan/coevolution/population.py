@@ -24,6 +24,7 @@ from paragan.coevolution.profile import Profile
 from paragan.coevolution.topology import Topology
 from paragan.core import rng
 from paragan.core.metric import SampleFeatures
+from paragan.core.phases import work_on
 from paragan.core.types import Side
 from paragan.game.network import CalledNetwork
 
@@ -103,7 +104,8 @@ class Population:
         with profile.measure("score"):
             pools: dict[Genome, SampleFeatures | None] = {}
             for cell in self.cells:
-                self._mix(cell, [centre[Side.G] for centre in near[cell.number]], time, pools)
+                with work_on(f"cell {cell.number}"):
+                    self._mix(cell, [centre[Side.G] for centre in near[cell.number]], time, pools)
         self.generation += 1
         return profile, scalars
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+
+from paragan.core.phases import Phase, phase
 
 # gather: receive neighbours' genomes. train: steps of the game. evaluate: fitness. score: mixtures.
 # update_genomes: cloning, copying, replacement. mutate: learning rates and losses.
@@ -25,7 +27,8 @@ class Profile:
         wall = time.perf_counter()
         cpu = time.process_time()
         try:
-            yield
+            with phase(Phase.EVALUATION) if routine in ("evaluate", "score") else nullcontext():
+                yield
         finally:
             self.wall_s[routine] += time.perf_counter() - wall
             self.cpu_s[routine] += time.process_time() - cpu

@@ -63,9 +63,9 @@ class Durations:
 class PhaseClock:
     """Seconds of a thread by phase, which add up to the time since its start.
 
-    changes: number of changes of phase and beats so far, the sign of progress. durations: of the
-    uninterrupted stretches of each phase. longest: phase and seconds of the longest stretch that
-    has ended since another thread last set it.
+    changes: number of changes of phase and beats so far, the sign of progress. work: a cell of a
+    grid; empty: the only game. durations: of the uninterrupted stretches of each phase. longest:
+    phase and seconds of the longest stretch that has ended since another thread last set it.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -75,6 +75,7 @@ class PhaseClock:
         self.durations = {phase: Durations() for phase in Phase}
         self.current = Phase.OTHER
         self.changes = 0
+        self.work = ""
         self.longest = (Phase.OTHER, 0.0)
 
     def enter(self, phase: Phase) -> Phase:
@@ -141,6 +142,21 @@ def turn_phase(method: Callable[P, T]) -> Callable[P, T]:
             return method(*args, **options)
 
     return inside
+
+
+@contextmanager
+def work_on(name: str) -> Iterator[None]:
+    """Name what this thread works on inside the block, a part of what is named around it."""
+    clock = thread_clock()
+    if clock is None:
+        yield
+        return
+    before = clock.work
+    clock.work = f"{name} of {before}" if before else name
+    try:
+        yield
+    finally:
+        clock.work = before
 
 
 def beat() -> None:

@@ -35,10 +35,10 @@ _DEBUGGERS = ("bdb", "pdb")
 def hang_watchdog(session: Session, request: RunRequest) -> Iterator[None]:
     """Watch the training inside, in the thread that enters the block.
 
-    SIGUSR2 writes the stacks of this process, unless the program handles it. Grids have heartbeats
-    instead of a watchdog.
+    SIGUSR2 writes the stacks of this process, unless the program handles it. Grids on workers have
+    heartbeats instead of a watchdog.
     """
-    if request.config.train.watchdog_s is None or request.config.grid is not None:
+    if request.config.train.watchdog_s is None or request.config.workers is not None:
         yield
         return
     path = create_subfolder(request.out, "stacks") / f"rank-{session.world.rank}.txt"
@@ -117,8 +117,15 @@ class _RunWatch:
 
     def _state(self) -> RankState:
         found = self.watchdog.progress()
-        step = self._session.trainer.clock.step
-        return RankState(self._world.rank, step, found.phase, round(found.seconds, 1), round(found.suspended_s, 1))
+        trainer = self._session.trainer
+        return RankState(
+            rank=self._world.rank,
+            step=trainer.clock.step,
+            phase=found.phase,
+            seconds=round(found.seconds, 1),
+            suspended_s=round(found.suspended_s, 1),
+            work=trainer.phases.work,
+        )
 
     def _line(self, problem: str) -> str:
         return f"{problem}; stacks of all ranks are in {self._request.out / 'stacks'}; {RESUME_HINT}"

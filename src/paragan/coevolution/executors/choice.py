@@ -16,6 +16,7 @@ from paragan.coevolution.options import GridOptions
 from paragan.coevolution.population import Executor
 from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
+from paragan.core.phases import work_on
 from paragan.core.types import Side
 from paragan.core.weight_schedule import WeightSchedule
 from paragan.hardware import graphs
@@ -41,8 +42,9 @@ class LoopExecutor:
         scalars: dict[int, dict[str, Tensor]] = {}
         for cell in cells:
             scalars[cell.number] = {}
-            for batch in range(num_batches):
-                scalars[cell.number] |= cell.train_step(loss_of(cell, batch)).scalars
+            with work_on(f"cell {cell.number}"):
+                for batch in range(num_batches):
+                    scalars[cell.number] |= cell.train_step(loss_of(cell, batch)).scalars
         return scalars
 
 

@@ -31,6 +31,7 @@ from paragan.coevolution.executors.stacked_networks import StackedNetwork, calle
 from paragan.core.clock import Clock
 from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.loss import Loss
+from paragan.core.phases import turn_phase, work_on
 from paragan.core.protocols import Network, Opponent, Turn
 from paragan.core.types import LossTerms, Side, Update
 from paragan.game.gan import GAN
@@ -62,7 +63,7 @@ class StackedExecutor:
             self._stack = _StackedCells(cells, self.rows)
         stack = self._stack
         stack.begin(graph)
-        with stack.batched_optimizers():
+        with stack.batched_optimizers(), work_on("the stack of all cells"):
             for batch in range(num_batches):
                 stack.choose([loss_of(cell, batch) for cell in cells])
                 stack.step()
@@ -198,6 +199,7 @@ class _StackedSlot:
         self.draws.begin(turn, self.players, self.plain_network)
         return (generate(self.plain_network, turn.feed).images,)
 
+    @turn_phase
     def update(self, turn: Turn, against: Opponent) -> Update:
         if not turn.is_due:
             for player in self.players:

@@ -36,13 +36,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RankState:
-    """Answer of a rank: its step and phase, seconds in it, and those of a suspension."""
+    """Answer of a rank: its step and phase, seconds in it, those of a suspension, and the cell of a grid."""
 
     rank: int
     step: int
     phase: str
     seconds: float
     suspended_s: float = 0.0
+    work: str = ""
 
 
 class HangExchange:
@@ -164,6 +165,7 @@ def describe_hang(states: Mapping[int, RankState | None], limit_s: float) -> str
     suspended = [state for state in known if state.suspended_s]
     computing = [state for state in known if state.phase != Phase.COMMUNICATION]
     found = max(suspended or computing or known, key=lambda state: state.seconds)
-    where = f"in the phase {found.phase} of step {found.step + 1}"
+    who = found.work or f"rank {found.rank}"
+    where = f"in the phase {found.phase}" + ("" if found.work else f" of step {found.step + 1}")
     cause = "; it was suspended" if suspended else ""
-    return f"rank {found.rank} made no progress for {found.seconds:.1f} s {where} (limit {limit_s:.3g} s){cause}"
+    return f"{who} made no progress for {found.seconds:.1f} s {where} (limit {limit_s:.3g} s){cause}"
