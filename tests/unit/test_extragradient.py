@@ -19,7 +19,7 @@ from paragan.game.policy import Policy
 from paragan.game.prior import Prior
 from paragan.losses import wasserstein
 from paragan.parallel import MemoryOptions, none
-from paragan.schemes import extragradient
+from paragan.schemes import extragradient, synchronous
 
 BATCH, STEPS, LR = 4, 5, 0.05
 
@@ -136,3 +136,20 @@ def test_an_opponent_elsewhere_is_refused():
     gan.d = SimpleNamespace(updates_per_step=1)
     with pytest.raises(ConfigError, match="both players in one process, but one is a SimpleNamespace"):
         extragradient.Scheme().step(gan, iter([real(0)]))
+
+
+@pytest.mark.parametrize(("scheme", "times"), [(synchronous, 1), (extragradient.Scheme(), 2)], ids=["plain", "extra"])
+def test_spectral_norm_advances_once_for_each_gradient_of_an_update(scheme, times):
+    """The rate is 0, so that all power iterations are of one matrix."""
+    torch.manual_seed(0)
+    d = nn.Sequential(nn.Flatten(), pg.spectral_norm(nn.Linear(2, 3)), nn.Linear(3, 1), nn.Flatten(0)).double()
+    policy = Policy(torch.optim.SGD, 0.0, {})
+    players = [Player(side, net, none.Strategy(), policy) for side, net in zip(Side, (Generator(), d), strict=True)]
+    norm = d[1].parametrizations.weight[0]
+    norm.u.copy_(torch.tensor([1.0, 0.0, 0.0]))  # not converged
+    expected, matrix = norm.u.clone(), d[1].parametrizations.weight.original.detach()
+    for _ in range(times):
+        expected = nn.functional.normalize(matrix @ (matrix.T @ expected), dim=0)
+    prior = Prior(3, 2, dtype=torch.float64)
+    scheme.step(GAN(*players, Loss(wasserstein.d_loss, wasserstein.g_loss), prior), iter([real(0)]))
+    torch.testing.assert_close(norm.u, expected)

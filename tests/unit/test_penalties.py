@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
+from paragan.augment import diffaugment, flow_noise
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, Outputs
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.game.network import CalledNetwork
-from paragan.models import dcgan
+from paragan.layers.init import initialise
+from paragan.layers.update_once import hold_updates
+from paragan.models import dcgan, sngan
 from paragan.parallel import none
 from paragan.penalties import gradient_penalty, orthogonal, r1, r2
-from tests.one_turn import BATCH, SEED, nets, play, turn
+from tests.one_turn import BATCH, CLASSES, OPTIONS, SEED, assert_plain, nets, play, turn
 
 
 def gradients(loss: torch.Tensor, net: nn.Module) -> dict[str, torch.Tensor]:
@@ -59,6 +64,50 @@ def test_input_gradient_penalties(module, by_hand, parts):
     torch.testing.assert_close(terms.loss_B[penalty.name], expected.detach()[rows], rtol=1e-11, atol=1e-14)
     torch.testing.assert_close(grads, expected_grads, rtol=1e-9, atol=1e-13)
     assert max(g.abs().max() for g in grads.values()) > 1e-4
+
+
+class Scaled:
+    """An augmentation whose slope differs from image to image."""
+
+    def __call__(self, x, seed, stream, rows):
+        return x * (1 + rng.uniform(seed, stream, rows, (1, 1, 1)).to(x))
+
+
+AUGMENTED = {
+    r1: ("real", lambda feed: feed.real.image),
+    r2: ("fake", lambda feed: feed.fakes[0]),
+    gradient_penalty: (
+        "real",
+        lambda feed: feed.fakes[0].lerp(
+            feed.real.image, rng.uniform(SEED, "gradient_penalty", feed.rows, (1, 1, 1)).double()
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize(
+    "augment",
+    [Scaled(), diffaugment.Augment(diffaugment.Options()), flow_noise.Augment(flow_noise.Options())],
+    ids=["scaled", "diffaugment", "flow_noise"],
+)
+@pytest.mark.parametrize("module", AUGMENTED, ids=["r1", "r2", "gradient_penalty"])
+def test_input_gradient_penalties_differentiate_d_of_augmented_images(module, augment, parts):
+    """D never sees an image as it is: the slope is that of D(T(x)), with the draws and the time of T."""
+    pair, penalty = nets(), module.Penalty(module.Options(weight=0.5))
+    channels = 1 + getattr(augment, "extra_channels", 0)
+    d = pair[Side.D] = sngan.Discriminator(OPTIONS, (channels, 8, 8), CLASSES).double()
+    initialise(d, SEED, "d")
+    hold_updates(d)
+    played = replace(turn(Side.D, penalty), augment=augment)
+    kind, samples = AUGMENTED[module]
+    x = samples(played.feed).detach().requires_grad_()
+    labels = played.feed.real.label if module is not r2 else played.feed.label
+    logits = d(augment(x, SEED, f"augment/d/{kind}", played.feed.rows), labels).logits_B
+    (slope,) = torch.autograd.grad(logits.sum(), x, create_graph=True)
+    square_B = slope.square().sum((1, 2, 3))
+    loss_B = 0.5 * (square_B.sqrt() - 1).square() if module is gradient_penalty else 0.25 * square_B
+    assert_plain(played, pair, loss_B, parts, rtol=1e-9)
 
 
 @pytest.mark.parametrize("parts", [1, 4])

@@ -18,8 +18,9 @@ _EPS = 1e-8
 class MinibatchStd(UpdateOnce):
     """Layer that appends the standard deviation of each image's group: (B, C + 1, H, W).
 
-    It is averaged over C, H, W. group: consecutive images; the last group may have fewer, and one
-    image gives nearly 0. Training on a shared batch uses all of it (`layers/cross_rank.convert`).
+    It is averaged over C, H, W. group: consecutive images (the authors' are evenly spaced in the batch);
+    the last group may have fewer, and one image gives nearly 0. Training on a shared batch uses all of it
+    (`layers/cross_rank.convert`).
     """
 
     mixes = True

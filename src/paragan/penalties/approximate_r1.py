@@ -32,7 +32,9 @@ class Penalty(protocols.Penalty):
 
     Works where R1 is refused or expensive: no double backward. Gradients pass through both logits;
     patch logits count as their mean, and several discriminators add theirs. Noise is drawn by row
-    and added before augmentation.
+    and added before augmentation, which is of the whole batch whatever `fraction` is. In a D with
+    dropout the change contains that of the masks; with batch norm, that of the statistics, which a
+    `fraction` below 1 takes over fewer samples.
     """
 
     name = "approximate_r1"

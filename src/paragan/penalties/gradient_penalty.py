@@ -31,6 +31,7 @@ class Options(LazyOptions):
 class Penalty(protocols.Penalty):
     """WGAN-GP's penalty, at the cost of one more forward of D on x^ with the real labels.
 
+    With `augment` the slope is that of D(T(x^)), T having the draws of the real images: D sees no others.
     Patch logits count as their mean; penalties of several discriminators are added. A D that mixes
     samples has no gradient per sample and raises `ConfigError` (the paper, section 4: no batch norm
     in D).
@@ -52,7 +53,8 @@ class Penalty(protocols.Penalty):
                 "choose another norm (model.d_norm=spectral) or the penalty r1"
             )
         x = _interpolated(context).requires_grad_()
-        output = DiscriminatorOutput.of(context.network(x, *context.feed.real_inputs[1:]))
+        inputs = (context.augmented(x, "real"), *context.feed.real_inputs[1:])
+        output = DiscriminatorOutput.of(context.network(*inputs))
         logits = [mean_per_sample(one.logits_B) for one in output.by_name.values()]
         gradients = [context.input_gradient(logits_B, x) for logits_B in logits]
         # torch's norm has slope 0, not NaN, at 0

@@ -47,7 +47,8 @@ class Styled(Protocol):
 class Penalty(protocols.Penalty):
     """Path length penalty, at the cost of one more forward of G on some of the latents.
 
-    The running mean is that of all ranks.
+    The running mean is that of all ranks, and a constant for gradients; in the authors' code the share
+    `decay` of the mean of these lengths is not.
     """
 
     name = "path_length"

@@ -2,8 +2,9 @@
 
 With Adam it is ExtraAdam (Gidel et al. 2019, algorithm 4). Two gradients of each player per update,
 on the same batch; both look ahead at once, each against the other's weights before. With k > 1 the
-earlier updates of D are plain. It may diverge against delayed opponents where plain steps converge
-(arXiv 2307.06886).
+earlier updates of D are plain. Spectral norm's vectors and batch norm's statistics follow the forward of
+the look-ahead, too: they move twice in an update. It may diverge against delayed opponents where plain
+steps converge (arXiv 2307.06886).
 """
 
 from __future__ import annotations
