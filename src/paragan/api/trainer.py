@@ -41,11 +41,14 @@ from paragan.core.network_factory import copy_networks
 from paragan.core.pieces import shapes_of
 from paragan.core.protocols import Penalty
 from paragan.core.source import Source, StreamedSource, describe_tensors, dtype_name, tensor_texts
-from paragan.core.tensor_game import TensorGame
+from paragan.core.tensor_game import LATENT, TensorGame
 from paragan.datasets._in_memory import content_fingerprint
 from paragan.datasets._memory import DatasetSource, IterableSource, TensorSource
 from paragan.datasets._ragged import Padding
+from paragan.export.sampled_images import SampledImages
+from paragan.export.tensor_sampler import Labels, sample_tensors
 from paragan.game.named_inputs import discriminator_arguments, generator_arguments, with_named_inputs
+from paragan.game.prior import Prior
 from paragan.game.state import check_same
 
 Tensors = Mapping[str, Tensor | Sequence[Tensor]]
@@ -104,9 +107,9 @@ class Trainer:
         self.generator = checked_module(generator, "generator")
         self.discriminator = checked_module(discriminators, "discriminator")
         self.padding = padding_of(ragged, buckets)
-        dtype = shared_dtype(self.generator, self.discriminator)
-        self.source = _source(data, self.padding, dtype)
-        self.held_out = None if held_out is None else _source(held_out, self.padding, dtype, "held_out")
+        self.dtype = shared_dtype(self.generator, self.discriminator)
+        self.source = _source(data, self.padding, self.dtype)
+        self.held_out = None if held_out is None else _source(held_out, self.padding, self.dtype, "held_out")
         _refuse_other_tensors(self.source, self.held_out)
         self.loss = loss
         self.terms = terms_of(terms)
@@ -198,10 +201,26 @@ class TensorRun(Run):
         net.load_state_dict(state.weights)
         return net.eval().requires_grad_(False)
 
-    def sample(self, *arguments: Any, **options: Any) -> Any:
-        """Raise `ConfigError`: samples are no images; call `generator` with its inputs."""
-        names = ", ".join(self.trainer.generator_arguments)
-        raise ConfigError(f"sample: this run has tensors from Python; call run.generator({names})")
+    def sample(  # type: ignore[override]
+        self, n: int, labels: Labels | None = None, seed: int | None = None
+    ) -> SampledImages | Tensor:
+        """Return n samples of `generator`: images as of `Run.sample`, other tensors as (n, …).
+
+        Its inputs other than latents are those of the first held-out samples, or training samples
+        without these. seed: of the latents; None: the run's. labels: for an input `label`, taken in
+        turn. Raises `ConfigError`.
+        """
+        trainer = self.trainer
+        names = trainer.generator_arguments
+        prior = Prior(
+            trainer.config.seed if seed is None else seed,
+            self.generator.latent if LATENT in names else 0,  # type: ignore[arg-type]
+            dtype=trainer.dtype,
+            arguments=trainer.arguments,
+            generator_arguments=names,
+        )
+        source = trainer.source if trainer.held_out is None else trainer.held_out
+        return sample_tensors(self.generator, prior, source, n, labels, trainer.config.evaluation.sampling)
 
     def resume(self, settings: Mapping[str, Any] | None = None) -> TensorRun:
         """Train from the newest checkpoint, and return the run. settings: as in `Run.resume`."""

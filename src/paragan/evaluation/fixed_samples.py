@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core.clock import Clock
@@ -85,11 +86,15 @@ def fetch_pairs(source: Source, first: int, count: int, device: torch.device = _
     return normalise(fetched["image"].to(device)), normalise(fetched["condition"].to(device))
 
 
-def fetch_batch(source: Source, rows: Rows, prior: Prior) -> Batch:
-    """Fetch the named tensors of these rows on the prior's device, images in [-1, 1]."""
-    numbers = np.arange(rows.first, rows.first + rows.count)
+def fetch_batch(source: Source, rows: Rows, prior: Prior, numbers: NDArray[np.int64] | None = None) -> Batch:
+    """Fetch the named tensors of these rows on the prior's device, images in [-1, 1].
+
+    numbers: of the samples in the data; None: those of the rows.
+    """
+    if numbers is None:
+        numbers = np.arange(rows.first, rows.first + rows.count)
     fetched = source.fetch(numbers, numbers)
-    check_finite(fetched, lambda row: source.where(rows.first + row))
+    check_finite(fetched, lambda row: source.where(int(numbers[row])))
     moved = {name: value.to(prior.device) for name, value in fetched.items()}
     return Batch(rows, normalise_images(moved, source, prior.dtype))
 

@@ -223,8 +223,7 @@ class Sampler:
         return SampledImages(made, None if y_B is None else tuple(y_B.tolist()))
 
     def _prior(self, n: int, seed: int | None) -> Prior:
-        if type(n) is not int or not 0 < n <= _MAX_IMAGES:
-            raise ConfigError(f"n must be an integer from 1 to {_MAX_IMAGES:,}, not {n!r}")
+        check_count(n)
         return Prior(self.seed if seed is None else seed, int(self.net.latent), self.num_classes)  # type: ignore[arg-type]
 
     def _number(self, label: Label, option: str) -> int:
@@ -248,6 +247,12 @@ class Sampler:
             classes = f"{listed} or a number below {self.num_classes}"
             raise ConfigError(f"{option}: unknown class {unknown}; choose one of {classes}{meant}")
         return number
+
+
+def check_count(n: object) -> None:
+    """Raise `ConfigError` unless n is a number of samples."""
+    if type(n) is not int or not 0 < n <= _MAX_IMAGES:
+        raise ConfigError(f"n must be an integer from 1 to {_MAX_IMAGES:,}, not {n!r}")
 
 
 def _size(shape: Sequence[int]) -> str:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import SupportsIndex
 
-from torch import Tensor
+import numpy as np
+import torch
+from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
+from paragan.core.source import Source
+from paragan.core.tensor_game import LATENT
+from paragan.core.types import Batch, Rows
+from paragan.evaluation.fixed_samples import fetch_batch
 from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
-from paragan.export.sampler import Sampler
+from paragan.export.sampled_images import SampledImages
+from paragan.export.sampler import Sampler, check_count
+from paragan.game import latents
 from paragan.game.named_inputs import generator_arguments, input_names
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
-from paragan.game.sampling import Mode
+from paragan.game.sampling import Mode, generate_tensors
+
+Labels = SupportsIndex | Sequence[SupportsIndex]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TensorSampler(Sampler):
     """A trained generator that is called with its inputs by name: `sampler.net(mel=mel)`.
 
@@ -35,11 +46,16 @@ class TensorSampler(Sampler):
         """Names of the generator's inputs."""
         return input_names(self.net)
 
-    def sample(self, *arguments: Any, **options: Any) -> NoReturn:
-        """Raise `ConfigError`: the generator needs its inputs."""
-        call = ", ".join(f"{name}={name}" for name in self.inputs)
-        maps = f"{' and '.join(self.inputs)} to {self.sample_name}"
-        raise ConfigError(f"sample: this generator maps {maps}; call net({call})")
+    def sample(  # type: ignore[override]
+        self, n: int, labels: Labels | None = None, seed: int | None = None, mode: Mode | None = None
+    ) -> SampledImages | Tensor:
+        """Sample as `sample_tensors` does. Raises `ConfigError` for a file whose generator needs data."""
+        source = None if self.held_out is None else self.held_out()
+        if source is None and self.inputs != (LATENT,):
+            call = ", ".join(f"{name}={name}" for name in self.inputs)
+            maps = f"{' and '.join(self.inputs)} to {self.sample_name}"
+            raise ConfigError(f"sample: this generator maps {maps}, and a file has no data; call net({call})")
+        return sample_tensors(self.net, self._named_prior(source, seed), source, n, labels, mode or self.mode)
 
     def held_out_pictures(
         self, n: int | None = None, seed: int | None = None, mode: Mode | None = None
@@ -59,15 +75,58 @@ class TensorSampler(Sampler):
             shape = "x".join(map(str, spec.shape))
             hint = "call paragan.load(RUN).net with its inputs"
             raise ConfigError(f"samples of {shape} have no pictures; {hint}")
-        prior = Prior(
+        sheet = FixedTensors(source, mode or self.mode).sheet(
+            CalledNetwork(self.net), self._named_prior(source, seed), n
+        )
+        return sheet.images.cpu(), sheet.columns
+
+    def _named_prior(self, source: Source | None, seed: int | None) -> Prior:
+        """Return the prior of the generator's inputs. source: of those that are not drawn."""
+        names = (LATENT,) if source is None else generator_arguments(self.net, source.tensors)
+        return Prior(
             self.seed if seed is None else seed,
             int(self.net.latent),  # type: ignore[arg-type]
             device=next(self.net.parameters()).device,
             arguments=(self.sample_name,),
-            generator_arguments=generator_arguments(self.net, source.tensors),
+            generator_arguments=names,
         )
-        sheet = FixedTensors(source, mode or self.mode).sheet(CalledNetwork(self.net), prior, n)
-        return sheet.images.cpu(), sheet.columns
+
+
+def sample_tensors(
+    net: nn.Module,
+    prior: Prior,
+    source: Source | None,
+    n: int,
+    labels: Labels | None = None,
+    mode: Mode = "eval",
+) -> SampledImages | Tensor:
+    """Sample n rows of a generator of named tensors; images (1 or 3, H, W) are `SampledImages`.
+
+    Latents are drawn as for images: equal seeds give equal samples, and those of a smaller n are the
+    first of a larger one. Other inputs are those of the samples of `source` in their order, repeated
+    if n is larger. labels: for the input `label`, one or several, taken in turn. Raises `ConfigError`
+    for labels without that input, and for samples of several lengths.
+    """
+    check_count(n)
+    if labels is not None and "label" not in (prior.generator_arguments or ()):
+        raise ConfigError("labels: this generator has no input 'label'; leave it out")
+    label_K = None if labels is None else torch.as_tensor(labels).reshape(-1)
+    generator = CalledNetwork(net)
+    blocks = []
+    for first in range(0, n, latents.BLOCK):
+        rows = Rows(first // latents.BLOCK, 0, min(latents.BLOCK, n - first), latents.BLOCK)
+        numbers = np.arange(first, first + rows.count)
+        batch = Batch(rows) if source is None else fetch_batch(source, rows, prior, numbers % (len(source) or n))
+        if label_K is not None:
+            label_B = label_K[torch.from_numpy(numbers) % len(label_K)].to(prior.device)
+            batch = replace(batch, tensors={**batch.tensors, "label": label_B})
+        inputs = prior.feed("sample", batch).fake_inputs
+        blocks.append(generate_tensors(generator, inputs, mode, prior.seed, first).images.cpu())
+    if len({block.shape[1:] for block in blocks}) > 1:
+        raise ConfigError("sample: samples of this generator differ in length; call it with inputs of equal length")
+    made = torch.cat(blocks)
+    is_image = made.dim() == 4 and is_pictured(tuple(made.shape[1:]))
+    return SampledImages(made.float().clamp(-1, 1)) if is_image else made
 
 
 def refuse_other_inputs(sampler: Sampler, command: str) -> None:
