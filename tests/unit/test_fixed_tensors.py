@@ -75,7 +75,11 @@ def test_samples_are_g_inputs_the_data_and_what_g_makes_of_these_inputs(tmp_path
     monkeypatch.setattr("paragan.writers.images.save_grid", lambda x, path, columns: seen.append((x, columns)))
     data = {"large": torch.rand(rows, 3, 8, 8), "small": torch.rand(rows, 3, 4, 4)}
     run = pg.Trainer(
-        Images(), Mean(), data, settings={**TINY, "every.sample_kimg": 0.02, "g.ema": None}, out=tmp_path
+        Images(),
+        Mean(),
+        data,
+        settings={**TINY, "every.sample_kimg": 0.02, "g.ema": None, "evaluation.features": None},
+        out=tmp_path,
     ).run()
     shown = min(rows, 8)
     enlarged = data["small"].repeat_interleave(2, 2).repeat_interleave(2, 3)

@@ -74,8 +74,8 @@ MISTAKES = {
     "data is of type int; pass a mapping of tensors, a Dataset, a function of the epoch, or a paragan.Source": {
         "data": 3
     },
-    "settings: evaluation.features=judge is not available for tensors from Python; leave it out: it scores images of a "
-    "data set": {"settings": {**TINY, "evaluation.features": "judge"}},
+    "evaluation.features=judge scores images (1 or 3, H, W) of uint8 or in [-1, 1], but a sample has point 2 float64, "
+    "frames 4 float64; set it to null, and name evaluation.metrics for scores": {"settings": {**TINY, "evaluation.features": "judge"}},
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -45,6 +46,8 @@ from paragan.core.tensor_game import LATENT, TensorGame
 from paragan.datasets._in_memory import content_fingerprint
 from paragan.datasets._memory import DatasetSource, IterableSource, TensorSource
 from paragan.datasets._ragged import Padding
+from paragan.evaluation.chosen_metrics import reads_features
+from paragan.evaluation.tensor_images import is_scored
 from paragan.export.sampled_images import SampledImages
 from paragan.export.tensor_sampler import Labels, sample_tensors
 from paragan.game.named_inputs import discriminator_arguments, generator_arguments, with_named_inputs
@@ -168,7 +171,7 @@ class Trainer:
             "loss": {"name": self.loss} if isinstance(self.loss, str) else recorded_loss(self.loss),
             "penalties": [record_of(term) for term in self.terms],
             "players": {name: {} for name in self.players},
-            "evaluation": {"features": None},
+            "evaluation": {} if is_scored(self.source, self.arguments[0]) else {"features": None},
         }
         if "penalties" in self.settings:
             added = self.settings["penalties"]
@@ -176,6 +179,8 @@ class Trainer:
             tree["penalties"] = [*added, *tree["penalties"]]  # type: ignore[misc]
         words = [setting_word(key, value) for key, value in self.settings.items() if key != "penalties"]
         config = parse_recipe(json.dumps(tree), "Trainer", overrides=words)
+        if "evaluation.features" not in self.settings and not reads_features(config.evaluation.metrics):
+            config = replace(config, evaluation=replace(config.evaluation, features=None))
         _refuse_settings(config, self.source, self.held_out)
         return config
 
@@ -268,8 +273,5 @@ def _refuse_settings(config: RunConfig, source: Source, held_out: Source | None)
             "those of the networks; leave it out, or pass a paragan.Source with a separate generator"
         )
     check_capabilities(DATA_FROM_MEMORY, config.needs)
-    if config.evaluation.features is not None:
-        name = config.evaluation.features.name
-        raise ConfigError(f"settings: evaluation.features={name} {needs}: it scores images of a data set")
-    if config.evaluation.metrics is not None and held_out is None:
+    if config.evaluation.features is None and config.evaluation.metrics is not None and held_out is None:
         raise ConfigError("settings: evaluation.metrics needs held-out samples; pass held_out=DATA")

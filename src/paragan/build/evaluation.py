@@ -19,7 +19,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.source import Source, describe_tensors
 from paragan.engine.background_scores import FOLDER, BackgroundScores
-from paragan.evaluation import scorer as scorers
+from paragan.evaluation import scorer as scorers, tensor_images
 from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.score import Score
@@ -28,6 +28,7 @@ from paragan.evaluation.tensor_evaluator import TensorEvaluator
 from paragan.features._extractor import ExtractorContext
 from paragan.game.player import Player
 from paragan.game.prior import Prior
+from paragan.game.sampling import MODE_DESCRIPTIONS, sampling_network
 from paragan.metrics import fd
 
 # variables of a launcher, which make a process one of several ranks
@@ -65,24 +66,41 @@ def scorer(
 ) -> Callable[[Player, Prior], Score] | None:
     """Return the function that scores a generator player; None: scoring is off."""
     if not found.is_image:
-        return _tensor_scorer(config, found, prior, context.say)
+        return _tensor_scorer(config, found, prior, context)
     return scorers.build_scorer(resolved(config, context.train), context)
 
 
-def _tensor_scorer(config: RunConfig, found: Data, prior: Prior, say: Callable[[str], None]) -> TensorEvaluator | None:
-    """Return what scores samples of named tensors by the metrics that the config names."""
+def _tensor_scorer(
+    config: RunConfig, found: Data, prior: Prior, context: ExtractorContext
+) -> Callable[[Player, Prior], Score] | None:
+    """Return what scores samples of named tensors: images by an extractor, others by the metrics that are named."""
     options = config.evaluation
     sample = prior.arguments[0]
-    if options.features is not None:
-        tensors = describe_tensors(found.train.tensors)
-        raise ConfigError(
-            f"evaluation.features={options.features.name} scores images from latents, but a sample has {tensors}; "
-            "set it to null, and name evaluation.metrics for scores"
-        )
-    if options.metrics is None:
+    if options.features is None and options.metrics is None:
         return None
     check_capabilities(NAMED_TENSORS, config.needs)
-    return TensorEvaluator(found.held_out, options, sample, prior.generator_arguments or (), say=say)
+    if options.features is None:
+        inputs = prior.generator_arguments or ()
+        return TensorEvaluator(found.held_out, options, sample, inputs, say=context.say)
+    if not tensor_images.is_scored(found.train, sample):
+        tensors = describe_tensors(found.train.tensors)
+        raise ConfigError(
+            f"evaluation.features={options.features.name} scores images (1 or 3, H, W) of uint8 or in [-1, 1], but a "
+            f"sample has {tensors}; set it to null, and name evaluation.metrics for scores"
+        )
+    train, held_out = tensor_images.both_splits(found.train, found.held_out, sample)
+    compared = {} if found.held_out is not found.train else {"held_out": "a fifth of the samples in training"}
+    evaluator_of = evaluator(config, replace(context, train=train, held_out=held_out))
+    assert evaluator_of is not None
+
+    def score(player: Player, prior: Prior) -> Score:
+        generator = sampling_network(player)
+        drawn = tensor_images.sample_inputs(generator, found.held_out, prior, options.num_images, options.sampling)
+        values = evaluator_of().score(drawn)
+        text = f"{MODE_DESCRIPTIONS[options.sampling]}, inputs of samples"
+        return replace(values, protocol={**values.protocol, "sampling": text, **compared})
+
+    return score
 
 
 def evaluator(config: RunConfig, context: ExtractorContext) -> Callable[[], Evaluator] | None:

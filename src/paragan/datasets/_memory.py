@@ -85,6 +85,10 @@ class TensorSource(Source):
         ragged = {name: [held[row] for row in rows.tolist()] for name, held in self._ragged.items()}
         return {**found, **self._padding.stacked(ragged)}
 
+    def whole(self, name: str) -> Tensor | None:
+        """Return a tensor of all samples; None without one of that name and one length."""
+        return self._held.get(name)
+
 
 class DatasetSource(Source):
     """A `Source` of a map-style `Dataset` whose samples are mappings of tensors, arrays or numbers.

@@ -66,6 +66,12 @@ def choose_metrics(choices: Sequence[Choice] | None, available: frozenset[Needs]
     return metrics
 
 
+def reads_features(choices: Sequence[Choice] | None) -> bool:
+    """Return whether one of these metrics needs an extractor; None: those that apply to the data."""
+    needs = {Needs.FEATURES, Needs.LOGITS, Needs.CLASS_LOGITS, Needs.LABELS}
+    return choices is None or any(_load(choice).kind.needs & needs for choice in choices)
+
+
 def _refuse_needs(metric: ChosenMetric, available: frozenset[Needs]) -> None:
     missing = sorted(metric.kind.needs - available, key=lambda need: need.value)
     if missing:

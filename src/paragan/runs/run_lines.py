@@ -77,9 +77,14 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Training
     lines += map(_unused_labels_line, trainer.gan.missing_label_penalties.items())
     if not trainer.prior.uses_labels:
         lines.append(IGNORED)
-    features = None if source.has_pairs else evaluation.resolved(request.config, source).features
-    if features is not None and features.name != JUDGE:
-        lines.append(f"score     features of {features.name}: {registry.summary('features', features.name)}")
+    is_named = trainer.prior.reads_batches
+    features = request.config.evaluation.features
+    if features is not None and not is_named and not source.has_pairs:
+        features = evaluation.resolved(request.config, source).features
+    if features is not None and (is_named or features.name != JUDGE) and not source.has_pairs:
+        name = JUDGE if features.name == "auto" else features.name
+        ends = " evaluation.features=null switches scores off." if is_named else ""
+        lines.append(f"score     features of {name}: {registry.summary('features', name)}{ends}")
     scheme = request.config.scheme
     if scheme.name == "asynchronous" and scheme.options.takes_turns and trainer.world.size == 1:
         lines.append("ranks     one process: players update in turn; set devices and scheme.ranks")

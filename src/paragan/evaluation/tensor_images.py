@@ -1,0 +1,94 @@
+"""Images among named tensors: what a feature extractor compares, and what G makes of the inputs of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paragan.core.source import DerivedSource, Source, StreamedSource, image_specs
+from paragan.core.types import Rows
+from paragan.datasets._memory import TensorSource
+from paragan.evaluation.fixed_samples import fetch_batch
+from paragan.evaluation.fixed_tensors import is_pictured
+from paragan.evaluation.generated_features import Generate, to_uint8
+from paragan.game.network import CalledNetwork
+from paragan.game.prior import Prior
+from paragan.game.sampling import Mode, generate_tensors
+from paragan.loading.order import Order
+from paragan.loading.subset import SubsetSource
+
+_MIN_SIDE = 8  # pixels that the judge needs
+_TRIED = 4  # samples whose range is looked at
+_MAX_CLASSES = 1000
+
+
+class SampleImages(DerivedSource):
+    """The tensor `sample` of a source as `image`, with `label` if the source knows its classes."""
+
+    def __init__(self, source: Source, sample: str) -> None:
+        super().__init__(source)
+        self.sample = sample
+        self.class_names = source.class_names or _class_names(source)
+        self.tensors = image_specs(_shape(source, sample), bool(self.class_names))
+        self.fingerprint = f"{source.fingerprint} {sample}"
+
+    def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
+        """Return uint8 images, and labels."""
+        tensors = self.source.decode(encoded, rows, places, seed)
+        image = tensors[self.sample]
+        image = image if image.dtype == torch.uint8 else to_uint8(image)
+        return {"image": image, "label": tensors["label"]} if self.class_names else {"image": image}
+
+
+def is_scored(source: Source, sample: str) -> bool:
+    """Return whether an extractor reads these samples: (1 or 3, H, W), uint8 or in [-1, 1], read by number."""
+    spec = source.tensors[sample]
+    if len(spec.shape) != 3 or not is_pictured(spec.shape) or min(spec.shape[1:]) < _MIN_SIDE:
+        return False
+    if isinstance(source, StreamedSource) or len(source) < 2:
+        return False
+    if spec.is_image or not spec.dtype.is_floating_point:
+        return spec.is_image
+    return bool(source.fetch(np.arange(min(_TRIED, len(source))))[sample].abs().amax() <= 1)
+
+
+def both_splits(train: Source, held_out: Source, sample: str) -> tuple[Source, Source]:
+    """Return the images of both splits; without held-out samples, four fifths and a fifth of those in training."""
+    images = SampleImages(train, sample)
+    if held_out is not train:
+        return images, SampleImages(held_out, sample)
+    rows = Order(len(train), 0).at(np.arange(len(train)))
+    count = -(-len(train) // 5)
+    return SubsetSource(images, np.sort(rows[count:])), SubsetSource(images, np.sort(rows[:count]))
+
+
+def sample_inputs(generator: CalledNetwork, source: Source, prior: Prior, total: int, mode: Mode) -> Generate:
+    """Return a function that generates rows of `total` images from the inputs of random samples."""
+    order = Order(len(source), 0)
+
+    def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
+        numbers = order.at(np.arange(first, first + count))
+        batch = fetch_batch(source, Rows(0, first, count, total), prior, numbers)
+        inputs = prior.feed("score", batch).fake_inputs
+        made = generate_tensors(generator, inputs, mode, prior.seed, first).images.clamp(-1, 1)
+        return made, batch.tensors["label"] if "label" in (prior.generator_arguments or ()) else None
+
+    return generate
+
+
+def _shape(source: Source, sample: str) -> tuple[int, int, int]:
+    channels, height, width = source.tensors[sample].shape
+    return channels, height, width
+
+
+def _class_names(source: Source) -> tuple[str, ...]:
+    """Return the classes of the labels of tensors in memory, numbers from 0; empty without such labels."""
+    labels_N = source.whole("label") if isinstance(source, TensorSource) else None
+    if labels_N is None or labels_N.dtype != torch.int64 or labels_N.dim() != 1:
+        return ()
+    lowest, highest = (int(value) for value in labels_N.aminmax())
+    return tuple(map(str, range(highest + 1))) if lowest == 0 < highest < _MAX_CLASSES else ()

@@ -1,0 +1,169 @@
+"""Images of a `pg.Trainer` are scored by an extractor, as those of a data set by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import paragan as pg
+from paragan.datasets import digits
+from paragan.datasets._memory import TensorSource
+from paragan.datasets._ragged import Padding
+from paragan.evaluation import tensor_images
+from paragan.features import _classifier
+from paragan.game.network import CalledNetwork
+
+SETTINGS = {
+    "train.batch": 4, "train.kimg": 0.008, "every.log_steps": 1, "every.sample_kimg": 0, "evaluation.num_images": 30,
+    "evaluation.resamples": 0,
+}  # fmt: skip
+SHAPE = (1, 16, 16)
+
+
+@pytest.fixture(autouse=True)
+def _short_judge(monkeypatch):
+    monkeypatch.setattr(_classifier, "STEPS", 3)
+
+
+class Maker(nn.Module):
+    latent = 3
+
+    def __init__(self, shape=SHAPE, inputs=3):
+        super().__init__()
+        self.shape = shape
+        self.layer = nn.Linear(inputs, torch.Size(shape).numel())
+
+    def forward(self, latent):
+        return self.layer(latent).tanh().unflatten(1, self.shape)
+
+
+class Labelled(Maker):
+    def __init__(self, shape=SHAPE):
+        super().__init__(shape, 4)
+
+    def forward(self, latent, label):
+        return super().forward(torch.cat([latent, label[:, None].float()], 1))
+
+
+class Enlarged(Maker):
+    def __init__(self, shape=SHAPE):
+        super().__init__(shape, 16)
+
+    def forward(self, low):
+        return super().forward(low.flatten(1))
+
+
+class Critic(nn.Module):
+    def __init__(self, shape=SHAPE):
+        super().__init__()
+        self.layer = nn.Linear(torch.Size(shape).numel(), 1)
+
+    def forward(self, x):
+        return self.layer(x.flatten(1))[:, 0]
+
+
+def images(count=60, split="train"):
+    return digits.source(digits.Options(), split).fetch(np.arange(count))
+
+
+def trainer(folder, g=Maker, data=None, shape=SHAPE, held_out=None, **settings):
+    data = data if data is not None else {"x": images()["image"]}
+    values = SETTINGS | {key.replace("__", "."): value for key, value in settings.items()}
+    return pg.Trainer(g(shape), Critic(shape), data, held_out=held_out, settings=values, out=folder)
+
+
+def floats(low, high, shape=SHAPE, count=60):
+    return {"x": torch.rand(count, *shape) * (high - low) + low}
+
+
+@pytest.mark.parametrize("kind", ["uint8", "float", "colour"])
+def test_images_are_scored_by_the_judge_and_a_line_says_so(tmp_path, capsys, kind):
+    data = {"uint8": None, "float": floats(-1, 1), "colour": floats(0, 1, (3, 8, 8))}[kind]
+    run = trainer(tmp_path, data=data, shape=(3, 8, 8) if kind == "colour" else SHAPE).run()
+    assert np.isfinite(run.score["fd[judge]"])
+    protocol = run.records("score")[-1]["protocol"]
+    assert (protocol["extractor"], protocol["extractor_task"]) == ("judge", "rotation")
+    assert (protocol["reference"]["num_images"], protocol["held_out"]) == (30, "a fifth of the samples in training")
+    assert "evaluation.features=null switches scores off" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("data", "shape"),
+    [
+        (floats(-3, 3), SHAPE),  # normalised by mean and deviation: no images in [-1, 1]
+        (floats(-1, 1, (4, 16, 16)), (4, 16, 16)),  # latents of an autoencoder
+        (floats(-1, 1, (1, 4, 4)), (1, 4, 4)),
+        (floats(-1, 1, (6,)), (6,)),
+        (floats(-1, 1, (1, 200)), (1, 200)),
+        (lambda epoch: [{"x": torch.zeros(SHAPE)}] * 8, SHAPE),
+        (None, SHAPE),
+    ],
+    ids=["range", "latents", "tiny", "rows", "audio", "streamed", "off"],
+)
+def test_other_samples_are_not_scored_unless_asked(tmp_path, data, shape):
+    off = {"evaluation__features": None} if data is None else {}
+    run = trainer(tmp_path, data=data, shape=shape, **off).run()
+    assert run.score == {} and run.is_finished
+    if data is not None:
+        with pytest.raises(pg.ConfigError, match=r"evaluation\.features=judge scores images"):
+            trainer(tmp_path / "asked", data=data, shape=shape, evaluation__features="judge").run()
+
+
+def test_named_metrics_of_features_are_scored_and_those_of_pairs_compare_held_out_samples(tmp_path):
+    run = trainer(tmp_path / "kid", evaluation__metrics=["kid", "fd"]).run()
+    assert set(run.score) == {"kid[judge]", "fd[judge]"}
+    low = {"x": images()["image"], "low": torch.rand(60, 16)}
+    run = trainer(tmp_path / "l1", Enlarged, low, held_out=low, evaluation__metrics=["l1"]).run()
+    assert set(run.score) == {"l1"} and run.config.evaluation.features is None
+
+
+def test_held_out_images_are_the_real_ones_of_a_score(tmp_path):
+    run = trainer(tmp_path, held_out={"x": images(20, "held_out")["image"]}).run()
+    protocol = run.records("score")[-1]["protocol"]
+    assert protocol["real"]["num_images"] == 20 and "held_out" not in protocol
+
+
+@pytest.mark.parametrize("labels", ["right", "from one", "float"])
+def test_labels_in_memory_are_the_classes_of_the_judge(tmp_path, labels):
+    label = images()["label"]
+    data = {"x": images()["image"], "label": {"right": label, "from one": label + 1, "float": label.float()}[labels]}
+    run = trainer(tmp_path, Labelled, data).run()
+    task = run.records("score")[-1]["protocol"]["extractor_task"]
+    assert task == ("classes" if labels == "right" else "rotation")
+    assert ("label_accuracy" in run.score) == (labels == "right")
+
+
+def test_generated_images_are_those_of_the_inputs_of_random_samples():
+    low = torch.randn(12, 16)
+    source = TensorSource({"x": torch.zeros(12, *SHAPE, dtype=torch.uint8), "low": low}, Padding())
+    prior = pg.Prior(3, 0, arguments=("x",), generator_arguments=("low",))
+    g = Enlarged().eval()
+    generate = tensor_images.sample_inputs(CalledNetwork(g), source, prior, 30, "eval")
+    whole, labels = generate(0, 30)
+    assert labels is None and whole.shape == (30, *SHAPE)
+    # two epochs of all samples and six of the third, each in a random order
+    every = g(low).detach()
+    number_of = [int((every - x).square().sum((1, 2, 3)).argmin()) for x in whole]
+    assert sorted(number_of[:12]) == sorted(number_of[12:24]) == list(range(12)) and len(set(number_of[24:])) == 6
+    assert number_of[:12] != list(range(12))
+    torch.testing.assert_close(generate(20, 7)[0], whole[20:27])
+
+
+@pytest.mark.parametrize("count", [2, 3, 10, 61])
+def test_without_held_out_samples_a_fifth_is_apart(count):
+    x = torch.arange(count, dtype=torch.uint8)[:, None, None, None].expand(count, *SHAPE).contiguous()
+    source = TensorSource({"x": x}, Padding())
+    parts = [
+        part.fetch(np.arange(len(part)))["image"][:, 0, 0, 0].tolist()
+        for part in tensor_images.both_splits(source, source, "x")
+    ]
+    assert sorted(parts[0] + parts[1]) == list(range(count))
+    assert len(parts[1]) == -(-count // 5)
+
+
+def test_floats_are_seen_as_the_bytes_of_a_file():
+    pixels = images(4)["image"]
+    source = TensorSource({"x": pixels.float() / 127.5 - 1}, Padding())
+    assert torch.equal(tensor_images.SampleImages(source, "x").fetch(np.arange(4))["image"], pixels)
