@@ -148,7 +148,7 @@ def test_mnist_recipes_score_with_official_files(recipe, official, tmp_path, mon
     quiet = ("every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=0", "evaluation.num_images=200")
     assert main(["train", recipe, f"data.path={official}", *SMALL[recipe], *quiet, "--out", "run"]) == 0
     printed = capfd.readouterr()
-    assert "score     features of mnist: Packaged residual network" in printed.out
+    assert "score     features of mnist (evaluation.features): Packaged residual network" in printed.out
     assert "warning" not in printed.out + printed.err
     score = json.loads((tmp_path / "run" / "score.json").read_text())
     assert score["fd[mnist]"] > score["real"]["fd[mnist]"] > 0

@@ -75,7 +75,9 @@ MISTAKES = {
         "data": 3
     },
     "evaluation.features=judge scores images (1 or 3, H, W) of uint8 or in [-1, 1], but a sample has point 2 float64, "
-    "frames 4 float64; set it to null, and name evaluation.metrics for scores": {"settings": {**TINY, "evaluation.features": "judge"}},
+    "frames 4 float64; set it to null, and name evaluation.metrics for scores": {
+        "settings": {**TINY, "evaluation.features": "judge"}
+    },
 }  # fmt: skip
 
 

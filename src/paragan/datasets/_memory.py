@@ -209,11 +209,10 @@ def _checked_first(sample: Any, dtype: torch.dtype | None) -> dict[str, Tensor]:
 
 def _refuse_not_finite(name: str, held: Tensor | list[Tensor]) -> None:
     """Raise `DataError` for NaN or infinity in samples, of which a network returns nothing else."""
-    rows = (
-        rows_not_finite(held)
-        if isinstance(held, Tensor)
-        else [row for row, value in enumerate(held) if rows_not_finite(value[None])]
-    )
+    if isinstance(held, Tensor):
+        rows = rows_not_finite(held)
+    else:
+        rows = [row for row, value in enumerate(held) if rows_not_finite(value[None])]
     if rows:
         some = ", ".join(map(str, rows[:3])) + (", …" if len(rows) > 3 else "")
         raise DataError(

@@ -78,13 +78,12 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Training
     if not trainer.prior.uses_labels:
         lines.append(IGNORED)
     is_named = trainer.prior.reads_batches
-    features = request.config.evaluation.features
-    if features is not None and not is_named and not source.has_pairs:
+    features = None if source.has_pairs else request.config.evaluation.features
+    if features is not None and not is_named:
         features = evaluation.resolved(request.config, source).features
-    if features is not None and (is_named or features.name != JUDGE) and not source.has_pairs:
+    if features is not None and (is_named or features.name != JUDGE):
         name = JUDGE if features.name == "auto" else features.name
-        ends = " evaluation.features=null switches scores off." if is_named else ""
-        lines.append(f"score     features of {name}: {registry.summary('features', name)}{ends}")
+        lines.append(f"score     features of {name} (evaluation.features): {registry.summary('features', name)}")
     scheme = request.config.scheme
     if scheme.name == "asynchronous" and scheme.options.takes_turns and trainer.world.size == 1:
         lines.append("ranks     one process: players update in turn; set devices and scheme.ranks")
