@@ -152,7 +152,7 @@ def test_generated_images_are_those_of_the_inputs_of_random_samples():
 
 
 @pytest.mark.parametrize("count", [2, 3, 10, 61])
-def test_without_held_out_samples_a_fifth_is_apart(count):
+def test_without_held_out_samples_a_fifth_is_held_out(count):
     x = torch.arange(count, dtype=torch.uint8)[:, None, None, None].expand(count, *SHAPE).contiguous()
     source = TensorSource({"x": x}, Padding())
     parts = [
@@ -163,7 +163,7 @@ def test_without_held_out_samples_a_fifth_is_apart(count):
     assert len(parts[1]) == -(-count // 5)
 
 
-def test_floats_are_seen_as_the_bytes_of_a_file():
+def test_float_images_equal_the_bytes_of_a_file():
     pixels = images(4)["image"]
     source = TensorSource({"x": pixels.float() / 127.5 - 1}, Padding())
     assert torch.equal(tensor_images.SampleImages(source, "x").fetch(np.arange(4))["image"], pixels)
