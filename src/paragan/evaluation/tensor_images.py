@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from paragan.evaluation.generated_features import Generate, to_uint8
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_tensors
-from paragan.loading.order import Order
+from paragan.loading.order import Indices, Order
 from paragan.loading.subset import SubsetSource
 
 _MIN_SIDE = 8  # pixels that the judge needs
@@ -36,7 +35,9 @@ class SampleImages(DerivedSource):
         self.tensors = image_specs(_shape(source, sample), bool(self.class_names))
         self.fingerprint = f"{source.fingerprint} {sample}"
 
-    def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
+    def decode(
+        self, encoded: Sequence[bytes], rows: Indices, places: Indices | None = None, seed: int = 0
+    ) -> Mapping[str, Tensor]:
         """Return uint8 images, and labels."""
         tensors = self.source.decode(encoded, rows, places, seed)
         image = tensors[self.sample]
