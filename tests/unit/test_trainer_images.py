@@ -102,13 +102,13 @@ def test_images_are_scored_by_the_judge_and_a_line_says_so(tmp_path, capsys, kin
     ],
     ids=["range", "latents", "tiny", "rows", "audio", "streamed", "off"],
 )
-def test_other_samples_are_not_scored_unless_asked(tmp_path, data, shape):
+def test_other_samples_are_not_scored_by_default(tmp_path, data, shape):
     off = {"evaluation__features": None} if data is None else {}
     run = trainer(tmp_path, data=data, shape=shape, **off).run()
     assert run.score == {} and run.is_finished
     if data is not None:
         with pytest.raises(pg.ConfigError, match=r"evaluation\.features=judge scores images"):
-            trainer(tmp_path / "asked", data=data, shape=shape, evaluation__features="judge").run()
+            trainer(tmp_path / "judge", data=data, shape=shape, evaluation__features="judge").run()
 
 
 def test_named_metrics_of_features_are_scored_and_those_of_pairs_compare_held_out_samples(tmp_path):
