@@ -154,8 +154,7 @@ def result_lines(session: Session) -> str:
     if session.last_score:
         score = score_line(session.last_score)
     where = session.run_info.get("address", session.folder)
-    files = f"{where}: report.html, {samples}metrics.jsonl, checkpoints/"
-    return f"score     {score}\nwhere     {files}"
+    return f"score     {score}\nwhere     {where}: report.html, {samples}metrics.jsonl, checkpoints/"
 
 
 def command_lines(session: Session) -> str:
