@@ -20,6 +20,7 @@ UNPICKLING = {
     "send_object_list",
     "torch.distributed.rpc",
 }
+BROAD = {"Exception", "BaseException"}
 
 
 def test_nothing_is_unpickled(modules):
@@ -70,6 +71,33 @@ def steps_an_optimiser(call: ast.Call) -> bool:
         return False
     names = re.findall(r"\w+", ast.unparse(call.func.value) + " " + " ".join(map(ast.unparse, call.args)))
     return any(re.search(r"optim|(^|_)opt($|_)|scaler", name.lower()) for name in names)
+
+
+def test_no_error_of_any_kind_is_swallowed(modules):
+    """Who catches every exception raises, or uses what it caught: tells it, or holds it for another thread."""
+    found = [m.at(n).rpartition(":")[0] for m in modules for n in m.code() if swallows(n)]
+    assert found == [
+        "src/paragan/engine/multi_writer.py",  # the end of a writer that has failed before, and was reported then
+        "src/paragan/evaluation/interval.py",  # half of the images may be too few: then there is no interval
+    ]
+    for bad in ("try: f()\nexcept Exception: pass", "try: f()\nexcept: g()", "with suppress(Exception): f()"):
+        assert any(map(swallows, ast.walk(ast.parse(bad)))), bad
+    for good in ("try: f()\nexcept Exception as e: g(e)", "try: f()\nexcept: raise", "with suppress(OSError): f()"):
+        assert not any(map(swallows, ast.walk(ast.parse(good)))), good
+
+
+def swallows(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        is_suppress = ast.unparse(node.func).rpartition(".")[2] == "suppress"
+        return is_suppress and any(ast.unparse(kind) in BROAD for kind in node.args)
+    if not isinstance(node, ast.ExceptHandler):
+        return False
+    kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+    if not any(kind is None or ast.unparse(kind) in BROAD for kind in kinds):
+        return False
+    inside = [each for statement in node.body for each in ast.walk(statement)]
+    names = {each.id for each in inside if isinstance(each, ast.Name)}
+    return node.name not in names and not any(isinstance(each, ast.Raise) for each in inside)
 
 
 def test_every_http_server_is_bounded(modules):

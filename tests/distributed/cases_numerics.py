@@ -10,7 +10,7 @@ import torch
 
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.dist import ALONE, World
-from paragan.core.pieces import StoredTensors
+from paragan.core.pieces import Pieces, StoredTensors
 from paragan.core.types import Rows
 from paragan.game.gan import GAN
 from paragan.game.state import restore, state_of
@@ -78,12 +78,17 @@ def stored(gan: GAN) -> list:
     return [state_of(player) for player in (gan.g, gan.d)]
 
 
+def stored_copy(pieces: Pieces) -> StoredTensors:
+    """As they would be read from a file."""
+    return StoredTensors.of({name: value.clone() for name, value in pieces.tensors.items()})
+
+
 @cache
 def alone(name: str) -> tuple[dict[str, torch.Tensor], list, list]:
     """One process, the whole batch: what it ends with, would have saved on the way, and reports after that."""
     gan = library(GAMES[name])
     play(ALONE, name, gan, 0, SAVED)
-    saved = [(StoredTensors.of({k: v.clone() for k, v in p.tensors.items()}), values) for p, values in stored(gan)]
+    saved = [(stored_copy(pieces), values) for pieces, values in stored(gan)]
     reports = play(ALONE, name, gan, SAVED, STEPS)
     found = state(gan)
     for player in (gan.g, gan.d):

@@ -22,6 +22,7 @@ def optimizers(g: str, d: str) -> tuple[str, str]:
 
 
 LORA = "g.adapter={name: lora, rank: 2}"
+FALLING = "{name: r1, weight: {start: 2, final: 0.1, to_kimg: 0.05}}"
 DMD2 = (*SMALL_FLOW, "g.init=TEACHER", "d.init.path=TEACHER", "players.fake_score.init=TEACHER")
 DMD2 += ("penalties=[{name: distribution_matching, teacher: TEACHER}, fake_flow_matching, approximate_r1]",)
 # recipe and settings; TEACHER: an exported flow
@@ -31,32 +32,47 @@ GAMES = {
     "ADA": ("digits", *NET, "augment={name: ada, target: 0.1, p: 0.2, kimg: 0.2, interval: 3}"),
     "coin of D": ("digits", *NET, "d.update_probability=0.5"),
     "skipping, schedules": (
-        *("digits", *NET, "scheme=skipping", "g.schedule={name: cosine, end: 9}"),
+        "digits",
+        *NET,
+        "scheme=skipping",
+        "g.schedule={name: cosine, end: 9}",
         "d.schedule={name: restarts, period: 3, growth: 2}",
     ),
     "extragradient": ("digits", *NET, "scheme=extragradient", *optimizers("optimistic_adam", "adabelief")),
     "pure, micro-batches, clipping": (
-        *("digits", *NET, "g.precision=pure", "d.precision=pure", "g.micro_batches=2", "d.micro_batches=2"),
-        *("g.max_norm=0.3", "d.max_norm=0.3", "scheme=synchronous"),
+        "digits",
+        *NET,
+        "g.precision=pure",
+        "d.precision=pure",
+        "g.micro_batches=2",
+        "d.micro_batches=2",
+        "g.max_norm=0.3",
+        "d.max_norm=0.3",
+        "scheme=synchronous",
     ),
     "StyleGAN2": (
-        *("digits", "model={name: stylegan2, latent: 8, style: 8, width: 4, mapping: 2}", "scheme=synchronous"),
+        "digits",
+        "model={name: stylegan2, latent: 8, style: 8, width: 4, mapping: 2}",
+        "scheme=synchronous",
         "penalties=[{name: path_length, interval: 3}, {name: r1, interval: 2}]",
     ),
     "ContraGAN, RaGAN": (
-        *("digits", "model={name: contragan, latent: 8, width: 4}", "loss=relativistic_average", "scheme=synchronous"),
+        "digits",
+        "model={name: contragan, latent: 8, width: 4}",
+        "loss=relativistic_average",
+        "scheme=synchronous",
         "penalties=[contrastive]",
     ),
     "NAdam, RMSprop": ("digits", *NET, *optimizers("NAdam", "RMSprop")),
     "RAdam, Adafactor": ("digits", *NET, *optimizers("RAdam", "Adafactor")),
     "ASGD, Rprop": ("digits", *NET, *optimizers("ASGD", "Rprop")),
-    "falling R1, later D": (
-        *(
-            "digits",
-            *NET,
-            "penalties=[{name: r1, weight: {start: 2, final: 0.1, to_kimg: 0.05}}, {name: orthogonal, side: g}]",
-        ),
-        *("adversarial.d_start_kimg=0.016", "adversarial.start_kimg=0.024", "scheme=synchronous"),
+    "falling R1, later D, postponed turns of G": (
+        "digits",
+        *NET,
+        f"penalties=[{FALLING}, {{name: orthogonal, side: g, interval: 2}}]",
+        "adversarial.d_start_kimg=0.016",
+        "adversarial.start_kimg=0.024",
+        "scheme=synchronous",
     ),
     "freeze": ("digits", *NET, "d.freeze=['*bias']"),
     "flow": ("flow-digits", *SMALL_FLOW),

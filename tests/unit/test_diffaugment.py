@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 import paragan as pg
@@ -34,17 +35,23 @@ def test_translation_moves_by_up_to_an_eighth_and_fills_with_zero():
     assert {d for d, _ in shifts} == {r for _, r in shifts} == {-2, -1, 0, 1, 2}
 
 
-def test_cutout_is_one_square_of_half_the_side():
-    out = Augment(Options(color=False, translation=False))(torch.ones(40, 3, 16, 16), 7, "s", ROWS)
-    areas = []
-    for image in out:
-        holes = (image == 0).all(0)
-        rows, columns = holes.any(1).nonzero().flatten(), holes.any(0).nonzero().flatten()
-        areas.append(len(rows) * len(columns))
-        assert holes.sum() == areas[-1]  # a full rectangle
-        assert len(rows) <= 8 and len(columns) <= 8
-    assert max(areas) == 64
-    assert min(areas) >= 16  # the centre lies inside
+@pytest.mark.parametrize(("height", "width"), [(16, 16), (10, 12)])
+def test_cutout_is_the_authors_square_at_a_random_centre(height, width):
+    """Rows and columns around the centre, of half a side; those beyond the edge fall on it, as in the authors' code."""
+    x = torch.ones(40, 3, height, width)
+    sizes = set()
+    for draws, image in zip(DRAWS[:, 5:], Augment(Options(False, False))(x, 7, "s", ROWS), strict=True):
+        expected, near = torch.ones(height, width), []
+        for draw, side in zip(draws.tolist(), (height, width), strict=True):
+            hole = int(side / 2 + 0.5)
+            centre = int(draw * (side + 1 - hole % 2))
+            near.append({min(max(centre - hole // 2 + i, 0), side - 1) for i in range(hole)})
+        for row in near[0]:
+            for column in near[1]:
+                expected[row, column] = 0
+        assert torch.equal(image, expected.expand(3, -1, -1))
+        sizes.add(tuple(map(len, near)))
+    assert len(sizes) > 5
 
 
 def test_d_sees_augmented_images_and_penalties_do_not():

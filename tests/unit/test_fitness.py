@@ -90,11 +90,13 @@ def test_fitness_computes_images_and_logits_once(monkeypatch):
 
 
 @pytest.mark.parametrize("by", ["mean", "worst", "best"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_loss_of_nan_is_diverged_wherever_it_stands(monkeypatch, by, place):
+def test_a_loss_that_is_not_finite_is_diverged_wherever_it_stands(monkeypatch, by, place, value):
+    """A Wasserstein loss of -inf is no fittest network."""
     found = evaluator(lambda cell: real(0))
     losses = [1.0, 2.0]
-    losses.insert(place, math.nan)
+    losses.insert(place, value)
     values = iter(losses)
     monkeypatch.setattr(found, "losses", lambda g, d, cell: dict.fromkeys(Side, next(values)))
     assert math.isnan(found.fitness(Side.G, None, [None] * 3, 0, by))

@@ -60,6 +60,48 @@ def test_rates_are_those_of_torch_also_resumed(name):
         oracle.step()
 
 
+ENDS = {
+    "linear": (
+        ScheduleOptions("linear", end=50, final=0.2),
+        lambda optimizer: lr_scheduler.LinearLR(optimizer, 1.0, 0.2, 50),
+    ),
+    "cosine": (
+        ScheduleOptions("cosine", end=50, final=0.2),
+        lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, 50, 0.2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_rates_up_to_the_end_are_those_of_torch(name):
+    options, make = ENDS[name]
+    stepped = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    oracle = make(stepped)
+    for update in range(51):
+        assert float(schedule.factor(options, torch.tensor(update))) == pytest.approx(
+            oracle.get_last_lr()[0], rel=1e-12
+        )
+        stepped.step()
+        oracle.step()
+    assert float(schedule.factor(options, torch.tensor(1000))) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("growth", range(1, 11))
+def test_every_restart_is_at_its_update(growth):
+    """Also the last ones of a long run: a cosine that begins one update early or late is a rate of 0 instead of 1."""
+    for period in range(1, 51):
+        options = ScheduleOptions("restarts", period=period, growth=growth)
+        starts, length = [0], period
+        while starts[-1] < 7**8 * 1000 and len(starts) < 40:
+            starts.append(starts[-1] + length)
+            length *= growth
+        first = torch.tensor(starts)
+        lengths = first.diff().double()
+        assert (schedule.factor(options, first) == 1).all()
+        last = (1 + torch.cos(math.pi * (lengths - 1) / lengths)) / 2
+        torch.testing.assert_close(schedule.factor(options, first[1:] - 1), last, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_factor_reads_nothing_back(name):
     with HostReads() as reads:

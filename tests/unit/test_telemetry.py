@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm as torch_spectral_norm
 
+from paragan.augment import ada
 from paragan.core import rng
 from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput
@@ -254,6 +255,25 @@ def test_telemetry_inputs_of_d_are_augmented():
     train = source(40)
     gan = seats(Outside(6, 64, (1, 8, 8)), Knows(train.images_NCHW), augment=lambda x, seed, stream, rows: -x)
     assert look(train=train)(gan)["d/accuracy_train"] == 0  # all logits are equal: nothing is above the border
+
+
+def test_telemetry_augments_as_training_does_now():
+    """What is scheduled by images has its value of now, also where it began at 0."""
+    train, seen = source(40), []
+    augment = ada.Augment(ada.Options(target=None, p=0.0, final=0.8, final_kimg=1.0))
+    gan = seats(Outside(6, 64, (1, 8, 8)), Knows(train.images_NCHW))
+
+    def noted(x, seed, stream, rows):
+        seen.append(bool((augment(x, seed, stream, rows) != x).any()))
+        return x
+
+    gan.augment = noted
+    look(train=train)(gan)
+    assert seen and not any(seen)
+    gan.clock.advance(1000)
+    seen.clear()
+    look(train=train)(gan)
+    assert seen and all(seen)
 
 
 @pytest.mark.parametrize(("images", "held_out"), [(1, 20), (2, 1), (13, 0), (40, 20)])

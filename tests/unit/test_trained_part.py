@@ -146,6 +146,15 @@ def test_lora_is_a_plain_loop_of_its_formula():
     assert (ours[0].weight - plain[0].weight).abs().max() > 1e-3
 
 
+def test_lora_starts_as_a_linear_layer_times_nothing():
+    adapter = lora.Adapter(torch.zeros(64, 256), lora.Options(rank=8))
+    draw = torch.Generator().manual_seed(0)
+    for role, weight in adapter.named_parameters():
+        adapter.fill(role, weight.data, draw)
+    assert not adapter.up.any() and adapter.down.abs().max() <= 1 / 16
+    assert float(adapter.down.detach().std()) == pytest.approx(1 / 16 / 3**0.5, rel=0.05)
+
+
 def test_initial_draw_with_adapters_is_that_without():
     plain = network()
     adapted = with_lora(network())

@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+import paragan as pg
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.penalties.orthogonal import _matrices
+from tests.numerics import games
 from tests.tiny_run import train
 
 ORTHOGONAL = "penalties=[{name: orthogonal, side: g, weight: 0.01}]"
@@ -20,13 +22,51 @@ def overlap(weight):
     return float(gram.fill_diagonal_(0).square().sum())
 
 
-@pytest.mark.parametrize("scheme", ["synchronous", "shared_fakes", "extragradient"])
-def test_orthogonal_penalises_the_weights_in_use_of_adapters(tmp_path, scheme):
-    words = ("g.adapter={name: lora, rank: 2}", f"scheme.name={scheme}", "train.kimg=0.016")
-    with_term = train(tmp_path / "a", ORTHOGONAL, *words)
-    without = train(tmp_path / "b", "penalties=[]", *words)
-    pairs = zip(with_term.gan.g.net.parameters(), without.gan.g.net.parameters(), strict=True)
-    assert any(not torch.equal(a, b) for a, b in pairs)
+SCHEMES = ["synchronous", "shared_fakes", "extragradient"]
+PARTS = ["adapter={name: lora, rank: 2}", "adapter={name: loha, rank: 2}", "freeze=['*bias']", "train=['blocks.0.*']"]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=["lora", "loha", "freeze", "train"])
+@pytest.mark.parametrize("side", ["g", "d"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_orthogonal_moves_the_part_that_trains(tmp_path, scheme, side, part):
+    """Three steps: layers with few rows start without overlap."""
+    words = (f"{side}.{part}", f"scheme.name={scheme}", "train.kimg=0.048", f"{side}.optimizer={{name: SGD, lr: 0.1}}")
+    with_term, without = (
+        train(tmp_path / name, f"penalties={penalties}", *words).players[side]
+        for name, penalties in (("a", f"[{{name: orthogonal, side: {side}, weight: 0.1}}]"), ("b", "[]"))
+    )
+    moved = [
+        name
+        for (name, a), b in zip(with_term.net.named_parameters(), without.net.parameters(), strict=True)
+        if not torch.equal(a, b)
+    ]
+    assert moved and not with_term.base & set(moved)
+
+
+class Constant(pg.Penalty):
+    """A term whose value depends on nothing."""
+
+    name = "constant"
+
+    def __call__(self, context):
+        return torch.full((context.feed.rows.count,), 3.0, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("side", list(Side))
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_term_without_a_gradient_changes_no_weight_in_any_scheme(scheme, side, parts):
+    game = games.Game(scheme=scheme, parts=parts)
+    found = []
+    for terms in ((), (Constant(),)):
+        gan = games.library(game)
+        setattr(gan, f"{side.value}_penalties", terms)
+        stream = games.batches()
+        reports = [games.step(game, gan, stream).read() for _ in range(2)]
+        found.append(games.state(gan))
+    assert reports[1][f"{side.value}/loss/constant"] == 3
+    assert all(torch.equal(value, found[1][name]) for name, value in found[0].items())
 
 
 def test_the_matrices_are_the_weights_in_use(tmp_path):

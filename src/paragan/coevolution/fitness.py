@@ -43,11 +43,11 @@ class FitnessEvaluator:
     def fitness(
         self, side: Side, genome: Genome, opponents: Sequence[Genome], cell: int, aggregate: str = "mean"
     ) -> float:
-        """Aggregate a genome's losses against opponents; lower is fitter, NaN or inf: diverged."""
+        """Aggregate a genome's losses against opponents; lower is fitter, NaN: one is not finite, it has diverged."""
         pairs = [(genome, other) if side is Side.G else (other, genome) for other in opponents]
         losses = [self.losses(*pair, cell)[side] for pair in pairs]
-        if any(map(math.isnan, losses)):
-            return math.nan  # `min` and `max` would depend on the order
+        if not all(map(math.isfinite, losses)):
+            return math.nan  # -inf would be the fittest, and with NaN `min` and `max` depend on the order
         return _AGGREGATES[aggregate](losses)
 
     @torch.no_grad()

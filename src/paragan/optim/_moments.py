@@ -65,7 +65,7 @@ class MomentOptimizer(torch.optim.Optimizer):
         else:
             taken = (1 - self.found_inf).to(state["step"][0])
             grads = [torch.where(taken > 0, grad, 0) for grad in grads]  # NaN times 0 is NaN
-        torch._foreach_add_(state["step"], taken)
+        torch._foreach_add_(state["step"], [taken] * len(weights))  # a 0-dim tensor alone is read by the host
         changes = self.update(Due(group, weights, grads, state, taken))
         torch._foreach_mul_(changes, group["lr"] * taken)
         torch._foreach_sub_(weights, changes)

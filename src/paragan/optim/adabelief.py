@@ -32,5 +32,5 @@ class Optimizer(MomentOptimizer):
         surprise = torch._foreach_sub(due.grads, due.state["exp_avg"])
         torch._foreach_mul_(surprise, surprise)
         follow(due.state["exp_avg_var"], surprise, second, due.taken)
-        torch._foreach_add_(due.state["exp_avg_var"], due.group["eps"] * due.taken)
+        torch._foreach_add_(due.state["exp_avg_var"], [due.group["eps"] * due.taken] * len(due.weights))
         return over_root(due, "exp_avg_var")
