@@ -46,6 +46,9 @@ def kept(tmp_path):
         (score(9.0, metric="l1"), True),  # does not compare
         (score(9.0, num_images=50), True),
         (score(9.0, judge="another"), True),
+        (score(9.0, fd={"k": 3}), True),
+        (score(9.0, coverage={"k": 3}, real={"num_images": 5}), False),  # of another metric
+        (score(1.9, coverage={"k": 3}), True),
         (score(math.inf, metric="l1"), False),
     ],
 )

@@ -11,6 +11,8 @@ import pytest
 from paragan.cli.main import main
 from paragan.report.comparison import read_comparison
 from paragan.report.comparison_page import render_comparison_page
+from paragan.report.panels import _metric_curves, best_evaluation
+from paragan.report.record import open_record
 from paragan.report.terminal_comparison import comparison_json
 from tests.browser import made_run, made_runs
 from tests.browser.made_run import line
@@ -89,6 +91,52 @@ def test_scores_by_different_protocols_never_share_a_chart_and_none_is_the_best(
     page = render_comparison_page(found)
     assert chart_lines(page) == {"fd[judge], protocol 1": ["A", "C"], "fd[judge], protocol 2": ["B"]}
     assert page.count("≠ protocol") == 3
+
+
+COVERAGE = {"split": "held_out", "num_images": 360, "k": 5}
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"coverage": COVERAGE},
+        {"coverage": COVERAGE, "mypkg.metrics": {"k": 1}, "kid": {"num_images": 10_000}},
+        {"real": {"split": "held_out", "num_images": 7}},
+    ],
+)
+def test_values_compare_where_another_metric_alone_was_measured_otherwise(tmp_path, sections):
+    first = run(tmp_path / "a", score(2, 5.0))
+    second = run(tmp_path / "b", score(2, 4.0, protocol={**PROTOCOL, **sections}, coverage=0.5))
+    found = read_comparison([first, second])
+    fd = found.scores[0]
+    assert fd.best == 1 and fd.compares and found.warnings == [] and found.protocols == [{}]
+    assert chart_lines(render_comparison_page(found))["fd[judge]"] == ["A", "B"]
+
+
+def test_metric_with_other_settings_does_not_compare_while_others_do(tmp_path):
+    scores = [score(2, 5.0, protocol={**PROTOCOL, "coverage": {**COVERAGE, "k": k}}, coverage=k / 10) for k in (5, 3)]
+    found = read_comparison([run(tmp_path / name, one) for name, one in zip("ab", scores, strict=True)])
+    fd, coverage = found.scores
+    assert fd.compares and not coverage.compares and coverage.best is None
+    assert found.protocol_differences == [("coverage.k", ["5", "3"])]
+    assert [value.protocol for value in fd.values] == [0, 0] and [value.protocol for value in coverage.values] == [0, 1]
+    charts = chart_lines(render_comparison_page(found))
+    assert charts == {"fd[judge]": ["A", "B"], "coverage, protocol 1": ["A"], "coverage, protocol 2": ["B"]}
+
+
+def test_metric_of_outside_code_with_other_settings_does_not_compare(tmp_path):
+    values = [score(2, 5.0, protocol={**PROTOCOL, "mypkg.nice": {"k": k}}, **{"mypkg.nice": 1.0}) for k in (5, 3)]
+    fd, nice = read_comparison([run(tmp_path / name, one) for name, one in zip("ab", values, strict=True)]).scores
+    assert fd.compares and nice.metric == "mypkg.nice" and not nice.compares
+
+
+def test_curve_and_best_value_of_a_run_go_on_where_a_metric_is_added(tmp_path):
+    added = score(4, 3.0, protocol={**PROTOCOL, "coverage": COVERAGE}, coverage=0.5)
+    record = open_record(run(tmp_path / "a", score(2, 1.0), added))
+    record.read()
+    scores = record.history.scores
+    (curve,) = _metric_curves("fd[judge]", scores)
+    assert [point.value for point in curve.points] == [1.0, 3.0] and best_evaluation("fd[judge]", scores).step == 2
 
 
 def test_protocol_that_changes_within_a_run_splits_its_curve(tmp_path):

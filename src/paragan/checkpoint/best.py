@@ -13,6 +13,7 @@ from paragan.checkpoint.writer import link_checkpoint
 from paragan.core.errors import CheckpointError
 from paragan.core.files import read_bytes, refuse_link, remove_tree, write_text
 from paragan.evaluation.score import Score
+from paragan.report.record_values import comparable_part, dotted_settings
 
 _SCORE = "score.json"
 _MAX_BYTES = 1 << 20
@@ -40,8 +41,12 @@ class Best:
         if metric is None or not math.isfinite(score.metrics[metric]):
             return False
         before = self._read_score()
-        same = (before.get("metric"), before.get("num_images"), before.get("protocol"))
-        if same != (metric, score.num_images, _through_json(score.protocol)):
+        if (before.get("metric"), before.get("num_images")) != (metric, score.num_images):
+            return True
+        # as it reads back from a file, where tuples are lists
+        protocols = (before.get("protocol"), json.loads(json.dumps(score.protocol)))
+        former_part, part = (comparable_part(dict(dotted_settings(protocol)), metric) for protocol in protocols)
+        if former_part != part:
             return True
         former = before.get("value")
         if not isinstance(former, (int, float)):
@@ -88,8 +93,3 @@ class Best:
         except (OSError, ValueError, RecursionError):
             return {}
         return score if isinstance(score, dict) else {}
-
-
-def _through_json(protocol: dict[str, Any]) -> Any:
-    """Return the protocol as it reads back from a file: tuples become lists."""
-    return json.loads(json.dumps(protocol))

@@ -17,7 +17,7 @@ from paragan.core.strict_yaml import read_file
 from paragan.report.metric_notes import note_of
 from paragan.report.panels import best_evaluation
 from paragan.report.record import History, RecordEntry, metric_names, open_record
-from paragan.report.record_values import setting_text, single_line
+from paragan.report.record_values import comparable_part, setting_text, single_line
 from paragan.report.run_state import RunState, run_state
 
 MAX_RUNS = 15
@@ -79,13 +79,27 @@ class Comparison:
     runs: tuple[ComparedRun, ...]
 
     @cached_property
+    def _differing_fields(self) -> set[str]:
+        """Fields of protocols for which values of some metric do not compare."""
+        fields: set[str] = set()
+        for metric in self.metrics:
+            entries = [entry for run in self.runs for entry in run.history.scores if metric in entry.numbers]
+            protocols = [dict(protocol) for protocol in {entry.protocol_of(metric) for entry in entries}]
+            names = set(chain.from_iterable(protocols))
+            fields |= {name for name in names if len({protocol.get(name) for protocol in protocols}) > 1}
+        return fields
+
+    @cached_property
     def protocols(self) -> list[dict[str, str]]:
-        """Distinct protocols of all evaluations, with their number of images."""
+        """Distinct protocols of all evaluations, with their number of images, of the fields that differ."""
         found: list[dict[str, str]] = []
-        for stamp in chain.from_iterable(run.history.stamps for run in self.runs):
-            if stamp not in found:
-                found.append(stamp)
+        for protocol in chain.from_iterable(run.history.protocols for run in self.runs):
+            if (shown := self._shown(protocol)) not in found:
+                found.append(shown)
         return found
+
+    def _shown(self, protocol: Mapping[str, str]) -> dict[str, str]:
+        return {name: text for name, text in protocol.items() if name in self._differing_fields}
 
     @cached_property
     def metrics(self) -> list[str]:
@@ -98,14 +112,17 @@ class Comparison:
         """Values of every metric."""
         return [self._score_row(metric) for metric in self.metrics]
 
-    @cached_property
-    def _numbers(self) -> dict[str, list[int]]:
-        """Index in `protocols` of every stamp, by label of the run."""
-        return {run.label: [self.protocols.index(stamp) for stamp in run.history.stamps] for run in self.runs}
+    def protocol_of(self, entry: RecordEntry, metric: str) -> int:
+        """Return the index of the protocol of a value: the first of those by which it was measured equally."""
+        return self._first_protocols[metric, frozenset(comparable_part(self._shown(entry.protocol), metric).items())]
 
-    def protocol_of(self, run: ComparedRun, entry: RecordEntry) -> int:
-        """Return the index of the protocol of an evaluation."""
-        return self._numbers[run.label][entry.stamp]
+    @cached_property
+    def _first_protocols(self) -> dict[tuple[str, frozenset[tuple[str, str]]], int]:
+        found: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
+        for number, protocol in enumerate(self.protocols):
+            for metric in self.metrics:
+                found.setdefault((metric, frozenset(comparable_part(protocol, metric).items())), number)
+        return found
 
     @cached_property
     def protocol_differences(self) -> list[tuple[str, list[str]]]:
@@ -153,7 +170,8 @@ class Comparison:
         return lines
 
     def _labels(self, protocol: int) -> str:
-        return ", ".join(run.label for run in self.runs if protocol in self._numbers[run.label])
+        chosen = self.protocols[protocol]
+        return ", ".join(run.label for run in self.runs if chosen in map(self._shown, run.history.protocols))
 
     def _score_row(self, metric: str) -> ScoreRow:
         values = tuple(self._value(run, metric) for run in self.runs)
@@ -173,7 +191,7 @@ class Comparison:
         entry = best_evaluation(metric, entries) or entries[-1]
         interval = entry.interval(metric)
         last = entries[-1].numbers[metric]
-        return ComparedValue(entry.numbers[metric], interval, entry, self.protocol_of(run, entry), last)
+        return ComparedValue(entry.numbers[metric], interval, entry, self.protocol_of(entry, metric), last)
 
 
 def read_comparison(folders: Sequence[Path]) -> Comparison:

@@ -123,7 +123,7 @@ def _entries_by_protocol(comparison: Comparison, metric: str) -> dict[int, dict[
     for number, run in enumerate(comparison.runs):
         for entry in run.history.scores:
             if metric in entry.values:
-                by_run = groups.setdefault(comparison.protocol_of(run, entry), {})
+                by_run = groups.setdefault(comparison.protocol_of(entry, metric), {})
                 by_run[number] = thin_out([*by_run.get(number, []), entry], _MAX_POINTS)
     return dict(sorted(groups.items()))
 

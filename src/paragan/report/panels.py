@@ -202,9 +202,10 @@ def _metric_curves(metric: str, scores: Sequence[RecordEntry]) -> list[ChartCurv
     found = best_evaluation(metric, scores)
     best = None if found is None else found.point(metric)
     curves = []
-    for order, stamp in enumerate(dict.fromkeys(entry.stamp for entry in scores), 1):
-        points = [entry.point(metric) for entry in scores if entry.stamp == stamp]
-        if stamp == scores[-1].stamp:
+    protocols = [entry.protocol_of(metric) for entry in scores]
+    for order, protocol in enumerate(dict.fromkeys(protocols), 1):
+        points = [entry.point(metric) for entry, other in zip(scores, protocols, strict=True) if other == protocol]
+        if protocol == protocols[-1]:
             curves.append(ChartCurve(label=metric, points=points, tone=2, best=best))
         else:
             curves.append(ChartCurve(label=f"{metric} by another protocol ({order})", points=points, tone=4))
@@ -226,7 +227,8 @@ def best_evaluation(metric: str, scores: Sequence[RecordEntry]) -> RecordEntry |
     """
     direction = note_of(metric, scores[-1].values if scores else None).direction
     known = [entry for entry in scores if metric in entry.numbers]
-    values = [(entry, entry.numbers[metric]) for entry in known if entry.stamp == known[-1].stamp]
+    latest = known[-1].protocol_of(metric) if known else None
+    values = [(entry, entry.numbers[metric]) for entry in known if entry.protocol_of(metric) == latest]
     finite = [(entry, value) for entry, value in values if math.isfinite(value)]
     return max(finite, key=lambda pair: direction * pair[1])[0] if direction and finite else None
 

@@ -18,6 +18,7 @@ from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file
 from paragan.report.grid_record import GridHistory
 from paragan.report.record_values import (
+    comparable_part,
     dotted_settings,
     finite_or_nan,
     first_items,
@@ -40,7 +41,7 @@ _MAX_ADVICE = 50
 _MAX_CHECKPOINTS = 10
 _MAX_SECONDS = 1e15
 _MAX_SAVES = 1000  # whose time is known
-_MAX_STAMPS = 50  # evaluations by further protocols are left out
+_MAX_PROTOCOLS = 50  # evaluations by further protocols are left out
 _POSITION_KEYS = ("kind", "step", "kimg", "seconds", "eta_s")
 _NUM_IMAGES = "num_images"  # a number of an evaluation that is not a metric
 
@@ -49,15 +50,14 @@ _NUM_IMAGES = "num_images"  # a number of an evaluation that is not a metric
 class RecordEntry:
     """Line of the record with its position in the run.
 
-    seconds: of training, over all sessions. stamp: of an evaluation, the index of its protocol in
-    `History.stamps`; only evaluations of one protocol compare.
+    seconds: of training, over all sessions. protocol: of an evaluation, one of `History.protocols`.
     """
 
     step: int
     kimg: float
     values: Mapping[str, Any]
     seconds: float = 0.0
-    stamp: int = 0
+    protocol: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def numbers(self) -> dict[str, float]:
@@ -69,6 +69,10 @@ class RecordEntry:
         """Return the ends of a metric's interval; None without one."""
         ends = [finite_or_nan(end) for end in first_items(to_mapping(self.values.get("intervals")).get(metric), 3)]
         return (ends[0], ends[1]) if len(ends) == 2 and ends[0] <= ends[1] else None
+
+    def protocol_of(self, metric: str) -> frozenset[tuple[str, str]]:
+        """Return the fields of the protocol on which a metric depends; only values with equal ones compare."""
+        return frozenset(comparable_part(self.protocol, metric).items())
 
     def point(self, metric: str) -> Point:
         """Return the value of a metric with its interval."""
@@ -114,7 +118,7 @@ class History:
     """Content of a record in bounded memory: long records are thinned out.
 
     most_metrics: largest number of metrics in one evaluation. protocol, real (metrics of real
-    images): of the latest evaluation. stamps: distinct protocols of the evaluations with their
+    images): of the latest evaluation. protocols: distinct ones of the evaluations with their
     number of images, as text by dotted name. rows: row labels of the latest samples.
     """
 
@@ -129,7 +133,7 @@ class History:
     num_scores: int = 0
     most_metrics: int = 0
     protocol: object = None
-    stamps: list[dict[str, str]] = field(default_factory=list)
+    protocols: list[dict[str, str]] = field(default_factory=list)
     real: object = None
     rows: object = None
     advice: dict[str, RecordEntry] = field(default_factory=dict)
@@ -213,12 +217,13 @@ class History:
         self.protocol = entry.values.get("protocol")
         self.real = entry.values.get("real")
         self.most_metrics = max(self.most_metrics, len(entry.numbers.keys() - {_NUM_IMAGES}))
-        stamp = dict(dotted_settings(self.protocol))
-        stamp[_NUM_IMAGES] = single_line(entry.values.get(_NUM_IMAGES))
-        if stamp not in self.stamps and len(self.stamps) < _MAX_STAMPS:
-            self.stamps.append(stamp)
-        if stamp in self.stamps:
-            self.scores = thin_out([*self.scores, replace(entry.brief(), stamp=self.stamps.index(stamp))])
+        protocol = dict(dotted_settings(self.protocol))
+        protocol[_NUM_IMAGES] = single_line(entry.values.get(_NUM_IMAGES))
+        if protocol not in self.protocols and len(self.protocols) < _MAX_PROTOCOLS:
+            self.protocols.append(protocol)
+        if protocol in self.protocols:
+            protocol = self.protocols[self.protocols.index(protocol)]  # one object for all of its evaluations
+            self.scores = thin_out([*self.scores, replace(entry.brief(), protocol=protocol)])
 
     def _add_curves(self, prefix: str, entry: RecordEntry, values: Mapping[str, Any]) -> None:
         """Add numbers to the series of the prefixed names."""

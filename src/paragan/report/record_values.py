@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Mapping
 from itertools import islice
@@ -11,6 +12,7 @@ from typing import Any
 
 _MAX_DIGITS = 15  # of an integer, so that it is exact as a float
 _MAX_ITEMS = 200
+_SHARED_SECTIONS = ("reference", "compared", "extractor_settings")  # of a protocol
 
 
 def to_number(value: object) -> float | None:
@@ -75,3 +77,13 @@ def dotted_settings(settings: object, prefix: str = "", depth: int = 4) -> list[
     for name, value in first_pairs(settings):
         pairs += dotted_settings(value, f"{prefix}.{single_line(name)}".strip("."), depth - 1)
     return pairs[:_MAX_ITEMS]
+
+
+def comparable_part(protocol: Mapping[str, str], metric: str) -> dict[str, str]:
+    """Return the fields of a protocol, by dotted name, on which the values of a metric depend.
+
+    Left out are the sections of other metrics, and the real images that are scored for comparison.
+    """
+    sections = (*_SHARED_SECTIONS, re.split(r"[\[@]", metric)[0])  # fd[judge] and inception_score@50k have a suffix
+    prefixes = tuple(f"{section}." for section in sections)
+    return {name: text for name, text in protocol.items() if "." not in name or name.startswith(prefixes)}
