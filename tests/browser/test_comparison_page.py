@@ -7,7 +7,7 @@ import re
 import pytest
 
 from paragan.report.comparison import read_comparison
-from paragan.report.comparison_page import save_comparison
+from paragan.report.comparison_page import render_comparison_page
 from tests.browser import made_runs
 from tests.browser.driver import NEEDED
 
@@ -17,7 +17,8 @@ pytestmark = NEEDED
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
-    save_comparison(read_comparison(made_runs.make(root)), root / "compare.html")
+    page = render_comparison_page(read_comparison(made_runs.make(root)))
+    (root / "compare.html").write_text(page, encoding="utf-8")
     return root / "compare.html"
 
 

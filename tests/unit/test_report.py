@@ -133,7 +133,7 @@ def test_page_may_request_itself_until_the_run_ends(tmp_path):
     made_run.append(folder, made_run.line("end", 400, code=0, reason="finished"))
     ended = Parsed(Page(folder).render())
     policies = [[a["content"] for _, a in page.tags if "http-equiv" in a] for page in (running, ended)]
-    assert policies[0][0].endswith("connect-src 'self'") and "connect-src" not in policies[1][0]
+    assert "connect-src 'self'" in policies[0][0] and "connect-src" not in policies[1][0]
     assert ["data-reloads" in dict(page.tags)["html"] for page in (running, ended)] == [True, False]
 
 

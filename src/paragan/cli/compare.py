@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from paragan.cli.arguments import AsJson, record_path
+from paragan.core.files import write_text
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN RUN...", parser=record_path, help="Run folders, 2 to 15.")]
 _OUT = "Output file."
@@ -24,11 +25,11 @@ def compare_runs(runs: Runs, out: Out = Path("compare.html"), as_json: AsJson = 
     from rich.console import Console
 
     from paragan.report.comparison import read_comparison
-    from paragan.report.comparison_page import save_comparison
+    from paragan.report.comparison_page import render_comparison_page
     from paragan.report.terminal_comparison import comparison_json, render_comparison
 
     comparison = read_comparison(runs)
-    save_comparison(comparison, out)
+    write_text(out, render_comparison_page(comparison))
     if as_json:
         size = {"path": str(out), "bytes": out.stat().st_size}
         print(json.dumps(size | comparison_json(comparison)))

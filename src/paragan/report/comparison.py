@@ -135,8 +135,11 @@ class Comparison:
     @property
     def protocol_names(self) -> list[str]:
         """Names of the columns of `protocol_differences`, with the runs that they belong to."""
-        numbers = range(len(self.protocols[:MAX_PROTOCOLS]))
-        return [f"{protocol_name(number)} ({self._labels(number)})" for number in numbers]
+        names = []
+        for number, protocol in enumerate(self.protocols[:MAX_PROTOCOLS], start=1):
+            labels = [run.label for run in self.runs if protocol in map(self._shown, run.history.protocols)]
+            names.append(f"protocol {number} ({', '.join(labels)})")
+        return names
 
     @cached_property
     def setting_differences(self) -> list[tuple[str, list[str]]]:
@@ -168,10 +171,6 @@ class Comparison:
             if run.settings is None:
                 lines.append(f"{run.label} has no readable config.yaml; its settings are not compared.")
         return lines
-
-    def _labels(self, protocol: int) -> str:
-        chosen = self.protocols[protocol]
-        return ", ".join(run.label for run in self.runs if chosen in map(self._shown, run.history.protocols))
 
     def _score_row(self, metric: str) -> ScoreRow:
         values = tuple(self._value(run, metric) for run in self.runs)
@@ -212,11 +211,6 @@ def read_comparison(folders: Sequence[Path]) -> Comparison:
     titles = [name if names.count(name) == 1 else str(folder) for name, folder in zip(names, folders, strict=True)]
     read = zip(_LABELS, titles, folders, strict=False)
     return Comparison(tuple(_read_run(label, title, folder) for label, title, folder in read))
-
-
-def protocol_name(index: int) -> str:
-    """Return the name under which a protocol is listed."""
-    return f"protocol {index + 1}"
 
 
 def listed_settings(comparison: Comparison) -> tuple[list[tuple[str, list[str]]], int]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 
-from paragan.core.files import write_text
 from paragan.report import panels
 from paragan.report.chart import NUM_TONES, Caption, Chart, ChartCurve, draw_chart, run_end, script_data
-from paragan.report.comparison import ComparedRun, Comparison, listed_settings, protocol_name
+from paragan.report.comparison import ComparedRun, Comparison, listed_settings
 from paragan.report.record import RecordEntry, thin_out
 from paragan.report.rendering import render_page
 from paragan.report.sample_media import MAX_FRAME_BYTES, MAX_FRAME_SIDE, Frame, SampleFrames, track_data
@@ -19,18 +17,7 @@ from paragan.report.terminal_comparison import run_texts, value_text
 _MAX_CHARTS = 24  # per section
 _MAX_POINTS = 200  # evaluations per curve
 _MAX_STOPS = 60  # of the slider
-_SECTIONS = {
-    "population": "Population",
-    "game": "Losses",
-    "telemetry": "Telemetry",
-    "pace": "Performance",
-    "other": "Other series",
-}
-
-
-def save_comparison(comparison: Comparison, path: Path) -> None:
-    """Write the page atomically."""
-    write_text(path, render_comparison_page(comparison))
+_SECTIONS = ("population", "game", "telemetry", "pace", "other")
 
 
 def render_comparison_page(comparison: Comparison) -> str:
@@ -38,7 +25,7 @@ def render_comparison_page(comparison: Comparison) -> str:
     runs = comparison.runs
     end = run_end(max(run.history.kimg for run in runs), max(run.history.seconds for run in runs))
     metrics = _metric_charts(comparison, end)
-    sections = [(title, _series_charts(id, runs, end)) for id, title in _SECTIONS.items()]
+    sections = [(panels.TITLES[id], _series_charts(id, runs, end)) for id in _SECTIONS]
     drawn = [*metrics, *chain.from_iterable(charts for _, charts in sections)]
     frames = _frames(runs)
     sampled = [(run, found) for run, found in zip(runs, frames, strict=True) if found]
@@ -104,7 +91,7 @@ def _metric_charts(comparison: Comparison, end: Mapping[str, float]) -> list[Cha
         groups = _entries_by_protocol(comparison, metric)
         for protocol in list(groups)[: 2 * _MAX_CHARTS - len(charts)]:
             by_run = groups[protocol]
-            title = metric if len(groups) == 1 else f"{metric}, {protocol_name(protocol)}"
+            title = metric if len(groups) == 1 else f"{metric}, protocol {protocol + 1}"
             latest = next(iter(by_run.values()))[-1]
             caption = panels.metric_caption(f"metric-{len(charts)}", metric, latest, title=title)
             curves = [_curve(n, runs[n], [e.point(metric) for e in entries]) for n, entries in by_run.items()]

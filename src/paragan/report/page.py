@@ -20,13 +20,7 @@ from paragan.report.sample_media import Frame, SampleFrames, read_audio, track_d
 from paragan.report.scale import format_number
 
 _MAX_CONFIG = 200_000  # characters
-_SECTIONS = {
-    "game": "Losses",
-    "telemetry": "Telemetry",
-    "pace": "Performance",
-    "loading": "Data loading",
-    "other": "Other series",
-}
+_SECTIONS = ("game", "telemetry", "pace", "loading", "other")
 
 
 class Page:
@@ -71,7 +65,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "meanings": [(name, text) for name in names if (text := explanation(name))],
         "delays": history.delays.tables(),
         "phases": history.phases.rows(),
-        "sections": [(title, charts[id]) for id, title in _SECTIONS.items() if charts[id]],
+        "sections": [(panels.TITLES[id], charts[id]) for id in _SECTIONS if charts[id]],
         "population": cells,
         "data": {
             "tracks": [track_data(frames)] if frames else [],

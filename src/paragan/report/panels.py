@@ -28,6 +28,14 @@ class Panel:
     floor: float | None = None
 
 
+TITLES = {
+    "population": "Population",
+    "game": "Losses",
+    "telemetry": "Telemetry",
+    "pace": "Performance",
+    "loading": "Data loading",
+    "other": "Other series",
+}
 PANELS: Mapping[str, tuple[Panel, ...]] = {
     "game": (
         Panel(

@@ -8,24 +8,13 @@ from dataclasses import dataclass
 
 from paragan.report import panels
 from paragan.report.chart import Chart
-from paragan.report.grid_record import EnsembleRecord, Generation, Grid, GridHistory
-from paragan.report.scale import Scale, fit_scale, format_number, format_short
+from paragan.report.grid_record import EnsembleRecord, Generation, Grid, GridHistory, Tile
+from paragan.report.scale import fit_scale, format_number, format_short
 
 _PUBLISHED = ("gather", "train", "update_genomes", "mutate")  # order of Perez et al. 2020
-_NUM_SHADES = 9  # CSS classes h0 (low) to h8 (high)
 _RING_COLUMNS = 16  # cells of a ring per line
 _MAX_NUMBERED_CELLS = 1024  # of a table with numbers
 _MAX_NUMBERED_COLUMNS = 40
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Cell of the table of scores. shade: CSS class. loss: letter. is_best: lowest score."""
-
-    shade: str
-    score: str
-    loss: str
-    is_best: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +45,7 @@ def population_section(history: GridHistory, end: Mapping[str, float]) -> Popula
         return None
     columns = grid.width(_RING_COLUMNS)
     known = [score for score in latest.scores if math.isfinite(score)]
-    scale = fit_scale(known)
-    tiles = _tiles(grid, latest, scale) if known else []
+    tiles = list(latest.tiles(grid)) if known else []
     notes = (
         _section_note(grid, latest),
         _mixture_text(grid, latest, history.weights),
@@ -70,22 +58,11 @@ def population_section(history: GridHistory, end: Mapping[str, float]) -> Popula
         has_numbers=columns <= _MAX_NUMBERED_COLUMNS and grid.cells <= _MAX_NUMBERED_CELLS,
         losses=grid.lettered_losses(),
         ramp=(format_short(min(known)), format_short(max(known))) if known else ("", ""),
-        is_log=scale.log,
+        is_log=fit_scale(known).log,
         charts=panels.section_charts("population", history.curves, end),
         profile=_profile_rows(history, grid.cells),
         profiled=history.profiled,
     )
-
-
-def _tiles(grid: Grid, latest: Generation, scale: Scale) -> list[Tile]:
-    letters = [letter for letter, _ in grid.lettered_losses()]
-    tiles = []
-    for cell, (score, loss) in enumerate(zip(latest.scores, latest.losses, strict=True)):
-        is_known = math.isfinite(score)
-        shade = f"h{min(_NUM_SHADES - 1, int(scale.share(score) * _NUM_SHADES))}" if is_known else "hx"
-        letter = letters[loss] if loss is not None and loss < len(letters) else ""
-        tiles.append(Tile(shade, format_short(score) if is_known else "–", letter, cell == latest.best))
-    return tiles
 
 
 def _section_note(grid: Grid, latest: Generation) -> str:

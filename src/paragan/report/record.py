@@ -48,10 +48,7 @@ _NUM_IMAGES = "num_images"  # a number of an evaluation that is not a metric
 
 @dataclass(frozen=True)
 class RecordEntry:
-    """Line of the record with its position in the run.
-
-    seconds: of training, over all sessions. protocol: of an evaluation, one of `History.protocols`.
-    """
+    """Line of the record at its place in the run. seconds: of training. protocol: of an evaluation."""
 
     step: int
     kimg: float
@@ -222,7 +219,6 @@ class History:
         if protocol not in self.protocols and len(self.protocols) < _MAX_PROTOCOLS:
             self.protocols.append(protocol)
         if protocol in self.protocols:
-            protocol = self.protocols[self.protocols.index(protocol)]  # one object for all of its evaluations
             self.scores = thin_out([*self.scores, replace(entry.brief(), protocol=protocol)])
 
     def _add_curves(self, prefix: str, entry: RecordEntry, values: Mapping[str, Any]) -> None:

@@ -19,25 +19,21 @@ _HERE = Path(__file__).parent
 
 def render_page(template: str, view: Mapping[str, Any], reloads: bool = False) -> str:
     """Return a page as HTML. reloads: it polls its own address for a newer version."""
-    page = {"reloads": reloads, "css": _asset("report.css"), "js": _asset("report.js"), "csp": _page_policy(reloads)}
+    css, js = map(_asset, ("report.css", "report.js"))
+    sources = "img-src data:; media-src data:" + ("; connect-src 'self'" if reloads else "")
+    page = {"reloads": reloads, "css": css, "js": js, "csp": _content_policy(sources, css, js)}
     return _environment().get_template(template).render(view, **page)
 
 
 def sampler_page(view: Mapping[str, Any]) -> tuple[str, str]:
     """Return the page of `paragan serve` as HTML, and its content security policy."""
-    css = _asset("sampler.css")
-    js = _asset("sampler.js")
+    css, js = map(_asset, ("sampler.css", "sampler.js"))
     html = _environment().get_template("sampler.html.j2").render(view, css=css, js=js)
     return html, _content_policy("img-src blob: data:; connect-src 'self'", css, js)
 
 
-def _page_policy(reloads: bool) -> str:
-    """Return the content security policy: this style and script, embedded images and audio."""
-    policy = _content_policy("img-src data:; media-src data:", _asset("report.css"), _asset("report.js"))
-    return f"{policy}; connect-src 'self'" if reloads else policy
-
-
 def _content_policy(sources: str, css: str, js: str) -> str:
+    """Return the content security policy of a page: this style and script, and the sources of other content."""
     styles = f"style-src '{_sha256_source(css)}'; script-src '{_sha256_source(js)}'"
     return f"default-src 'none'; {sources}; {styles}; base-uri 'none'; form-action 'none'"
 

@@ -5,8 +5,7 @@ Text from the record is never interpreted as markup or control codes.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -14,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from paragan.report import panels
-from paragan.report.grid_record import Generation, Grid, GridHistory
+from paragan.report.grid_record import GridHistory, Tile
 from paragan.report.record import History, metric_names
 from paragan.report.record_values import single_line
 from paragan.report.run_state import RunState, format_duration, run_state
-from paragan.report.scale import fit_scale, format_number, format_short
+from paragan.report.scale import format_number
 from paragan.report.series import Series
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -146,24 +145,20 @@ def _grid_table(history: GridHistory) -> list[RenderableType]:
     if columns > _MAX_COLUMNS or grid.cells > _MAX_LINES * columns:
         return [*parts, Text()]
     table = plain_table(*[""] * columns, left=())
-    tiles = list(_tiles(grid, latest))
+    letters = grid.lettered_losses()
+    tiles = [_tile_text(tile, bool(letters)) for tile in latest.tiles(grid)]
     for first in range(0, len(tiles), columns):
         table.add_row(*tiles[first : first + columns])
-    names = "  ".join(f"{letter} {name}" for letter, name in grid.lettered_losses())
+    names = "  ".join(f"{letter} {name}" for letter, name in letters)
     return [*parts, table, *([Text(names, "dim")] if names else []), Text()]
 
 
-def _tiles(grid: Grid, latest: Generation) -> Iterator[Text]:
-    letters = [letter for letter, _ in grid.lettered_losses()]
-    scale = fit_scale([score for score in latest.scores if math.isfinite(score)])
-    for cell, (score, loss) in enumerate(zip(latest.scores, latest.losses, strict=True)):
-        is_best = cell == latest.best
-        letter = letters[loss] if loss is not None and loss < len(letters) else "?"
-        value = format_short(score) if math.isfinite(score) else "-"
-        style = _SHADES[min(4, int(5 * scale.share(score)))] if math.isfinite(score) else "dim"
-        yield Text(
-            f"{value}{'*' if is_best else ' '}{f' {letter}' if letters else ''}", f"bold {style}" if is_best else style
-        )
+def _tile_text(tile: Tile, has_letters: bool) -> Text:
+    shade = tile.shade(len(_SHADES))
+    style = "dim" if shade is None else _SHADES[shade]
+    letter = f" {tile.loss or '?'}" if has_letters else ""
+    mark, style = ("*", f"bold {style}") if tile.is_best else (" ", style)
+    return Text(f"{tile.score}{mark}{letter}", style)
 
 
 def _generation_words(history: GridHistory) -> list[str]:
