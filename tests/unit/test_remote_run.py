@@ -278,3 +278,10 @@ def test_object_whose_name_no_client_can_list_is_named_in_one_line(bucket, capsy
     assert main(["sample", ADDRESS]) == 2
     said = "s3://bucket/run/: has an object with '..' or an empty part in its name; remove that object"
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("committed", [["step-000000002"], []], ids=["without the checkpoint", "without a config"])
+def test_a_folder_that_lacks_what_the_bucket_has_does_not_continue_its_run(tmp_path, committed):
+    checkpoints = SimpleNamespace(committed=lambda: committed, manifest=lambda name: b"{}")
+    bucket = SimpleNamespace(read=lambda name, most: (b"seed: 1\n", None))
+    assert not remote_run._is_continued(checkpoints, bucket, tmp_path)
