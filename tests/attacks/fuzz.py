@@ -51,15 +51,21 @@ MODULES = {
     **dict.fromkeys(("manifest", "state", "weights", "exported"), "fuzz_runs"),
     **dict.fromkeys(("record", "resumed-record"), "fuzz_record"),
     **dict.fromkeys(("control", "heartbeat", "server"), "fuzz_network"),
+    **dict.fromkeys(("address", "bucket"), "fuzz_bucket"),
 }
 
 _written: list[str] = []  # files that the present input has written outside
+_inside: list[str] = []  # folders that it may write to
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.link", "os.symlink", "os.truncate")
 
 
 def note_writes(root: str) -> None:
     """From now on, remember files that are written outside of `root`; devices and compiled modules aside."""
+    if _inside:
+        _inside[:] = [root]
+        return
+    _inside.append(root)
 
     def hear(event: str, arguments: tuple) -> None:
         opens = event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES
@@ -67,7 +73,7 @@ def note_writes(root: str) -> None:
             return
         changed = arguments[1] if event in ("os.link", "os.symlink") else arguments[0]
         path = os.fsdecode(changed) if isinstance(changed, (str, bytes)) else ""
-        if os.path.isabs(path) and not path.startswith((root, "/dev/")) and "__pycache__" not in path:
+        if os.path.isabs(path) and not path.startswith((*_inside, "/dev/")) and "__pycache__" not in path:
             _written.append(f"{event} {path}")
 
     sys.addaudithook(hear)
@@ -138,12 +144,13 @@ def out_of_time(*_: object) -> None:
 def main(targets: list[str], count: int, first: int, shrinks: bool = False) -> dict[str, dict]:
     signal.signal(signal.SIGALRM, out_of_time)
     warnings.simplefilter("ignore")
-    note_writes(tempfile.gettempdir())
     found = {}
     for target in targets:
         attack = importlib.import_module(f"tests.attacks.{MODULES[target]}").TARGETS[target]
         with tempfile.TemporaryDirectory() as root:
+            note_writes(tempfile.gettempdir())
             fuzz(attack, target, 1, first, Path(root))  # what is imported late does not count as memory of an input
+            note_writes(root)
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, resource.RLIM_INFINITY))
             inputs = (attack, count, Path(root)) if shrinks else (attack, target, count, first, Path(root))

@@ -27,7 +27,7 @@ from tests.prepared_shards import image_folder, prepared
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
-def _fetch_all(source) -> None:
+def fetch_all(source) -> None:
     source.fetch(np.arange(min(len(source), 8)))
 
 
@@ -53,7 +53,7 @@ def fuzz_idx(draws: Random, root: Path) -> None:
             ending = ".gz" if content[:2] == b"\x1f\x8b" else ""
             (root / f"{name}{ending}").write_bytes(content)
     for split in ("train", "held_out"):
-        _fetch_all(mnist.source(mnist.Options(str(root)), split))
+        fetch_all(mnist.source(mnist.Options(str(root)), split))
 
 
 def fuzz_npz(draws: Random, root: Path) -> None:
@@ -73,7 +73,7 @@ def fuzz_npz(draws: Random, root: Path) -> None:
     if draws.random() < 0.5:
         path.write_bytes(mutate_bytes(draws, path.read_bytes()))
     for split in ("train", "held_out"):
-        _fetch_all(npz.source(npz.Options(str(path)), split))
+        fetch_all(npz.source(npz.Options(str(path)), split))
 
 
 def fuzz_zip(draws: Random, root: Path) -> None:
@@ -84,7 +84,7 @@ def fuzz_zip(draws: Random, root: Path) -> None:
             archive.writestr(f"class {number % 2}/{number}.png", content)
     path.write_bytes(mutate_bytes(draws, path.read_bytes()))
     for split in ("train", "held_out"):
-        _fetch_all(folder.source(folder.Options(str(path), size=8), split))
+        fetch_all(folder.source(folder.Options(str(path), size=8), split))
 
 
 def fuzz_tar(draws: Random, root: Path) -> None:
@@ -114,10 +114,10 @@ def fuzz_tar(draws: Random, root: Path) -> None:
     if facades:
         path = root / f"pairs.tar{'.' * bool(mode)}{mode}"
         path.write_bytes(packed)
-        _fetch_all(paired.source(paired.Options(str(path), size=32), "train"))
+        fetch_all(paired.source(paired.Options(str(path), size=32), "train"))
     else:
         (root / "cifar10-jpeg.tar.xz").write_bytes(packed)
-        _fetch_all(cifar10.source(cifar10.Options(str(root)), "train"))
+        fetch_all(cifar10.source(cifar10.Options(str(root)), "train"))
 
 
 def fuzz_folder(draws: Random, root: Path) -> None:
@@ -144,7 +144,7 @@ def fuzz_folder(draws: Random, root: Path) -> None:
             case _:
                 _write(path, _image(8))
     for split in ("train", "held_out"):
-        _fetch_all(folder.source(folder.Options(str(below), size=8), split))
+        fetch_all(folder.source(folder.Options(str(below), size=8), split))
 
 
 @cache
@@ -157,7 +157,14 @@ def _shards() -> Path:
 
 
 def fuzz_index(draws: Random, root: Path) -> None:
-    """Prepared shards: the description as JSON or bytes, the index, or a shard; signed again in half of the cases."""
+    """Prepared shards in a folder."""
+    data = changed_shards(draws, root)
+    for split in ("train", "held_out"):
+        fetch_all(shards.source(shards.Options(str(data), size=8), split))
+
+
+def changed_shards(draws: Random, root: Path) -> Path:
+    """Prepared shards with another description, index or shard; signed again in half of the cases."""
     data = Path(shutil.copytree(_shards(), root / "data"))
     description, index = data / "dataset.json", data / "index.bin"
     names = sorted(path for path in data.iterdir() if path != description)
@@ -182,8 +189,7 @@ def fuzz_index(draws: Random, root: Path) -> None:
             found["index"] = about if path == index else found["index"]
             found["shards"] = [about if one["name"] == path.name else one for one in found["shards"]]
             description.write_text(json.dumps(found))
-    for split in ("train", "held_out"):
-        _fetch_all(shards.source(shards.Options(str(data), size=8), split))
+    return data
 
 
 def _write(path: bytes, content: bytes) -> None:

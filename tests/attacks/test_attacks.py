@@ -17,7 +17,7 @@ COUNTS = {  # inputs by target
     **{"idx": 2_000, "npz": 2_000, "zip": 1_750, "tar": 1_750, "folder": 1_200, "index": 1_000},
     **{"images": 24_000, "manifest": 1_000, "state": 1_000, "weights": 1_000, "exported": 1_000},
     **{"record": 1_000, "resumed-record": 4_500},
-    **{"control": 1_000, "heartbeat": 1_000, "server": 1_000},
+    **{"control": 1_000, "heartbeat": 1_000, "server": 1_000, "address": 1_000, "bucket": 1_000},
 }
 PLAIN = ("evaluation.features=null", "train.kimg=0.16", "every.save_kimg=0.016")
 SCORED = ("evaluation.features=judge", "evaluation.num_images=16", "every.score_kimg=0.032")

@@ -6,12 +6,14 @@ import os
 import resource
 import shutil
 import signal
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from paragan.checkpoint.best import Best
 from paragan.cli.main import main
+from paragan.core.files import read_bytes
 from paragan.datasets import digits
 from paragan.distributed.launch import exit_status
 from paragan.export.bundle import read_score
@@ -108,3 +110,17 @@ def test_an_exported_file_that_never_ends_is_refused(tmp_path, kind, capfd):
     for path in (tmp_path, tmp_path / "generator.safetensors"):
         assert main(["sample", str(path)]) == 2
     assert all("pass a run folder" in line for line in capfd.readouterr().err.splitlines())
+
+
+def test_reading_a_small_file_takes_no_memory_for_its_largest_size(tmp_path):
+    """`read(most)` of a buffered file allocates `most` bytes, which a process with `ulimit -v` does not have."""
+    (tmp_path / "a").write_bytes(b"123")
+    tracemalloc.start()
+    try:
+        assert read_bytes(tmp_path / "a", 1 << 30) == b"123"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert read_bytes(tmp_path / "a", 3) == b"123"
+    with pytest.raises(OSError, match="more than 2 bytes"):
+        read_bytes(tmp_path / "a", 2)

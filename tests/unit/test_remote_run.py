@@ -15,6 +15,7 @@ import paragan as pg
 from paragan.cli.main import main
 from paragan.engine.rollback_state import rollback_targets
 from paragan.runs import remote_run
+from paragan.runs.run_mirror import MirroredFiles
 from paragan.storage.lease import LEASE, Lease
 from tests.memory_bucket import ADDRESS, failing
 from tests.tiny_run import SMALL, TINY
@@ -285,3 +286,28 @@ def test_a_folder_that_lacks_what_the_bucket_has_does_not_continue_its_run(tmp_p
     checkpoints = SimpleNamespace(committed=lambda: committed, manifest=lambda name: b"{}")
     bucket = SimpleNamespace(read=lambda name, most: (b"seed: 1\n", None))
     assert not remote_run._is_continued(checkpoints, bucket, tmp_path)
+
+
+@pytest.mark.parametrize("error", [MemoryError("no memory"), RuntimeError("no memory"), UnicodeError("no memory")])
+def test_mirror_that_meets_an_unexpected_error_says_so_and_tries_again(bucket, cache, capsys, monkeypatch, error):
+    errors = [error]
+    upload = MirroredFiles.upload
+
+    def fail_once(self):
+        if errors:
+            raise errors.pop()
+        upload(self)
+
+    monkeypatch.setattr(MirroredFiles, "upload", fail_once)
+    assert train("train.kimg=0.016") == 0
+    assert capsys.readouterr().err.splitlines() == ["warning: no memory; training continues"]
+    assert stored(bucket, 1) and "metrics.jsonl" in bucket.names()
+
+
+def test_mirror_that_always_fails_ends_the_run_with_what_is_missing(bucket, capsys, monkeypatch):
+    def fail(self):
+        raise MemoryError
+
+    monkeypatch.setattr(MirroredFiles, "upload", fail)
+    assert train("train.kimg=0.016", "train.timeout_s=1") == 75
+    assert "the end of the run is not uploaded: MemoryError; the same command" in capsys.readouterr().err

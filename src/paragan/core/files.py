@@ -136,7 +136,7 @@ def open_regular_file(path: Path) -> Iterator[BufferedReader]:
 def read_bytes(path: Path, most: int) -> bytes:
     """Return the content of a plain file; `OSError` for others and above `most` bytes."""
     with open_regular_file(path) as file:
-        content = file.read(most + 1)
+        content = file.read(min(most, os.fstat(file.fileno()).st_size) + 1)  # a buffer of so many bytes is allocated
     if len(content) > most:
         raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
     return content

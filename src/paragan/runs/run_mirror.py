@@ -16,7 +16,8 @@ from pathlib import Path
 from paragan.checkpoint.bucket_checkpoints import BucketCheckpoints
 from paragan.checkpoint.manifest import MANIFEST, STATE, read_json
 from paragan.checkpoint.writer import CheckpointWriter, link_checkpoint
-from paragan.core.errors import CheckpointError, DataError, StorageError
+from paragan.core.collective import describe_error
+from paragan.core.errors import CheckpointError, StorageError
 from paragan.core.files import create_subfolder, open_to_append, read_bytes, remove_tree
 from paragan.engine.rollback_state import rollback_targets
 from paragan.storage.bucket import ConflictError, ObjectBucket, StoredObject, Version
@@ -215,10 +216,10 @@ class RunMirror:
         try:
             self._upload_new(is_last)
             self._failure = ""
-        except (DataError, CheckpointError, ConflictError, OSError) as error:
-            self._failure = str(error)
+        except Exception as error:  # also one that nobody expects: the thread must not end in silence
+            self._failure = describe_error(error)
             if not before and not self._lease.is_lost:
-                self._say(f"warning: {error}; training continues")
+                self._say(f"warning: {self._failure}; training continues")
 
     def _upload_new(self, is_last: bool) -> None:
         if is_last:
