@@ -175,8 +175,7 @@ def _clear(folder: Path, committed: list[str]) -> None:
     local = [path.name for path in CheckpointWriter(folder / "checkpoints").paths()]
     if local and local[-1] > max(committed, default=""):
         aside = RunFolder(folder).set_aside()
-        problem = "the working folder does not continue the run of the bucket"
-        _print(f"{problem}; it was moved to {aside}")
+        _print(f"the working folder does not continue the run of the bucket; it was moved to {aside}")
     remove_tree(folder)
 
 

@@ -191,8 +191,7 @@ class RunMirror:
             self._lease.refuse_lost()
         if failure or is_late:
             late = f"{self.files.bucket.address}: no response within {timeout_s:g} s"
-            problem = f"the end of the run is not uploaded: {failure or late}"
-            raise StorageError(f"{problem}; the same command uploads it")
+            raise StorageError(f"the end of the run is not uploaded: {failure or late}; the same command uploads it")
 
     def take_as_uploaded(self, path: Path) -> None:
         """Do not upload this checkpoint, which came from the bucket."""
