@@ -31,6 +31,30 @@ def scores(run):
     return [x for x in map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines()) if x["kind"] == "score"]
 
 
+# its features are the first numbers of an image: it costs nothing, where the judge trains for seconds
+EXTRACTOR = """
+import torch
+from torch import nn
+
+from paragan.features._extractor import FeatureExtractor
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x.flatten(1)[:, :8] * float("{factor}")
+
+
+def prepare(options, context):
+    return FeatureExtractor("first", Net(), context.train.shape, None, "0" * 64)
+"""
+
+
+def first_numbers(folder, factor=1):
+    file = folder / "first.py"
+    file.write_text(EXTRACTOR.format(factor=factor))
+    return str(file)
+
+
 LAYOUTS = {
     "a last class of one image": ({"a": 40, "b": 40, "c": 1}, 60),
     "a class in val only": ({"train/a": 30, "train/b": 30, "val/a": 10, "val/b": 10, "val/c": 4}, 40),
@@ -61,12 +85,17 @@ def test_a_metric_that_fails_is_said_and_absent(tmp_path, capsys):
         "        raise ZeroDivisionError('no spread')\n"
     )
     folder = images(tmp_path / "data", {"a": 30, "b": 30})
-    words = {**WORDS, "data.path": str(folder), "evaluation.num_images": 20}
+    words = {
+        **WORDS,
+        "data.path": str(folder),
+        "evaluation.num_images": 20,
+        "evaluation.features": first_numbers(tmp_path),
+    }
     run = pg.train("own", {**words, "evaluation.metrics": ["fd", str(metrics)]}, out=tmp_path / "run")
     found = scores(run)
-    assert [sorted(name for name in x if "[" in name) for x in found] == [["fd[judge]"]] * 3
+    assert [sorted(name for name in x if "[" in name) for x in found] == [["fd[first]"]] * 3
     text = capsys.readouterr().out
-    assert text.count("warning: score: broken[judge] has no value: no spread") == 1
+    assert text.count("warning: score: broken[first] has no value: no spread") == 1
 
 
 def test_a_score_that_fails_is_said_and_the_run_goes_on(tmp_path, capsys, monkeypatch):
@@ -77,7 +106,16 @@ def test_a_score_that_fails_is_said_and_the_run_goes_on(tmp_path, capsys, monkey
 
     monkeypatch.setattr(Evaluator, "score", fail)
     folder = images(tmp_path / "data", {"a": 30, "b": 30})
-    run = pg.train("own", {**WORDS, "data.path": str(folder), "evaluation.num_images": 20}, out=tmp_path / "run")
+    run = pg.train(
+        "own",
+        {
+            **WORDS,
+            "data.path": str(folder),
+            "evaluation.num_images": 20,
+            "evaluation.features": first_numbers(tmp_path),
+        },
+        out=tmp_path / "run",
+    )
     assert run.is_finished and not scores(run)
     text = capsys.readouterr().out
     for step in (0, 4, 8):
@@ -111,38 +149,26 @@ def test_what_a_metric_returns_takes_no_other_value_down(tmp_path, capsys, kind)
         f"    def compute(self):\n        {body}\n"
     )
     folder = images(tmp_path / "data", {"a": 30, "b": 30})
-    words = {**WORDS, "data.path": str(folder), "evaluation.num_images": 20, "every.score_kimg": 1}
+    words = {
+        **WORDS,
+        "data.path": str(folder),
+        "evaluation.num_images": 20,
+        "every.score_kimg": 1,
+        "evaluation.features": first_numbers(tmp_path),
+    }
     run = pg.train("own", {**words, "evaluation.metrics": [str(metrics), "fd"]}, out=tmp_path / "run")
     (first, *_) = scores(run)
-    assert np.isfinite(first["fd[judge]"])
-    assert first.get("broken[judge]") == value
+    assert np.isfinite(first["fd[first]"])
+    assert first.get("broken[first]") == value
     assert ("has no value" in capsys.readouterr().out) is (value is None)
-
-
-EXTRACTOR = """
-import torch
-from torch import nn
-
-from paragan.features._extractor import FeatureExtractor
-
-
-class Net(nn.Module):
-    def forward(self, x):
-        return x.flatten(1)[:, :8] * float("{factor}")
-
-
-def prepare(options, context):
-    return FeatureExtractor("broken", Net(), context.train.shape, None, "0" * 64)
-"""
 
 
 @pytest.mark.parametrize("factor", ["nan", "0"])
 def test_an_extractor_that_fails_ends_no_grid(tmp_path, capsys, factor):
-    (tmp_path / "broken.py").write_text(EXTRACTOR.format(factor=factor))
     words = {
         "data.size": 8, "model.width": 4, "model.latent": 8, "train.batch": 8, "train.kimg": 0.1, "grid.shape": "1x2",
         "grid.batches": 1, "grid.mixture.num_images": 20, "grid.fitness.num_images": 20, "every.sample_kimg": 0,
-        "every.score_kimg": 0.064, "evaluation.num_images": 20, "evaluation.features": str(tmp_path / "broken.py"),
+        "every.score_kimg": 0.064, "evaluation.num_images": 20, "evaluation.features": first_numbers(tmp_path, factor),
     }  # fmt: skip
     run = pg.train("digits", words, out=tmp_path / "run")
     assert run.is_finished
