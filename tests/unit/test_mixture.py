@@ -105,8 +105,9 @@ def population(request, tmp_path_factory):
     pg.train(
         "digits",
         {
-            "grid": {"shape": "1x1", "batches": 1}, "data.size": 8, "train.batch": 8, "train.kimg": 0.016, "every.sample_kimg": 0,
-            "evaluation.features": None, "model": {"name": request.param, "latent": 6, "width": 4},
+            "grid": {"shape": "1x1", "batches": 1}, "data.size": 8, "train.batch": 8, "train.kimg": 0.016,
+            "every.sample_kimg": 0, "evaluation.features": None,
+            "model": {"name": request.param, "latent": 6, "width": 4},
             "scheme": "synchronous", "augment": None, "penalties": [],
         },
         out=folder,
