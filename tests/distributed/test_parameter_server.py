@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from paragan.augment import ada
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
@@ -16,7 +17,7 @@ from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.game.network import Calling
 from paragan.parallel import none
-from paragan.penalties import contrastive
+from paragan.penalties import contrastive, lecam
 from paragan.schemes.parameter_server import Scheme
 from tests.distributed import cases_parameter_server as cases
 from tests.laws.small_gan import BATCH, game, player
@@ -162,6 +163,18 @@ def test_what_compares_a_batch_that_is_dealt_is_refused():
                 else nullcontext()
             ):
                 scheme.refuse(gan, {})
+
+
+def test_state_of_terms_and_of_the_augmentation_is_refused_by_a_server():
+    scheme, plain = Scheme(), game(*(player(side, none.Strategy()) for side in Side))
+    averaging = replace(plain, d_penalties=(lecam.Penalty(lecam.Options()),))
+    adapting = replace(plain, augment=ada.Augment(ada.Options()))
+    for gan, what in ((averaging, "penalty lecam"), (adapting, "augmentation ada")):
+        scheme._roles = None
+        scheme.refuse(gan, {})  # a process alone
+        scheme._roles = Roles(World(size=2), ALONE, {side: range(1) for side in Side})
+        with pytest.raises(ConfigError, match=rf"{what} needs state of .* scheme parameter_server"):
+            scheme.refuse(gan, {})
 
 
 def test_a_loss_scale_is_refused():

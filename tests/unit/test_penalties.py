@@ -1,4 +1,4 @@
-"""Penalties against autograd by hand: values and second-order parameter gradients in float64, whole and in parts."""
+"""Penalties by hand in float64: orthogonal, patches, corners; r1, r2 and gradient_penalty train in tests/numerics."""
 
 from __future__ import annotations
 
@@ -27,43 +27,6 @@ def gradients(loss: torch.Tensor, net: nn.Module) -> dict[str, torch.Tensor]:
     found = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)
     pairs = zip(net.named_parameters(), found, strict=True)
     return {name: torch.zeros_like(p) if g is None else g for (name, p), g in pairs}
-
-
-def r1_by_hand(played, d):
-    x = played.feed.real.image.detach().clone().requires_grad_()
-    (grad,) = torch.autograd.grad(d(x, played.feed.real.label).logits_B.sum(), x, create_graph=True)
-    return 1.5 / 2 * (grad**2).sum((1, 2, 3))
-
-
-def r2_by_hand(played, d):
-    x = played.feed.fakes[0].detach().clone().requires_grad_()
-    (grad,) = torch.autograd.grad(d(x, played.feed.label).logits_B.sum(), x, create_graph=True)
-    return 1.5 / 2 * (grad**2).sum((1, 2, 3))
-
-
-def gradient_penalty_by_hand(played, d):
-    feed = played.feed
-    e = rng.uniform(SEED, "gradient_penalty", feed.rows, (1, 1, 1)).double()
-    x = (e * feed.real.image.detach() + (1 - e) * feed.fakes[0]).requires_grad_()
-    (grad,) = torch.autograd.grad(d(x, feed.real.label).logits_B.sum(), x, create_graph=True)
-    return 1.5 * ((grad**2).sum((1, 2, 3)).sqrt() - 1) ** 2
-
-
-CASES = [(r1, r1_by_hand), (r2, r2_by_hand), (gradient_penalty, gradient_penalty_by_hand)]
-
-
-@pytest.mark.parametrize("parts", [1, 4])
-@pytest.mark.parametrize(("module", "by_hand"), CASES, ids=["r1", "r2", "gradient_penalty"])
-def test_input_gradient_penalties(module, by_hand, parts):
-    pair, penalty = nets(), module.Penalty(module.Options(weight=0.5, interval=3))
-    played = turn(Side.D, penalty)
-    expected = by_hand(played, pair[Side.D])
-    expected_grads = gradients(expected.sum() / BATCH, pair[Side.D])
-    terms, grads = play(played, pair, parts)
-    rows = [row for part in played.feed.rows.parts(parts) for row in range(BATCH)[part.window]]
-    torch.testing.assert_close(terms.loss_B[penalty.name], expected.detach()[rows], rtol=1e-11, atol=1e-14)
-    torch.testing.assert_close(grads, expected_grads, rtol=1e-9, atol=1e-13)
-    assert max(g.abs().max() for g in grads.values()) > 1e-4
 
 
 class Scaled:

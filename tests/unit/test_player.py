@@ -131,21 +131,6 @@ def test_average_is_its_closed_form():
         assert torch.equal(found, history[-1][name])
 
 
-def test_a_ramp_forgets_the_start():
-    """The half-life is half of the images before the update, 0, B/2, B, 3B/2, until that is more than 20."""
-    gan = plain_game(average={"ramp": 0.5})
-    stream, expected = batches(), {}
-    for finished in range(6):
-        synchronous.step(gan, stream)
-        half_life = min(20.0, finished * BATCH / 2)
-        beta = 0.5 ** (BATCH / half_life) if half_life else 0.0
-        for name, weight in weights(gan.g).items():
-            expected[name] = beta * expected.get(name, 0) + (1 - beta) * weight
-        for name, found in gan.g.ema.net.named_parameters():
-            assert torch.allclose(found, expected[name], rtol=0, atol=1e-14)
-    assert half_life == 20
-
-
 def test_clipping_scales_the_whole_gradient():
     steps = []
     for max_norm in (None, 1e-3):

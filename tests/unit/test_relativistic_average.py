@@ -60,26 +60,6 @@ def test_rows_of_a_batch_are_those_of_the_whole(kind):
         torch.testing.assert_close(torch.cat(rows).flatten(), function(a.flatten(), b.flatten()), rtol=1e-13, atol=0)
 
 
-@pytest.mark.parametrize("side", list(Side))
-def test_the_game_gives_it_the_whole_batch_with_its_gradient(side):
-    """Through the plain strategy; the gradient is that of the loops."""
-    loss = Loss(relativistic_average.d_loss, relativistic_average.g_loss, True, compares=True)
-    game, pair = GAN(None, None, loss, Prior(0, 1)), nets()
-    objective = game._d_objective if side is Side.D else game._g_objective
-    played = replace(turn(side), objective=objective, needs_real=True)
-    feed, d = played.feed, pair[Side.D]
-    images = feed.fakes[0] if side is Side.D else pair[Side.G](feed.latent, feed.label)
-    real, fake = d(feed.real.image, feed.real.label).logits_B, d(images, feed.label).logits_B
-    a, b = (real, fake) if side is Side.D else (fake, real)
-    expected = -((a - b.mean()).sigmoid().log() + (a.mean() - b).sigmoid().log())
-    slopes = torch.autograd.grad(expected.mean(), list(pair[side].parameters()), allow_unused=True)
-    terms, grads = play(played, pair)
-    torch.testing.assert_close(terms.loss_B["adversarial"], expected.detach(), rtol=1e-11, atol=1e-13)
-    slopes = [torch.zeros_like(v) if s is None else s for s, v in zip(slopes, grads.values(), strict=True)]
-    torch.testing.assert_close([*grads.values()], slopes, rtol=1e-8, atol=1e-12)
-    assert max(slope.abs().max() for slope in slopes) > 1e-4
-
-
 def test_micro_batches_and_local_sgd_are_refused():
     needs, net = frozenset({Capability.COUPLED}), torch.nn.Linear(1, 1)
     told = "loss relativistic_average .* d.micro_batches=2"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from statistics import fmean, pstdev
+from types import SimpleNamespace
+
+import pytest
 
 from paragan.coevolution.options import RateOptions
-from paragan.coevolution.population import draw_loss, mutate_lr, tournament
+from paragan.coevolution.population import Population, draw_loss, mutate_lr, tournament
 from paragan.core.types import Side
 
 TIMES = 6000
@@ -49,3 +52,19 @@ def test_learning_rates_mutate_with_the_given_probability_and_scale():
     assert min(mutate_lr(1e-5, RateOptions(1.0, "gaussian", 1e-4), 3, 0, time, Side.D) for time in range(50)) == 0.0
     factors = [mutate_lr(2.0, RateOptions(1.0, "lognormal", 0.1), 3, 0, time, Side.G) / 2 for time in range(TIMES)]
     assert abs(pstdev([math.log(factor) for factor in factors]) / 0.1 - 1) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("current", "new", "is_elite"),
+    [(2.0, 1.0, True), (1.0, 2.0, False), (1.0, 1.0, False), (math.nan, 1.0, True), (1.0, math.nan, False)],
+)
+@pytest.mark.parametrize("replacement", ["elitist", "always"])
+def test_a_trained_network_replaces_a_less_fit_or_diverged_one(replacement, current, new, is_elite):
+    cell = SimpleNamespace(centre=dict.fromkeys(Side, "before"), fitness={})
+    population = SimpleNamespace(options=SimpleNamespace(replacement=replacement))
+    after = {Side.G: [new], Side.D: [5.0]}
+    Population._replace(population, cell, {Side.G: [current], Side.D: [4.0]}, dict.fromkeys(Side, "trained"), after)
+    is_replaced = is_elite or replacement == "always"
+    assert cell.centre[Side.G] == ("trained" if is_replaced else "before")
+    assert cell.fitness[Side.G] == pytest.approx(new if is_replaced else current, nan_ok=True)
+    assert cell.centre[Side.D] == ("trained" if replacement == "always" else "before")

@@ -31,7 +31,14 @@ PARTS = ["adapter={name: lora, rank: 2}", "adapter={name: loha, rank: 2}", "free
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_orthogonal_moves_the_part_that_trains(tmp_path, scheme, side, part):
     """Three steps: layers with few rows start without overlap."""
-    words = (f"{side}.{part}", f"scheme.name={scheme}", "train.kimg=0.048", f"{side}.optimizer={{name: SGD, lr: 0.1}}")
+    norm = ("model.d_norm=spectral",) if side == "d" else ()
+    words = (
+        *norm,
+        f"{side}.{part}",
+        f"scheme.name={scheme}",
+        "train.kimg=0.048",
+        f"{side}.optimizer={{name: SGD, lr: 0.1}}",
+    )
     with_term, without = (
         train(tmp_path / name, f"penalties={penalties}", *words).players[side]
         for name, penalties in (("a", f"[{{name: orthogonal, side: {side}, weight: 0.1}}]"), ("b", "[]"))
@@ -49,17 +56,21 @@ class Constant(pg.Penalty):
 
     name = "constant"
 
+    def __init__(self, uses_outputs):
+        self.uses_outputs = uses_outputs
+
     def __call__(self, context):
         return torch.full((context.feed.rows.count,), 3.0, dtype=torch.float64)
 
 
+@pytest.mark.parametrize("uses_outputs", [True, False])
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("side", list(Side))
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_term_without_a_gradient_changes_no_weight_in_any_scheme(scheme, side, parts):
+def test_a_term_without_a_gradient_changes_no_weight_in_any_scheme(scheme, side, parts, uses_outputs):
     game = games.Game(scheme=scheme, parts=parts)
     found = []
-    for terms in ((), (Constant(),)):
+    for terms in ((), (Constant(uses_outputs),)):
         gan = games.library(game)
         setattr(gan, f"{side.value}_penalties", terms)
         stream = games.batches()
