@@ -14,8 +14,8 @@ from tests.unit.test_trainer import TINY, Drawn
 
 
 def test_shapes_that_have_pictures():
-    assert all(map(is_pictured, [(3, 8, 8), (1, 8, 4), (1, 512), (1, -1), (2,), (3,), (64,)]))
-    assert not any(map(is_pictured, [(65,), (0,), (), (2, 512), (1, 8), (4, 8, 8), (3, -1, 8)]))
+    assert all(map(is_pictured, [(3, 8, 8), (1, 8, 4), (1, 512), (1, -1), (2,), (3,), (64,), (65,)]))
+    assert not any(map(is_pictured, [(5000,), (0,), (), (2, 512), (1, 8), (4, 8, 8), (3, -1, 8)]))
 
 
 def test_spectrogram_is_brightest_at_the_frequency_of_the_tone():
@@ -93,6 +93,6 @@ def test_samples_are_g_inputs_the_data_and_what_g_makes_of_these_inputs(tmp_path
 
 def test_tensors_without_pictures_have_no_samples(tmp_path):
     run = pg.Trainer(
-        Drawn(nn.Linear(3, 65)), nn.Linear(65, 1), {"row": torch.zeros(9, 65)}, settings=TINY, out=tmp_path
+        Drawn(nn.Linear(3, 5000)), nn.Linear(5000, 1), {"row": torch.zeros(9, 5000)}, settings=TINY, out=tmp_path
     ).run()
     assert run.records("samples") == [] and not (tmp_path / "samples").exists()

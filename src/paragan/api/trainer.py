@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
@@ -43,6 +44,7 @@ from paragan.core.pieces import shapes_of
 from paragan.core.protocols import Penalty
 from paragan.core.source import Source, StreamedSource, describe_tensors, dtype_name, tensor_texts
 from paragan.core.tensor_game import LATENT, TensorGame
+from paragan.datasets._column_names import is_table
 from paragan.datasets._in_memory import content_fingerprint
 from paragan.datasets._memory import DatasetSource, IterableSource, TensorSource
 from paragan.datasets._ragged import Padding
@@ -55,14 +57,15 @@ from paragan.game.prior import Prior
 from paragan.game.state import check_same
 
 Tensors = Mapping[str, Tensor | Sequence[Tensor]]
-Data = Tensors | Dataset[Any] | Callable[[int], Iterable[Mapping[str, Any]]] | Source
+Data = Tensors | Tensor | Dataset[Any] | Callable[[int], Iterable[Mapping[str, Any]]] | Source
 
 
 class Trainer:
     """A generator and discriminators from memory, trained on named tensors in a run folder.
 
     generator, discriminators: modules; several discriminators as a mapping of names to modules, or
-    as `Discriminators`. data: tensors or arrays by name, whose first axis is the samples; a map-style
+    as `Discriminators`. data: tensors or arrays by name, whose first axis is the samples; one tensor,
+    array or DataFrame, whose columns the report names; a map-style
     torch `Dataset` whose samples are such mappings; a function of the epoch that returns an iterable
     of them; or a `Source`. Tensors of uint8 (C, H, W) are mapped to [-1, 1], floating-point numbers
     are cast to the format of the weights, others are unchanged.
@@ -111,8 +114,9 @@ class Trainer:
         self.discriminator = checked_module(discriminators, "discriminator")
         self.padding = padding_of(ragged, buckets)
         self.dtype = shared_dtype(self.generator, self.discriminator)
-        self.source = _source(data, self.padding, self.dtype)
-        self.held_out = None if held_out is None else _source(held_out, self.padding, self.dtype, "held_out")
+        name = sample or "sample"
+        self.source = _source(data, self.padding, self.dtype, name)
+        self.held_out = None if held_out is None else _source(held_out, self.padding, self.dtype, name, "held_out")
         _refuse_other_tensors(self.source, self.held_out)
         self.loss = loss
         self.terms = terms_of(terms)
@@ -232,13 +236,16 @@ class TensorRun(Run):
         return self.trainer.resumed(settings).run()
 
 
-def _source(data: Any, padding: Padding, dtype: torch.dtype, name: str = "data") -> Source:
+def _source(data: Any, padding: Padding, dtype: torch.dtype, sample: str, name: str = "data") -> Source:
+    """Return the data of a program as a source. sample: name of a single tensor. name: of the argument."""
     if isinstance(data, Source):
         for tensor, spec in data.tensors.items():
             if spec.dtype.is_floating_point and spec.dtype != dtype:
                 found, kind = dtype_name(spec.dtype), dtype_name(dtype)
                 raise ConfigError(f"{name}: {tensor} is {found}, and the weights are {kind}; return it as {kind}")
         return data
+    if is_table(data) or isinstance(data, Tensor | np.ndarray):
+        data = {sample: data}
     if isinstance(data, Mapping):
         return TensorSource(data, padding, dtype)
     if callable(getattr(data, "__getitem__", None)) and callable(getattr(data, "__len__", None)):

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,9 @@ class Source(ABC):
 
     tensors: what each sample consists of; images are called `image`, with `label` and `condition`
     if the data has them. class_names: empty without labels. notices: warnings, a line each: skipped
-    images, folders that are no classes. fingerprint: equal for equal data; cheap, not computed from
-    all samples. is_decoded: `fetch` reads or decodes files, so that reading ahead in threads pays.
+    images, folders that are no classes. column_names: of tensors (K,), by tensor. fingerprint:
+    equal for equal data; cheap, not computed from all samples. is_decoded: `fetch` reads or decodes
+    files, so that reading ahead in threads pays.
 
     Several threads may call `fetch`, `read` and `decode` at the same time.
     """
@@ -57,6 +59,7 @@ class Source(ABC):
     tensors: Mapping[str, TensorSpec]
     class_names: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    column_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     fingerprint: str
     is_decoded: bool = False
 
@@ -141,6 +144,7 @@ class DerivedSource(EncodedSource):
         self.tensors = source.tensors
         self.class_names = source.class_names
         self.notices = source.notices
+        self.column_names = source.column_names
         self.is_decoded = source.is_decoded
 
     def __len__(self) -> int:

@@ -26,6 +26,7 @@ from paragan.core.source import (
     dtype_name,
     rows_not_finite,
 )
+from paragan.datasets._column_names import split_names
 from paragan.datasets._in_memory import compute_fingerprint
 from paragan.datasets._ragged import Padding
 
@@ -38,12 +39,14 @@ _DRAWS = threading.Lock()  # the global generators are those of the process
 class TensorSource(Source):
     """A `Source` of tensors by name, in memory; their first axis is the samples.
 
-    Arrays are converted. A list of tensors has samples of different lengths, which are padded
-    (`_ragged`). dtype: of the networks' weights, to which floating-point numbers are cast; None: none are.
+    Arrays and tables (`_column_names`) are converted. A list of tensors has samples of different
+    lengths, which are padded (`_ragged`). dtype: of the networks' weights, to which floating-point
+    numbers are cast; None: none are.
     """
 
     def __init__(self, data: Mapping[str, Any], padding: Padding, dtype: torch.dtype | None = None) -> None:
-        columns = _columns(data)
+        arrays, self.column_names = split_names(data)
+        columns = _columns(arrays)
         examples = {
             name: held if isinstance(held, Tensor) else held[0] for name, held in columns.items() if _has_rows(held)
         }

@@ -32,12 +32,14 @@ class SampleSheet(NamedTuple):
     """Images x_BCHW in [-1, 1], `columns` per row, and the name of each row: of its class, if any.
 
     tensors: samples that the images show, if they are no images themselves, by the name of the row.
+    values: more for the record.
     """
 
     images: Tensor
     columns: int
     rows: tuple[str, ...] = ()
     tensors: Mapping[str, Tensor] = MappingProxyType({})
+    values: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ def samples_event(clock: Clock, sheet: SampleSheet, mode: Mode) -> Event:
         "shape": list(x_BCHW.shape[1:]),
         "num": len(x_BCHW),
         "mode": mode,
+        **sheet.values,
     }
     rest: dict[str, Any] = {"columns": sheet.columns, "tensors": sheet.tensors}
     return Event("samples", clock.step, clock.images, values=values, x_BCHW=x_BCHW, **rest)

@@ -11,6 +11,7 @@ from torch import Tensor
 from paragan.core.phases import Phase, phase
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
+from paragan.evaluation.column_statistics import row_statistics
 from paragan.evaluation.fixed_samples import SampleSheet, fetch_batch
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
@@ -21,7 +22,8 @@ NAMES = ("data", "generated")
 _COLUMNS = 8
 _POINTS = 1024
 _PIXELS = 64  # of a density
-_MAX_COLUMNS = 64
+_MAX_COLUMNS = 4096
+_MAX_PICTURED = 64  # columns
 _COLUMN_PIXELS = 6  # of a distribution
 _WINDOW = 128
 _RANGE = 9.2  # nepers of a spectrogram: 80 dB
@@ -32,7 +34,7 @@ class FixedTensors:
     """Sheets of the first samples of `source`, of G's inputs that are images, and of what G generates.
 
     Images are shown unchanged, waves (1, T) as spectrograms, two columns as their density, and other
-    numbers of columns as the distribution of each.
+    numbers of columns as the distribution of each, up to 64.
     """
 
     source: Source
@@ -56,7 +58,9 @@ class FixedTensors:
         inputs = _image_inputs(batch, prior, real)
         pictures = as_pictures(torch.cat([*inputs.values(), real, made.to(real.dtype)]))
         tensors = {} if real.dim() == 4 else dict(zip(NAMES, (real, made), strict=True))
-        return SampleSheet(pictures, 1 if is_density else count, (*inputs, *NAMES), tensors)
+        names = self.source.column_names.get(prior.arguments[0], ())
+        values = {"row_statistics": row_statistics(real, made, names)} if is_density else {}
+        return SampleSheet(pictures, 1 if is_density else count, (*inputs, *NAMES), tensors, values)
 
 
 def _image_inputs(batch: Batch, prior: Prior, real: Tensor) -> dict[str, Tensor]:
@@ -70,7 +74,7 @@ def _image_inputs(batch: Batch, prior: Prior, real: Tensor) -> dict[str, Tensor]
 
 
 def is_pictured(shape: tuple[int, ...]) -> bool:
-    """Return whether samples of this shape have pictures: (1 or 3, H, W), (1, T), or up to 64 columns."""
+    """Return whether samples of this shape have pictures: (1 or 3, H, W), (1, T), or up to 4,096 columns."""
     if len(shape) == 3:
         return shape[0] in (1, 3) and -1 not in shape
     if len(shape) == 1:
@@ -85,7 +89,7 @@ def as_pictures(x_B: Tensor) -> Tensor:
         return x_B.clamp(-1, 1)
     if x_B.dim() == 2:
         picture = _density if x_B.shape[1] == 2 else _distribution
-        real, made = x_B.cpu().chunk(2)
+        real, made = x_B[:, :_MAX_PICTURED].cpu().chunk(2)
         return torch.stack([picture(rows, real) for rows in (real, made)])
     wave_BT = x_B[:, 0]
     hop = max(1, wave_BT.shape[1] // _WINDOW)

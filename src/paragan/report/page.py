@@ -10,6 +10,7 @@ from typing import Any
 from paragan.core.files import write_text
 from paragan.report import panels, run_facts
 from paragan.report.chart import run_end, script_data
+from paragan.report.columns import columns_section
 from paragan.report.metric_notes import explanation, reliability
 from paragan.report.population import population_section
 from paragan.report.record import History, metric_names, open_record
@@ -60,6 +61,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "frames": frames,
         "audio": read_audio(folder, history.samples),
         "tracks": [{"tone": None, "dash": 0}] if frames else [],
+        "columns": columns_section(history.columns),
         "rows": [single_line(row, 60) for row in first_items(history.rows)],
         "metrics": metrics,
         "meanings": [(name, text) for name in names if (text := explanation(name))],

@@ -116,7 +116,8 @@ class History:
 
     most_metrics: largest number of metrics in one evaluation. protocol, real (metrics of real
     images): of the latest evaluation. protocols: distinct ones of the evaluations with their
-    number of images, as text by dotted name. rows: row labels of the latest samples.
+    number of images, as text by dotted name. rows, columns: row labels of the latest samples, and the
+    statistics of their columns.
     """
 
     step: int = 0
@@ -133,6 +134,7 @@ class History:
     protocols: list[dict[str, str]] = field(default_factory=list)
     real: object = None
     rows: object = None
+    columns: object = None
     advice: dict[str, RecordEntry] = field(default_factory=dict)
     events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_EVENTS))
     delays: Delays = field(default_factory=Delays)
@@ -182,6 +184,7 @@ class History:
                 self._add_score(entry)
             case "samples":
                 self.rows = values.get("rows")
+                self.columns = values.get("row_statistics")
                 self.samples = thin_out([*self.samples, entry.brief()])
             case "advice":
                 self._add_advice(entry)

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paragan.report import panels
+from paragan.report.columns import columns_section
 from paragan.report.grid_record import GridHistory, Tile
 from paragan.report.record import History, metric_names
 from paragan.report.record_values import single_line
@@ -47,7 +48,8 @@ def render_run(folder: Path, history: History) -> RenderableType:
         parts.append(Text.assemble(("━" * done, "blue"), ("━" * (_BAR_WIDTH - done), "dim")))
     length = f" of {format_number(total)}" if total else ""
     parts += [Text("  ".join([f"{format_number(history.kimg)}{length} kimg", *_pace(state, history)])), Text()]
-    parts += [*_series_table(history), *_scores_table(history), *_grid_table(history.population)]
+    parts += [*_series_table(history), *_scores_table(history), *_columns_table(history.columns)]
+    parts += _grid_table(history.population)
     advice = list(history.advice.values())[-_MAX_MESSAGES:]
     parts += [Text(f"! {single_line(entry.values.get('means'))}", "yellow") for entry in advice]
     parts += [Text(f"step {step:,}  {text}", "dim") for step, text in list(history.events)[-_MAX_MESSAGES:]]
@@ -131,6 +133,24 @@ def _scores_table(history: History) -> list[RenderableType]:
             row.append(Text(f"{value} *", "bold") if entry is best[name] else Text(f"{value}  "))
         table.add_row(*row)
     table.caption = "* best so far" if any(best.values()) else None
+    return [table, Text()]
+
+
+def _columns_table(value: object) -> list[RenderableType]:
+    """Return the first columns of rows, data next to what is generated; empty for other samples."""
+    section = columns_section(value)
+    if section is None:
+        return []
+    table = plain_table("column", "data", "", "generated", "", left=(0, 2, 4))
+    for column in section.columns[:_MAX_COLUMNS]:
+        cells = []
+        for part in column.parts:
+            most = max(part.shares, default=0) or 1
+            blocks = "".join(_BLOCKS[int(share / most * 7.999)] for share in part.shares)
+            cells += [Text(part.moments), Text(blocks)]
+        table.add_row(Text(column.name), *cells)
+    more = section.total - min(_MAX_COLUMNS, len(section.columns))
+    table.caption = f"{more:,} more columns" if more else None
     return [table, Text()]
 
 

@@ -1,0 +1,123 @@
+"""Columns of rows, the data next to what is generated: histograms and correlations. The record is untrusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from paragan.report.record_values import finite_or_nan, first_items, single_line, to_mapping, to_natural
+from paragan.report.scale import format_number, format_short
+
+WIDTH = 220
+HEIGHT = 70
+_PARTS = ("data", "generated")
+_MAX_COLUMNS = 24
+_MAX_BINS = 48
+_MAX_CORRELATED = 12
+_SHADES = 8
+
+
+@dataclass(frozen=True)
+class Part:
+    """One histogram. shares: of the values, by bin. points: of its outline, in pixels. moments: mean ± deviation."""
+
+    name: str
+    shares: list[float]
+    points: str
+    moments: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """Histograms of one column over the range of the data; outside: of what share this range says nothing."""
+
+    name: str
+    low: str
+    high: str
+    outside: str
+    parts: list[Part]
+
+
+@dataclass(frozen=True)
+class ColumnsSection:
+    """Columns, of `total`, and correlations: (data or generated, rows of (name, cells of (shade, text)))."""
+
+    columns: list[Column]
+    total: int
+    correlations: list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]
+    largest: str
+
+
+def columns_section(value: object) -> ColumnsSection | None:
+    """Return what the record has about the columns of the newest samples; None without them."""
+    statistics = to_mapping(value)
+    read = [_column(to_mapping(entry)) for entry in first_items(statistics.get("columns"), _MAX_COLUMNS)]
+    columns = [column for column in read if column is not None]
+    if not columns:
+        return None
+    names = [column.name for column in columns][:_MAX_CORRELATED]
+    matrices = [_matrix(rows, len(names)) for rows in first_items(statistics.get("correlations"), len(_PARTS))]
+    if len(matrices) < len(_PARTS) or len(names) < 2 or not all(matrices):
+        return ColumnsSection(columns, to_natural(statistics.get("total")) or len(columns), [], "")
+    tables = [
+        (part, [(name, [_cell(value) for value in row]) for name, row in zip(names, matrix, strict=True)])
+        for part, matrix in zip(_PARTS, matrices, strict=True)
+    ]
+    total = to_natural(statistics.get("total")) or len(columns)
+    return ColumnsSection(columns, total, tables, _largest_difference(names, *matrices))
+
+
+def _column(entry: Mapping[str, Any]) -> Column | None:
+    low, high = (finite_or_nan(entry.get(end)) for end in ("low", "high"))
+    counts = [[finite_or_nan(count) for count in first_items(entry.get(part), _MAX_BINS)] for part in _PARTS]
+    is_valid = all(bins and all(0 <= count < math.inf for count in bins) for bins in counts)
+    if not is_valid or len(counts[0]) != len(counts[1]) or not low < high:
+        return None
+    shares = [[count / (sum(bins) or 1) for count in bins] for bins in counts]
+    most = max(map(max, shares)) or 1.0
+    moments = [finite_or_nan(number) for number in first_items(entry.get("moments"), 4)] + [math.nan] * 4
+    outside = finite_or_nan(entry.get("outside"))
+    parts = [
+        Part(name, bins, _outline(bins, most), f"{format_short(mean)} ± {format_short(deviation)}")
+        for name, bins, mean, deviation in zip(_PARTS, shares, moments[0:3:2], moments[1:4:2], strict=True)
+    ]
+    text = f"{outside:.1%} of generated values are outside" if outside > 0 else ""
+    return Column(single_line(entry.get("name"), 40), format_number(low), format_number(high), text, parts)
+
+
+def _outline(shares: Sequence[float], most: float) -> str:
+    """Return the corners of the bars, from the lower left to the lower right."""
+    step = WIDTH / len(shares)
+    corners = [(0.0, float(HEIGHT))]
+    for number, share in enumerate(shares):
+        y = HEIGHT * (1 - share / most)
+        corners += [(number * step, y), ((number + 1) * step, y)]
+    corners.append((float(WIDTH), float(HEIGHT)))
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+
+
+def _matrix(rows: object, size: int) -> list[list[float]]:
+    """Return a square matrix, NaN where there is no number; empty for another value."""
+    found = [[finite_or_nan(value) for value in first_items(row, size)] for row in first_items(rows, size)]
+    return found if len(found) == size and all(len(row) == size for row in found) else []
+
+
+def _cell(correlation: float) -> tuple[str, str]:
+    if math.isnan(correlation):
+        return "hx", "–"
+    text = f"{round(correlation, 2) or 0.0:.2f}"  # no −0.00
+    return f"h{min(_SHADES, round(abs(correlation) * _SHADES))}", text.replace("-", "−")
+
+
+def _largest_difference(names: list[str], data: list[list[float]], made: list[list[float]]) -> str:
+    """Return the pair of columns whose correlation differs most, in words."""
+    pairs = [(abs(data[a][b] - made[a][b]), a, b) for a, b in combinations(range(len(names)), 2)]
+    known = [pair for pair in pairs if not math.isnan(pair[0])]
+    if not known:
+        return ""
+    _, a, b = max(known)
+    values = f"{_cell(data[a][b])[1]} in the data, {_cell(made[a][b])[1]} generated"
+    return f"The largest difference is between {names[a]} and {names[b]}: {values}."
