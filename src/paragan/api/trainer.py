@@ -114,9 +114,8 @@ class Trainer:
         self.discriminator = checked_module(discriminators, "discriminator")
         self.padding = padding_of(ragged, buckets)
         self.dtype = shared_dtype(self.generator, self.discriminator)
-        name = sample or "sample"
-        self.source = _source(data, self.padding, self.dtype, name)
-        self.held_out = None if held_out is None else _source(held_out, self.padding, self.dtype, name, "held_out")
+        self.source = _source(data, self.padding, self.dtype, sample)
+        self.held_out = None if held_out is None else _source(held_out, self.padding, self.dtype, sample, "held_out")
         _refuse_other_tensors(self.source, self.held_out)
         self.loss = loss
         self.terms = terms_of(terms)
@@ -236,7 +235,7 @@ class TensorRun(Run):
         return self.trainer.resumed(settings).run()
 
 
-def _source(data: Any, padding: Padding, dtype: torch.dtype, sample: str, name: str = "data") -> Source:
+def _source(data: Any, padding: Padding, dtype: torch.dtype, sample: str | None, name: str = "data") -> Source:
     """Return the data of a program as a source. sample: name of a single tensor. name: of the argument."""
     if isinstance(data, Source):
         for tensor, spec in data.tensors.items():
@@ -245,7 +244,7 @@ def _source(data: Any, padding: Padding, dtype: torch.dtype, sample: str, name: 
                 raise ConfigError(f"{name}: {tensor} is {found}, and the weights are {kind}; return it as {kind}")
         return data
     if is_table(data) or isinstance(data, Tensor | np.ndarray):
-        data = {sample: data}
+        data = {sample or "sample": data}
     if isinstance(data, Mapping):
         return TensorSource(data, padding, dtype)
     if callable(getattr(data, "__getitem__", None)) and callable(getattr(data, "__len__", None)):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.lib.recfunctions import structured_to_unstructured
@@ -17,9 +17,9 @@ _KEY = "columns"  # of names next to an array, as in an .npz file
 class _DataFrame(Protocol):
     """A table of pandas or polars."""
 
-    columns: Any
+    columns: Iterable[object]
 
-    def to_numpy(self) -> Any: ...
+    def to_numpy(self) -> object: ...
 
 
 def is_table(data: object) -> bool:
@@ -27,7 +27,7 @@ def is_table(data: object) -> bool:
     return isinstance(data, _DataFrame) or (isinstance(data, np.ndarray) and data.dtype.names is not None)
 
 
-def split_names(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+def split_names(data: Mapping[str, object]) -> tuple[dict[str, object], dict[str, tuple[str, ...]]]:
     """Return tensors by name without the names of columns, and these, by tensor.
 
     A text array `columns` has the names of the tensors (N, K) with as many columns. Raises
@@ -35,25 +35,27 @@ def split_names(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, tupl
     """
     tables = {name: held for name, held in data.items() if name != _KEY or not _is_text(held)}
     arrays = {name: _as_array(held) for name, held in tables.items()}
-    names = {name: _names_of(held) for name, held in tables.items() if is_table(held)}
+    names = {name: listed for name, held in tables.items() if (listed := _names_of(held))}
     if len(tables) < len(data):
         listed = tuple(map(str, np.asarray(data[_KEY])))
-        fitting = [name for name, held in arrays.items() if np.ndim(held) == 2 and np.shape(held)[1] == len(listed)]
+        fitting = [name for name, held in arrays.items() if tuple(getattr(held, "shape", ()))[1:] == (len(listed),)]
         if not fitting:
             raise DataError(f"data: {_KEY} has {len(listed)} names, and no tensor has as many columns; correct it")
         names |= dict.fromkeys(fitting, listed)
     return arrays, names
 
 
-def _is_text(held: Any) -> bool:
-    return np.ndim(held) == 1 and np.asarray(held).dtype.kind in "US"
+def _is_text(held: object) -> bool:
+    return isinstance(held, np.ndarray) and held.ndim == 1 and held.dtype.kind in "US"
 
 
-def _as_array(held: Any) -> Any:
+def _as_array(held: object) -> object:
     if isinstance(held, _DataFrame):
         return held.to_numpy()
-    return structured_to_unstructured(held) if is_table(held) else held
+    return structured_to_unstructured(held) if isinstance(held, np.ndarray) and held.dtype.names else held
 
 
-def _names_of(table: Any) -> tuple[str, ...]:
-    return tuple(map(str, table.columns if isinstance(table, _DataFrame) else table.dtype.names))
+def _names_of(held: object) -> tuple[str, ...]:
+    if isinstance(held, _DataFrame):
+        return tuple(map(str, held.columns))
+    return (held.dtype.names or ()) if isinstance(held, np.ndarray) else ()

@@ -39,7 +39,7 @@ class SampleSheet(NamedTuple):
     columns: int
     rows: tuple[str, ...] = ()
     tensors: Mapping[str, Tensor] = MappingProxyType({})
-    values: Mapping[str, Any] = MappingProxyType({})
+    values: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

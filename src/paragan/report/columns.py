@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 from paragan.report.record_values import finite_or_nan, first_items, single_line, to_mapping, to_natural
 from paragan.report.scale import format_number, format_short
@@ -21,8 +20,8 @@ _SHADES = 8
 
 
 @dataclass(frozen=True)
-class Part:
-    """One histogram. shares: of the values, by bin. points: of its outline, in pixels. moments: mean ± deviation."""
+class Histogram:
+    """Histogram of one column. shares: by bin. points: of the outline, in pixels. moments: mean ± deviation."""
 
     name: str
     shares: list[float]
@@ -38,7 +37,7 @@ class Column:
     low: str
     high: str
     outside: str
-    parts: list[Part]
+    parts: list[Histogram]
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def columns_section(value: object) -> ColumnsSection | None:
     return ColumnsSection(columns, total, tables, _largest_difference(names, *matrices))
 
 
-def _column(entry: Mapping[str, Any]) -> Column | None:
+def _column(entry: Mapping[str, object]) -> Column | None:
     low, high = (finite_or_nan(entry.get(end)) for end in ("low", "high"))
     counts = [[finite_or_nan(count) for count in first_items(entry.get(part), _MAX_BINS)] for part in _PARTS]
     is_valid = all(bins and all(0 <= count < math.inf for count in bins) for bins in counts)
@@ -81,7 +80,7 @@ def _column(entry: Mapping[str, Any]) -> Column | None:
     moments = [finite_or_nan(number) for number in first_items(entry.get("moments"), 4)] + [math.nan] * 4
     outside = finite_or_nan(entry.get("outside"))
     parts = [
-        Part(name, bins, _outline(bins, most), f"{format_short(mean)} ± {format_short(deviation)}")
+        Histogram(name, bins, _outline(bins, most), f"{format_short(mean)} ± {format_short(deviation)}")
         for name, bins, mean, deviation in zip(_PARTS, shares, moments[0:3:2], moments[1:4:2], strict=True)
     ]
     text = f"{outside:.1%} of generated values are outside" if outside > 0 else ""

@@ -116,8 +116,7 @@ class History:
 
     most_metrics: largest number of metrics in one evaluation. protocol, real (metrics of real
     images): of the latest evaluation. protocols: distinct ones of the evaluations with their
-    number of images, as text by dotted name. rows, columns: row labels of the latest samples, and the
-    statistics of their columns.
+    number of images, as text by dotted name. rows, columns: labels and statistics of the latest samples.
     """
 
     step: int = 0
