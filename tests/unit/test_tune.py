@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import shlex
 from dataclasses import replace
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from paragan.cli.main import main
-from paragan.core.errors import CheckpointError, DataError, DivergedError
+from paragan.core.errors import CheckpointError, ConfigError, DataError, DivergedError, outcome
 from paragan.core.metric import Direction
 from paragan.evaluation.score import Score
 from paragan.runs import tune, tune_results, tune_space
@@ -57,11 +58,11 @@ def rows(folder="study"):
         return list(csv.DictReader(file))
 
 
-def plan(*words, trials=3, **more):
+def plan(*words, trials=3, settings=(), **more):
     _, dimensions = parse_space(words or [RATE])
     return StudyPlan(
         recipe="digits",
-        settings=(),
+        settings=settings,
         dimensions=dimensions,
         goal="fd",
         direction=Direction.LOWER,
@@ -145,16 +146,75 @@ def test_study_without_a_score_is_an_error_with_the_last_reason(trained, capsys)
     assert "no trial of study has a score; the last one: d is not finite" in capsys.readouterr().err
 
 
-def test_missing_data_and_scores_without_the_goal_end_the_study(trained, capsys):
+def test_scores_without_the_goal_end_the_study(trained, capsys):
+    assert main([*SHORT, RATE, "--goal", "label_accuracy"]) == 2
+    assert "goal label_accuracy is not among the scores of this run: fd[judge], coverage" in capsys.readouterr().err
+    assert len(trained) == 1
+
+
+@pytest.mark.parametrize(
+    "error", [ConfigError("g cannot train"), DataError("no images"), OSError(errno.ENOSPC, "No space left", "trials")]
+)
+@pytest.mark.parametrize("failing", [0, 2])
+def test_error_that_the_user_must_change_ends_the_study_and_its_trial_is_tried_again(trained, error, failing, capsys):
     def score(config, kimg):
-        raise DataError("no images")
+        if len(trained) > failing:
+            raise error
+        return by_rate(config, kimg)
 
     trained.score = score
-    assert main([*SHORT, RATE]) == 2
+    assert main([*SHORT, RATE, "--trials", "4"]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and f"trial {failing}: " in line and outcome(error)[1] in line
+    assert len(trained) == failing + 1 and not Path("study/trials.csv").exists()
     trained.score = by_rate
-    assert main([*SHORT[:-1], "other", RATE, "--goal", "label_accuracy"]) == 2
-    assert "goal label_accuracy is not among the scores of this run: fd[judge], coverage" in capsys.readouterr().err
-    assert len(trained) == 2
+    assert main([*SHORT, RATE, "--trials", "4"]) == 0
+    assert [number for number, _ in trained[failing + 1 :]] == list(range(failing, 4))
+    assert trained[failing][1].g.optimizer.lr == trained[failing + 1][1].g.optimizer.lr
+
+
+def test_failed_trials_are_tried_again_by_the_next_call_with_their_values(trained):
+    def score(config, kimg):
+        if len(trained) in (2, 3):
+            raise RuntimeError("a bug")
+        return by_rate(config, kimg)
+
+    trained.score = score
+    assert main([*SHORT, RATE, "--trials", "4"]) == 0
+    assert [row["state"] for row in rows()] == ["complete", "failed", "failed", "complete"]
+    trained.score = by_rate
+    assert main([*SHORT, RATE, "--trials", "4"]) == 0
+    assert [row["trial"] for row in rows()] == ["0", "1", "2", "3"] and "failed" not in {r["state"] for r in rows()}
+    assert [number for number, _ in trained] == [0, 1, 2, 3, 1, 2]
+    rates = [config.g.optimizer.lr for _, config in trained]
+    assert rates[4:] == rates[1:3]
+
+
+def test_failed_trials_of_a_grid_are_tried_again_and_no_combination_twice(trained):
+    def score(config, kimg):
+        if len(trained) == 1:
+            raise RuntimeError("a bug")
+        return by_rate(config, kimg)
+
+    trained.score = score
+    words = [*SHORT, "g.optimizer.lr=1e-4,1e-3", "loss=hinge,nonsaturating", "--sampler", "grid"]
+    assert main(words) == 0 and main(words) == 0
+    chosen = [(config.g.optimizer.lr, config.loss.name) for _, config in trained]
+    assert len(chosen) == 5 and len(set(chosen)) == 4 and chosen[0] == chosen[4]
+
+
+@pytest.mark.parametrize(("others", "text"), [(1, "1 trial is still running elsewhere"), (2, "2 trials are still")])
+def test_process_that_ends_before_others_says_how_many_trials_run(trained, others, text, capsys):
+    fixed, dimensions = parse_space(["every.score_kimg=2", RATE])
+    running = [Study(plan(settings=fixed), Path("study")) for _ in range(others)]
+    for study in running:
+        study.start()
+    assert main([*SHORT, RATE, "--trials", "3"]) == 0
+    assert text in capsys.readouterr().out and len(trained) == 3 - others
+    for study in running:
+        study.end("complete", 1.0, "")
+    assert main([*SHORT, RATE, "--trials", "3"]) == 0
+    assert "still running" not in capsys.readouterr().out and len(rows()) == 3
 
 
 def test_signal_leaves_the_trial_to_the_next_call(trained, monkeypatch):

@@ -17,7 +17,15 @@ from paragan.build.data import sample_name
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.dist import World
-from paragan.core.errors import PREEMPTED, ConfigError, DataError, DivergedError, PeerFailedError, outcome
+from paragan.core.errors import (
+    PREEMPTED,
+    ConfigError,
+    DivergedError,
+    ParaganError,
+    PeerFailedError,
+    is_out_of_memory,
+    outcome,
+)
 from paragan.core.files import create_subfolder, link_or_copy, open_to_append
 from paragan.core.interrupt import Interrupt
 from paragan.core.metric import Direction
@@ -89,8 +97,8 @@ def check_trials(configure: Configure, dimensions: Sequence[Dimension]) -> None:
 def tune(tuning: Tuning, interrupt: Interrupt, say: Say) -> list[TrialRecord]:
     """Run trials until enough have ended; return them on rank 0. Collective.
 
-    A trial that fails or diverges is recorded and does not end the study; an interrupted one is
-    continued by the next call. Raises `DataError`, and `ConfigError` for scores without the goal.
+    A trial that diverges or fails is recorded and does not end the study. The next call continues an
+    interrupted one, and tries a failed one again. Raises `ParaganError` for what the user must change.
     """
     study = Study(tuning.plan, tuning.folder) if tuning.world.is_main else None
     begun = time.monotonic()
@@ -110,6 +118,9 @@ def tune(tuning: Tuning, interrupt: Interrupt, say: Say) -> list[TrialRecord]:
                 left = f"; about {format_duration(left_s)} left" if left_s else ""
                 say(trial_line(tuning.plan, trials, trial.number) + left)
             gc.collect()  # the networks of a trial refer to each other
+        if study is not None and study.num_running and not interrupt.requested:
+            are = "1 trial is" if study.num_running == 1 else f"{study.num_running} trials are"
+            say(f"{are} still running elsewhere; the same command prints all results once they have ended")
         return [] if study is None else study.ended()
     finally:
         if study is not None:
@@ -141,13 +152,15 @@ class _Trial:
         with io.TextIOWrapper(log, encoding="utf-8", line_buffering=True) as file:
             try:
                 self._train_in_folder(file)
-            except (_GoalError, DataError):
-                raise
             except failures as error:
-                self.state = "pruned" if isinstance(error, DivergedError) else "failed"
-                line = outcome(error)[1] or f"{type(error).__name__}: {error}"
-                self.reason = line.partition("\n")[0][:300]
                 traceback.print_exc(file=file)
+                code, line = outcome(error)
+                has_diverged = isinstance(error, DivergedError)
+                # the cause of these errors is in no value of the trial: all others would fail, too
+                if code == ParaganError.exit_code and not has_diverged and not is_out_of_memory(error):
+                    raise ParaganError(f"trial {self.number}: {line}") from error
+                self.state = "pruned" if has_diverged else "failed"
+                self.reason = (line or f"{type(error).__name__}: {error}").partition("\n")[0][:300]
 
     def _train_in_folder(self, log: TextIO) -> None:
         tuning = self.tuning
@@ -201,11 +214,7 @@ def _goal_of(values: Mapping[str, Any], goal: str) -> float:
     published = PUBLISHED_NAMES.get(goal)  # fd is recorded as fid@50k
     named = [name for name in numbers if name.partition("[")[0] == goal or name.partition("@")[0] == published]
     if not named:
-        raise _GoalError(f"goal {goal} is not among the scores of this run: {', '.join(numbers)}; choose one of them")
+        raise ConfigError(f"goal {goal} is not among the scores of this run: {', '.join(numbers)}; choose one of them")
     if not math.isfinite(numbers[named[0]]):
         raise DivergedError(f"{named[0]} is not finite")
     return numbers[named[0]]
-
-
-class _GoalError(ConfigError):
-    """Error of every trial of the study."""

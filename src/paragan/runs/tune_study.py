@@ -79,7 +79,9 @@ class TrialRecord:
 class Study:
     """Trials of a plan, in `study.db` of a folder. One trial at a time is this process's.
 
-    Raises `CheckpointError` if the folder holds the study of another plan; `trials` may differ.
+    Trials that ended with an error are given out once more. num_running: trials of other processes,
+    at the newest `start`. Raises `CheckpointError` if the folder holds the study of another plan;
+    `trials` may differ.
     """
 
     def __init__(self, plan: StudyPlan, folder: Path) -> None:
@@ -87,6 +89,7 @@ class Study:
         self.folder = folder
         self._trial: Trial | None = None
         self._lock: BinaryIO | None = None
+        self.num_running = 0
         refuse_link(folder / STUDY)
         if (folder / "config.yaml").exists() and not (folder / STUDY).exists():
             raise CheckpointError(f"{folder} holds a run, not a study; choose another folder with --out DIR")
@@ -95,6 +98,9 @@ class Study:
             self._storage = _open_storage(folder / STUDY)
             self._study = _open_study(plan, self._storage)
             self._refuse_other_plan()
+            for trial in self._newest():
+                if trial.state.name == "FAIL" and _REASON in trial.user_attrs:
+                    self._queue(trial)
 
     def start(self) -> tuple[int, dict[str, Value]] | None:
         """Return the folder's number and the values of the next trial; None: enough have ended or run."""
@@ -103,6 +109,7 @@ class Study:
         with self._exclusively():
             trials = self._study.get_trials(deepcopy=False)
             running = [trial for trial in trials if trial.state.name == "RUNNING" and not self._give_back(trial)]
+            self.num_running = len(running)
             if len(self.ended()) + len(running) >= self.plan.max_trials:
                 return None
             # A seed for each draw: with one for all, each process and each resume would draw the same values.
@@ -154,9 +161,18 @@ class Study:
                 trial.user_attrs.get(_REASON, ""),
                 dict(trial.params),
             )
-            for trial in self._study.get_trials(deepcopy=False)
+            for trial in self._newest()
             if trial.state.name in states and (trial.state.name != "FAIL" or _REASON in trial.user_attrs)
         ]
+
+    def _newest(self) -> list[FrozenTrial]:
+        """Return the newest trial of each run folder."""
+        trials = self._study.get_trials(deepcopy=False)
+        return list({trial.user_attrs.get(_RUN): trial for trial in trials}.values())
+
+    def _queue(self, trial: FrozenTrial) -> None:
+        """Give a trial out once more, with its values and run folder."""
+        self._study.enqueue_trial(trial.params, {_RUN: trial.user_attrs[_RUN]})
 
     def _give_back(self, trial: FrozenTrial) -> bool:
         """Queue a trial whose process has ended once more; return whether that was so."""
@@ -167,7 +183,7 @@ class Study:
                 return False
         self._study.tell(trial.number, state=TrialState.FAIL)
         if trial.params.keys() == {one.key for one in self.plan.dimensions}:  # it may have ended while it was drawn
-            self._study.enqueue_trial(trial.params, trial.user_attrs)
+            self._queue(trial)
         return True
 
     def _sampler(self, number: int) -> BaseSampler:
