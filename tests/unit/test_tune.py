@@ -205,7 +205,7 @@ def test_failed_trials_of_a_grid_are_tried_again_and_no_combination_twice(traine
 
 @pytest.mark.parametrize(("others", "text"), [(1, "1 trial is still running elsewhere"), (2, "2 trials are still")])
 def test_process_that_ends_before_others_says_how_many_trials_run(trained, others, text, capsys):
-    fixed, dimensions = parse_space(["every.score_kimg=2", RATE])
+    fixed, _ = parse_space(["every.score_kimg=2", RATE])
     running = [Study(plan(settings=fixed), Path("study")) for _ in range(others)]
     for study in running:
         study.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Container, Sequence
 from dataclasses import fields
 from itertools import chain
@@ -19,7 +18,7 @@ from paragan.core import registry
 from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
-from paragan.core.printable import to_printable
+from paragan.core.printable import print_warning
 from paragan.distributed.launch.rank_env import from_environment, mpi_rank_and_size
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def load_config(
 def _print_warning(line: str) -> None:
     """Print a warning, except on ranks: their launcher has printed it."""
     if from_environment() is None and mpi_rank_and_size() is None:
-        print(to_printable(line), file=sys.stderr)
+        print_warning(line)
 
 
 def _refuse_unfinished(words: Sequence[str]) -> None:

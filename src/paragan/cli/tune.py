@@ -14,7 +14,7 @@ from paragan.cli.table import format_table, terminal_width
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import PREEMPTED, ConfigError, ParaganError
-from paragan.core.printable import to_printable
+from paragan.core.printable import print_line
 
 if TYPE_CHECKING:
     from paragan.config import RunConfig
@@ -109,7 +109,7 @@ def _run(tuning: Tuning, interrupt: Interrupt) -> int:
     from paragan.runs.tune import tune
     from paragan.runs.tune_results import best_trial, trial_rows, winner_command, write_results
 
-    trials = tune(tuning, interrupt, lambda line: print(to_printable(line), flush=True))
+    trials = tune(tuning, interrupt, print_line)
     if interrupt.requested:
         return PREEMPTED
     print(format_table(trial_rows(tuning.plan, trials), terminal_width()))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.core.printable import to_printable
+from paragan.core.printable import print_line
 
 _ADDRESS = "Address that the coordinator prints."
 Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help=_ADDRESS)]
@@ -31,7 +31,7 @@ def worker_command(address: Address, device: Device = "auto") -> None:
         from paragan.distributed.launch.run_token import find_token
 
         key = find_token()
-        if why := join_coordinator(key, host, int(port), lambda t: print(to_printable(t), flush=True), device):
+        if why := join_coordinator(key, host, int(port), print_line, device):
             raise RankError(f"worker: {why}")
 
 

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 
 def to_printable(text: object) -> str:
     """Return the text with a question mark for every unprintable character but newlines."""
     return "".join(one if one.isprintable() or one == "\n" else "?" for one in str(text))
+
+
+def print_line(text: object) -> None:
+    """Print a text to standard output at once, without control characters."""
+    print(to_printable(text), flush=True)
+
+
+def print_warning(text: object) -> None:
+    """Print a text to standard error at once, without control characters."""
+    print(to_printable(text), file=sys.stderr, flush=True)

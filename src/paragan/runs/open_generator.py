@@ -25,6 +25,7 @@ from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.network_factory import Model
 from paragan.core.outside_code import CodeFolder
 from paragan.core.pieces import shapes_of
+from paragan.core.printable import print_warning
 from paragan.core.types import Side
 from paragan.export import generator_file
 from paragan.export.generator_file import GeneratorInfo
@@ -36,7 +37,7 @@ from paragan.game.state import check_same
 from paragan.hardware.device import device_by_name
 from paragan.layers.init import initialise
 from paragan.layers.modes import remember_modes
-from paragan.runs.open_run import print_line, read_with_steps
+from paragan.runs.open_run import read_with_steps
 
 _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
@@ -45,7 +46,7 @@ def open_generator(
     path: Path,
     trust: bool | CodeFolder = False,
     best: bool = False,
-    say: Callable[[str], None] = print_line,
+    say: Callable[[str], None] = print_warning,
     model: Model | None = None,
     device: str | torch.device = "auto",
     *,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,13 +12,8 @@ from paragan.config.sections import outside_of_run
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.outside_code import CodeFolder
-from paragan.core.printable import to_printable
+from paragan.core.printable import print_warning
 from paragan.engine.training_loop import TrainingLoop
-
-
-def print_line(line: str) -> None:
-    """Print a line to standard error, without control characters."""
-    print(to_printable(line), file=sys.stderr)
 
 
 def config_path(run: Path) -> Path:
@@ -68,7 +62,7 @@ def open_run(
     outside = outside_of_run(trust)
     config = read_with_steps(lambda words: read_recipe(source, [*words, *number], outside), steps)
     make = build.trainer if config.grid is None else grid.evolution
-    trainer = make(config, path, print_line, lambda: False, reading=True)
+    trainer = make(config, path, print_warning, lambda: False, reading=True)
     if not trainer.resume(best):
         hint = "train longer, or lower every.save_kimg"
         raise CheckpointError(f"{path} has no checkpoint yet; {hint}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError, ConfigError, DataError
 from paragan.core.files import open_lock_file, read_bytes, read_json_lines, remove_tree
-from paragan.core.printable import to_printable
+from paragan.core.printable import print_line, print_warning
 from paragan.engine.rollback_state import rollback_targets
 from paragan.runs.folder import RunFolder, try_to_lock
 from paragan.runs.run_mirror import UPLOADS, MirroredFiles, RunMirror
@@ -49,11 +48,11 @@ def mirrored(request: RunRequest) -> Iterator[None]:
     bucket = open_bucket(request.address)
     lease = Lease(open_bucket(request.address, _LEASE_TIMEOUT_S))
     with _locked(request.out, 0.0) as lock:
-        lease.acquire(_print, former=lock.read(100).decode("ascii", "replace"))
+        lease.acquire(print_line, former=lock.read(100).decode("ascii", "replace"))
         try:
             lock.seek(0)
             lock.write(lease.owner.encode())
-            mirror = RunMirror(bucket, request.out, lease, request.config.every.keep, _warn)
+            mirror = RunMirror(bucket, request.out, lease, request.config.every.keep, print_warning)
             _restore(mirror, bucket, request.out)
             mirror.start()
             try:
@@ -101,17 +100,17 @@ def _download_newest(bucket: ObjectBucket, folder: Path) -> tuple[str, list[str]
     """Download the newest undamaged checkpoint; return as `BucketCheckpoints.download_newest`."""
     checkpoints = folder / "checkpoints"
     remote = BucketCheckpoints(bucket, checkpoints.name)
-    return remote.download_newest(lambda name: checkpoints / name, _warn)
+    return remote.download_newest(lambda name: checkpoints / name, print_warning)
 
 
 def _download_best(bucket: ObjectBucket, folder: Path) -> None:
     """Download the best checkpoint, or remove the copy of a former run's."""
     remote = BucketCheckpoints(bucket, "best", ("score.json",))
     try:
-        if not remote.download_newest(lambda name: folder / "best", _warn)[0]:
+        if not remote.download_newest(lambda name: folder / "best", print_warning)[0]:
             remove_tree(folder / "best")
     except CheckpointError as error:
-        _warn(f"warning: no best checkpoint: {error}")
+        print_warning(f"warning: no best checkpoint: {error}")
 
 
 def _restore(mirror: RunMirror, bucket: ObjectBucket, folder: Path) -> None:
@@ -139,7 +138,9 @@ def _warn_of_missing_lines(record: Path, committed: list[str]) -> None:
         steps = [line["step"] for line in read_json_lines(record) if isinstance(line.get("step"), int)]
         last, saved = max(steps, default=0), int(committed[-2].partition("-")[2]) if committed[1:] else 0
         if last < saved:
-            _warn(f"warning: the record ends at step {last}, before the checkpoint of step {saved}: lines are missing")
+            print_warning(
+                f"warning: the record ends at step {last}, before the checkpoint of step {saved}: lines are missing"
+            )
 
 
 def _restore_rollback_targets(mirror: RunMirror, newest: Path) -> None:
@@ -150,7 +151,7 @@ def _restore_rollback_targets(mirror: RunMirror, newest: Path) -> None:
                 mirror.checkpoints.download(path.name, path)
             mirror.take_as_uploaded(path)
         except CheckpointError as error:
-            _warn(f"warning: {error}; the run cannot roll back to {path.name}")
+            print_warning(f"warning: {error}; the run cannot roll back to {path.name}")
 
 
 def _is_continued(checkpoints: BucketCheckpoints, bucket: ObjectBucket, folder: Path) -> bool:
@@ -175,7 +176,7 @@ def _clear(folder: Path, committed: list[str]) -> None:
     local = [path.name for path in CheckpointWriter(folder / "checkpoints").paths()]
     if local and local[-1] > max(committed, default=""):
         aside = RunFolder(folder).set_aside()
-        _print(f"the working folder does not continue the run of the bucket; it was moved to {aside}")
+        print_line(f"the working folder does not continue the run of the bucket; it was moved to {aside}")
     remove_tree(folder)
 
 
@@ -204,11 +205,3 @@ def _locked(folder: Path, timeout_s: float) -> Iterator[BinaryIO]:
                 raise CheckpointError(f"{folder} is in use by another process; {hint}")
             time.sleep(0.1)
         yield file
-
-
-def _print(line: str) -> None:
-    print(to_printable(line), flush=True)
-
-
-def _warn(line: str) -> None:
-    print(to_printable(line), file=sys.stderr, flush=True)

@@ -21,7 +21,7 @@ from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, o
 from paragan.core.exported_file import advise_missing
 from paragan.core.files import write_text
 from paragan.core.outside_code import code_fingerprints
-from paragan.core.printable import to_printable
+from paragan.core.printable import print_line, to_printable
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import join
@@ -175,11 +175,7 @@ def end_session(session: Session, code: int, reason: str) -> None:
 
 def printer(world: World) -> Callable[[str], None]:
     """Return a function that prints a line on rank 0 and does nothing on other ranks."""
-    return _print if world.is_main else lambda text: None
-
-
-def _print(text: str) -> None:
-    print(to_printable(text), flush=True)
+    return print_line if world.is_main else lambda text: None
 
 
 def _write_exit(session: Session, code: int, reason: str) -> None:
@@ -196,8 +192,8 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
     if (folder.path / STUDY).exists() and not folder.config.exists():
         raise CheckpointError(f"{folder.path} holds a study of tune; choose another folder with --out DIR")
     if _starts_fresh(request) and (aside := folder.set_aside()) is not None:
-        _print(f"--fresh: the former run was moved to {aside}")
-    return former_run(folder, request.config, _print, request.code)
+        print_line(f"--fresh: the former run was moved to {aside}")
+    return former_run(folder, request.config, print_line, request.code)
 
 
 def _refuse_missing_init(request: RunRequest) -> None:

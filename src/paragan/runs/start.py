@@ -16,7 +16,7 @@ from dataclasses import replace
 from paragan.config import RunConfig, dump
 from paragan.core.errors import ConfigError, ParaganError, RankError, is_out_of_memory
 from paragan.core.interrupt import Interrupt, install
-from paragan.core.printable import to_printable
+from paragan.core.printable import print_line
 from paragan.core.process_environment import num_cores
 from paragan.distributed.launch import exit_status, launcher
 from paragan.distributed.launch.external_workers import ExternalWorkers
@@ -45,17 +45,11 @@ def start_training(request: RunRequest) -> int:
             try:
                 return train_run(request, interrupt)
             except (RuntimeError, MemoryError) as error:
-                shortage = _describe_shortage(error)
+                if not is_out_of_memory(error):
+                    raise
+                shortage = str(error).partition("\n")[0][:200] or type(error).__name__
             # Outside of the handler, because the error refers to what fills the memory.
-            raise ConfigError(f"{shortage}; {_advise_on_memory(request)}")
-
-
-def _describe_shortage(error: Exception) -> str:
-    """Return what an error says about memory that ran out; raise any other error again."""
-    if not is_out_of_memory(error):
-        raise error
-    found = str(error).partition("\n")[0][:200] or type(error).__name__
-    return f"out of memory: {found}"
+            raise ConfigError(f"out of memory: {shortage}; {_advise_on_memory(request)}")
 
 
 def _advise_on_memory(request: RunRequest) -> str:
@@ -124,7 +118,7 @@ def _train_as_rank(request: RunRequest, place: RankEnv) -> int:
         if place.rank == 0 and exit_status.is_owned(request.out, place):
             last = exit_status.first_failure(exit_status.read_all(request.out, place.run_id))
             if last is not None:
-                print(to_printable(f"restarting from the last checkpoint: {last.reason}"), flush=True)
+                print_line(f"restarting from the last checkpoint: {last.reason}")
         from paragan.runs.train import train_run
 
         return train_run(request, interrupt)
