@@ -36,7 +36,7 @@ from paragan.cli.watch import watch
 from paragan.cli.worker import worker_command
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, ParaganError, outcome
-from paragan.core.printable import print_warning
+from paragan.core.printable import print_to_stderr
 
 app = typer.Typer(
     add_completion=False,
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if code == 1:
             raise
         if line:
-            print_warning(line)
+            print_to_stderr(line)
         return code
 
 

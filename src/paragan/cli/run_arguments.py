@@ -18,7 +18,7 @@ from paragan.core import registry
 from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
-from paragan.core.printable import print_warning
+from paragan.core.printable import print_to_stderr
 from paragan.distributed.launch.rank_env import from_environment, mpi_rank_and_size
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def load_config(
     from paragan.config import read_recipe
 
     try:
-        return read_recipe(recipe, overrides, outside, _print_warning)
+        return read_recipe(recipe, overrides, outside, _print_to_stderr)
     except ConfigError as error:
         command = program_command()
         if recipe in registry.names("recipes"):
@@ -84,10 +84,10 @@ def load_config(
         raise ConfigError(f"{text}{separator}{advice}") from None
 
 
-def _print_warning(line: str) -> None:
+def _print_to_stderr(line: str) -> None:
     """Print a warning, except on ranks: their launcher has printed it."""
     if from_environment() is None and mpi_rank_and_size() is None:
-        print_warning(line)
+        print_to_stderr(line)
 
 
 def _refuse_unfinished(words: Sequence[str]) -> None:

@@ -15,6 +15,6 @@ def print_line(text: object) -> None:
     print(to_printable(text), flush=True)
 
 
-def print_warning(text: object) -> None:
+def print_to_stderr(text: object) -> None:
     """Print a text to standard error at once, without control characters."""
     print(to_printable(text), file=sys.stderr, flush=True)

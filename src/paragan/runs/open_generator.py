@@ -25,7 +25,7 @@ from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.network_factory import Model
 from paragan.core.outside_code import CodeFolder
 from paragan.core.pieces import shapes_of
-from paragan.core.printable import print_warning
+from paragan.core.printable import print_to_stderr
 from paragan.core.types import Side
 from paragan.export import generator_file
 from paragan.export.generator_file import GeneratorInfo
@@ -46,7 +46,7 @@ def open_generator(
     path: Path,
     trust: bool | CodeFolder = False,
     best: bool = False,
-    say: Callable[[str], None] = print_warning,
+    say: Callable[[str], None] = print_to_stderr,
     model: Model | None = None,
     device: str | torch.device = "auto",
     *,

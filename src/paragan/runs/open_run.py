@@ -12,7 +12,7 @@ from paragan.config.sections import outside_of_run
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.outside_code import CodeFolder
-from paragan.core.printable import print_warning
+from paragan.core.printable import print_to_stderr
 from paragan.engine.training_loop import TrainingLoop
 
 
@@ -62,7 +62,7 @@ def open_run(
     outside = outside_of_run(trust)
     config = read_with_steps(lambda words: read_recipe(source, [*words, *number], outside), steps)
     make = build.trainer if config.grid is None else grid.evolution
-    trainer = make(config, path, print_warning, lambda: False, reading=True)
+    trainer = make(config, path, print_to_stderr, lambda: False, reading=True)
     if not trainer.resume(best):
         hint = "train longer, or lower every.save_kimg"
         raise CheckpointError(f"{path} has no checkpoint yet; {hint}")

@@ -15,7 +15,7 @@ from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError, ConfigError, DataError
 from paragan.core.files import open_lock_file, read_bytes, read_json_lines, remove_tree
-from paragan.core.printable import print_line, print_warning
+from paragan.core.printable import print_line, print_to_stderr
 from paragan.engine.rollback_state import rollback_targets
 from paragan.runs.folder import RunFolder, try_to_lock
 from paragan.runs.run_mirror import UPLOADS, MirroredFiles, RunMirror
@@ -52,7 +52,7 @@ def mirrored(request: RunRequest) -> Iterator[None]:
         try:
             lock.seek(0)
             lock.write(lease.owner.encode())
-            mirror = RunMirror(bucket, request.out, lease, request.config.every.keep, print_warning)
+            mirror = RunMirror(bucket, request.out, lease, request.config.every.keep, print_to_stderr)
             _restore(mirror, bucket, request.out)
             mirror.start()
             try:
@@ -100,17 +100,17 @@ def _download_newest(bucket: ObjectBucket, folder: Path) -> tuple[str, list[str]
     """Download the newest undamaged checkpoint; return as `BucketCheckpoints.download_newest`."""
     checkpoints = folder / "checkpoints"
     remote = BucketCheckpoints(bucket, checkpoints.name)
-    return remote.download_newest(lambda name: checkpoints / name, print_warning)
+    return remote.download_newest(lambda name: checkpoints / name, print_to_stderr)
 
 
 def _download_best(bucket: ObjectBucket, folder: Path) -> None:
     """Download the best checkpoint, or remove the copy of a former run's."""
     remote = BucketCheckpoints(bucket, "best", ("score.json",))
     try:
-        if not remote.download_newest(lambda name: folder / "best", print_warning)[0]:
+        if not remote.download_newest(lambda name: folder / "best", print_to_stderr)[0]:
             remove_tree(folder / "best")
     except CheckpointError as error:
-        print_warning(f"warning: no best checkpoint: {error}")
+        print_to_stderr(f"warning: no best checkpoint: {error}")
 
 
 def _restore(mirror: RunMirror, bucket: ObjectBucket, folder: Path) -> None:
@@ -138,7 +138,7 @@ def _warn_of_missing_lines(record: Path, committed: list[str]) -> None:
         steps = [line["step"] for line in read_json_lines(record) if isinstance(line.get("step"), int)]
         last, saved = max(steps, default=0), int(committed[-2].partition("-")[2]) if committed[1:] else 0
         if last < saved:
-            print_warning(
+            print_to_stderr(
                 f"warning: the record ends at step {last}, before the checkpoint of step {saved}: lines are missing"
             )
 
@@ -151,7 +151,7 @@ def _restore_rollback_targets(mirror: RunMirror, newest: Path) -> None:
                 mirror.checkpoints.download(path.name, path)
             mirror.take_as_uploaded(path)
         except CheckpointError as error:
-            print_warning(f"warning: {error}; the run cannot roll back to {path.name}")
+            print_to_stderr(f"warning: {error}; the run cannot roll back to {path.name}")
 
 
 def _is_continued(checkpoints: BucketCheckpoints, bucket: ObjectBucket, folder: Path) -> bool:

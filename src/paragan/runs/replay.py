@@ -18,7 +18,7 @@ from paragan.config.sections import outside_of_run
 from paragan.core.errors import CheckpointError
 from paragan.core.files import link_or_copy, read_json_lines
 from paragan.core.outside_code import CodeFolder
-from paragan.core.printable import print_warning
+from paragan.core.printable import print_to_stderr
 from paragan.runs.folder import RunFolder, environment, read_environment
 from paragan.runs.open_run import config_path
 from paragan.runs.replay_plan import ReplayPlan, follows_order, plan_replay
@@ -95,7 +95,7 @@ def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, fou
         try:
             recorded = read_checkpoint(path)
         except CheckpointError as error:
-            print_warning(f"{error}; it is not compared")
+            print_to_stderr(f"{error}; it is not compared")
             continue
         name = _first_difference(recorded, read_checkpoint(repeated))
         if name is not None:
@@ -166,9 +166,9 @@ def _print_plan(path: Path, plan: ReplayPlan, config: RunConfig) -> None:
     versions = [name for name in _VERSIONS if name in recorded and recorded[name] != here[name]]
     changed = [f"{name} {recorded[name]} (now {here[name]})" for name in versions]
     if changed:
-        print_warning(f"warning: the run used {', '.join(changed)}; numbers may differ in their last bits")
+        print_to_stderr(f"warning: the run used {', '.join(changed)}; numbers may differ in their last bits")
     if config.grid is not None and config.workers is not None and config.grid.executor == "auto":
-        print_warning("warning: grid.executor=auto: workers choose again, and numbers may differ in their last bits")
+        print_to_stderr("warning: grid.executor=auto: workers choose again, and numbers may differ in their last bits")
 
 
 def _prepare(path: Path, folder: Path, plan: ReplayPlan) -> None:

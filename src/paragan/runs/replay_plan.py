@@ -18,7 +18,7 @@ from paragan.core.capabilities import REPLAY, check_capabilities
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import read_json_lines
 from paragan.core.from_memory import FROM_MEMORY
-from paragan.core.printable import print_warning
+from paragan.core.printable import print_to_stderr
 from paragan.core.types import Side
 from paragan.engine.options import Change
 from paragan.runs.folder import read_environment
@@ -191,7 +191,7 @@ def _nearest_checkpoint(recorded: RecordedRun, step: int) -> tuple[int, Path | N
         try:
             return first, read_checkpoint(recorded.checkpoints[first]).path
         except CheckpointError as error:
-            print_warning(f"{error}; replaying from the one before")
+            print_to_stderr(f"{error}; replaying from the one before")
     return 0, None
 
 

@@ -19,7 +19,7 @@ from paragan.core.errors import PREEMPTED, RankError
 from paragan.core.files import create_file, create_subfolder, open_to_append
 from paragan.core.interrupt import Interrupt
 from paragan.core.local_processes import LocalProcesses, describe_exit
-from paragan.core.printable import print_warning
+from paragan.core.printable import print_to_stderr
 from paragan.core.process_environment import num_cores
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.rank_env import (
@@ -133,5 +133,5 @@ def _report_failure(job: Job, run: str, stop_requested: bool) -> int:
     if end is not None and code == 1:
         reason = f"rank {end.rank}: {reason}; its traceback is in {job.log}"
     if end is None or code != PREEMPTED:
-        print_warning(reason)
+        print_to_stderr(reason)
     return code
