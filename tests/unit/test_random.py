@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from paragan.core import rng
+from paragan.core.types import Rows
 from paragan.layers.random import Dropout, preserved_state, uses_random_numbers
 
 
@@ -64,3 +66,41 @@ def test_untouched_puts_back_buffers_and_generators():
         net(torch.randn(5, 3))
     assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
     assert torch.equal(state, torch.get_rng_state())
+
+
+KEYS = rng.row_keys(5, Rows(0, 0, 64, 64), torch.device("cpu"))
+
+
+def test_hash_is_splitmix64():
+    """Its first numbers of the seed 0, as published with the algorithm."""
+    found = rng._scrambled(torch.arange(1, 4) * rng._GOLDEN)
+    assert [value % 2**64 for value in found.tolist()] == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+
+
+def test_numbers_by_key_have_the_moments_of_their_distribution():
+    uniform = rng.uniform_by_key(KEYS, 7, (100, 50), torch.float64)
+    normal = rng.normal_by_key(KEYS, 7, (100, 50), torch.float64)
+    assert uniform.min() >= 0 and uniform.max() < 1
+    for power in range(1, 5):
+        assert uniform.pow(power).mean() == pytest.approx(1 / (1 + power), abs=0.003)
+        assert normal.pow(power).mean() == pytest.approx((0, 1, 0, 3)[power - 1], abs=0.05)
+    counts = torch.histc(uniform, 256, 0, 1)
+    assert ((counts - 1250).square() / 1250).sum() < 255 + 5 * (2 * 255) ** 0.5
+
+
+@pytest.mark.parametrize("draw", [rng.uniform_by_key, rng.normal_by_key])
+def test_numbers_by_key_are_uncorrelated_over_rows_streams_and_places(draw):
+    a, b = draw(KEYS, 1, (5000,), torch.float64), draw(KEYS, 2, (5000,), torch.float64)
+    rows = torch.corrcoef(torch.cat([a, b])) - torch.eye(128)
+    places = torch.corrcoef(torch.cat([a[:, :60].T, a[:, 60:120].T])) - torch.eye(120)
+    following = torch.corrcoef(torch.stack([a[:, :-1].flatten(), a[:, 1:].flatten()]))[0, 1]
+    assert rows.abs().max() < 6 / 5000**0.5 and places.abs().max() < 6 / 64**0.5 and abs(following) < 0.01
+
+
+def test_numbers_by_key_are_those_of_their_rows_in_any_format():
+    part = rng.row_keys(5, Rows(0, 3, 10, 64, stride=2), torch.device("cpu"))
+    assert torch.equal(part, KEYS[3:23:2])
+    for draw in (rng.uniform_by_key, rng.normal_by_key):
+        whole = draw(KEYS, 1, (3, 2), torch.float64)
+        assert torch.equal(draw(part, 1, (3, 2), torch.float64), whole[3:23:2])
+        torch.testing.assert_close(draw(KEYS, 1, (3, 2), torch.float32).double(), whole, rtol=0, atol=1e-5)

@@ -123,6 +123,17 @@ def test_verify_declared_dropout_is_exempt(verified):
     )
 
 
+def test_verify_dropout_drawn_by_row_is_held_to_every_law(verified):
+    text = faulty(
+        ("self.conv = ", "self.drop = Dropout(0.5)\n        self.conv = "),
+        ("F.silu(self.c", "self.drop(self.c"),
+        ("from torch import", "from paragan.layers.random import Dropout\nfrom torch import"),
+    )
+    rows, code = verified(text, "--ranks", "2")
+    assert (failures(rows), code) == ({}, 0)
+    assert not [row for row in rows if row["result"] == "exempt" and "Dropout" in row["reason"]]
+
+
 @pytest.mark.distributed
 def test_verify_good_networks_pass_on_two_ranks(verified):
     rows, code = verified(faulty(), "--ranks", "2")

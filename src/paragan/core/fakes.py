@@ -9,12 +9,14 @@ from torch import Tensor
 
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.protocols import Network, Turn
+from paragan.core.row_draws import rows_of_calls
 from paragan.core.types import Side, TurnInputs
 
 
 def generate(generator: Network, feed: TurnInputs) -> GeneratorOutput:
     """Run the generator on the latents, or conditions, of these rows."""
-    return GeneratorOutput.of(generator(*feed.fake_inputs))
+    with rows_of_calls(feed.rows, "generate"):
+        return GeneratorOutput.of(generator(*feed.fake_inputs))
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ stored generator state. Draws are made on the CPU: one run has the same latents 
 from __future__ import annotations
 
 import hashlib
+from math import pi, prod
 
 import torch
 from torch import Tensor
@@ -47,3 +48,50 @@ def integers(seed: int, stream: str, rows: Rows, high: int) -> Tensor:
     """Return uniform integers in [0, high), int64, (rows.count,)."""
     source = generator(seed, stream, rows.step)
     return torch.randint(high, (rows.total,), generator=source)[rows.window]
+
+
+def row_keys(seed: int, rows: Rows, device: torch.device) -> Tensor:
+    """Return a key for each row, int64 (rows.count,), for `uniform_by_key` and `normal_by_key`."""
+    numbers = rows.first + rows.stride * torch.arange(rows.count, device=device)
+    return _scrambled(numbers * _GOLDEN + seed)
+
+
+def uniform_by_key(keys_B: Tensor, stream: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Return multiples of 2^-24 in [0, 1), (B, *shape), by (key, stream, place) alone."""
+    return _fraction(_bits(keys_B, stream, shape) >> 40, dtype)
+
+
+def normal_by_key(keys_B: Tensor, stream: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Return standard normal numbers (Box & Muller 1958), as `uniform_by_key`."""
+    bits = _bits(keys_B, stream, shape)
+    length = (1 - _fraction(bits >> 40, dtype)).log().mul(-2).sqrt()
+    return length * _fraction(bits, dtype).mul(2 * pi).cos()
+
+
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # int64
+
+
+def _bits(keys_B: Tensor, stream: int, shape: tuple[int, ...]) -> Tensor:
+    """Return 64 random bits for each place, (B, *shape)."""
+    places = torch.arange(prod(shape), device=keys_B.device)
+    keys_B = _scrambled(keys_B + stream)
+    return _scrambled((keys_B[:, None] + places) * _GOLDEN).reshape(len(keys_B), *shape)
+
+
+def _scrambled(x: Tensor) -> Tensor:
+    """Return a hash of each int64, in place: the last step of SplitMix64 (Steele et al. 2014, figure 14)."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x ^= _shifted(x, shift)
+        x *= factor - (1 << 64)  # int64 wraps around
+    x ^= _shifted(x, 31)
+    return x
+
+
+def _shifted(x: Tensor, num: int) -> Tensor:
+    """Shift right with zeros; torch's shift of int64 repeats the sign."""
+    return (x >> num).bitwise_and_((1 << (64 - num)) - 1)
+
+
+def _fraction(bits: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the lowest 24 bits over 2^24, exact in float32."""
+    return (bits & 0xFFFFFF).to(dtype) * 2.0**-24

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.protocols import Network
+from paragan.core.row_draws import keys_of_call
 from paragan.core.tree import map_tensors
 from paragan.hardware.executors import CallCompiler
-from paragan.layers.random import uses_random_numbers
+from paragan.layers.random import RowDrawing, name_streams, row_drawing_layers, uses_random_numbers, with_keys
 from paragan.layers.update_once import mixes_samples
 
 
@@ -38,13 +39,15 @@ class CalledNetwork:
     module: nn.Module
     calling: Calling = Calling()
     mixes: bool = field(init=False)
-    draws: bool = field(init=False)  # a training-mode call draws from torch's global generator
+    draws: bool = field(init=False)  # a training-mode call draws random numbers
+    _row_drawing: tuple[RowDrawing, ...] = field(init=False)
     _weights: tuple[nn.Parameter, ...] = field(init=False)
     _run: Callable[..., Any] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mixes", mixes_samples(self.module))
         object.__setattr__(self, "draws", uses_random_numbers(self.module))
+        object.__setattr__(self, "_row_drawing", tuple(row_drawing_layers(name_streams(self.module))))
         object.__setattr__(self, "_weights", tuple(self.module.parameters()))
         compiler = self.calling.compiler
         object.__setattr__(self, "_run", self.module if compiler is None else compiler(self.module))
@@ -53,6 +56,13 @@ class CalledNetwork:
         """Call the module without trailing `None` inputs, which `nn.Sequential` does not take."""
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
+        if not self._row_drawing:
+            return self._call(*inputs)
+        first = next(x for x in inputs if x is not None)
+        with with_keys(self._row_drawing, keys_of_call(len(first), first.device)):
+            return self._call(*inputs)
+
+    def _call(self, *inputs: Tensor | None) -> Any:
         if self.calling.channels_last:
             inputs = tuple(_channels_last(x) for x in inputs)
         if self.calling.dtype is None:

@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from paragan.core import rng
 from paragan.core.capabilities import Capability
 from paragan.core.protocols import Network, Penalty, Turn
+from paragan.core.row_draws import turn_draws
 
 # Torch has one generator for all threads: turns of two threads whose networks draw run one after the other.
 _DRAWS = threading.RLock()
@@ -19,13 +20,17 @@ _DRAWS = threading.RLock()
 
 @contextmanager
 def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
-    """Seed torch's generator for dropout, by update: runs repeat and resume bit-exactly."""
+    """Seed the layers that draw: by row, and torch's generator by update and rank, for torch's dropout.
+
+    Runs repeat and resume bit-exactly.
+    """
     if not any(getattr(net, "draws", False) for net in nets):
         yield
         return
     with _DRAWS:
         torch.manual_seed(layer_seed(turn, version, turn.feed.seed))
-        yield
+        with turn_draws([turn.feed.seed], turn.side.value):
+            yield
 
 
 def differentiable_attention(penalties: Iterable[Penalty]) -> AbstractContextManager[None]:
@@ -60,5 +65,5 @@ def _math_attention() -> Iterator[None]:
 
 
 def layer_seed(turn: Turn, version: int, seed: int) -> int:
-    """Return the seed for the layers that draw in a turn. version: of the player. seed: of its run."""
+    """Return torch's seed in a turn. version: of the player. seed: of its run."""
     return rng.key(seed, "noise", turn.side.value, version, turn.feed.rows.first)

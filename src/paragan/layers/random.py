@@ -1,18 +1,19 @@
-"""Layers that draw random numbers in a forward; the caller seeds the generator."""
+"""Layers that draw random numbers in a forward: by row, or from a generator that the caller seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from paragan.core import rng
+
 
 def uses_random_numbers(net: nn.Module) -> bool:
-    """Return whether a training-mode forward draws from torch's global generator.
+    """Return whether a training-mode forward draws, by row or from torch's global generator.
 
     True for dropout of every kind, and for modules with an attribute `draws = True`.
     """
@@ -20,14 +21,38 @@ def uses_random_numbers(net: nn.Module) -> bool:
     return any(isinstance(m, dropout) or getattr(m, "draws", False) is True for m in net.modules())
 
 
-class Dropout(nn.Module):
-    """Dropout (Srivastava et al. 2014) in place, with a mask by generator and shape alone.
+class RowDrawing(nn.Module):
+    """Base of layers that draw in a training-mode forward, by row where the caller's rows are known.
 
-    torch's fills its mask in the order of memory, so another layout or dtype would draw another
-    mask.
+    keys_B: of the rows of this call (`core.row_draws`); None: torch's global generator is drawn from.
+    stream: of this layer, by its name in the network. A layer that a forward calls twice draws the
+    same numbers in both calls.
     """
 
     draws = True
+    keys_B: Tensor | None = None
+    stream = 0
+
+    def uniform(self, like: Tensor, *shape: int, number: int = 0) -> Tensor:
+        """Return uniform numbers in [0, 1) for each row of `like`, at least float32: (B, *shape).
+
+        number: of this draw, if a forward has several.
+        """
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        if self.keys_B is None or len(self.keys_B) != len(like):
+            return torch.rand(len(like), *shape, device=like.device).to(dtype)
+        return rng.uniform_by_key(self.keys_B, self.stream + number, shape, dtype)
+
+    def normal(self, like: Tensor, *shape: int) -> Tensor:
+        """Return standard normal numbers, as `uniform`."""
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        if self.keys_B is None or len(self.keys_B) != len(like):
+            return torch.randn(len(like), *shape, device=like.device).to(dtype)
+        return rng.normal_by_key(self.keys_B, self.stream, shape, dtype)
+
+
+class Dropout(RowDrawing):
+    """Dropout (Srivastava et al. 2014) in place, with a mask that no memory layout or dtype changes."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -36,27 +61,42 @@ class Dropout(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         if not self.training:
             return h
-        mask = draw_like(lambda h: torch.empty(h.shape, device=h.device).bernoulli_(1 - self.p), h)
-        return h.mul_(mask.div_(1 - self.p).to(h.dtype))
+        mask = self.uniform(h, *h.shape[1:]) >= self.p
+        return h.mul_(mask.to(h.dtype).div_(1 - self.p))
 
 
-def draw_like(make: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
-    """Return random numbers that `make` draws from torch's global generator.
+def row_drawing_layers(net: nn.Module) -> list[RowDrawing]:
+    """Return the layers of `net` that draw by row."""
+    return [layer for layer in net.modules() if isinstance(layer, RowDrawing) and layer.draws]
 
-    make: is called with `like`, of which it may read shape, dtype and device alone. In a stacked
-    call of the networks of several cells it is called for each cell, with the cell's generator.
-    """
-    drawn: Tensor = make(like) if CellGenerators.active is None else _DrawByCell.apply(like.detach(), make)
-    return drawn
+
+def name_streams(net: nn.Module) -> nn.Module:
+    """Give each layer of `net` that draws by row the stream of its name; return the net."""
+    for name, layer in net.named_modules():
+        if isinstance(layer, RowDrawing):
+            layer.stream = rng.key(name.removeprefix("module."))  # of a wrapper such as DDP
+    return net
+
+
+@contextmanager
+def with_keys(layers: Sequence[RowDrawing], keys_B: Tensor | None) -> Iterator[None]:
+    """Have layers draw by these keys inside."""
+    before = [layer.keys_B for layer in layers]
+    _set_keys(layers, [keys_B] * len(layers))
+    try:
+        yield
+    finally:
+        _set_keys(layers, before)
+
+
+def _set_keys(layers: Sequence[RowDrawing], keys: Sequence[Tensor | None]) -> None:
+    for layer, keys_B in zip(layers, keys, strict=True):
+        if layer.keys_B is not keys_B:  # dynamo recompiles, or refuses a checkpoint, where attributes are written
+            layer.keys_B = keys_B
 
 
 class CellGenerators:
-    """States of torch's global generators for each of `num` cells whose networks are called as one.
-
-    active: by which `draw_like` draws now.
-    """
-
-    active: ClassVar[CellGenerators | None] = None
+    """States of torch's global generators for each of `num` cells whose networks are called as one."""
 
     def __init__(self, num: int, device: torch.device) -> None:
         self._device = device
@@ -78,42 +118,11 @@ class CellGenerators:
         yield
         self.states[cell] = self._now()
 
-    @contextmanager
-    def stacked(self) -> Iterator[None]:
-        """Let `draw_like` draw for each cell inside the block, under one `vmap` over the cells."""
-        CellGenerators.active = self
-        try:
-            yield
-        finally:
-            CellGenerators.active = None
-
     def _now(self) -> tuple[Tensor, Tensor | None]:
         on_host = torch.get_rng_state()
         if self._device.type == "cpu":
             return on_host, None
         return on_host, torch.get_device_module(self._device).get_rng_state(self._device)
-
-
-class _DrawByCell(torch.autograd.Function):
-    """Draws of each cell, by `vmap` over the cells."""
-
-    @staticmethod
-    def forward(like: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
-        return make(like)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Save nothing: draws have no gradient."""
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, like: Tensor, make: Callable[[Tensor], Tensor]) -> tuple[Tensor, int]:
-        generators = CellGenerators.active
-        assert generators is not None
-        drawn = []
-        for cell, one in enumerate(like.unbind(in_dims[0])):
-            with generators.of(cell):
-                drawn.append(make(one))
-        return torch.stack(drawn), 0
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from paragan.layers.conditional_norm import check_labels
 from paragan.layers.equalised import GAIN, EqualLinear, leaky_relu_
 from paragan.layers.modulated import ModulatedConv2d
 from paragan.layers.precision import at_least_float32
-from paragan.layers.random import draw_like
+from paragan.layers.random import RowDrawing
 from paragan.layers.resample import upsample
 
 State = tuple[Tensor, Tensor | None, Tensor]  # map, image, styles (B, layers, length)
@@ -52,7 +52,7 @@ def mapping_layers(inputs: int, length: int, num: int) -> nn.ModuleList:
     return nn.ModuleList(EqualLinear(a, b, rate=_RATE, gain=GAIN) for a, b in pairwise(sizes))
 
 
-class Mapping(nn.Module):
+class Mapping(RowDrawing):
     """Mapping network: z_BZ (and y_B) to styles (B, num, length), equal for all `num` layers.
 
     mixing: share of training images that use the style of a second latent from a random layer up
@@ -71,8 +71,8 @@ class Mapping(nn.Module):
         w_BLW = self.style(z_BZ, y_B).unsqueeze(1).expand(-1, self.num, -1)
         if not (self.training and self.mixing):
             return w_BLW
-        other = self.style(draw_like(torch.randn_like, z_BZ), y_B).unsqueeze(1)
-        mixed, share = draw_like(lambda z: torch.rand(2, len(z), 1, device=z.device), z_BZ)
+        other = self.style(self.normal(z_BZ, *z_BZ.shape[1:]).to(z_BZ.dtype), y_B).unsqueeze(1)
+        mixed, share = self.uniform(z_BZ, 2, 1, number=1).unbind(1)
         first = torch.where(mixed < self.mixing, 1 + (share * (self.num - 1)).floor(), self.num)
         late_BL = torch.arange(self.num, device=z_BZ.device) >= first
         return torch.where(late_BL.unsqueeze(2), other, w_BLW)
@@ -105,12 +105,10 @@ class StyledConv(nn.Module):
         return leaky_relu_(h if self.noise is None else h + self.noise(h) * GAIN)
 
 
-class Noise(nn.Module):
+class Noise(RowDrawing):
     """Normal noise per pixel times a learnt strength, 0 at the start; fixed in evaluation."""
 
     fill = fill_zero
-
-    draws = True
     fixed: Tensor
 
     def __init__(self, side: int) -> None:
@@ -122,8 +120,7 @@ class Noise(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         if not self.training:
             return self.fixed.to(h.dtype) * self.strength.to(h.dtype)
-        noise = draw_like(lambda h: torch.randn(len(h), 1, *h.shape[2:], device=h.device), h)
-        return noise.to(h.dtype) * self.strength.to(h.dtype)
+        return self.normal(h, 1, *h.shape[2:]).to(h.dtype) * self.strength.to(h.dtype)
 
 
 class ToImage(nn.Module):

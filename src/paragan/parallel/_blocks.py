@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from paragan.layers.random import row_drawing_layers, with_keys
+
 _LISTS = (nn.ModuleList, nn.Sequential)
 
 
@@ -51,7 +53,14 @@ def checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
 def _run_checkpointed(forward: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
     if not torch.is_grad_enabled():
         return forward(*inputs, **named)
-    return checkpoint(forward, *inputs, use_reentrant=False, **named)
+    layers = row_drawing_layers(forward.__self__) if hasattr(forward, "__self__") else []
+    keys_B = layers[0].keys_B if layers else None
+
+    def with_same_draws(*inputs: Any, **named: Any) -> Any:
+        with with_keys(layers, keys_B):
+            return forward(*inputs, **named)
+
+    return checkpoint(with_same_draws, *inputs, use_reentrant=False, **named)
 
 
 def _members(module: nn.Module) -> list[nn.Module]:

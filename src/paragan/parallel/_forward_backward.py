@@ -17,6 +17,7 @@ from paragan.core.fakes import discriminate_both, generate
 from paragan.core.outputs import NOT_RUN, DiscriminatorOutput, GeneratorOutput, Outputs
 from paragan.core.phases import Phase, thread_clock
 from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
+from paragan.core.row_draws import rows_of_calls
 from paragan.core.types import LossTerms, Rows, Side, TurnInputs
 from paragan.layers.all_reduce import ReduceGroup, gather_batch
 from paragan.parallel._balanced import PartGradients, recorded_layer, refuse_balancer, term_gradients
@@ -159,7 +160,7 @@ class _TurnRun:
 
         Return `last`, the terms of the last micro-batch, with those penalties.
         """
-        with self.reduction.around(True):
+        with self.reduction.around(True), rows_of_calls(turn.feed.rows, "late"):
             context = self._context(turn, turn.feed, _NO_OUTPUTS)
             late_B = {penalty.name: penalty(context) for penalty in turn.penalties if _needs_no_image(penalty)}
             _refuse_other_rows(late_B, turn.feed.rows.count)
@@ -183,9 +184,10 @@ class _TurnRun:
         """Return the terms of one micro-batch. given: replaces G's output."""
         if any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
             feed = _differentiable(feed)
-        context = self._context(turn, feed, run_networks(turn, self.nets, feed, given))
-        terms = turn.objective(context.outputs, feed)
-        loss_B = {**terms.loss_B, **{penalty.name: penalty(context) for penalty in turn.penalties}}
+        with rows_of_calls(feed.rows):
+            context = self._context(turn, feed, run_networks(turn, self.nets, feed, given))
+            terms = turn.objective(context.outputs, feed)
+            loss_B = {**terms.loss_B, **{penalty.name: penalty(context) for penalty in turn.penalties}}
         _refuse_other_rows(loss_B, feed.rows.count)
         return replace(terms, loss_B=loss_B)
 

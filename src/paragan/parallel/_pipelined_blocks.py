@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.layout import Layout
-from paragan.layers.random import uses_random_numbers
+from paragan.layers.random import RowDrawing, row_drawing_layers, uses_random_numbers, with_keys
 from paragan.layers.update_once import UpdateOnce, mixes_samples
 from paragan.parallel._chained_blocks import ChainedBlocks
 from paragan.parallel._network_parts import is_in_block
@@ -52,11 +52,11 @@ class AbsentBlock(UpdateOnce):
         self.draws = uses_random_numbers(block)
 
 
-class PipelinedBlocks(ChainedBlocks):
+class PipelinedBlocks(ChainedBlocks, RowDrawing):
     """`net.blocks` of a pipelined network: this rank's blocks, under their numbers.
 
     micro_batches: row r of the batch is in number r modulo that, as in accumulation; None: 4, or 1
-    for blocks that mix the samples of a batch.
+    for blocks that mix the samples of a batch. Layers that draw use keys of the rows of all ranks.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class PipelinedBlocks(ChainedBlocks):
         for number, block in enumerate(blocks.children()):
             here = self.stage_of(number) == ranks.group.rank
             self.add_module(str(number), block if here else AbsentBlock(block))
+        self.draws = any(map(uses_random_numbers, self.children()))
         self._mixes = mixes_samples(self)
         # the statistics of batch norm would be those of a micro-batch
         self.micro_batches = micro_batches or (1 if self._mixes else _MICRO_BATCHES)
@@ -106,11 +107,12 @@ class PipelinedBlocks(ChainedBlocks):
         rows = RowSplit.of(self.ranks, len(value[0]), 1 if is_whole else self.micro_batches)
         self.messages.flush()  # all ranks are here, so what was sent before has arrived
         whole = [rows.gather(each) for each in labels]
+        keys = rows.gather(self.keys_B if self.draws else None)
         held = self._enter(value, rows, stages[0].rank)
         route = [stages[0].rank, *(stage.rank for stage in stages), stages[-1].rank]
         for number, stage in enumerate(stages):
             ends = (route[number], route[number + 2])
-            structure = self._run_stage(stage, ends, held, rows, whole, structure)
+            structure = self._run_stage(stage, ends, held, rows, [keys, *whole], structure)
         outputs = self._leave(held, rows, stages[-1].rank)
         if not torch.is_grad_enabled():  # no turn follows, which flushes after its backward
             self.messages.flush()
@@ -136,9 +138,11 @@ class PipelinedBlocks(ChainedBlocks):
     ) -> Any:
         """Run one stage on all micro-batches, in place in `held`; return the structure of its output.
 
-        ends: ranks that the input comes from and the output goes to.
+        labels: after the keys of layers that draw. ends: ranks that the input comes from and the output goes to.
         """
         here = stage.rank
+        keys, *labels = labels
+        layers = [layer for block in self._blocks_of(stage) for layer in row_drawing_layers(block)]
         for number, part in enumerate(rows.parts):
             value = held[number]
             if here == self.ranks.group.rank:
@@ -146,8 +150,9 @@ class PipelinedBlocks(ChainedBlocks):
                 if ends[0] != here:
                     value = self._move(part, ends[0], here)(value)
                 out: Any = put_together(value, structure)
-                for block in self._blocks_of(stage):
-                    out = block(out, *(each[number] for each in labels))
+                with with_keys(layers, keys[number]):
+                    for block in self._blocks_of(stage):
+                        out = block(out, *(each[number] for each in labels))
                 value, produced = self._taken_apart(out, sum(part.counts), stage, structure)
                 if ends[1] != here:
                     value = self._move(part, here, ends[1])(value)

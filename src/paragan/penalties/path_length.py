@@ -7,7 +7,7 @@ takes an offset of their styles (`stylegan2`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Protocol, runtime_checkable
 
@@ -20,6 +20,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, Fraction
 from paragan.core.outputs import GeneratorOutput
 from paragan.core.protocols import PenaltyContext
+from paragan.core.row_draws import rows_of_calls
 from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import LazyOptions
@@ -84,7 +85,10 @@ class Penalty(protocols.Penalty):
         z_NZ = feed.latent[chosen]
         y_N = None if feed.label is None else feed.label[chosen]
         shift_NLW = z_NZ.new_zeros(len(z_NZ), *shapes[0]).requires_grad_()
-        images = GeneratorOutput.of(context.network(z_NZ, y_N, shift_NLW)).images
+        first = feed.rows.first + chosen.start
+        rows = replace(feed.rows, first=first, count=len(z_NZ), stride=self.every)
+        with rows_of_calls(rows, self.name):
+            images = GeneratorOutput.of(context.network(z_NZ, y_N, shift_NLW)).images
         shape = tuple(images.shape[1:])
         noise = rng.normal(feed.seed, "path_length", feed.rows, shape)[chosen].to(images)
         towards_N = (images * noise).flatten(1).sum(1) / sqrt(images.shape[2] * images.shape[3])

@@ -22,7 +22,7 @@ from paragan.core.types import Side
 from paragan.game import network
 from paragan.game.needs import term_needs
 from paragan.game.network import CalledNetwork
-from paragan.layers.random import preserved_state, uses_random_numbers
+from paragan.layers.random import RowDrawing, preserved_state, uses_random_numbers
 from paragan.layers.update_once import mixing_layers
 from paragan.parallel._blocks import blocks
 from paragan.verify.finding import SPECTRAL, LawResult
@@ -47,7 +47,7 @@ class NetworkTraits:
     """Traits of one network, with names as in its `named_modules`.
 
     mixing_layers: batch norms.
-    random_layers: layers that declare that they draw random numbers.
+    random_layers: layers that declare that they draw from torch's generator, not by row.
     hidden_generator: random generator that a forward draws from without declaring it.
     torch_spectral_norms: modules with torch's spectral norm.
     used_outside: (weight, block) of weights that are used outside the forward of their block.
@@ -83,9 +83,7 @@ def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
         moved = next((name for name, state in _random_states().items() if state != before[name]), "")
     return NetworkTraits(
         mixing_layers=_module_names(net, mixing_layers(net).__contains__),
-        random_layers=_module_names(
-            net, lambda module: uses_random_numbers(module) and not any(map(uses_random_numbers, module.children()))
-        ),
+        random_layers=_module_names(net, _draws_from_generator),
         hidden_generator="" if moved == "torch" and uses_random_numbers(net) else moved,
         torch_spectral_norms=_module_names(net, has_torch_spectral_norm),
         used_outside=tuple(watch.used_outside),
@@ -94,6 +92,11 @@ def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
         low_precision="" if out.dtype == torch.float64 else str(out.dtype).removeprefix("torch."),
         custom_functions=_custom_functions(out),
     )
+
+
+def _draws_from_generator(module: nn.Module) -> bool:
+    inside = any(map(uses_random_numbers, module.children()))
+    return uses_random_numbers(module) and not inside and not isinstance(module, RowDrawing)
 
 
 def network_output(side: Side, net: nn.Module, given: tuple[Tensor | None, ...]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from paragan.coevolution.cell import Cell
 from paragan.core.loss import Loss
 from paragan.core.protocols import Augment, Network, Turn
+from paragan.core.row_draws import turn_draws
 from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
@@ -87,7 +89,7 @@ class CellAugments:
 
 
 class CellDraws:
-    """Generators of the cells, from which the layers of both networks draw.
+    """Draws of the layers of both networks for each cell.
 
     seeds: of the cells' games.
     """
@@ -96,11 +98,16 @@ class CellDraws:
         self.seeds = seeds
         self.generators = CellGenerators(len(seeds), device)
 
-    def begin(self, turn: Turn, players: Sequence[Player], *nets: Network) -> None:
-        """Seed the generators as each player does at the beginning of its turn."""
-        if any(net.draws for net in nets if isinstance(net, CalledNetwork)):
-            pairs = zip(players, self.seeds, strict=True)
-            self.generators.seed([layer_seed(turn, player.version, seed) for player, seed in pairs])
+    @contextmanager
+    def of_turn(self, turn: Turn, players: Sequence[Player], *nets: Network) -> Iterator[None]:
+        """Seed the draws inside as each player does in its turn."""
+        if not any(net.draws for net in nets if isinstance(net, CalledNetwork)):
+            yield
+            return
+        pairs = zip(players, self.seeds, strict=True)
+        self.generators.seed([layer_seed(turn, player.version, seed) for player, seed in pairs])
+        with turn_draws(self.seeds, turn.side.value):
+            yield
 
 
 class MixedLoss:

@@ -196,8 +196,8 @@ class _StackedSlot:
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         self.stack.begin_update()
-        self.draws.begin(turn, self.players, self.plain_network)
-        return (generate(self.plain_network, turn.feed).images,)
+        with self.draws.of_turn(turn, self.players, self.plain_network):
+            return (generate(self.plain_network, turn.feed).images,)
 
     @turn_phase
     def update(self, turn: Turn, against: Opponent) -> Update:
@@ -206,10 +206,10 @@ class _StackedSlot:
                 update = player.update(turn, against)
             return update
         given = tensors_of(turn.feed)
-        self.draws.begin(turn, self.players, self.plain_network, against.network())
-        if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
-            given["average"] = weight
-        self.scalars |= self._work(turn, against)(given)
+        with self.draws.of_turn(turn, self.players, self.plain_network, against.network()):
+            if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
+                given["average"] = weight
+            self.scalars |= self._work(turn, against)(given)
         return Update({}, turn.feed.rows, self.version)
 
     def _work(self, turn: Turn, against: Opponent) -> Work:

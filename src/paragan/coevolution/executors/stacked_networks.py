@@ -18,17 +18,17 @@ from torch.func import functional_call, vmap
 
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.game.network import CalledNetwork
-from paragan.layers.random import CellGenerators
+from paragan.layers.random import CellGenerators, RowDrawing, row_drawing_layers, uses_random_numbers, with_keys
 from paragan.layers.update_once import begin_update, update_once_layers
 
 Tensors = dict[str, Tensor]
 
 
-class StackedNetwork(nn.Module):
+class StackedNetwork(RowDrawing):
     """Stack of networks that differ only in their weights and buffers.
 
     rows: of each network in a batch, or a divisor of their number. generators: of the cells, for
-    networks that draw. channels_last: how cells are called one by one.
+    networks that draw from torch's generator. channels_last: how cells are called one by one.
 
     `vmap` calls the network for each cell; buffers change in place. If `vmap` refuses a first call,
     as of torch's dropout, cells are called one by one.
@@ -49,6 +49,8 @@ class StackedNetwork(nn.Module):
         # in a tuple: its weights must not be registered
         self._template = (copy.deepcopy(nets[0]),)
         self._update_once = update_once_layers(self._template[0])
+        self._row_drawing = tuple(row_drawing_layers(self._template[0]))
+        self.draws = uses_random_numbers(self._template[0])
         self.flat_CP, weights = _stack_weights([list(net.parameters()) for net in nets])
         self.weights = nn.ParameterList(weights)
         self._in_order = tuple(self.weights)  # iterating over a ParameterList is slow
@@ -59,7 +61,8 @@ class StackedNetwork(nn.Module):
         self._is_mappable: bool | None = None  # unknown before the first call
 
     def forward(self, *inputs: Tensor | None) -> Any:
-        given = [self._by_cell(value) for value in inputs if value is not None]
+        # the keys of layers that draw, where there are some, and the inputs
+        given = [self._by_cell(value) for value in (self.keys_B, *inputs) if value is not None]
         if self._is_mappable is None:
             self._is_mappable = self._try_mapped(given)
         output = self._mapped(given, self._buffers_C) if self._is_mappable else self._one_by_one(given)
@@ -89,13 +92,11 @@ class StackedNetwork(nn.Module):
 
     def _mapped(self, given: Sequence[Tensor], buffers: Tensors) -> Any:
         one_per_cell = vmap(self._one, (0, 0, *(0 for _ in given)), randomness="error")
-        with self._generators.stacked():
-            return one_per_cell(self._weights, buffers, *given)
+        return one_per_cell(self._weights, buffers, *given)
 
     def _try_mapped(self, given: Sequence[Tensor]) -> bool:
         """Return whether `vmap` can call the network; changes no state."""
         due = [layer.update_due for layer in self._update_once]
-        states = list(self._generators.states)
         try:
             with torch.enable_grad():
                 self._mapped(given, {name: value.clone() for name, value in self._buffers_C.items()})
@@ -103,7 +104,6 @@ class StackedNetwork(nn.Module):
             return False
         finally:
             self._mark(due)
-            self._generators.states = states
         return True
 
     def _one_by_one(self, given: Sequence[Tensor]) -> Any:
@@ -124,8 +124,12 @@ class StackedNetwork(nn.Module):
 
     def _one(self, weights: Tensors, buffers: Tensors, *inputs: Tensor) -> Any:
         """Call the network of one cell; tensors in and out, as `vmap` requires."""
+        keys_B = None
+        if self.keys_B is not None:
+            keys_B, *inputs = inputs  # type: ignore[assignment]
         tensors = {**weights, **buffers}
-        output = functional_call(self._template[0], tensors, inputs)
+        with with_keys(self._row_drawing, keys_B):
+            output = functional_call(self._template[0], tensors, tuple(inputs))
         for name, buffer in buffers.items():
             if (found := tensors[name]) is not buffer:  # a new tensor in place of the buffer
                 buffer.copy_(found.detach())

@@ -23,6 +23,7 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.predicted_opponent import PredictedOpponent
 from paragan.game.snapshot import Snapshot, StateEncoder
+from paragan.game.turn_context import seeded_layers
 from paragan.schemes.asynchronous.fakes import (
     FakesMessage,
     FakesReceiver,
@@ -104,7 +105,9 @@ class GeneratorStep(PlayerStep):
         """Send fakes that are generated for D's turns, and return G's turn."""
         for batch in batches:
             turn = gan.d_turn(batch)
-            self._send(gan, turn.feed, detached_fakes(turn, g.network(), self.d_parts), g.version)
+            with seeded_layers(turn, g.version, g.network()):
+                fakes = detached_fakes(turn, g.network(), self.d_parts)
+            self._send(gan, turn.feed, fakes, g.version)
         return gan.g_turn(self._g_batch(batches[-1]))
 
     def _send(self, gan: GAN, feed: TurnInputs, fakes: tuple[Tensor, ...], version: int) -> None:
