@@ -41,7 +41,7 @@ def generators():
 def watched(monkeypatch):
     """Names of the networks whose calls drew from a generator."""
     drew = []
-    plain = CalledNetwork._call
+    plain = CalledNetwork.__call__
 
     def call(self, *inputs):
         before = generators()
@@ -50,7 +50,7 @@ def watched(monkeypatch):
             drew.append(type(self.module).__qualname__)
         return outputs
 
-    monkeypatch.setattr(CalledNetwork, "_call", call)
+    monkeypatch.setattr(CalledNetwork, "__call__", call)
     return drew
 
 

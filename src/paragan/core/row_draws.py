@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -19,46 +19,40 @@ from paragan.core import rng
 from paragan.core.types import Rows
 
 
-@dataclass
-class _Calls:
-    """Calls of networks for the same rows; words: what they are for."""
-
-    rows: Rows
-    words: tuple[str, ...]
-    num: int = 0
-
-
 class _Here(threading.local):
-    """Turn and rows of this thread. seeds: of the games whose rows a batch has, one after the other."""
+    """Turn and rows of this thread. seeds: of the games whose rows a batch has, one after the other.
+
+    words: what the calls for these rows are for. num_calls: so far.
+    """
 
     seeds: Sequence[int] = ()
-    side: str = ""
-    calls: _Calls | None = None
+    side = ""
+    rows: Rows | None = None
+    words: tuple[str, ...] = ()
+    num_calls = 0
 
 
 _here = _Here()
 
 
-@contextmanager
-def turn_draws(seeds: Sequence[int], side: str) -> Iterator[None]:
+def turn_draws(seeds: Sequence[int], side: str) -> AbstractContextManager[None]:
     """Have layers draw by row inside, where `rows_of_calls` says which rows."""
-    before = _here.seeds, _here.side, _here.calls
-    _here.seeds, _here.side, _here.calls = seeds, side, None
-    try:
-        yield
-    finally:
-        _here.seeds, _here.side, _here.calls = before
+    return _set(seeds=seeds, side=side, rows=None)
+
+
+def rows_of_calls(rows: Rows, *words: str) -> AbstractContextManager[None]:
+    """State the rows of the networks' inputs inside; each call there has draws of its own."""
+    return _set(rows=rows, words=words, num_calls=0)
 
 
 @contextmanager
-def rows_of_calls(rows: Rows, *words: str) -> Iterator[None]:
-    """State the rows of the networks' inputs inside; each call there has draws of its own."""
-    before = _here.calls
-    _here.calls = _Calls(rows, words)
+def _set(**values: object) -> Iterator[None]:
+    before = {name: getattr(_here, name) for name in values}
+    vars(_here).update(values)
     try:
         yield
     finally:
-        _here.calls = before
+        vars(_here).update(before)
 
 
 def keys_of_call(num_rows: int, device: torch.device) -> Tensor | None:
@@ -66,17 +60,15 @@ def keys_of_call(num_rows: int, device: torch.device) -> Tensor | None:
 
     An input may hold the rows several times, one copy after the other, as real and fake samples.
     """
-    calls = _here.calls
-    if not _here.seeds or calls is None:
+    rows = _here.rows
+    if not _here.seeds or rows is None:
         return None
-    calls.num += 1
-    rows = calls.rows
+    _here.num_calls += 1
     copies = num_rows // max(1, rows.count)
     if copies * rows.count != num_rows:
         return None
     rows = replace(rows, count=rows.count // len(_here.seeds))
-    words: tuple[str | int, ...] = (_here.side, rows.step, *calls.words, calls.num)
-    return torch.cat(
-        [rng.row_keys(rng.key(seed, *words, copy), rows, device) for copy in range(copies) for seed in _here.seeds]
-        or [torch.empty(0, dtype=torch.int64, device=device)]
-    )
+    words: tuple[str | int, ...] = (_here.side, rows.step, *_here.words, _here.num_calls)
+    seeds = [rng.key(seed, *words, copy) for copy in range(copies) for seed in _here.seeds]
+    keys = [rng.row_keys(seed, rows, device) for seed in seeds]
+    return torch.cat(keys) if keys else torch.empty(0, dtype=torch.int64, device=device)

@@ -56,20 +56,15 @@ class CalledNetwork:
         """Call the module without trailing `None` inputs, which `nn.Sequential` does not take."""
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
-        if not self._row_drawing:
-            return self._call(*inputs)
-        first = next(x for x in inputs if x is not None)
-        with with_keys(self._row_drawing, keys_of_call(len(first), first.device)):
-            return self._call(*inputs)
-
-    def _call(self, *inputs: Tensor | None) -> Any:
         if self.calling.channels_last:
             inputs = tuple(_channels_last(x) for x in inputs)
-        if self.calling.dtype is None:
-            return self._run(*inputs)
-        device = next(x.device.type for x in inputs if x is not None)
-        with torch.autocast(device, self.calling.dtype):
-            outputs = self._run(*inputs)
+        first = next(x for x in inputs if x is not None)
+        keys_B = keys_of_call(len(first), first.device) if self._row_drawing else None
+        with with_keys(self._row_drawing, keys_B):
+            if self.calling.dtype is None:
+                return self._run(*inputs)
+            with torch.autocast(first.device.type, self.calling.dtype):
+                outputs = self._run(*inputs)
         return map_tensors(_float32, outputs)
 
     @contextmanager

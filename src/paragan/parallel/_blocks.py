@@ -56,7 +56,7 @@ def _run_checkpointed(forward: Callable[..., Any], *inputs: Any, **named: Any) -
     layers = row_drawing_layers(forward.__self__) if hasattr(forward, "__self__") else []
     keys_B = layers[0].keys_B if layers else None
 
-    def with_same_draws(*inputs: Any, **named: Any) -> Any:
+    def with_same_draws(*inputs: object, **named: object) -> object:
         with with_keys(layers, keys_B):
             return forward(*inputs, **named)
 
