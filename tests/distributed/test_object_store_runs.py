@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import shutil
@@ -141,3 +142,34 @@ def test_silent_store_ends_with_code_75_within_the_time_outs(server, tmp_path):
         text, _ = process.communicate(timeout=200)
     assert process.returncode == 75 and "the end of the run is not uploaded" in text
     assert time.monotonic() - began < 150
+
+
+def test_put_that_a_proxy_holds_back_until_the_run_is_done_elsewhere_replaces_nothing(tmp_path, monkeypatch):
+    skip_without_s3("s3")
+    held = []
+    with s3_server() as endpoint:
+        create_bucket(endpoint, "bucket")
+        send = forward(endpoint)
+
+        async def hold_a_record(request):
+            has_saved = request.method == "PUT" and request.target.split("?")[0].endswith("/metrics.jsonl")
+            if has_saved and b'"kind": "checkpoint"' in request.body and not held:
+                held.append(request)
+                await asyncio.sleep(3600)
+            return await send(request)
+
+        with serve(QUIET, hold_a_record) as proxy:
+            for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": proxy.url}.items():
+                monkeypatch.setenv(name, value)
+            with training(tmp_path, ADDRESS, "every.log_steps=1") as process:
+                deadline = time.monotonic() + 120
+                while not held and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                os.killpg(process.pid, signal.SIGKILL)
+            shutil.rmtree(tmp_path / "cache")
+            code, text = train(tmp_path, ADDRESS, "every.log_steps=1")
+            assert code == 0, text
+            record = open_bucket(ADDRESS).read("metrics.jsonl", 1 << 24)[0]
+            assert asyncio.run(send(held[0])).status == 412
+            assert open_bucket(ADDRESS).read("metrics.jsonl", 1 << 24)[0] == record
+            assert len(record) > len(held[0].body)
