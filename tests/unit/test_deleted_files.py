@@ -70,3 +70,18 @@ def test_a_run_whose_lock_is_gone_ends_in_one_line_and_resumes(deleting, capsys,
     assert main([*WORDS, "--out", str(folder)]) == 0
     assert "resuming at step 4" in capsys.readouterr().out
     assert main(["sample", str(folder), "--num", "2"]) == 0
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "samples", "stacks", "environment.json", "report.html", "score.json"])
+def test_other_files_that_are_deleted_cost_nothing_but_themselves(deleting, capsys, name):
+    def delete(folder):
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+    folder, code = deleting(delete)
+    assert (code, steps(folder)) == (0, list(range(1, 9)))
+    assert main(["sample", str(folder), "--num", "2"]) == 0
+    assert main([*WORDS, "train.kimg=0.16", "--out", str(folder)]) == 0
+    assert "resuming at step 8" in capsys.readouterr().out

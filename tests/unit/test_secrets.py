@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paragan.cli.main import main
+from paragan.core.printable import to_printable
 from tests.attacks.small_run import SETTINGS
 
 SECRETS = {
@@ -29,3 +30,25 @@ def test_run_folder_and_output_contain_no_secret_of_the_environment(tmp_path, mo
     assert (code != 0) == (b"seconds" not in written)
     for value in SECRETS.values():
         assert value not in captured.out + captured.err and value.encode() not in written
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("g.init=https://user:pass-5ecret@host/x",),
+        ("g.init=s3://user:pass-5ecret@bucket/x",),
+        ("d.init=https://:pass-5ecret@host/x",),
+        ("evaluation.features={name: exported, weights: 'https://user:pass-5ecret@host/x.pt2', size: 8}",),
+        ("data.name=folder", "data.path=ftp://user:pass-5ecret@host/x"),
+        ("no.such.setting=https://user:pass-5ecret@host/x",),
+    ],
+)
+def test_passwords_in_addresses_of_any_setting_are_not_repeated(tmp_path, capfd, words):
+    assert main(["train", "digits", *SETTINGS, "evaluation.features=null", *words, "--out", str(tmp_path / "run")]) == 2
+    said = capfd.readouterr()
+    assert said.err.strip() and "5ecret" not in said.out + said.err
+
+
+def test_text_without_a_password_is_printed_as_it_is():
+    for text in ("a@b: http://host/x", "ratio 1:2@3", "C:/d@e", "git@host:/x", "http://host:80/a@b"):
+        assert to_printable(text) == text

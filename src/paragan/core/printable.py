@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
+
+_PASSWORD = re.compile(r"(?<=:/)(/?)[^/@\s]*:[^/@\s]+@")  # of an address, or of one that was taken as a path
 
 
 def to_printable(text: object) -> str:
-    """Return the text with a question mark for every unprintable character but newlines."""
-    return "".join(one if one.isprintable() or one == "\n" else "?" for one in str(text))
+    """Return the text with a question mark for every unprintable character but newlines, without passwords in URLs."""
+    shown = _PASSWORD.sub(r"\1***@", str(text))
+    return "".join(one if one.isprintable() or one == "\n" else "?" for one in shown)
 
 
 def print_line(text: object) -> None:
