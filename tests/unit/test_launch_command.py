@@ -13,6 +13,9 @@ from paragan.cli.main import main
 from tests.cluster_jobs import write_program
 from tests.processes import environment
 
+TURNS = "scheme=asynchronous scheme.staleness=0 scheme.reuse=false"
+MORE = "players.more.updates_per_step=2"
+
 
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path, monkeypatch):
@@ -42,6 +45,17 @@ def test_options_reach_the_file(capsys):
     assert {"export A='b=c d'", "set -- 3 4 9"} < set(lines)
     assert any(line.endswith('py -P -m paragan train digits seed="$seed" --out o/seed-"$seed"') for line in lines)
     assert any('"$failures" -le 5' in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "words", [f"scheme=dmd2 {MORE}", f"{TURNS} {MORE} 'scheme.ranks={{g: 1, d: 1, more: 2}}'"], ids=["shared", "split"]
+)
+@pytest.mark.parametrize("target", ["slurm", "local", "ray"])
+def test_job_of_further_players_has_all_ranks(target, words, capsys):
+    assert main(["launch", target, "digits", *shlex.split(words), "--ranks", "4", "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert "players.more.updates_per_step=2" in text
+    assert ("ntasks-per-node=4" if target == "slurm" else "devices=4") in text
 
 
 @pytest.mark.parametrize("target", ["slurm", "local", "kubernetes", "ray"])
@@ -99,6 +113,11 @@ def test_missing_program_is_named_and_nothing_is_written(empty_folder, monkeypat
         ("slurm digits --name 'a\nb'", "not a name"),
         ("slurm digits --site 'touch x'", "no option of sbatch"),
         ("slurm digits devices=2", "use --ranks 2"),
+        ("slurm digits scheme=asynchronous 'scheme.ranks={g: 2, d: 1}' --ranks 4", "does not fit 4 ranks"),
+        (f"local digits {TURNS} {MORE} 'scheme.ranks={{g: 1, d: 1, more: 1}}' --ranks 2", "does not fit 2 ranks"),
+        (f"slurm digits {TURNS} {MORE} --ranks 4", "the players are g, d, more, and scheme asynchronous has ranks for"),
+        (f"slurm digits {TURNS} {MORE} 'scheme.ranks={{g: 1, d: 1, less: 2}}' --ranks 4", "has ranks for g, d, less"),
+        (f"slurm digits scheme=asynchronous {MORE} --ranks 4", "needs players other than G and D"),
         ("slurm cellular-mnist data.path=x transport=mpi", "transport=mpi does not apply"),
         ("local cellular-mnist data.path=x --ranks 3", "use workers=3"),
         ("local digits --image x", "--image does not apply"),

@@ -119,7 +119,8 @@ def scheme(config: RunConfig) -> Scheme:
     """Return the scheme of a run: its module's `Scheme`, or its function `step`."""
     module = registry.load_module("schemes", config.scheme.name)
     if not hasattr(module, "Scheme"):
-        return FunctionScheme(module.step, getattr(module, "capabilities", FunctionScheme.capabilities))
+        capabilities = getattr(module, "capabilities", FunctionScheme.capabilities)
+        return FunctionScheme(module.step, capabilities, getattr(module, "simulate", None))
     made: Scheme = module.Scheme(config.scheme.options) if hasattr(module, "Options") else module.Scheme()
     return made
 

@@ -106,15 +106,20 @@ def format_plan(plan: Plan) -> str:
     for name, network in (("generator", model.generator), ("discriminator", model.discriminator)):
         size = f"{network.parameters:,} parameters"
         rows.append((f"  {name}", size, f"forward {network.forward_gmacs:.3g} GMACs per sample"))
-    updates = f"{model.d_updates} per step" if model.d_updates > 1 else "one per step"
-    rows.append(("  D turn", f"{model.d_turn_gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, {updates}"))
-    rows.append(("  G turn", f"{model.g_turn_gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, one per step"))
+    for name, player in model.further.items():
+        rows.append((f"  {name}", f"{player.network.parameters:,} parameters", "called by its terms"))
+    turns = {"D": (model.d_turn_gmacs, model.d_updates), "G": (model.g_turn_gmacs, 1)}
+    turns |= {name: (player.turn_gmacs, player.updates) for name, player in model.further.items()}
+    for name, (gmacs, number) in turns.items():
+        updates = f"{number} per step" if number > 1 else "one per step"
+        rows.append((f"  {name} turn", f"{gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, {updates}"))
     peak = f"{format_bytes(memory.peak_bytes)} at the peak of a step"
     rows.append(("memory", peak, memory.device + ", +- 30 %" * (memory.device == "cpu")))
     terms = memory.terms.items()
     rows += [(f"  {name}", format_bytes(size), _TERMS.get(name, "")) for name, size in terms]
     saved_by_g = format_bytes(memory.saved_by_g_turn)
     saved = f"D turn {format_bytes(memory.saved_by_d_turn)}, G turn {saved_by_g}"
+    saved += "".join(f", {name} {format_bytes(player.saved_by_turn)}" for name, player in model.further.items())
     rows.append(("  saved for backward", saved, ""))
     if memory.limit_bytes is not None:
         limit = f"in {format_bytes(memory.limit_bytes)}"
@@ -170,7 +175,7 @@ def _parse_counts(text: str) -> tuple[int, ...]:
 
 
 _TERMS = {
-    "optimizer": "state of both optimisers",
+    "optimizer": "state of all optimisers",
     "ema": "averaged weights",
     "activations": "with the batch and intermediate results",
     "workspace": "inside of kernels and of the allocator, estimated",
@@ -183,6 +188,7 @@ def _time_rows(measured: MeasuredTimes | None) -> list[tuple[str, str, str]]:
     load = "not measured" if measured.load_s is None else format_ms(measured.load_s)
     g_turn = format_ms(measured.g_turn_s)
     turns = f"D turn {format_ms(measured.d_turn_s)}, G turn {g_turn}, read a batch {load}"
+    turns += "".join(f", {name} turn {format_ms(seconds)}" for name, seconds in measured.further_turn_s.items())
     return [
         ("time", f"{measured.images_per_s:,.4g} images/s", f"measured: {measured.num_steps} steps of {measured.batch}"),
         ("  step", format_ms(measured.step_s), turns),

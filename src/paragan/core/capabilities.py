@@ -124,5 +124,6 @@ NETWORKS_FROM_MEMORY = Holder(
 NAMED_TENSORS = Holder("a model for named tensors", ALL - {Capability.BACKGROUND})
 DATA_FROM_MEMORY = Holder("a Trainer on tensors from Python", ALL - {Capability.GRID})
 SCALING_MANAGER = Holder("a ScalingManager", ALL - {Capability.BACKGROUND})
-PLAN = Holder("paragan plan", ALL - {Capability.GRID, Capability.EXTRA_PLAYERS}, "plan a recipe without it")
+PLAN = Holder("paragan plan", ALL - {Capability.GRID}, "plan a recipe without it")
+CHOOSER = Holder("the choice of settings (--choose, train --plan)", ALL - {Capability.EXTRA_PLAYERS})
 REPLAY = Holder("paragan replay", ALL - {Capability.LATE_EXCHANGE}, "repeat the run with grid.age=0")

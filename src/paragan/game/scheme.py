@@ -28,6 +28,9 @@ class Timeline(Protocol):
     def d_updates(self) -> int:
         """Updates of D in a step."""
 
+    def critics(self) -> Sequence[Sequence[Side]]:
+        """Return, for each batch of a step, the players but G that it updates, in order."""
+
     def load(self) -> None:
         """Read one batch of real samples on the ranks of D."""
 
@@ -35,7 +38,7 @@ class Timeline(Protocol):
         """Generate one batch on the ranks of G, without its graph."""
 
     def update(self, side: Side, has_fakes: bool = False) -> None:
-        """Run one update of a player and its exchanges. has_fakes: G's images exist already."""
+        """Run one update of a player and its exchanges. has_fakes: G's images exist already; D's always do."""
 
     def send_fakes(self, version: int, share: float = 1.0) -> None:
         """Send G's images of a version to the ranks of D, as a share of their bytes; does not wait."""
@@ -99,10 +102,12 @@ class Scheme(ABC):
 
     def simulate(self, timeline: Timeline) -> None:
         """Describe one step to a simulation, turn by turn; the default is that of `synchronous`."""
-        for _ in range(timeline.d_updates):
+        for sides in timeline.critics():
             timeline.load()
-            timeline.generate()
-            timeline.update(Side.D)
+            for side in sides:
+                if side is Side.D:
+                    timeline.generate()
+                timeline.update(side)
         timeline.update(Side.G)
 
     @property
@@ -130,6 +135,7 @@ class FunctionScheme(Scheme):
 
     function: Callable[[GAN, Iterator[Batch]], Report]
     capabilities: frozenset[Capability] = ALL - {Capability.GRID}
+    simulated_by: Callable[[Timeline], None] | None = None
 
     @property
     def name(self) -> str:
@@ -138,3 +144,7 @@ class FunctionScheme(Scheme):
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         """Call the function."""
         return self.function(gan, batches)
+
+    def simulate(self, timeline: Timeline) -> None:
+        """Call the function `simulate` of the module, if it has one."""
+        (self.simulated_by or super().simulate)(timeline)

@@ -70,7 +70,9 @@ class Frozen(nn.Module):
 
     def cast(self, dtype: torch.dtype) -> Frozen:
         """Change the dtype of its weights, which `.to(dtype)` of a parent does not."""
-        self.network.to(dtype=dtype)
+        tensors = chain(self.network.parameters(), self.network.buffers())
+        if any(tensor.is_floating_point() and tensor.dtype != dtype for tensor in tensors):
+            self.network.to(dtype=dtype)  # impossible for tensors without values, of `paragan plan`
         self.dtype = dtype
         return self
 

@@ -47,8 +47,12 @@ class Teacher:
     def __init__(self, path: str | None, penalty: str) -> None:
         self._penalty = penalty
         self._weights = {} if path is None else _read(path, penalty)
-        self.sha256 = fingerprint(self._weights)
         self._network: Frozen | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Fingerprint of its weights."""
+        return fingerprint(self._weights)
 
     def velocity(self, like: nn.Module, x: Tensor, y_B: Tensor | None, t_B: Tensor) -> Tensor:
         """Return its velocity (B, C, H, W) at images x. like: a network that holds one of its sizes."""

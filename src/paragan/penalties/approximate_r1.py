@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -88,8 +89,9 @@ def _chosen(rows: Rows, fraction: float) -> tuple[Tensor, Tensor, int]:
     They are spread over the batch, so that ranks and micro-batches have similar numbers of them.
     """
     num = max(1, round(fraction * rows.total))
-    spread_T = (torch.arange(rows.total, dtype=torch.float64) * _GOLDEN).frac()
+    spread_T, _ = np.modf(np.arange(rows.total) * _GOLDEN)
     is_chosen_T = spread_T.argsort().argsort() < num
-    numbers_T = is_chosen_T.cumsum(0) - 1
-    places = is_chosen_T[rows.window].nonzero().flatten()
-    return places, numbers_T[rows.window][places], num
+    numbers_T = is_chosen_T.cumsum() - 1
+    places = np.flatnonzero(is_chosen_T[rows.window])  # not by torch: `paragan plan` has tensors without values
+    numbers = numbers_T[rows.window][places]
+    return torch.tensor(places.tolist(), dtype=torch.int64), torch.tensor(numbers.tolist(), dtype=torch.int64), num

@@ -8,9 +8,12 @@ import shutil
 import sys
 from pathlib import Path
 
+from paragan import build
 from paragan.config import RunConfig
+from paragan.core.capabilities import Capability, check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.files import write_bytes
+from paragan.core.types import Side
 from paragan.distributed.clusters import ClusterJob, load_target
 
 
@@ -32,8 +35,24 @@ def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
     if not is_grid and config.train.batch < job.size:
         shared = f"{job.size} ranks share train.batch={config.train.batch}"
         raise ConfigError(f"{shared}; raise it, or use fewer ranks")
+    if not is_grid and job.size > 1:
+        _refuse_unfit_ranks(config, job.size)
     if job.seeds and any(word.startswith("seed=") for word in job.words):
         raise ConfigError("seed= and --seeds are both given; leave one of them out")
+
+
+def _refuse_unfit_ranks(config: RunConfig, size: int) -> None:
+    """Raise `ConfigError` if the scheme cannot give each player its ranks among so many."""
+    scheme = build.scheme(config)
+    check_capabilities(scheme.holder, [need for need in config.needs if need.capability is Capability.EXTRA_PLAYERS])
+    sides = scheme.assign(size)
+    is_split = set(sides[Side.G]).isdisjoint(sides[Side.D])
+    if is_split and {side.value for side in sides} != set(config.player_options):
+        names = ", ".join(config.player_options)
+        raise ConfigError(
+            f"the players are {names}, and scheme {config.scheme.name} has ranks for "
+            f"{', '.join(side.value for side in sides)}; give ranks to each: scheme.ranks"
+        )
 
 
 def _start_ranks(job: ClusterJob) -> str:

@@ -10,7 +10,7 @@ import torch
 
 from paragan import build
 from paragan.config import RunConfig
-from paragan.core.capabilities import Capability, Need, check_capabilities
+from paragan.core.capabilities import CHOOSER, Capability, Need, check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.runs.profile_run import measure_profile, updates_fingerprint
@@ -70,6 +70,8 @@ def forecast_run(
 def refuse_forecast(config: RunConfig, request: ForecastRequest) -> None:
     """Raise `ConfigError` for a scheme, strategies, workers, a network, … that no forecast can have."""
     refuse_simulation(config)
+    if request.is_chosen:
+        check_capabilities(CHOOSER, config.needs)
     for count in request.workers:
         if not 1 <= count <= _MOST_WORKERS:
             raise ConfigError(f"--workers must be numbers from 1 to {_MOST_WORKERS:,}, not {count}")
@@ -81,8 +83,14 @@ def refuse_forecast(config: RunConfig, request: ForecastRequest) -> None:
 def refuse_simulation(config: RunConfig) -> None:
     """Raise `ConfigError` for a scheme or strategies whose steps are not simulated."""
     workers = [Need("--workers (of plan) or --plan (of train)", Capability.FORECAST)]
-    check_capabilities(build.scheme(config).holder, workers)
-    for options in (config.g, config.d):
+    scheme = build.scheme(config)
+    check_capabilities(scheme.holder, workers)
+    if config.players and scheme.is_concurrent:
+        raise ConfigError(
+            f"--workers simulates players other than G and D on the same ranks; scheme {config.scheme.name} may have "
+            "them on separate ones: plan them with scheme=synchronous"
+        )
+    for options in config.player_options.values():
         check_capabilities(build.strategy_on_ranks(options, torch.device("cpu")).holder, workers)
 
 
@@ -100,8 +108,8 @@ def _read_profile_of(config: RunConfig, path: Path) -> RunProfile:
 def simulated_game_of(config: RunConfig, profile: RunProfile) -> GameCosts:
     """Return the game of a config for simulation: its scheme, and what its strategies exchange."""
     cpu = torch.device("cpu")
-    players = {Side.G: config.g, Side.D: config.d}
-    strategies = {side: build.strategy_on_ranks(players[side], cpu) for side in Side}
+    players = config.player_options.items()
+    strategies = {Side(name): build.strategy_on_ranks(options, cpu) for name, options in players}
     return GameCosts(
         profile=profile,
         scheme=build.scheme(config),

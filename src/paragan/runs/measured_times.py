@@ -14,7 +14,7 @@ from torch.profiler import profile
 from paragan import build
 from paragan.build.data import batch_stream
 from paragan.config import RunConfig
-from paragan.core.types import Batch
+from paragan.core.types import Batch, Side
 from paragan.game.gan import GAN
 from paragan.hardware.executors import synchronized_time, time_call
 from paragan.runs.shape_only_data import ShapeOnlySource
@@ -46,15 +46,18 @@ def measure_times(
         number = max(1, min(_MOST_STEPS, int(budget_s / 2 / first_s)))
         step_s = min(time_call(device, lambda: step(batches)) for _ in range(number))
         turns = max(1, min(_TURNS, int(budget_s / 4 / first_s)))
-        d_turn_s = min(time_call(device, lambda: _update_d(game, batches)) for _ in range(turns))
-        g_turn_s = min(time_call(device, lambda: _update_g(game, batches)) for _ in range(turns))
-    images_per_s = batch * config.d.updates_per_step / step_s
+        turn_s = {
+            side.value: min(time_call(device, partial(_update, game, side, batches)) for _ in range(turns))
+            for side in game.slots
+        }
+    images_per_s = batch * config.batches_per_step / step_s
     return MeasuredTimes(
         batch=batch,
         num_steps=number,
         step_s=step_s,
-        d_turn_s=d_turn_s,
-        g_turn_s=g_turn_s,
+        d_turn_s=turn_s.pop("d"),
+        g_turn_s=turn_s.pop("g"),
+        further_turn_s=turn_s,
         load_s=None if isinstance(found.train, ShapeOnlySource) else _load_s(config, found, device, batch),
         images_per_s=images_per_s,
         kimg=config.train.kimg,
@@ -73,7 +76,8 @@ def profile_operators(
     with torch.random.fork_rng(devices=[]):
         game = build.gan(config.with_started_terms, found, device)
         batches = noise_batches(config, found, device, batch)
-        return {side: _profile(device, partial(run, game, batches)) for side, run in _UPDATES.items()}
+        sides = dict.fromkeys((Side.D, Side.G, *game.slots))  # each once, D's first
+        return {side.value: _profile(device, partial(_update, game, side, batches)) for side in sides}
 
 
 def _profile(device: torch.device, run: Callable[[], None]) -> tuple[OperatorTime, ...]:
@@ -95,7 +99,7 @@ def _largest_in_time(
     config: RunConfig, found: build.Data, device: torch.device, step: Callable[[Iterator[Batch]], None], budget_s: float
 ) -> tuple[int, float]:
     """Return the batch to measure, up to that of the run, and the seconds of a step of it."""
-    parts = lcm(config.g.micro_batches, config.d.micro_batches)
+    parts = lcm(*(player.micro_batches for player in config.player_options.values()))
     batch = min(config.train.batch, _FEWEST_ROWS * parts)
     spent_s = 0.0
     while True:
@@ -110,15 +114,8 @@ def _largest_in_time(
         batch = larger
 
 
-def _update_d(game: GAN, batches: Iterator[Batch]) -> None:
-    game.d.update(game.d_turn(next(batches)), against=game.g)
-
-
-def _update_g(game: GAN, batches: Iterator[Batch]) -> None:
-    game.g.update(game.g_turn(next(batches)), against=game.d)
-
-
-_UPDATES = {"d": _update_d, "g": _update_g}
+def _update(game: GAN, side: Side, batches: Iterator[Batch]) -> None:
+    game.slots[side].update(game.turn(side, next(batches)), against=game.d if side is Side.G else game.g)
 
 
 def _load_s(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> float:

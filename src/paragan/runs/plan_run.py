@@ -30,8 +30,16 @@ from paragan.runs.plan_settings import PlanSource, choose_settings
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
 from paragan.scaling.allocations import to_fake
 from paragan.scaling.largest_batch import find_largest_batch
-from paragan.scaling.plan import DataPlan, MemoryPlan, ModelPlan, NetworkPlan, OperatorTime, Plan
-from paragan.scaling.simulated_step import SimulatedGame, StepOperations
+from paragan.scaling.plan import (
+    DataPlan,
+    FurtherPlayerPlan,
+    MemoryPlan,
+    ModelPlan,
+    NetworkPlan,
+    OperatorTime,
+    Plan,
+)
+from paragan.scaling.simulated_step import SimulatedGame, StepMemory, StepOperations
 
 _GIGA = 10**9
 Say = Callable[[str], None]
@@ -83,7 +91,8 @@ def plan_run(request: PlanRequest, say: Say = _ignore) -> Plan:
         say("counting parameters and operations")
         operations = simulated.operations(config.train.batch)
         say("simulating the memory of a step")
-        memory = _plan_memory(request, config, simulated, say)
+        simulated_memory = simulated.memory(config.train.batch)
+        memory = _plan_memory(request, config, simulated, simulated_memory, say)
     measured = None
     operators: Mapping[str, tuple[OperatorTime, ...]] = {}
     if request.is_measured:
@@ -99,7 +108,8 @@ def plan_run(request: PlanRequest, say: Say = _ignore) -> Plan:
         if request.forecast.is_chosen:
             source = PlanSource(request.config, found, ahead.profile)
             chosen = choose_settings(source, ahead.cluster, request.forecast, request.memory_gb)
-    size = (_plan_model(config, found, operations), memory, _plan_data(config, found))
+    model = _plan_model(config, found, operations, simulated_memory.saved)
+    size = (model, memory, _plan_data(config, found))
     return Plan(request.recipe, *size, measured, operators, chosen, ahead, notes)
 
 
@@ -123,9 +133,10 @@ def _notes(config: RunConfig) -> tuple[str, ...]:
 
 def _simulated_config(config: RunConfig) -> RunConfig:
     """Return the config of one eager process whose players take turns, without padded channels."""
-    g, d = (replace(player, channel_multiple=1) for player in (config.g, config.d))
+    for name, player in config.player_options.items():
+        config = config.with_player(name, replace(player, channel_multiple=1))
     train = replace(config.train, executor="eager", layout="plain")
-    return build.in_turns(replace(config, g=g, d=d, devices=None, train=train))
+    return build.in_turns(replace(config, devices=None, train=train))
 
 
 def open_planned_data(request: PlanRequest) -> build.Data:
@@ -155,13 +166,13 @@ def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -
     """Return the game of a config, to simulate on tensors without data."""
     # constructors of outside code may read values, which the meta device does not have
     place = contextlib.nullcontext() if outside_names(config) else torch.device("meta")
-    makers = {side: build.maker(config, side, found, device) for side in Side}
+    makers = {side: build.maker(config, side, found, device) for side in map(Side, config.player_options)}
 
     def construct(side: Side) -> nn.Module:
         with _disable_current_modes(), place:
             return makers[side].construct()
 
-    fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in Side}
+    fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in makers}
     started = config.with_started_terms
 
     def make() -> GAN:
@@ -170,8 +181,9 @@ def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -
     return SimulatedGame(make, build.scheme(config), found.train.tensors, device)
 
 
-def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGame, say: Say) -> MemoryPlan:
-    memory = simulated.memory(config.train.batch)
+def _plan_memory(
+    request: PlanRequest, config: RunConfig, simulated: SimulatedGame, memory: StepMemory, say: Say
+) -> MemoryPlan:
     limit = None if request.memory_gb is None else round(request.memory_gb * _GIGA)
     largest = None
     if limit is not None:
@@ -180,7 +192,7 @@ def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGa
             say(f"simulating batch {batch:,}")
             return simulated.peak_bytes(batch)
 
-        parts = lcm(config.g.micro_batches, config.d.micro_batches)
+        parts = lcm(*(player.micro_batches for player in config.player_options.values()))
         largest = find_largest_batch(peak_bytes, limit, config.train.batch, parts)
     return MemoryPlan(
         device=str(simulated.device),
@@ -193,15 +205,27 @@ def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGa
     )
 
 
-def _plan_model(config: RunConfig, found: build.Data, operations: StepOperations) -> ModelPlan:
+def _plan_model(
+    config: RunConfig, found: build.Data, operations: StepOperations, saved: Mapping[Side, int]
+) -> ModelPlan:
     networks = {}
-    for side in Side:
+    for side in operations.turn:
         with torch.device("meta") if not outside_names(config) else contextlib.nullcontext():
             net = build.maker(config, side, found, torch.device("cpu")).construct()
         trainable = sum(weight.numel() for weight in net.parameters() if weight.requires_grad)
         rest = [*net.buffers(), *(weight for weight in net.parameters() if not weight.requires_grad)]
-        macs = operations.forward[side] / config.train.batch
-        networks[side] = NetworkPlan(trainable, sum(one.numel() for one in rest), macs / _GIGA)
+        macs = operations.forward.get(side)
+        gmacs = None if macs is None else macs / config.train.batch / _GIGA
+        networks[side] = NetworkPlan(trainable, sum(one.numel() for one in rest), gmacs)
+    further = {
+        name: FurtherPlayerPlan(
+            network=networks[Side(name)],
+            updates=player.updates_per_step,
+            turn_gmacs=operations.turn[Side(name)] / _GIGA,
+            saved_by_turn=saved[Side(name)],
+        )
+        for name, player in config.players.items()
+    }
     return ModelPlan(
         name=config.model.name,
         generator=networks[Side.G],
@@ -209,6 +233,7 @@ def _plan_model(config: RunConfig, found: build.Data, operations: StepOperations
         d_turn_gmacs=operations.turn[Side.D] / _GIGA,
         g_turn_gmacs=operations.turn[Side.G] / _GIGA,
         d_updates=config.d.updates_per_step,
+        further=further,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paragan.config import RunConfig, compare, read_recipe, to_tree
+from paragan.core.capabilities import CHOOSER, check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.distributed.launch.rank_env import from_environment
 
@@ -111,6 +112,7 @@ def profiled(config: RunConfig, recipe: str, say: Say, model: Model | None = Non
     from paragan.runs.plan_settings import PlanSource
     from paragan.runs.profile_run import measure_profile
 
+    check_capabilities(CHOOSER, config.needs)
     refuse_simulation(config)
     data = build.open_data(config, model=model)
     simulated = None if model is not None else simulated_game(config, data, select_device(config.train.threads))

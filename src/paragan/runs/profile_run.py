@@ -86,17 +86,19 @@ def _measure_sizes(
         game = build.gan(config, found, device, colocated_roles(world), model)
         counted = _Worker(config, found, game, device, sizes[0])
         generate_norms = _count_norms(world, counted.generate)
-        norms = {side: _count_norms(world, partial(counted.update, side)) for side in Side}
+        norms = {side: _count_norms(world, partial(counted.update, side)) for side in game.slots}
         costs = [_measure(_Worker(config, found, game, device, size), say) for size in sizes]
 
     def curve(values: Iterable[float]) -> Curve:
         return Curve(sizes, tuple(values))
 
     players = {}
-    for side in Side:
+    for side in game.slots:
         players[side.value] = _player(game, side, curve(cost.update_s[side] for cost in costs), norms[side])
     return {
-        **players,
+        "g": players.pop("g"),
+        "d": players.pop("d"),
+        "further": players,
         "generate_s": curve(cost.generate_s for cost in costs),
         "generate_norms": generate_norms.number,
         "step_s": curve(cost.step_s for cost in costs),
@@ -108,10 +110,10 @@ def _measure_sizes(
 
 def _on_one_worker(config: RunConfig) -> RunConfig:
     """Return the config of one eager process whose players take turns; D trains in each or in none."""
-    one = replace(config, devices=None, train=replace(config.train, executor="eager"))
-    every_turn = replace(one.d, strategy=None, update_probability=1.0)
-    one = replace(one.with_started_terms, g=replace(one.g, strategy=None), d=every_turn)
-    return build.in_turns(one)
+    one = replace(config, devices=None, train=replace(config.train, executor="eager")).with_started_terms
+    for name, player in one.player_options.items():
+        one = one.with_player(name, replace(player, strategy=None))
+    return build.in_turns(replace(one, d=replace(one.d, update_probability=1.0)))
 
 
 def _row_bytes(batch: Batch) -> tuple[int, int]:
@@ -151,7 +153,7 @@ class _Worker:
         self._scheme = build.scheme(config)
         self._batches = noise_batches(config, found, device, size)
         self._fakes: tuple[torch.Tensor, ...] = ()
-        self.periods = {side: _period(game, side) for side in Side}
+        self.periods = {side: _period(game, side) for side in game.slots}
 
     def generate(self) -> None:
         """Generate the fakes of D's turn; none if it is not due."""
@@ -162,10 +164,10 @@ class _Worker:
     def update(self, side: Side) -> None:
         """Run one update; D's on the fakes that were generated last."""
         game = self._game
-        if side is Side.G:
-            game.g.update(game.g_turn(next(self._batches)), against=game.d)
-        else:
-            game.d.update(game.d_turn(next(self._batches)).with_fakes(self._fakes), against=game.g)
+        turn = game.turn(side, next(self._batches))
+        if side is Side.D:
+            turn = turn.with_fakes(self._fakes)
+        game.slots[side].update(turn, against=game.d if side is Side.G else game.g)
 
     def step(self) -> None:
         """Run one step of the scheme."""
@@ -188,7 +190,9 @@ def _measure(worker: _Worker, say: Say) -> _Costs:
     say(f"measuring updates of {worker.size:,} samples")
     worker.generate()
     step_s = worker.step_s()
-    update_s = {side: _seconds(worker.device, partial(worker.update, side), worker.periods[side]) for side in Side}
+    update_s = {
+        side: _seconds(worker.device, partial(worker.update, side), period) for side, period in worker.periods.items()
+    }
     wall_s = time.perf_counter()
     cpu_s = time.process_time()
     worker.step()
@@ -204,8 +208,7 @@ def _measure(worker: _Worker, say: Say) -> _Costs:
 
 def _period(game: GAN, side: Side) -> int:
     """Return the updates after which lazy penalties repeat."""
-    penalties = game.g_penalties if side is Side.G else game.d_penalties
-    return min(_MOST_PERIOD, lcm(*(penalty.interval for penalty in penalties)))
+    return min(_MOST_PERIOD, lcm(*(penalty.interval for penalty in game.penalties[side])))
 
 
 def _seconds(device: torch.device, run: Callable[[], object], period: int = 1) -> float:
@@ -239,7 +242,7 @@ def _load_s(worker: _Worker) -> float:
 
 def _batch_sizes(config: RunConfig) -> list[int]:
     """Return the batch of the config and its halves, at most four sizes."""
-    least = _FEWEST_ROWS * lcm(config.g.micro_batches, config.d.micro_batches)
+    least = _FEWEST_ROWS * lcm(*(player.micro_batches for player in config.player_options.values()))
     sizes = [config.train.batch]
     while len(sizes) < _MOST_SIZES and sizes[0] // 2 >= least and sizes[0] % 2 == 0:
         sizes.insert(0, sizes[0] // 2)
@@ -247,9 +250,9 @@ def _batch_sizes(config: RunConfig) -> list[int]:
 
 
 def _player(game: GAN, side: Side, update_s: Curve, norms: _Norms) -> PlayerProfile:
-    seat = game.g if side is Side.G else game.d
+    seat = game.slots[side]
     assert isinstance(seat, Player)
-    trains = side is Side.G or not game.d_pauses
+    trains = side is not Side.D or not game.d_pauses
     trained = [weight for weight in seat.net.parameters() if weight.requires_grad and trains]
     state = seat.net.state_dict().values()
     return PlayerProfile(
@@ -259,6 +262,8 @@ def _player(game: GAN, side: Side, update_s: Curve, norms: _Norms) -> PlayerProf
         update_s=update_s,
         norms=norms.number,
         norm_bytes=norms.num_bytes,
+        updates=seat.updates_per_step if side.is_further else 1,  # D's are in `d_updates`
+        calls=tuple(called.value for called in game.called_by(side) if called.is_further),
     )
 
 
@@ -271,4 +276,9 @@ def updates_fingerprint(config: RunConfig) -> str:
     parts["acting"] = [started.weight != 0, started.start_kimg == 0, started.d_start_kimg == 0]
     parts["precision"] = [config.g.precision, config.d.precision]
     parts["updates"] = [config.d.updates_per_step, config.g.micro_batches, config.d.micro_batches]
+    if config.players:
+        parts["players"] = {
+            name: [player.precision, player.updates_per_step, player.micro_batches]
+            for name, player in config.players.items()
+        }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

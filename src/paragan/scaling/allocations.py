@@ -13,13 +13,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from paragan.core.errors import ConfigError
 from paragan.game.policy import runs_in_memory_order
 from paragan.layers.warp import clear_cached_matrices
+
+_NEEDS_VALUES = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
 
 
 class AllocationRecord(TorchDispatchMode):
@@ -99,13 +107,21 @@ class AllocationRecord(TorchDispatchMode):
 
 @contextmanager
 def record_allocations() -> Iterator[AllocationRecord]:
-    """Replace tensors that are made inside by fake ones, and record them."""
+    """Replace tensors that are made inside by fake ones, and record them.
+
+    `ConfigError`: an operation inside needs the values that they lack.
+    """
     for kind in (torch.optim.Adam, torch.optim.AdamW):
         runs_in_memory_order(kind)  # computes on real tensors, once per process
     record = AllocationRecord()
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), record:
             yield record
+    except _NEEDS_VALUES as error:
+        raise ConfigError(
+            f"paragan plan has tensors without values, and an operation of this recipe needs them "
+            f"({' '.join(str(error).split())[:100]}); time it by a short training instead"
+        ) from error
     finally:
         clear_cached_matrices()
 

@@ -75,8 +75,8 @@ def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NU
     here = replace(game, batch=batch, g_batch=_scaled(game.g_batch, batch, game.batch))
     steps = {name: _steps(here, each, num_steps, seed) for name, each in _loss_stages(cluster).items()}
     single = _steps(game, _lone_worker(cluster), num_steps, seed)
-    images = here.profile.d_updates * batch
-    compute_s = float(single.mean()) * images / (here.profile.d_updates * game.batch) / cluster.workers
+    images = here.profile.batches_per_step * batch
+    compute_s = float(single.mean()) * batch / game.batch / cluster.workers
     whole = SimulatedTime(here, cluster, seed)
     whole.run(num_steps)
     times = steps["stragglers"]

@@ -20,17 +20,28 @@ class NetworkPlan:
     """Size of one network.
 
     parameters: trainable ones. buffers: elements of other state. forward_gmacs: billions of
-    multiply-accumulate operations of convolutions and matrix products, for one sample.
+    multiply-accumulate operations of convolutions and matrix products, for one sample; None for a
+    further player, which is called by its terms alone.
     """
 
     parameters: int
     buffers: int
-    forward_gmacs: float
+    forward_gmacs: float | None
+
+
+@dataclass(frozen=True)
+class FurtherPlayerPlan:
+    """A player other than G and D: its network, updates of a step, and what a turn costs."""
+
+    network: NetworkPlan
+    updates: int
+    turn_gmacs: float
+    saved_by_turn: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPlan:
-    """Size of both networks and of their turns.
+    """Size of both networks and of their turns, and of further players by name.
 
     d_turn_gmacs, g_turn_gmacs: of one update on the whole batch, the mean over its penalties'
     intervals; spectral norm, norms and activations are not counted. d_updates: of a step.
@@ -42,6 +53,7 @@ class ModelPlan:
     d_turn_gmacs: float
     g_turn_gmacs: float
     d_updates: int
+    further: Mapping[str, FurtherPlayerPlan] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +100,7 @@ class MeasuredTimes:
 
     batch: of the measured steps; smaller than that of the run if those take too long. step_s,
     d_turn_s, g_turn_s, load_s: seconds of one step, one update of either player, and reading one
-    batch of images (None without data). kimg: the goal.
+    batch of images (None without data). kimg: the goal. further_turn_s: of other players.
     """
 
     batch: int
@@ -100,6 +112,7 @@ class MeasuredTimes:
     images_per_s: float
     kimg: float
     hours: float
+    further_turn_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

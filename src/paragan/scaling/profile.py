@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -49,8 +50,9 @@ class PlayerProfile:
 
     parameters, weight_bytes: of the weights that the run trains, 0 for a D that never begins;
     state_bytes: of all weights and buffers. update_s: seconds of one update, D's without the
-    generation of its fakes. norms: collectives of batch norm in one update on several ranks, and
-    `norm_bytes` of all of them together.
+    generation of its fakes. updates: of a step, for G and D 1. calls: further players that its
+    turns call. norms: collectives of batch norm in one update on several ranks, and `norm_bytes` of
+    all of them together.
     """
 
     parameters: int
@@ -59,6 +61,8 @@ class PlayerProfile:
     update_s: Curve
     norms: int
     norm_bytes: int
+    updates: int = 1
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +75,7 @@ class RunProfile:
     without graph. step_s: seconds of one whole step, with what lies between the updates;
     alone_step_s: of a process that is no rank. load_s: seconds of reading one batch without
     prefetch. sample_bytes, fake_bytes: of one row. memory: bytes at the peak of a step. cpu_share:
-    of a step in which a processor core computed; the rest is an accelerator's.
+    of a step in which a processor core computed; the rest is an accelerator's. further: other players.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -95,15 +99,34 @@ class RunProfile:
     fake_bytes: int
     memory: Curve
     cpu_share: Curve
+    further: Mapping[str, PlayerProfile] = field(default_factory=dict)
     version: int = VERSION
 
     def player(self, side: Side) -> PlayerProfile:
         """Return the profile of one side."""
-        return self.g if side is Side.G else self.d
+        return self.players[side]
+
+    @property
+    def players(self) -> dict[Side, PlayerProfile]:
+        """All players by side, in the order of their updates; G is the first."""
+        further = {Side(name): player for name, player in self.further.items()}
+        return {Side.G: self.g, Side.D: self.d, **further}
+
+    @property
+    def updates(self) -> dict[Side, int]:
+        """Updates of a step, by side."""
+        further = {Side(name): player.updates for name, player in self.further.items()}
+        return {Side.G: 1, Side.D: self.d_updates, **further}
+
+    @property
+    def batches_per_step(self) -> int:
+        """Batches of a step: one for each update of the player, other than G, with the most."""
+        return max(number for side, number in self.updates.items() if side is not Side.G)
 
     def between_s(self, rows: float) -> float:
         """Return the seconds of a step outside of its updates; shared by all updates."""
-        turns = self.d_updates * (self.generate_s.at(rows) + self.d.update_s.at(rows)) + self.g.update_s.at(rows)
+        turns = self.d_updates * self.generate_s.at(rows)
+        turns += sum(number * self.player(side).update_s.at(rows) for side, number in self.updates.items())
         return max(0.0, self.step_s.at(rows) - turns)
 
     def to_dict(self) -> dict[str, Any]:

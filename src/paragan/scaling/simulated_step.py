@@ -37,7 +37,7 @@ class StepMemory:
 
 @dataclass(frozen=True)
 class StepOperations:
-    """Multiply-accumulate operations of the whole batch: forward of each network, and each turn.
+    """Multiply-accumulate operations of the whole batch: forward of G and D, and each turn.
 
     A turn is the mean over the updates of a player: penalties with an interval are due in some.
     """
@@ -63,7 +63,7 @@ class SimulatedGame:
         return self.memory(batch).peak_bytes
 
     def memory(self, batch: int) -> StepMemory:
-        """Simulate a step with all penalties due, and one turn of each side."""
+        """Simulate a step with all penalties due, and one turn of each player."""
         with record_allocations() as record:
             game = self.make()
             _name_gradients(record, game)
@@ -74,7 +74,7 @@ class SimulatedGame:
             _set_version(game, 0)
             self.scheme.step(game, batches)
             end = len(record.events)
-            saved = {side: _saved_bytes(record, game, side, next(batches)) for side in Side}
+            saved = {side: _saved_bytes(record, game, side, next(batches)) for side in game.slots}
             return _peak(record, start, end, saved, self.device.type == "cpu")
 
     def operations(self, batch: int) -> StepOperations:
@@ -83,7 +83,7 @@ class SimulatedGame:
             game = self.make()
             real = next(self._batches(batch))
             forward = {side: _forward_macs(record, game, side, real) for side in Side}
-            return StepOperations(forward, {side: _mean_turn(record, game, side, real) for side in Side})
+            return StepOperations(forward, {side: _mean_turn(record, game, side, real) for side in game.slots})
 
     def _batches(self, batch: int) -> Iterator[Batch]:
         for step in count():
@@ -98,9 +98,7 @@ class SimulatedGame:
 
 
 def _players(game: GAN) -> dict[Side, Player]:
-    assert isinstance(game.g, Player)
-    assert isinstance(game.d, Player)
-    return {Side.G: game.g, Side.D: game.d}
+    return {side: slot for side, slot in game.slots.items() if isinstance(slot, Player)}
 
 
 def _set_version(game: GAN, version: int) -> None:
@@ -140,7 +138,7 @@ def _turn(game: GAN, side: Side, real: Batch) -> None:
     """Run the gradients of one turn, if it has any; nothing is stepped."""
     players = _players(game)
     other = Side.D if side is Side.G else Side.G
-    turn = game.g_turn(real) if side is Side.G else game.d_turn(real)
+    turn = game.turn(side, real)
     if not turn.is_due:
         return
     players[side].compute_gradients(turn, against=players[other])
@@ -158,7 +156,7 @@ def _forward_macs(record: AllocationRecord, game: GAN, side: Side, real: Batch) 
 
 
 def _mean_turn(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> float:
-    penalties = game.g_penalties if side is Side.G else game.d_penalties
+    penalties = game.penalties[side]
     versions = range(lcm(*(penalty.interval for penalty in penalties)))
     kinds = Counter(tuple(version % penalty.interval == 0 for penalty in penalties) for version in versions)
     total = 0.0

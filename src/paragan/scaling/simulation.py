@@ -54,16 +54,18 @@ class SimulatedTime:
 
     def __post_init__(self) -> None:
         size = self.cluster.workers
-        sides = self.game.scheme.assign(size)
+        profile = self.game.profile
+        assigned = self.game.scheme.assign(size)
+        sides = {side: assigned.get(side, assigned[Side.D]) for side in profile.players}
         self._ranks = {side: np.asarray(list(ranks)) for side, ranks in sides.items()}
         hosts = {side: ranks // self.cluster.network.workers_per_host for side, ranks in self._ranks.items()}
         self._per_host = {side: int(np.bincount(of_side).max()) for side, of_side in hosts.items()}
         self._is_split = not np.array_equal(self._ranks[Side.G], self._ranks[Side.D])
         self._now = np.zeros(size)
         self._link_free = np.zeros(size)
-        self._versions = dict.fromkeys(Side, 0)
+        self._versions = dict.fromkeys(sides, 0)
         self._arrivals: dict[tuple[Side, int], Times] = {}
-        self._rows = {side: self._share(side) for side in Side}
+        self._rows = {side: self._share(side) for side in sides}
         self._sizes = {side: np.unique(rows, return_inverse=True) for side, rows in self._rows.items()}
         self._speed = self._draw_speeds()
         self._random = np.random.default_rng([self.seed, 1])
@@ -72,6 +74,12 @@ class SimulatedTime:
     def d_updates(self) -> int:
         """Updates of D in a step."""
         return self.game.profile.d_updates
+
+    def critics(self) -> Sequence[Sequence[Side]]:
+        """Return, for each batch of a step, the players but G that it updates: each uses the last ones."""
+        updates = self.game.profile.updates
+        left = range(self.game.profile.batches_per_step, 0, -1)
+        return [[side for side, number in updates.items() if side is not Side.G and number >= of] for of in left]
 
     @property
     def now_s(self) -> float:
@@ -109,11 +117,12 @@ class SimulatedTime:
         player = profile.player(side)
         seconds = self._per_rows(side, player.update_s.at)
         norms = player.norms
-        if side is Side.G and has_fakes:
+        if side is not Side.D and has_fakes:
             seconds = seconds - self._per_rows(side, profile.generate_s.at)
             norms -= profile.generate_norms
-        if side is Side.G and not self._is_split:
-            self._exchange_opponent(Side.D)
+        if not self._is_split:
+            for called in self._called(side, has_fakes):
+                self._exchange_opponent(called)
         self._compute(side, seconds + self._between_seconds(side))
         self._synchronize_norms(side, norms, player.norm_bytes)
         self._versions[side] += 1
@@ -156,8 +165,14 @@ class SimulatedTime:
             ranks = self._ranks[receiver]
             self._now[ranks] = np.maximum(self._now[ranks], arrivals)
 
+    def _called(self, side: Side, has_fakes: bool) -> list[Side]:
+        """Return the players whose weights an update gathers; G's images of D's turn exist already."""
+        further = [Side(name) for name in self.game.profile.player(side).calls]
+        opponent = Side.D if side is Side.G else Side.G
+        return further if side is Side.D or (side.is_further and has_fakes) else [opponent, *further]
+
     def _share(self, side: Side) -> NDArray[np.int64]:
-        batch = self.game.batch if side is Side.D else self.game.g_batch or self.game.batch
+        batch = self.game.g_batch or self.game.batch if side is Side.G else self.game.batch
         return np.asarray([rows.count for rows in Rows(0, 0, batch, batch).shares(len(self._ranks[side]))])
 
     def _per_rows(self, side: Side, cost: Callable[[float], float]) -> Times:
@@ -167,7 +182,7 @@ class SimulatedTime:
 
     def _between_seconds(self, side: Side) -> Times:
         """Return the part of an update in what lies between updates."""
-        updates = 1 if self._is_split else self.d_updates + 1
+        updates = 1 if self._is_split else sum(self.game.profile.updates.values())
         return self._per_rows(side, self.game.profile.between_s) / updates
 
     def _lone_share(self, rows: float) -> float:

@@ -14,6 +14,7 @@ from paragan.core.fakes import detached_fakes
 from paragan.core.protocols import Turn
 from paragan.core.types import Batch, Report, Side
 from paragan.game.gan import GAN
+from paragan.game.scheme import Timeline
 from paragan.game.turn_context import seeded_layers
 
 
@@ -27,6 +28,16 @@ def step(gan: GAN, batches: Iterator[Batch]) -> Report:
             updates[side] = player.update(turns[side], against=gan.g)
     updates[Side.G] = gan.g.update(gan.g_turn(real), against=gan.d)  # the last batch again
     return gan.report(real.rows.total, updates)
+
+
+def simulate(timeline: Timeline) -> None:
+    """Describe one step to a simulation: G generates once for each batch."""
+    for sides in timeline.critics():
+        timeline.load()
+        timeline.generate()
+        for side in sides:
+            timeline.update(side, has_fakes=True)
+    timeline.update(Side.G)
 
 
 def _on_same_images(gan: GAN, turns: dict[Side, Turn], real: Batch) -> dict[Side, Turn]:
