@@ -49,6 +49,6 @@ def test_passwords_in_addresses_of_any_setting_are_not_repeated(tmp_path, capfd,
     assert said.err.strip() and "5ecret" not in said.out + said.err
 
 
-def test_text_without_a_password_is_printed_as_it_is():
+def test_text_without_a_password_is_unchanged():
     for text in ("a@b: http://host/x", "ratio 1:2@3", "C:/d@e", "git@host:/x", "http://host:80/a@b"):
         assert to_printable(text) == text

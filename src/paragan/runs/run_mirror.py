@@ -215,7 +215,7 @@ class RunMirror:
         try:
             self._upload_new(is_last)
             self._failure = ""
-        except Exception as error:  # also one that nobody expects: the thread must not end in silence
+        except Exception as error:  # also an unexpected one: the thread must not end in silence
             self._failure = describe_error(error)
             if not before and not self._lease.is_lost:
                 self._say(f"warning: {self._failure}; training continues")
