@@ -14,8 +14,8 @@ from tests.unit.test_trainer import TINY, Drawn
 
 
 def test_shapes_that_have_pictures():
-    assert all(map(is_pictured, [(3, 8, 8), (1, 8, 4), (1, 512), (1, -1), (2,), (3,), (64,), (65,)]))
-    assert not any(map(is_pictured, [(5000,), (0,), (), (2, 512), (1, 8), (4, 8, 8), (3, -1, 8)]))
+    assert all(map(is_pictured, [(3, 8, 8), (1, 8, 4), (1, 512), (1, -1), (2,), (3,), (64,), (65,), (2, 512)]))
+    assert not any(map(is_pictured, [(5000,), (0,), (), (3, 512), (1, 8), (4, 8, 8), (3, -1, 8)]))
 
 
 def test_spectrogram_is_brightest_at_the_frequency_of_the_tone():

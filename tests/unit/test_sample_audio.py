@@ -57,7 +57,7 @@ def test_report_plays_the_newest_samples(run):
     assert len(sources) == 8
     assert base64.b64decode(sources[1]) == (run.folder / "samples" / "step-0000004-generated-1.wav").read_bytes()
     assert "media-src data:" in text
-    assert "same held-out samples" in text
+    assert "those of the same samples throughout" in text
 
 
 def test_report_leaves_out_other_files(run, tmp_path):

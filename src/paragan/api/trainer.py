@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from paragan.api.estimator import follow_rank_0, origin
 from paragan.api.object_module import as_module
@@ -252,6 +252,10 @@ def _source(data: Any, padding: Padding, dtype: torch.dtype, sample: str | None,
     if callable(data):
         return IterableSource(data, padding, dtype)
     hint = "pass a mapping of tensors, a Dataset, a function of the epoch, or a paragan.Source"
+    if isinstance(data, DataLoader):
+        hint = "pass its dataset, and the size of a batch as train.batch"
+    elif isinstance(data, Iterable):
+        hint = "it has no samples by number: pass a function of the epoch that returns it, lambda epoch: data"
     raise ConfigError(f"{name} is of type {type(data).__name__}; {hint}")
 
 

@@ -49,7 +49,9 @@ def gan(
     makers = makers or {side: maker(config, side, found, device, model) for side in map(Side, config.player_options)}
     game = _game(config, found, device, roles, model, makers)
     if is_validated:  # on a separate pair, so that no state changes
-        _validate(game, makers, found, turns)
+        parts = max(options.micro_batches for options in config.player_options.values())
+        batch = max(1, config.train.batch // (roles.batch_world.size * parts))
+        _validate(game, makers, found, turns, batch)
     return game
 
 
@@ -108,11 +110,11 @@ def _stand_ins(
     return {side: make(side, makers[side], options[side], executor=executor) for side in away}
 
 
-def _validate(game: GAN, makers: Mapping[Side, NetworkFactory], found: Data, turns: bool) -> None:
+def _validate(game: GAN, makers: Mapping[Side, NetworkFactory], found: Data, turns: bool, batch: int) -> None:
     if found.is_image:
-        validate(game, makers, found.train.shape, found.num_classes, found.has_pairs, turns)
+        validate(game, makers, found.train.shape, found.num_classes, found.has_pairs, turns, batch)
     else:
-        validate_on(game, makers, found.train)
+        validate_on(game, makers, found.train, batch)
 
 
 def scheme(config: RunConfig) -> Scheme:

@@ -93,15 +93,19 @@ def import_outside(name: str) -> ModuleType:
 
 
 @contextmanager
-def reraise_as_config_error(action: str) -> Iterator[None]:
-    """Turn failures inside, except paragan's and `MemoryError`, into a one-line `ConfigError`."""
+def reraise_as_config_error(action: str, names: str = "") -> Iterator[None]:
+    """Turn failures inside, except paragan's and `MemoryError`, into a one-line `ConfigError`.
+
+    names: what the code may read, for errors about a name that does not exist.
+    """
     try:
         yield
     except (ParaganError, MemoryError):
         raise
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0][:_MAX_CHARACTERS]
-        raise ConfigError(f"{action} raised {type(error).__name__}: {reason}{_location(error)}") from error
+        hint = names if isinstance(error, AttributeError | KeyError) else ""
+        raise ConfigError(f"{action} raised {type(error).__name__}: {reason}{_location(error)}{hint}") from error
 
 
 def _location(error: Exception) -> str:

@@ -33,7 +33,7 @@ _RANGE = 9.2  # nepers of a spectrogram: 80 dB
 class FixedTensors:
     """Sheets of the first samples of `source`, of G's inputs that are images, and of what G generates.
 
-    Images are shown unchanged, waves (1, T) as spectrograms, two columns as their density, and other
+    Images are shown unchanged, waves (1 or 2, T) as spectrograms, two columns as their density, and other
     numbers of columns as the distribution of each, up to 64.
     """
 
@@ -74,12 +74,12 @@ def _image_inputs(batch: Batch, prior: Prior, real: Tensor) -> dict[str, Tensor]
 
 
 def is_pictured(shape: tuple[int, ...]) -> bool:
-    """Return whether samples of this shape have pictures: (1 or 3, H, W), (1, T), or up to 4,096 columns."""
+    """Return whether samples of this shape have pictures: (1 or 3, H, W), (1 or 2, T), or up to 4,096 columns."""
     if len(shape) == 3:
         return shape[0] in (1, 3) and -1 not in shape
     if len(shape) == 1:
         return 0 < shape[0] <= _MAX_COLUMNS
-    return len(shape) == 2 and shape[0] == 1 and (shape[1] == -1 or shape[1] >= _WINDOW)
+    return len(shape) == 2 and shape[0] in (1, 2) and (shape[1] == -1 or shape[1] >= _WINDOW)
 
 
 def as_pictures(x_B: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def as_pictures(x_B: Tensor) -> Tensor:
         picture = _density if x_B.shape[1] == 2 else _distribution
         real, made = x_B[:, :_MAX_PICTURED].cpu().chunk(2)
         return torch.stack([picture(rows, real) for rows in (real, made)])
-    wave_BT = x_B[:, 0]
+    wave_BT = x_B.mean(1)
     hop = max(1, wave_BT.shape[1] // _WINDOW)
     window = torch.hann_window(_WINDOW, device=x_B.device)
     spectrum = torch.stft(wave_BT, _WINDOW, hop, window=window, pad_mode="constant", return_complex=True).abs()

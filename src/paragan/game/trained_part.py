@@ -73,6 +73,11 @@ def fixed_names(net: nn.Module) -> frozenset[str]:
 
 def refuse_untrained(owner: str, net: nn.Module) -> None:
     """Raise `ConfigError` for a player without a weight that can change."""
+    if not list(net.parameters()):
+        raise ConfigError(
+            f"{owner}: {type(net).__name__} has no weight to train; assign its layers to attributes, several as a "
+            "torch.nn.ModuleList or ModuleDict: those in a list or dict are no part of a network"
+        )
     if not any(weight.requires_grad for weight in net.parameters()):
         raise ConfigError(
             f"{owner}: {type(net).__name__} has no weight to train: all are frozen (requires_grad=False, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,50 +27,58 @@ from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.loading.loader import normalise_images
 
-_ROWS = 4
+MAX_ROWS = 4
+_RANGES = {"Tanh": (-1, 1), "Sigmoid": (0, 1)}
 _SHAPES = ("View", "Reshape", "UnsafeView", "Squeeze", "Unsqueeze", "Select", "ToCopy", "Alias", "Clone", "Permute")
 Makers = Mapping[Side, Callable[[], nn.Module]]
 
 
 def validate(
-    game: GAN, makers: Makers, shape: tuple[int, int, int], num_classes: int, has_pairs: bool, turns: bool = True
+    game: GAN,
+    makers: Makers,
+    shape: tuple[int, int, int],
+    num_classes: int,
+    has_pairs: bool,
+    turns: bool = True,
+    batch: int = MAX_ROWS,
 ) -> None:
     """Run both networks, the loss and every penalty once on noise, and check the use of labels.
 
     makers: build networks for this. Of `game` only `prior.uses_labels` changes. shape: (C, H, W).
-    num_classes: of the data. turns: False leaves the penalties out. Raises `ConfigError`.
+    num_classes: of the data. turns: False leaves the penalties out. batch: samples of a call in
+    training, of which the trial has up to 4. Raises `ConfigError`.
     """
     nets = {side: make() for side, make in makers.items()}
     if not has_pairs:
         for side in Side:
             _refuse_label_mismatch(side, nets[side], game.prior.num_classes)
     with torch.random.fork_rng(devices=[]):
-        real = _noise(game, shape, num_classes, has_pairs)
+        real = _noise(game, shape, num_classes, has_pairs, min(batch, MAX_ROWS))
         names = "y, condition" if has_pairs else "y"
         g_call = f"model: Generator.forward(z, {names})"
         d_call = f"model: Discriminator.forward(x, {names})"
         trial = _Trial(game=game, nets=nets, real=real, g_call=g_call, d_call=d_call)
         trial.run()
         if turns:
-            _run_each_penalty(game, nets, real)
+            _run_each_penalty(game, nets, real, trial.extra)
     _declare_draws(game, trial.drawing)
     if game.prior.num_classes and not has_pairs:
         game.prior = replace(game.prior, uses_labels=not ignores_labels(nets[Side.G], game.prior))
 
 
-def validate_on(game: GAN, makers: Makers, source: Source) -> None:
+def validate_on(game: GAN, makers: Makers, source: Source, batch: int = MAX_ROWS) -> None:
     """Run both networks, the loss and each penalty once on the first samples of named tensors.
 
-    makers: build networks for this; `game` does not change. Raises `ConfigError`.
+    makers: build networks for this; `game` does not change. batch: as of `validate`. Raises `ConfigError`.
     """
     nets = {side: make() for side, make in makers.items()}
     g_call = f"generator: forward({', '.join(game.prior.generator_arguments or ())})"
     d_call = f"discriminator: forward({', '.join(game.prior.arguments)})"
     with torch.random.fork_rng(devices=[]):
-        real = _first_samples(source, game)
+        real = _first_samples(source, game, min(batch, MAX_ROWS))
         trial = _Trial(game=game, nets=nets, real=real, g_call=g_call, d_call=d_call)
         trial.run()
-        _run_each_penalty(game, nets, real)
+        _run_each_penalty(game, nets, real, trial.extra)
     _declare_draws(game, trial.drawing)
 
 
@@ -79,7 +87,7 @@ class _Trial:
     """One forward and backward pass of both networks and the loss.
 
     g_call, d_call: calls of the networks in messages. drawing: players whose forward draws from
-    torch's generator, such as `torch.randn` without a generator.
+    torch's generator, such as `torch.randn` without a generator. extra: names of what else G returns.
     """
 
     game: GAN
@@ -88,6 +96,7 @@ class _Trial:
     g_call: str
     d_call: str
     drawing: set[Side] = field(default_factory=set)
+    extra: list[str] = field(default_factory=list)
 
     def run(self) -> None:
         """Raise `ConfigError` for a network or loss that is wrong."""
@@ -101,7 +110,9 @@ class _Trial:
 
     def _generate(self, feed: TurnInputs) -> Tensor:
         with reraise_as_config_error(self.g_call), self._noting_draws(Side.G):
-            fake = GeneratorOutput.of(CalledNetwork(self.nets[Side.G])(*feed.fake_inputs)).images
+            output = GeneratorOutput.of(CalledNetwork(self.nets[Side.G])(*feed.fake_inputs))
+        self.extra.extend(output.extra)
+        fake = output.images
         expected = tuple(feed.real_sample.shape)
         if not isinstance(fake, Tensor) or tuple(fake.shape) != expected:
             more = (
@@ -112,6 +123,7 @@ class _Trial:
                 f"batch: {expected}{more}"
             )
         _refuse_unusable(self.g_call, "values", fake)
+        self._notice_range(fake, feed)
         return fake
 
     def _judge(self, inputs: tuple[Tensor | None, ...]) -> DiscriminatorOutput:
@@ -127,9 +139,20 @@ class _Trial:
             _refuse_unusable(call, "logits", member.logits_B)
         return output
 
+    def _notice_range(self, fake: Tensor, feed: TurnInputs) -> None:
+        low, high = (float(value) for value in feed.real_sample.aminmax())
+        for function, (lowest, highest) in _RANGES.items():
+            if _ends_in(fake, function) and not lowest - 0.01 <= low <= high <= highest + 0.01:
+                warnings.warn(
+                    f"{self.g_call} ends in a {function.lower()}, in ({lowest}, {highest}), and {feed.arguments[0]!r} "
+                    f"is from {low:.4g} to {high:.4g}: scale the data to that range, or leave the {function.lower()} "
+                    "out",
+                    stacklevel=2,
+                )
+
     def _notice_sigmoid(self, output: DiscriminatorOutput) -> None:
         for name, member in output.by_name.items():
-            if _ends_in_sigmoid(member.logits_B):
+            if _ends_in(member.logits_B, "Sigmoid"):
                 call = f"{self.d_call} {name}".strip()
                 text = f"{call} ends in a sigmoid, and the losses take logits, any real numbers: leave it out"
                 warnings.warn(text, stacklevel=2)
@@ -166,12 +189,12 @@ class _Trial:
         return isinstance(values, Tensor) and values.dim() > 0 and len(values) == self.real.rows.count
 
 
-def _ends_in_sigmoid(logits_B: Tensor) -> bool:
-    """Return whether the last operation, besides changes of shape and format, is a sigmoid."""
-    node = logits_B.grad_fn
+def _ends_in(values: Tensor, function: str) -> bool:
+    """Return whether the last operation, besides changes of shape and format, is this function."""
+    node = values.grad_fn
     while node is not None and node.name().startswith(_SHAPES):
         node = node.next_functions[0][0]
-    return node is not None and node.name().startswith("SigmoidBackward")
+    return node is not None and node.name().startswith(f"{function}Backward")
 
 
 def _generator_states(device: torch.device) -> list[Tensor]:
@@ -231,8 +254,17 @@ def _takes(forward: Any, count: int) -> bool:
     return True
 
 
-def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) -> None:
-    """Run one turn of each side without penalties, and one with each, up to the gradients."""
+def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, extra: Sequence[str]) -> None:
+    """Run one turn of each side without penalties, and one with each, up to the gradients.
+
+    extra: names of what else G returns, for messages.
+    """
+    inputs = ", ".join(game.prior.feed("trial", real).tensors)
+    names = (
+        "; a term reads images, fake, real (needs_real=True) and extra "
+        f"({', '.join(extra) or 'none here'}) of the outputs, tensors ({inputs}) and real.tensors "
+        f"({', '.join(real.tensors)}) of the inputs"
+    )
     players = {side: Player(side, net) for side, net in nets.items()}
     nothing: dict[str, Any] = {"g_penalties": (), "d_penalties": (), "adversarial": game.adversarial.started}
     nothing |= {"balancer": None, "further": {side: players[side] for side in game.further}, "further_penalties": {}}
@@ -241,7 +273,7 @@ def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) ->
         for penalty in (None, *penalties):
             augment, copied = copy.deepcopy((without.augment, penalty))  # both may have state
             tried = replace(without, augment=augment, **_only(side, copied))
-            with reraise_as_config_error(_turn_name(game, side, penalty)):
+            with reraise_as_config_error(_turn_name(game, side, penalty), names):
                 turn = tried.turn(side, real)
                 if turn.is_due:
                     players[side].compute_gradients(turn, against=players[turn.opponent])
@@ -263,8 +295,8 @@ def _turn_name(game: GAN, side: Side, penalty: Penalty | None) -> str:
     return f"model: an update of {side.value.upper()}{images}"
 
 
-def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: bool) -> Batch:
-    rows = Rows(0, 0, _ROWS, _ROWS)
+def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: bool, count: int) -> Batch:
+    rows = Rows(0, 0, count, count)
     prior = game.prior
 
     def images(stream: str) -> Tensor:
@@ -278,8 +310,8 @@ def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: 
     return Batch(rows, present_tensors(image=images("real"), label=y, condition=condition))
 
 
-def _first_samples(source: Source, game: GAN) -> Batch:
-    count = min(_ROWS, len(source) or _ROWS)
+def _first_samples(source: Source, game: GAN, count: int) -> Batch:
+    count = min(count, len(source) or count)
     rows = np.arange(count)
     fetched = source.fetch(rows, rows)
     check_finite(fetched, source.where)
