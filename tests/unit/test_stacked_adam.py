@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields, replace
+
 import pytest
 import torch
 
@@ -46,6 +48,45 @@ def test_stacked_networks_with_parameter_groups_equal_the_loop():
     executor.train(other, 15, loss_of)
     assert executor._stack.slots[Side.G].adam is None
     assert apart(weights(one), weights(other)) < 1e-9
+
+
+@dataclass(frozen=True)
+class LaterPolicy(Policy):
+    """A policy of a later version, with a setting that `StackedAdam` does not know."""
+
+    max_value: float | None = None
+
+
+# a value that differs from the default, for each field of `Policy`
+OTHERS = {
+    "kind": torch.optim.AdamW,
+    "lr": 1e-5,
+    "arguments": {"betas": (0.5, 0.9)},
+    "schedule": DECAY,
+    "max_norm": 1.0,
+    "micro_batches": 2,
+    "updates_per_step": 2,
+    "groups": ({"match": "*.bias", "lr": 1e-3},),
+    "update_probability": 0.5,
+    "elsewhere": ("other.weight",),
+    "max_value": 0.1,
+}
+STACKED = {"lr", "arguments", "schedule", "max_norm", "updates_per_step"}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(LaterPolicy)])
+def test_stacked_adam_takes_only_players_whose_policies_it_honours(name):
+    """A new field of `Policy` fails here until it is in `OTHERS`, and honoured or refused."""
+    found = cells()
+    for cell in found:
+        player = cell.gan.g
+        player.policy = LaterPolicy(**{"lr": player.policy.lr, "arguments": player.policy.arguments})
+    assert can_stack([cell.gan.g for cell in found])
+    for cell in found:
+        cell.gan.g.policy = replace(cell.gan.g.policy, **{name: OTHERS[name]})
+        if name == "kind":
+            cell.gan.g.optimizer = cell.gan.g.policy.optimizer(cell.gan.g.net.named_parameters())
+    assert can_stack([cell.gan.g for cell in found]) == (name in STACKED)
 
 
 @pytest.mark.parametrize(
