@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from paragan.core.protocols import Penalty
 from paragan.core.source import Source, check_finite
 from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
 from paragan.game.gan import GAN
+from paragan.game.label_arguments import refuse_label_mismatch
 from paragan.game.label_use import ignores_labels
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
@@ -51,7 +51,7 @@ def validate(
     nets = {side: make() for side, make in makers.items()}
     if not has_pairs:
         for side in Side:
-            _refuse_label_mismatch(side, nets[side], game.prior.num_classes)
+            refuse_label_mismatch(side, nets[side], game.prior.num_classes)
     with torch.random.fork_rng(devices=[]):
         real = _noise(game, shape, num_classes, has_pairs, min(batch, MAX_ROWS))
         names = "y, condition" if has_pairs else "y"
@@ -220,38 +220,6 @@ def _refuse_unusable(call: str, what: str, values: Tensor) -> None:
 
 def _description(value: Any) -> str:
     return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-
-
-def _refuse_label_mismatch(side: Side, net: nn.Module, num_classes: int) -> None:
-    """Raise `ConfigError` if `forward` takes no labels although it gets some, or the reverse."""
-    forward = net.forward
-    who, first = ("Generator", "z") if side is Side.G else ("Discriminator", "x")
-    if _takes(forward, 2 if num_classes else 1):
-        return
-    code = getattr(forward, "__code__", None)
-    place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
-    if not num_classes and _takes(forward, 2):
-        raise ConfigError(
-            f"model: {who}.forward({first}, y) needs labels, but this run has none{place}; give y "
-            f"a default: forward(self, {first}, y=None)"
-        )
-    if num_classes and _takes(forward, 1):
-        raise ConfigError(
-            f"model: {who}.forward({first}) takes no labels, but the data has {num_classes} "
-            f"classes{place}; accept them: forward(self, {first}, y), or set self.num_classes = 0 "
-            "in the Generator, or pass data.labels=false"
-        )
-
-
-def _takes(forward: Any, count: int) -> bool:
-    """Return whether `forward` takes `count` positional arguments; True if unknown."""
-    try:
-        inspect.signature(forward).bind(*[None] * count)
-    except TypeError:
-        return False
-    except ValueError:
-        return True
-    return True
 
 
 def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, extra: Sequence[str]) -> None:
