@@ -44,3 +44,26 @@ def test_timer_run_beyond_its_length_has_eta_zero():
     timed = pace.ProgressTimer(total=1000, every=every, began=0.0)
     timed.record(Event("checkpoint", 100, 9600, repeat_s=5.0))
     assert timed.eta_s(9600) == 0
+
+
+@pytest.mark.parametrize("kind", ["phases", "traffic", "loading", "delays", "event"])
+def test_timer_event_of_a_step_that_comes_before_it_takes_none_of_its_images(kind):
+    """At a log point the phases of a step are written before its numbers; with every.log_steps=1 at each."""
+    timed = pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
+    for step in range(1, 4):
+        timed.record(Event(kind, step, 10 * step))
+        timed.record(Event("step", step, 10 * step))
+    assert timed.images_per_s() > 0
+
+
+def test_timer_resume_and_rollback_count_the_images_of_their_own_steps(elapse):
+    timed = pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
+    timed.record(Event("start", 100, 1000))
+    for step in (101, 102):
+        elapse(1.0)
+        timed.record(Event("step", step, 10 * step))
+    assert timed.images_per_s() == pytest.approx(10)
+    timed.record(Event("event", 50, 500))
+    elapse(1.0)
+    timed.record(Event("step", 51, 510))
+    assert timed.images_per_s() == pytest.approx(10)

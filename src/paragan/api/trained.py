@@ -40,4 +40,4 @@ def load(
 
 def warn(line: str) -> None:
     """Report a line as a Python warning."""
-    warnings.warn(to_printable(line), stacklevel=3)
+    warnings.warn(to_printable(line.removeprefix("warning: ")), stacklevel=3)

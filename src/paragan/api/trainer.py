@@ -30,7 +30,7 @@ from paragan.api.trainer_arguments import (
     shared_dtype,
     terms_of,
 )
-from paragan.api.training import Run, local_run_folder, program_name, run_in_folder, setting_word
+from paragan.api.training import Run, in_python_words, local_run_folder, program_name, run_in_folder, setting_word
 from paragan.build.merged_generator import merged
 from paragan.checkpoint import generator_state
 from paragan.config import RunConfig, parse_recipe
@@ -181,7 +181,8 @@ class Trainer:
             added = added if isinstance(added, (list, tuple)) else [added]
             tree["penalties"] = [*added, *tree["penalties"]]  # type: ignore[misc]
         words = [setting_word(key, value) for key, value in self.settings.items() if key != "penalties"]
-        config = parse_recipe(json.dumps(tree), "Trainer", overrides=words)
+        with in_python_words():
+            config = parse_recipe(json.dumps(tree), "Trainer", overrides=words)
         if "evaluation.features" not in self.settings and not reads_features(config.evaluation.metrics):
             config = replace(config, evaluation=replace(config.evaluation, features=None))
         _refuse_settings(config, self.source, self.held_out)

@@ -34,6 +34,7 @@ from paragan.runs.train import train_in_program
 
 _ARGUMENTS = {
     "command line: ": "",
+    "Trainer:1: ": "",
     "--out DIR": "out=DIR",
     "--fresh": "fresh=True",
     "--change": "train.change_rates=True",
@@ -207,7 +208,8 @@ def in_python_words() -> Iterator[None]:
         message = str(error)
         for option, argument in _ARGUMENTS.items():
             message = message.replace(option, argument)
-        raise type(error)(message) from error.__cause__
+        kind = CheckpointError if isinstance(error, CheckpointError) else ConfigError
+        raise kind(message) from error.__cause__
 
 
 def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust: bool) -> RunConfig:

@@ -49,9 +49,10 @@ class Session:
             case "start":
                 self._start(event)
             case "step" if event.values:
+                self.timer.record(event)  # so that the first has a speed, too
                 self._write(replace(event, values={**event.values, **self._speed(event.images)}))
             case "step":
-                pass  # between two log points
+                self.timer.record(event)  # between two log points
             case _:
                 self._write(event)
         if event.kind == "score":
@@ -59,7 +60,8 @@ class Session:
         if event.kind in ("score", "telemetry"):
             self._history.append({"kimg": event.images / 1000, **event.values})
             self._advise(event)
-        self.timer.record(event)
+        if event.kind != "step":
+            self.timer.record(event)
         if event.kind == "checkpoint":
             self.keep_files()
 

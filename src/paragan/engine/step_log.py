@@ -50,8 +50,8 @@ class StepLog:
         self._began = time.monotonic()
         self._waited_s = batches.wait_s
 
-    def events(self, report: Report) -> Iterator[Event]:
-        """Yield the events of a step. Collective at log points.
+    def events(self, report: Report, is_last: bool = False) -> Iterator[Event]:
+        """Yield the events of a step. Collective at log points, of which the last step of a run is one.
 
         Raises `DivergedError` if a player skips many updates in a row.
         """
@@ -59,7 +59,7 @@ class StepLog:
         self._traffic.count_step()
         self._phases.count_step()
         at = Clock(report.step, report.images)
-        is_log_point = report.step % self._log_steps == 0
+        is_log_point = is_last or report.step % self._log_steps == 0
         for loading in self._batches.loading_values(is_log_point):
             yield _event("loading", at, loading)
         if not is_log_point:

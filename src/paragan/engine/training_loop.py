@@ -106,7 +106,7 @@ class TrainingLoop(SavedGame):
 
     def _log_step(self, report: Report) -> Iterator[Event]:
         assert self._log is not None
-        return self._log.events(report)
+        return self._log.events(report, is_last=self.is_finished)
 
     def end(self) -> Iterator[Event]:
         """Save a checkpoint after the last step; sample and score a finished run."""
