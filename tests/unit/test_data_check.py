@@ -135,3 +135,30 @@ def test_names_cannot_move_the_cursor(folder, capsys):
     (folder / "cats" / "a\x1b[2J\n.png").touch()
     _, out, _ = run(capsys, folder)
     assert "a?[2J?.png" in out and "\x1b" not in out
+
+
+def test_check_pictures_that_hold_pairs_are_trained_as_pairs(tmp_path, capsys):
+    """`train own` crops the middle of them, with the seam of both halves."""
+    for n in range(10):
+        put(tmp_path / f"{n}.png", 64, 32)
+    found = check_dataset(str(tmp_path))
+    assert found.command.split()[1:3] == ["train", "pix2pix-facades"] and f"data.path={tmp_path}" in found.command
+    assert advice(found, "pairs") and not advice(found, "centre-cropped")
+    for n in range(3):
+        put(tmp_path / f"square{n}.png")
+    found = check_dataset(str(tmp_path))
+    assert found.command.split()[1:3] == ["train", "own"] and advice(found, "centre-cropped")
+
+
+def test_check_says_that_generated_images_are_opaque(tmp_path):
+    for n in range(4):
+        put(tmp_path / f"{n}.png", image=Image.new("RGBA", (20, 20), (n, 0, 0, 128)))
+    assert advice(check_dataset(str(tmp_path)), "opaque")
+
+
+@pytest.mark.parametrize("name", ["photos.tar", "photos.zip", "photos.tar.gz", "photos.tgz"])
+def test_folder_that_holds_an_archive_only_names_it(tmp_path, name):
+    (tmp_path / name).write_bytes(b"an archive")
+    (tmp_path / "README").write_text("about")
+    with pytest.raises(DataError, match=f"pass the archive: data.path={tmp_path / name}"):
+        check_dataset(str(tmp_path))

@@ -49,9 +49,21 @@ def test_class_variance_min_shows_one_collapsed_class():
     assert class_variance_mean.Metric.from_reference(real).update(fake).compute() > 0.5
 
 
-def test_class_variance_of_single_image_is_zero():
+@pytest.mark.parametrize("labels", [[0, 0, 1], [1, 0, 0, 2], [2] * 5 + [1]])
+def test_class_variance_leaves_out_classes_of_a_single_image(labels):
+    """Held-out real images of a rare class are one or none: their minimum was 0, with which nothing compares."""
     real = SampleFeatures(normal(300), None, torch.arange(300) % 3)
-    fake = SampleFeatures(normal(3), None, torch.tensor([0, 0, 1]))
+    label_N = torch.tensor(labels)
+    fake = SampleFeatures(normal(len(labels), seed=3), None, label_N)
+    (frequent,) = {label for label in labels if labels.count(label) > 1}
+    expected = float(variances(fake, [frequent]) / variances(real, [frequent]))
+    for metric in (class_variance_min, class_variance_mean):
+        assert metric.Metric.from_reference(real).update(fake).compute() == pytest.approx(expected, rel=1e-10)
+
+
+def test_class_variance_of_single_images_alone_is_zero():
+    real = SampleFeatures(normal(300), None, torch.arange(300) % 3)
+    fake = SampleFeatures(normal(2), None, torch.tensor([0, 1]))
     assert class_variance_min.Metric.from_reference(real).update(fake).compute() == 0
 
 

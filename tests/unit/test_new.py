@@ -78,7 +78,7 @@ def test_new_in_another_folder_prints_commands_that_work_from_here(here, monkeyp
     (here / "run").write_text('#!/bin/sh\necho "$PWD: $*"; test -f "$2"\n')
     (here / "run").chmod(0o755)
     assert main(["new", "mine", "--dir", "my work"]) == 0
-    _, _, change, train, *_ = capsys.readouterr().out.splitlines()
+    _, _, change, _, train, *_ = capsys.readouterr().out.splitlines()
     done = subprocess.run(["sh", "-ec", f"{change}\n{train}"], capture_output=True, text=True, timeout=60)
     assert done.stdout == f"{here / 'my work'}: train mine/recipe.yaml\n", done.stderr
     assert done.returncode == 0

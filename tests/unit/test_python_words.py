@@ -11,6 +11,8 @@ from torch import nn
 
 import paragan as pg
 from paragan.api.trained import warn
+from paragan.core.event import Event
+from paragan.writers import console
 
 WRONG = {
     "unknown key": {"lr": 1},
@@ -56,3 +58,13 @@ def test_history_has_the_last_step_of_a_run_shorter_than_a_log_period(num_steps,
     steps = [line["step"] for line in run.history]
     assert steps == sorted({*range(5, num_steps + 1, 5), num_steps})
     assert all(line["images_per_s"] > 0 for line in run.history)
+
+
+@pytest.mark.parametrize(("data", "noun"), [({"shape": [1, 8, 8]}, "images"), ({"tensors": ["row 4"]}, "samples")])
+def test_console_counts_samples_that_are_no_images_as_samples(data, noun, tmp_path, capsys):
+    writer = console.Writer(None, tmp_path)
+    writer.write(Event("start", 0, 0, {"total_kimg": 1, "data": data}))
+    writer._last_printed["step"] -= 100
+    values = {"images_per_s": 7.0, "eta_s": 3.0, "data_wait": 0.0}
+    writer.write(Event("step", 1, 16, values))
+    assert f"7 {noun}/s" in capsys.readouterr().out

@@ -85,7 +85,7 @@ def test_replay_begins_at_the_checkpoint_before_the_step(run, capsys):
     assert main(["replay", str(folder), "--step", "10"]) == 0
     said = capsys.readouterr().out
     assert "replaying steps 10 to 10 from checkpoint step-000000009" in said
-    assert "replayed steps 10 to 10: all tensors of step 10 are equal bit for bit" in said
+    assert "replayed steps 10 to 10: losses of step 10 and all tensors of step 10 are equal bit for bit" in said
     assert main(["replay", str(folder), "--step", "9"]) == 0
     said = capsys.readouterr().out
     assert "replaying steps 1 to 9 from the start" in said
@@ -208,7 +208,7 @@ def test_replay_skips_a_damaged_checkpoint(run, capsys):
     assert main(["replay", str(folder), "--step", "10"]) == 0
     said = capsys.readouterr()
     assert "g.safetensors is missing or damaged" in said.err
-    assert "losses of step 8 and all tensors of step 10 are equal bit for bit" in said.out
+    assert "losses of step 10 and all tensors of step 10 are equal bit for bit" in said.out
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from paragan.core import registry
 from paragan.report.chart import Area, Caption, ChartCurve, draw_chart, run_end, table_rows
 from paragan.report.metric_notes import explanation, note_of
 from paragan.report.page import Page
+from paragan.report.panels import section_charts
 from paragan.report.record import open_record
 from paragan.report.run_facts import list_events
 from paragan.report.scale import Scale
-from paragan.report.series import Point
+from paragan.report.series import Point, Series
 from tests.browser import made_run
 from tests.browser.made_run import line
 
@@ -68,15 +69,16 @@ def test_a_tie_is_reported_once(tmp_path):
     folder = made(tmp_path / "tie", start(), scores[0], scores[2], {**scores[1], "step": 8, "kimg": 0.512})
     page = Page(folder).render()
     (numbers,) = re.findall(r"<dt.*?</div>", page[: page.index("<h2>Metrics</h2>")], re.S)
-    assert "best at 0.384 kimg and last" in numbers and "0.9305" in numbers
+    assert "at 0.512 kimg, the last and best" in numbers and "0.9305" in numbers
     assert numbers.count("0.93") == 1
 
 
-def test_the_last_value_stands_below_a_better_one(tmp_path):
+def test_the_last_value_stands_first_and_a_better_one_below(tmp_path):
+    """After a collapse the large numbers are those of now."""
     page = Page(
         made(tmp_path / "run", start(), line("score", 2, coverage=0.9), line("score", 4, coverage=0.5))
     ).render()
-    assert "best at 0.128 kimg<br>last 0.5" in page
+    assert '<dd class="value">0.5</dd><dd>at 0.256 kimg, the last<br>best 0.9 at 0.128 kimg' in page
 
 
 @pytest.mark.parametrize(("direction", "best"), [(1, "0.9"), (-1, "0.5"), (None, None)])
@@ -85,8 +87,7 @@ def test_a_metric_of_outside_code_has_the_direction_of_the_record(tmp_path, dire
     lines = (line("score", step, spread=value, **directions) for step, value in ((2, 0.9), (4, 0.5), (6, 0.7)))
     page = Page(made(tmp_path / "run", start(), *lines)).render()
     (shown,) = re.findall(r">spread</dt>.*?</div>", page[: page.index("<h2>Metrics</h2>")], re.S)
-    assert ("best at" in shown) == (best is not None)
-    assert best is None or best in shown
+    assert (f"<br>best {best} at" in shown) == (best is not None) and '"value">0.7<' in shown
 
 
 def test_events_hold_sessions_warnings_scores_and_checkpoints(tmp_path):
@@ -154,3 +155,16 @@ def test_values_of_real_images_and_the_accuracy_of_the_extractor_stand_with_the_
     assert page.count("real images 0.931") == 1
     assert page.count("<br>real images") == 1  # none is known for the distance
     assert "Feature extractor judge: 87.6% accuracy on held-out images." in page
+
+
+def test_curves_of_one_chart_differ_in_colour_or_dashes_and_their_names_fit():
+    names = ["data", "d_turn", "g_turn", "communication", "optimizer", "checkpoint", "evaluation", "other"]
+    series = {f"phases/{name}": Series() for name in names}
+    for step in (1, 2):
+        for one in series.values():
+            one.add(step, step / 10, 0.1)
+    charts = section_charts("pace", series, run_end(1, 1))
+    (chart,) = [one for one in charts if one.caption.title == "Time per step"]
+    styles = [(line.curve.tone, line.curve.dash) for line in chart.lines]
+    assert len(set(styles)) == len(names) and max(dash for _, dash in styles) <= 2
+    assert chart.area.margin >= 7 * len("communication")

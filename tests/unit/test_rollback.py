@@ -68,8 +68,8 @@ def test_rollback_restores_the_players_of_the_last_good_checkpoint_and_continues
     assert run.images == 192 + 5 * 16 == run.clock.images
     assert [player.policy.lr for player in run.players.values()] == [5e-4, 1e-3]
     rates = [event.values["g/lr"] for event in events if event.kind == "step" and event.values]
-    # a line to 0 in 40 updates; steps 10, 12, … are updates 4, 6, … again, at half the rate
-    expected = [1 - n / 40 for n in (1, 3, 5, 7)] + [0.5 - n / 80 for n in (4, 6, 8, 10)]
+    # a line to 0 in 40 updates; steps 10, 12, … are updates 4, 6, … again, at half the rate; 17 is the last
+    expected = [1 - n / 40 for n in (1, 3, 5, 7)] + [0.5 - n / 80 for n in (4, 6, 8, 10, 11)]
     assert rates == pytest.approx([1e-3 * factor for factor in expected])
 
 

@@ -67,7 +67,7 @@ def _next_steps(name: str, where: Path) -> str:
         (f"{shlex.quote(python)} -m {name}.test_nets", f"tests {name}/nets.py; also run by pytest"),
         (f"{train} data.name=folder data.path=DIR data.size=32 --out runs/images", "on your images"),
     )
-    width = max(len(command) for command, _ in commands)
-    lines += [f"{command:<{width}}  # {why}" for command, why in commands]
+    for command, why in commands:
+        lines += [f"# {why}", command]
     first = f"wrote {where / name}/: {', '.join(FILES)}"
     return "\n".join([first, "next", *(f"  {line}" for line in lines)])

@@ -36,6 +36,7 @@ def parse_words(
     _refuse_options(words or (), context)
     overrides = [word for word in words or () if is_override(word)]
     recipes = [word for word in words or () if not is_override(word)]
+    _refuse_split(words or ())
     _refuse_unfinished(recipes)
     if len(recipes) > 1:
         found = f"{' and '.join(recipes)} are several recipes"
@@ -90,6 +91,19 @@ def _print_to_stderr(line: str) -> None:
         print_to_stderr(line)
 
 
+def _refuse_split(words: Sequence[str]) -> None:
+    """Raise `ConfigError` for a list or map that the shell has split at its spaces."""
+    for first, word in enumerate(words):
+        if _depth(word) > 0:
+            ends = [last for last in range(first, len(words)) if _depth(" ".join(words[first : last + 1])) <= 0]
+            text = " ".join(words[first : (ends or [len(words)])[0] + 1])
+            raise ConfigError(f"{word!r} has an open bracket: the shell splits words at spaces; quote it: {text!r}")
+
+
+def _depth(text: str) -> int:
+    return sum((text.count(opening) - text.count(closing)) for opening, closing in ("[]", "{}"))
+
+
 def _refuse_unfinished(words: Sequence[str]) -> None:
     """Raise `ConfigError` for settings with spaces, a colon or no value, and for other files."""
     for word in words:
@@ -109,11 +123,13 @@ def _is_setting(key: str) -> bool:
 
 
 def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
-    """Raise `ConfigError` for an unknown option, with the setting to use instead."""
-    starts = (i for i, word in enumerate(words) if word.startswith("-") and len(word) > 1)
-    position = next(starts, None)
-    if position is None:
-        return
+    """Raise `ConfigError` for unknown options, with the setting to use instead of each."""
+    starts = [i for i, word in enumerate(words) if word.startswith("-") and len(word) > 1]
+    if starts:
+        raise ConfigError("\n".join(_unknown_option(words, position, context) for position in starts))
+
+
+def _unknown_option(words: Sequence[str], position: int, context: typer.Context) -> str:
     from paragan.config import RunConfig
     from paragan.config.hints import setting_hint
 
@@ -132,4 +148,4 @@ def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
         hint = f"use {key}={value or 'VALUE'}"
     else:
         hint = f"settings are written key.path=value; `{program_command()} config` prints them all"
-    raise ConfigError(f"{option} is not an option of {context.info_name}; {hint}")
+    return f"{option} is not an option of {context.info_name}; {hint}"

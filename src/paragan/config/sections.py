@@ -201,6 +201,10 @@ class Sections(dict[str, Section]):
 def _describe_bad_name(category: str, name: str, key: str, place: SourceLocation, error: str) -> str:
     if (hint := name_hint(category, name, key)) is not None:
         return hint
+    if category == "datasets" and (os.sep in name or os.path.exists(name)) and not outside_code.is_file_name(name):
+        return (
+            f"{name!r} is a path, not a data set's name; for images in it, train the recipe own with data.path={name}"
+        )
     file = f"{name.replace('.', '/')}.py"
     is_missing = error.startswith((f"unknown {registry.noun(category)} {name!r}", "cannot import "))
     if is_missing and os.path.isfile(outside_code.absolute_path(file, place.source)):

@@ -19,7 +19,7 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import ImageSize
 from paragan.datasets import _image_decoding, _image_paths, folder
 from paragan.datasets._encoded_images import EncodedImages, FileImages
-from paragan.datasets._file_readers import list_images
+from paragan.datasets._file_readers import describe_missing, list_images
 from paragan.datasets.shards import ShardImages
 from paragan.storage.shard_folder import ShardFolder, has_shards
 
@@ -35,9 +35,10 @@ class DatasetReport:
     """Result of the check of a data set.
 
     images: number of image files. damaged: a message each. sides: minimum, median and maximum
-    shorter side in pixels. kinds: images by kind: colour, grey, palette, alpha, 16-bit, CMYK.
-    duplicates: an image and the first that equals it. warnings: about class folders without images.
-    size: to train with. num_smaller: images that are enlarged to it.
+    shorter side in pixels. num_halves: images twice as wide as high, as pairs are. kinds: images by
+    kind: colour, grey, palette, alpha, 16-bit, CMYK. duplicates: an image and the first that equals
+    it. warnings: about class folders without images. size: to train with. num_smaller: images that
+    are enlarged to it.
     """
 
     path: str
@@ -45,6 +46,7 @@ class DatasetReport:
     damaged: list[str] = field(default_factory=list)
     sides: tuple[int, int, int] = (0, 0, 0)
     not_square: int = 0
+    num_halves: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     classes: dict[str, int] = field(default_factory=dict)
@@ -65,7 +67,7 @@ def check_dataset(
     """
     check_image_size(size)
     if path and not is_url(path) and not Path(path).exists():
-        raise DataError(f"no folder {path!r}; pass the folder of your images")
+        raise DataError(f"{describe_missing(path)}; pass the folder of your images")
     images, warnings = _open(path)
     counts = Counter([] if images.labels is None else images.labels.tolist())
     classes = {name: counts[label] for label, name in enumerate(images.class_names)}
@@ -83,6 +85,7 @@ def check_dataset(
         else:
             sides.append(min(image.size))
             report.not_square += image.width != image.height
+            report.num_halves += image.width == 2 * image.height
             kinds[_image_decoding.image_kind(image)] += 1
             first = first_rows.setdefault(_digest(image), row)
             if first != row:
@@ -134,9 +137,15 @@ def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | None) -> N
     words = ["train", "own", *dataset, f"data.path={report.path}", f"data.size={report.size}"]
     if set(report.kinds) == {"grey"}:
         words.append("data.channels=1")
+    if _holds_pairs(report):
+        words = ["train", "pix2pix-facades", f"data.path={report.path}", f"data.size={report.size}"]
     if report.damaged and not dataset:
         words.append("data.damaged=skip")
     report.command = f"{program_command()} {shlex.join(words)}"
+
+
+def _holds_pairs(report: DatasetReport) -> bool:
+    return report.num_halves > 0.9 * report.images and not has_shards(report.path)
 
 
 def _advice(report: DatasetReport) -> list[str]:
@@ -154,13 +163,23 @@ def _advice(report: DatasetReport) -> list[str]:
             f"only {report.images:,} images: D will memorise them; use augmentation "
             "(augment.name=diffaugment, on in the recipe own) and the penalty r1"
         )
+    if report.kinds.get("alpha"):
+        lines.append(
+            f"{_files(report.kinds['alpha'])} partly transparent: they are put on white (data.background=0: on black), "
+            "and generated images are opaque"
+        )
     if report.duplicates:
         lines.append(f"{_files(len(report.duplicates))} duplicates of others: held-out scores may be too good")
     if report.num_smaller:
         lines.append(
             f"{_files(report.num_smaller)} smaller than {report.size} px: they are enlarged and become blurred"
         )
-    if report.not_square:
+    if _holds_pairs(report):
+        lines.append(
+            "images are twice as wide as high, as pairs of input and target are: the command trains on pairs, from the "
+            "right half to the left; `train own` would crop the middle, with the seam"
+        )
+    elif report.not_square:
         lines.append(
             f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash"
         )

@@ -20,6 +20,7 @@ from paragan.storage import zip_files
 
 MAX_FILE_BYTES = 256 << 20
 _MAX_UNPACKED_BYTES = 4 << 30  # of a tar file, which is held in memory
+_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz")
 _FORMATS = "png jpg jpeg webp bmp gif tif tiff"
 
 
@@ -161,7 +162,7 @@ def list_images(
         raise DataError(f"{option} is required for dataset {dataset!r}; pass {option}=DIR")
     if not root.exists():
         hint = "check its path" if option == "SRC" else f"pass {option}=DIR"
-        raise DataError(f"{option}: no folder {path!r}; {hint}")
+        raise DataError(f"{option}: {describe_missing(path)}; {hint}")
     files = _open(root, texts)
     if files is None:
         problem = f"{path!r} is not a folder, .zip or .tar file of images"
@@ -170,8 +171,15 @@ def list_images(
     if len(paths) < fewest:
         found = "only one image" if paths else f"no images ({_FORMATS})"
         required = "at least one is required" if fewest == 1 else "at least two are required"
-        raise DataError(f"{option}: {found} in {path!r}, {required}; check {option}")
+        archives = sorted(str(file) for file in root.glob("*") if file.suffix in _ARCHIVES) if root.is_dir() else []
+        hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
+        raise DataError(f"{option}: {found} in {path!r}, {required}; {hint}")
     return files, paths
+
+
+def describe_missing(path: str) -> str:
+    """Describe a folder that does not exist, and where it was looked for."""
+    return f"no folder {path!r}" if os.path.isabs(path) else f"no folder {path!r} in {os.getcwd()}"
 
 
 def _open(root: Path, texts: frozenset[str]) -> FileReader | None:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.source import Source
+from paragan.datasets._file_readers import describe_missing
 from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
 from paragan.datasets._options import IdxOptions
 from paragan.storage.download import RemoteFile, download
@@ -73,7 +74,9 @@ class MnistFiles:
         if not path:
             return download(self.remotes[stem], self._name)
         if not Path(path).is_dir():
-            raise DataError(f"data.path: no folder {path!r}; pass the folder of the four idx files: data.path=DIR")
+            raise DataError(
+                f"data.path: {describe_missing(path)}; pass the folder of the four idx files: data.path=DIR"
+            )
         for candidate in (Path(path, f"{stem}.gz"), Path(path, stem)):
             if candidate.is_file():
                 return candidate

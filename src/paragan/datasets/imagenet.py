@@ -18,7 +18,7 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize
 from paragan.core.source import Source
 from paragan.datasets import _image_paths, _synsets
-from paragan.datasets._file_readers import FolderReader
+from paragan.datasets._file_readers import FolderReader, describe_missing
 
 _KAGGLE = Path("ILSVRC", "Data", "CLS-LOC")
 _CSV = "LOC_val_solution.csv"
@@ -83,7 +83,7 @@ def _find_base(path: str) -> Path:
     if not path:
         raise DataError(f"data.path is required for dataset 'imagenet'; {fix}")
     if not root.exists():
-        raise DataError(f"data.path: no folder {path!r}; {fix}")
+        raise DataError(f"data.path: {describe_missing(path)}; {fix}")
     if not root.is_dir():
         raise DataError(f"data.path: {path!r} is a file; unpack it first, then {fix}")
     for base in (root / _KAGGLE, root):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import overload
 
@@ -12,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from paragan.storage.image_formats import check_sheet_path
+from paragan.storage.image_sheet import make_sheet
 from paragan.writers.images import save_grid, to_pil_image
 
 
@@ -30,6 +32,12 @@ class SampledImages(Sequence[Image.Image]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} images of {'x'.join(map(str, self.tensor.shape[1:]))}>"
+
+    def _repr_png_(self) -> bytes:
+        """Return a sheet, which notebooks show."""
+        sheet = BytesIO()
+        to_pil_image(make_sheet(self.tensor, min(10, len(self)))).save(sheet, "PNG")
+        return sheet.getvalue()
 
     @overload
     def __getitem__(self, index: int) -> Image.Image: ...

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Any, Protocol, SupportsIndex, runtime_checkable
 
 import torch
@@ -224,6 +225,8 @@ class Sampler:
 
     def _prior(self, n: int, seed: int | None) -> Prior:
         check_count(n)
+        if seed is not None and not isinstance(seed, Integral):
+            raise ConfigError(f"seed must be an integer, or None for the run's, not {seed!r}")
         return Prior(self.seed if seed is None else seed, int(self.net.latent), self.num_classes)  # type: ignore[arg-type]
 
     def _number(self, label: Label, option: str) -> int:

@@ -49,7 +49,7 @@ class VarianceRatio(Metric):
     """Ratio of the variances within each class, generated over real.
 
     1: as varied as real; towards 0: the class has collapsed to a few images. A class with fewer than
-    two real images has no variance and does not count.
+    two images, real or compared with them, has no variance and does not count.
     """
 
     needs = frozenset({Needs.FEATURES, Needs.LABELS})
@@ -79,8 +79,10 @@ class VarianceRatio(Metric):
 
     @property
     def ratios(self) -> Tensor:
-        """Ratio of each class whose real images differ."""
-        varied = self.real_K > 0
+        """Ratio of each class whose real images differ, among those with two images here; 0 if there is none."""
+        varied = (self.real_K > 0) & (self.seen.count_K > 1)
+        if not varied.any():
+            return torch.zeros(1, dtype=torch.float64)
         return self.seen.variance_K[varied] / self.real_K[varied]
 
 

@@ -18,6 +18,7 @@ Style = Literal["ranges", "means", "evaluations"]
 _TIME_UNITS = ((172_800.0, 86_400.0, "d"), (7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))
 _LABEL_GAP = 13.0  # minimum distance of two labels, pixels
 _SHORT_LABEL = 8  # characters; a longer one of a single curve says what the title says
+_LETTER = 7  # width of a letter of a label, pixels
 _CARRIED = 0.9  # intervals after its last point in which a curve has a value
 _MAX_ROWS = 40  # of a table
 _MAX_EVALUATION_ROWS = 200
@@ -151,8 +152,10 @@ def draw_chart(
     if clipped := [value for value in values if not scale.low <= value <= scale.high]:
         outliers = f"Outliers up to {format_number(max(clipped, key=abs))} are clipped."
         caption = replace(caption, note=f"{caption.note} {outliers}".strip())
-    area = Area(width=size[0], height=size[1], margin=52 if with_names else 16, scale=scale, end=end)
     is_named = with_names and (len(curves) > 1 or len(curves[0].label) <= _SHORT_LABEL)
+    longest = max(len(curve.label) for curve in curves) if is_named else 0
+    margin = max(52 if with_names else 16, min(_LETTER * longest + 8, size[0] // 3))
+    area = Area(width=size[0], height=size[1], margin=margin, scale=scale, end=end)
     heights = _name_heights(curves, area) if is_named else {}
     traced = ({axis: _trace(curve, axis, area, style) for axis in AXES} for curve in curves)
     lines = tuple(Line(c, t, heights.get(c.label)) for c, t in zip(curves, traced, strict=True))

@@ -106,15 +106,13 @@ def _key_number(name: str, history: History) -> dict[str, str]:
     real = to_number(to_mapping(history.real).get(name))
     last = with_metric[-1]
     best = panels.best_evaluation(name, with_metric)
-    main = best or last
-    value, last_value = (format_number(entry.numbers[name]) for entry in (main, last))
-    is_tie = value == last_value and last is not main
+    value, best_value = (format_number(entry.numbers[name]) for entry in (last, best or last))
+    is_best = best is not None and best_value == value
     return {
         "name": name,
         "explanation": explanation(name),
         "value": value,
-        "what": "best" if best else "last",
-        "where": f"at {format_number(main.kimg)} kimg" + (" and last" if is_tie else ""),
-        "last": last_value if last is not main and not is_tie else "",
+        "where": f"at {format_number(last.kimg)} kimg, the last" + (" and best" if is_best else ""),
+        "best": "" if best is None or is_best else f"{best_value} at {format_number(best.kimg)} kimg",
         "real": "" if real is None else format_number(real),
     }

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat, takewhile
+from itertools import chain, count, takewhile
 
 from paragan.report.chart import NUM_TONES, Caption, Chart, ChartCurve, draw_chart
 from paragan.report.metric_notes import explanation, note_of
@@ -138,7 +138,7 @@ PANELS: Mapping[str, tuple[Panel, ...]] = {
             0.0,
         ),
         Panel(
-            "Phases",
+            "Time per step",
             r"phases/.*",
             "Seconds per step, mean over ranks. Much communication: slow links, or a slow rank.",
             0.0,
@@ -171,8 +171,11 @@ def section_charts(section: str, series: Mapping[str, Series], end: Mapping[str,
     for number, (panel, names) in enumerate(matches):
         caption = Caption(id=f"{section}-{number}", title=panel.title, note=panel.note, floor=panel.floor)
         labels = series_labels(names)
-        drawn = zip(labels, _tones(labels), names, strict=True)
-        curves = [ChartCurve(label=label, points=series[name].points(), tone=tone) for label, tone, name in drawn]
+        styles = zip(labels, names, _styles(labels), strict=True)
+        curves = [
+            ChartCurve(label=label, points=series[name].points(), tone=tone, dash=dash)
+            for label, name, (tone, dash) in styles
+        ]
         charts.append(draw_chart(caption, curves, end, "ranges", size))
     return charts
 
@@ -254,11 +257,12 @@ def series_labels(names: Sequence[str]) -> list[str]:
     return short_texts if len(set(short_texts)) == len(names) else list(names)
 
 
-def _tones(labels: Sequence[str]) -> list[int]:
-    """Return the colour of each curve: by its label, or the next free one."""
+def _styles(labels: Sequence[str]) -> list[tuple[int, int]]:
+    """Return colour and dashes of each curve: by its label, or the next free; then the colours again with dashes."""
     taken = {_TONES.get(label) for label in labels}
-    free = chain((n for n in range(NUM_TONES) if n not in taken), repeat(NUM_TONES - 1))
-    return [_TONES[label] if label in _TONES else next(free) for label in labels]
+    solid = [(tone, 0) for tone in range(NUM_TONES) if tone not in taken]
+    free = chain(solid, ((number % NUM_TONES, number // NUM_TONES) for number in count(NUM_TONES)))
+    return [(_TONES[label], 0) if label in _TONES else next(free) for label in labels]
 
 
 def _common_prefix_length(words: Sequence[Sequence[str]]) -> int:

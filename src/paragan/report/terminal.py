@@ -16,7 +16,7 @@ from paragan.report import panels
 from paragan.report.columns import columns_section
 from paragan.report.grid_record import GridHistory, Tile
 from paragan.report.record import History, metric_names
-from paragan.report.record_values import single_line
+from paragan.report.record_values import single_line, to_mapping
 from paragan.report.run_state import RunState, format_duration, run_state
 from paragan.report.scale import format_number
 from paragan.report.series import Series
@@ -95,13 +95,17 @@ def plain_table(*columns: str, left: Collection[int] = (0,)) -> Table:
     return table
 
 
+def _noun(history: History) -> str:
+    return "samples" if "tensors" in to_mapping(history.start.get("data")) else "images"
+
+
 def _pace(state: RunState, history: History) -> list[str]:
     rate, wait, readers, depth = (
         None if (series := history.series.get(name)) is None else series.last
         for name in (*_PACE, "loading/readers", "loading/depth")
     )
     total = history.total_kimg
-    parts = [] if rate is None else [f"{format_number(rate)} images/s"]
+    parts = [] if rate is None else [f"{format_number(rate)} {_noun(history)}/s"]
     if rate is not None and rate > 0 and total and state.word == "running":
         parts.append(f"ETA {format_duration(max(0.0, total - history.kimg) * 1000 / rate)}")
     parts += [] if wait is None else [f"data wait {wait:.1%}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import platform
@@ -15,13 +16,22 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from paragan.core.errors import CheckpointError
-from paragan.core.files import create_subfolder, is_same_file, open_lock_file, read_bytes, refuse_link, write_text
+from paragan.core.files import (
+    create_subfolder,
+    is_same_file,
+    open_lock_file,
+    read_bytes,
+    read_json_lines,
+    refuse_link,
+    write_text,
+)
 from paragan.core.local_processes import is_suspended, processes_with
 from paragan.distributed.launch.rank_env import mpi_rank_and_size
 
 # folders that training writes to
 STUDY = "study.db"  # of a folder of `paragan tune`, whose trials are runs in folders of their own
 WRITTEN = ("checkpoints", "best", "samples", "judge", "background", "ranks", "tensorboard", "wandb", "mlflow")
+_OF_LAUNCHER = ("run.lock", "exit.json", "environment.json", "metrics.jsonl", "report.html", "stacks", "lease.json")
 _MOST_BYTES = 1 << 20
 _KILL_S = 5.0
 _PAUSE_S = 0.05
@@ -59,6 +69,28 @@ class RunFolder:
             if isinstance(found, dict):
                 return found.get("code") == code and step in (None, found.get("step"))
         return False
+
+    def other_files(self) -> list[str]:
+        """Return the names of files in the folder that neither a run nor its launcher has made, sorted."""
+        with suppress(OSError):
+            return sorted(path.name for path in self.path.iterdir() if path.name not in (*WRITTEN, *_OF_LAUNCHER))
+        return []
+
+    def has_edited_config(self) -> bool:
+        """Return whether config.yaml is not what the run has written."""
+        recorded = read_environment(self.path).get("config_sha256")
+        with suppress(OSError):
+            return recorded not in (None, text_sha256(self.config.read_text(encoding="utf-8")))
+        return False
+
+    def missing_history(self, step: int) -> str:
+        """Return a warning if checkpoints or record are missing for a run that begins at `step`; or ""."""
+        record = self.path / "metrics.jsonl"
+        if step and not record.exists():
+            return f"warning: {record} is missing: the history of the run begins at step {step}"
+        if not step and record.exists() and any(line.get("step") for line in read_json_lines(record)):
+            return f"warning: {self.path} has a record but no checkpoint: training begins again at step 0"
+        return ""
 
     def __enter__(self) -> RunFolder:
         """Create the folder and lock it; `CheckpointError` if another process uses it."""
@@ -133,6 +165,11 @@ class RunFolder:
             lock.close()
             raise _in_use(self.path, owner)
         return lock
+
+
+def text_sha256(text: str) -> str:
+    """Return the sha256 of a text in UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def try_to_lock(file: BinaryIO) -> bool:

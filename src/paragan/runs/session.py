@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from paragan import build
 from paragan.build import grid, workers
@@ -34,11 +35,12 @@ from paragan.hardware.deterministic import deterministic_kernels, report_missing
 from paragan.hardware.executors import report_compile_errors as compiling
 from paragan.runs import choose_executor, layout, rank_checks
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
-from paragan.runs.folder import STUDY, RunFolder, environment, write_json
+from paragan.runs.folder import STUDY, RunFolder, environment, text_sha256, write_json
 from paragan.runs.run_lines import complete_line, describe_run, start_lines
 from paragan.runs.run_request import RunRequest
 from paragan.writers.jsonl import RankWriter
 
+_MAX_NAMED = 5
 # warnings that users cannot fix
 _NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"
 
@@ -73,6 +75,8 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iter
         world.barrier()  # rank 0 has prepared the folder
         rank_checks.refuse_separate_folders(request.address, request.out, world)
         resumed = trainer.resume()
+        if world.is_main and (line := folder.missing_history(trainer.clock.step)):
+            say(line)
         if resumed and world.is_main:
             trainer.checkpoints.prune_before(trainer.checkpoints.path_of(trainer.clock.step))
             trainer.best.finish_replacement()
@@ -109,7 +113,8 @@ def _record_start(request: RunRequest, folder: RunFolder, config: str, num_ranks
     if not is_complete:
         (folder.path / "exit.json").unlink(missing_ok=True)  # of the previous session
         write_text(folder.config, config)
-        code = {"code": code_fingerprints(outside_names(request.config))}
+        code: dict[str, Any] = {"code": code_fingerprints(outside_names(request.config))}
+        code["config_sha256"] = text_sha256(config)
         write_json(folder.path / "environment.json", environment(num_ranks) | code)
 
 
@@ -192,7 +197,14 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
     if (folder.path / STUDY).exists() and not folder.config.exists():
         raise CheckpointError(f"{folder.path} holds a study of tune; choose another folder with --out DIR")
     if _starts_fresh(request) and (aside := folder.set_aside()) is not None:
-        print_line(f"--fresh: the former run was moved to {aside}")
+        print_line(f"--fresh: the former run was moved to {aside}, with all files in its folder")
+    if not folder.config.exists() and (others := folder.other_files()):
+        named = ", ".join(others[:_MAX_NAMED]) + (", …" if len(others) > _MAX_NAMED else "")
+        print_line(
+            f"warning: {folder.path} holds other files ({named}): they stay, and --fresh would move them with the run"
+        )
+    if folder.has_edited_config():
+        print_line(f"warning: {folder.config} was edited since the run's last session; its settings hold from here on")
     return former_run(folder, request.config, print_line, request.code)
 
 

@@ -26,6 +26,7 @@ class Writer:
     def __init__(self, options: object, folder: Path, step: int = 0) -> None:
         self._folder = folder
         self._total_kimg = 0.0
+        self._noun = "images"
         self._rich = Console(file=sys.stdout, highlight=False, soft_wrap=True)
         has_widgets = self._rich.is_jupyter and find_spec("ipywidgets") is not None
         self._has_bar = self._rich.is_terminal or has_widgets
@@ -41,6 +42,7 @@ class Writer:
         match event.kind:
             case "start":
                 self._total_kimg = values["total_kimg"]
+                self._noun = "samples" if "tensors" in values.get("data", {}) else "images"
             case "step":
                 self._show_step(event)
             case "generation":
@@ -70,7 +72,7 @@ class Writer:
 
     def _show_step(self, event: Event) -> None:
         kimg = event.images / 1000
-        text = step_text(event.values)
+        text = step_text(event.values, self._noun)
         self._show("step", text, kimg, f"{kimg:.1f}/{self._total_kimg:g} kimg  {text}")
 
     def _show_generation(self, event: Event) -> None:
@@ -105,11 +107,11 @@ class Writer:
         self._bar.update(self._bar.task_ids[0], completed=kimg, total=self._total_kimg, description=description)
 
 
-def step_text(values: Mapping[str, Any]) -> str:
-    """Return throughput and remaining time, once they are known, data wait and both losses."""
+def step_text(values: Mapping[str, Any], noun: str = "images") -> str:
+    """Return throughput and remaining time, once they are known, data wait and both losses. noun: of samples."""
     parts = []
     if values["images_per_s"]:
-        parts += [f"{values['images_per_s']:.0f} images/s", f"ETA {clock_time(values['eta_s'])}"]
+        parts += [f"{values['images_per_s']:.0f} {noun}/s", f"ETA {clock_time(values['eta_s'])}"]
     parts.append(f"data wait {values['data_wait']:.0%}")
     losses = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
     parts += [f"{name} {values[key]:.3f}" for name, key in losses if key in values]
