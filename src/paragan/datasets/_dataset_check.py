@@ -183,6 +183,12 @@ def _advice(report: DatasetReport) -> list[str]:
         lines.append(
             f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash"
         )
+    return lines + _imbalance(report)
+
+
+def _imbalance(report: DatasetReport) -> list[str]:
+    """Return a line if some classes have many more images than others."""
+    lines = []
     if report.classes:
         rare = min(report.classes, key=report.classes.__getitem__)
         common = max(report.classes, key=report.classes.__getitem__)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from paragan import build
 from paragan.build import grid, workers
@@ -75,11 +74,8 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iter
         world.barrier()  # rank 0 has prepared the folder
         rank_checks.refuse_separate_folders(request.address, request.out, world)
         resumed = trainer.resume()
-        if world.is_main and (line := folder.missing_history(trainer.clock.step)):
-            say(line)
-        if resumed and world.is_main:
-            trainer.checkpoints.prune_before(trainer.checkpoints.path_of(trainer.clock.step))
-            trainer.best.finish_replacement()
+        if world.is_main:
+            _prepare_history(folder, trainer, resumed)
         rank_checks.refuse_different_state(trainer, world)
         _refuse_shorter(trainer, config, folder)
         config = with_history(with_recorded_init(config, before), before, trainer.clock.step)
@@ -106,6 +102,15 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iter
             _release(trainer)
 
 
+def _prepare_history(folder: RunFolder, trainer: TrainingLoop, resumed: bool) -> None:
+    """Say what is missing of the former sessions, and end what they had begun to write."""
+    if line := folder.missing_history(trainer.clock.step):
+        print_line(line)
+    if resumed:
+        trainer.checkpoints.prune_before(trainer.checkpoints.path_of(trainer.clock.step))
+        trainer.best.finish_replacement()
+
+
 def _record_start(request: RunRequest, folder: RunFolder, config: str, num_ranks: int, is_complete: bool) -> None:
     """Write the config and the environment of a session that has something to train."""
     if request.place is not None:
@@ -113,7 +118,7 @@ def _record_start(request: RunRequest, folder: RunFolder, config: str, num_ranks
     if not is_complete:
         (folder.path / "exit.json").unlink(missing_ok=True)  # of the previous session
         write_text(folder.config, config)
-        code: dict[str, Any] = {"code": code_fingerprints(outside_names(request.config))}
+        code: dict[str, object] = {"code": code_fingerprints(outside_names(request.config))}
         code["config_sha256"] = text_sha256(config)
         write_json(folder.path / "environment.json", environment(num_ranks) | code)
 
