@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from obstore.exceptions import NotFoundError
 
 from paragan.core.errors import CheckpointError, DataError, StorageError
 from paragan.storage.bucket import ConflictError, open_bucket
@@ -202,3 +203,24 @@ def wait_until(condition, seconds=20.0):
             return True
         waiting.wait(0.02)
     return False
+
+
+@pytest.mark.parametrize("is_s3", [True, False])
+def test_lease_that_was_removed_is_taken_again(bucket, lease, is_s3):
+    """By hand, or by a late request of a former holder. S3 answers a put that replaces nothing with 404."""
+    held = lease()
+    held.acquire(print)
+    die(held)
+    bucket.remove(LEASE)
+
+    def fault(name, call):
+        if held._version and LEASE not in bucket.names():
+            raise NotFoundError("Object at location run/lease.json not found")
+        return call()
+
+    if is_s3:
+        bucket.faults["put"] = fault
+    held._renew()
+    held._renew()
+    held.refuse_lost()
+    assert held.owner.encode() in bucket.content(LEASE)

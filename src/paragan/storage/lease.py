@@ -112,7 +112,7 @@ class Lease:
     def _renew(self) -> None:
         try:
             self._put(self._body())
-        except ConflictError:
+        except (ConflictError, MissingFileError):  # S3 calls a replaced object missing if it was removed
             try:
                 held, version = self._read()
             except MissingFileError:  # removed by a holder that released it late
