@@ -229,3 +229,22 @@ def test_score_in_the_background_replaces_a_link_in_the_place_of_its_checkpoint(
     assert list(scores.resume(4)) == [] and not scores.is_busy
     assert not list((tmp_path / "background").glob("step-*"))
     assert (outside / "manifest.json").read_text() == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [
+        ("report", "report.html"),
+        ("project", "projections/photo.png"),
+        ("export", "export/generator.safetensors"),
+        ("train", "environment.json"),
+    ],
+)
+def test_a_folder_in_the_place_of_a_file_is_named_with_what_to_do(trained, tmp_path, verb, name, capfd):
+    run = Path(shutil.copytree(trained[0], tmp_path / "run"))
+    (run / name).unlink(missing_ok=True)
+    (run / name).mkdir(parents=True)
+    assert call(run, verb) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert str(run / name) in line and "Is a directory" in line and "--out" in line and ".tmp" not in line
+    assert not list(run.rglob("*.tmp"))

@@ -128,11 +128,7 @@ class World:
             dist.all_reduce(number, group=self.control)
 
     def count(
-        self,
-        kind: str,
-        *tensors: Tensor,
-        collective: Collective = Collective.ALL_REDUCE,
-        num_ranks: int | None = None,
+        self, kind: str, *tensors: Tensor, collective: Collective = Collective.ALL_REDUCE, num_ranks: int | None = None
     ) -> None:
         """Count the bytes of tensors that are about to be passed to a collective.
 
@@ -142,11 +138,7 @@ class World:
         self.count_bytes(kind, num_bytes, collective, num_ranks)
 
     def count_bytes(
-        self,
-        kind: str,
-        num_bytes: int,
-        collective: Collective = Collective.ALL_REDUCE,
-        num_ranks: int | None = None,
+        self, kind: str, num_bytes: int, collective: Collective = Collective.ALL_REDUCE, num_ranks: int | None = None
     ) -> None:
         """Count bytes that are about to be passed to a collective or a link, as `count` does."""
         self.sent[kind] += num_bytes

@@ -9,6 +9,10 @@ _MACHINE_ERRORS = {  # the machine or file system is the cause
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST, errno.ELOOP),
     *(errno.EIO, errno.EMFILE, errno.ENFILE),
 }
+_ADVICE = {
+    errno.EROFS: "; choose a place that can be written, with --out",
+    errno.EISDIR: "; move that folder away, or choose another place with --out",
+}
 _FILE_ERRORS = (errno.ENOENT, errno.EINVAL, errno.EFBIG)  # the machine's fault only with a file name
 
 
@@ -76,7 +80,7 @@ def outcome(error: BaseException) -> tuple[int, str]:
         case SystemExit(code=None | int()):
             return (error.code or 0) & 0xFF, ""  # type: ignore[operator]
         case OSError() if error.errno in _MACHINE_ERRORS or (error.errno in _FILE_ERRORS and error.filename):
-            advice = "; choose a place that can be written, with --out" if error.errno == errno.EROFS else ""
+            advice = _ADVICE.get(error.errno, "")
             return ParaganError.exit_code, f"{error.filename or 'output'}: {error.strerror}{advice}"
         case _ if is_out_of_memory(error):
             first = str(error).partition("\n")[0][:200] or type(error).__name__

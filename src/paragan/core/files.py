@@ -42,7 +42,8 @@ def atomic_write(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         with file:
             yield file
             file.flush()
-            os.replace(temporary, path)
+            with _naming(path):
+                os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -160,14 +161,21 @@ def _open_plain(path: Path, flags: int) -> int:
     return handle
 
 
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let errors of the system name the file that the user knows, not a temporary one."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
 def _created(path: Path, mode: int) -> tuple[BinaryIO, Path]:
     """Return a new file, locked against other processes' `_remove_stale`, and its name."""
     while True:
         temporary = path.with_name(f"{_prefix(path)}{os.urandom(4).hex()}.tmp")
-        try:
+        with _naming(path):
             handle = os.open(temporary, _NEW, mode)
-        except OSError as error:  # names the file that the user knows
-            raise OSError(error.errno, error.strerror, str(path)) from None
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
