@@ -36,6 +36,30 @@ RUNS = {
     "loop": ("model={name: mlp, latent: 4}", "grid.shape=2x2", "grid.batches=2", "grid.executor=loop"),
     "stacked": ("model={name: mlp, latent: 4}", "grid.shape=1x2", "grid.batches=2", "grid.executor=auto"),
 }
+DRAWING = """
+from torch import nn
+
+
+class Generator(nn.Module):
+    latent, num_classes = 4, 0
+
+    def __init__(self, options, shape, num_classes):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 64), nn.Dropout(0.1), nn.Tanh())
+
+    def forward(self, z):
+        return self.layers(z).view(-1, 1, 8, 8)
+
+
+class Discriminator(nn.Module):
+    def __init__(self, options, shape, num_classes):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(64, 32), nn.Dropout(0.3), nn.SiLU(), nn.Linear(32, 1))
+
+    def forward(self, x):
+        return self.layers(x.flatten(1)).squeeze(1)
+"""
+ASYNCHRONOUS = ("scheme=asynchronous", "train.kimg=0.2", "penalties=[]", "every.log_steps=1")
 GRID = ("grid.fitness.num_images=16", "grid.mixture.num_images=0")
 
 
@@ -76,6 +100,18 @@ def test_replay_of_any_scheme_is_equal(run, capsys, name):
     said = capsys.readouterr().out
     assert "are equal bit for bit" in said.splitlines()[-1]
     assert "losses of step" in said.splitlines()[-1]
+
+
+def test_replay_of_two_threads_whose_networks_draw_is_equal(tmp_path, capsys):
+    """G's thread calls a D with dropout, as D's own thread does: torch has one generator for both."""
+    (tmp_path / "drawing.py").write_text(DRAWING)
+    model = f"model={{name: {tmp_path / 'drawing.py'}}}"
+    words = [word for word in WORDS if not word.startswith("model.")]
+    out = str(tmp_path / "run")
+    assert main(["train", "digits", *words, model, *ASYNCHRONOUS, "--out", out]) == 0
+    capsys.readouterr()
+    assert main(["replay", out, "--step", "22", "--trust"]) == 0
+    assert "are equal bit for bit" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_replay_begins_at_the_checkpoint_before_the_step(run, capsys):
