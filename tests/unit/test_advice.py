@@ -8,9 +8,11 @@ from itertools import accumulate
 
 import pytest
 
+from paragan import build
 from paragan.config import read_recipe
 from paragan.core import registry
-from paragan.engine.advice import RULES, advise
+from paragan.engine.advice import AUGMENT, RULES, advise, settled_remedies
+from tests.tiny_run import SMALL, TINY
 
 MANY = 5000
 
@@ -111,7 +113,7 @@ def test_advise_rule_needs_a_lasting_sign(history, expected):
 
 def test_advise_few_images_without_augmentation_is_reported():
     assert names([], 999) == ["few_images"]
-    assert names([], 1000) == names([], 999, augmented=True) == []
+    assert names([], 1000) == names([], 999, settled={AUGMENT}) == []
     assert advise([], 12)[0]["value"] == 12
 
 
@@ -144,13 +146,13 @@ def test_advise_every_rule_has_a_test():
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_advise_suggested_settings_exist(rule):
     config = read_recipe("digits", ["augment.name=diffaugment"])
-    for text in (rule.means, rule.try_):
+    for text in (rule.means, rule.remedy(())):
         assert re.fullmatch(r"[A-Z][^.]*(\.\w[^.]*)*\.", text), "one sentence"
-    keys = [key.split("=")[0] for key in re.findall(r"\b(?:[gd]|augment|train)\.[\w.]*\w(?:=\w+)?", rule.try_)]
-    assert keys or "penalties" in rule.try_
+    keys = [key.split("=")[0] for key in re.findall(r"\b(?:[gd]|augment|train)\.[\w.]*\w(?:=\w+)?", rule.remedy(()))]
+    assert keys or "penalties" in rule.remedy(())
     for key in keys:
         list(accumulate(key.split("."), field, initial=config))
-    for name in re.findall(r"\b(?:r1|orthogonal)\b", rule.try_):
+    for name in re.findall(r"\b(?:r1|orthogonal)\b", rule.remedy(())):
         assert name in registry.names("penalties")
 
 
@@ -161,7 +163,37 @@ def field(part, name):
 
 def test_advise_augmented_run_does_not_suggest_augmentation():
     history = [{"kimg": k, "d/overfitting": 0.9, "d/accuracy_train": 0.95, "d/accuracy_held_out": 0.2} for k in (4, 8)]
-    without, having = (advise(history, 5000, augmented)[0] for augmented in (False, True))
+    without, having = (advise(history, 5000, settled)[0] for settled in ((), {AUGMENT}))
     assert without["name"] == having["name"] == "d_overfits"
     assert "diffaugment" in without["try"]
     assert "diffaugment" not in having["try"] and "more images" in having["try"]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_no_remedy_names_what_is_on_already_and_each_reads_as_a_sentence(rule):
+    for number in range(len(rule.tries)):
+        settled = set(rule.tries[:number])
+        text = rule.remedy(settled)
+        assert all(word not in text for word in settled) and all(word in text for word in rule.tries[number:])
+        assert text.endswith(f"{rule.tries[-1]}.") and text.count(" or ") >= (len(rule.tries) - number > 1)
+        assert "try" in text.lower() and ",." not in text and "  " not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "settled"),
+    [
+        ((), {"g.precision=fp32", "r1 in penalties"}),
+        (("g.ema=null", "penalties=[]"), {"g.precision=fp32"}),
+        (
+            ("g.precision=bf16", "penalties=[{name: orthogonal, weight: 1e-4}]", "augment=diffaugment"),
+            {AUGMENT, "orthogonal in penalties"},
+        ),
+    ],
+)
+def test_settled_remedies_are_those_of_the_config(words, settled, tmp_path):
+    config = read_recipe("digits", [*TINY, *SMALL, *words])
+    trainer = build.trainer(config, tmp_path, print, stop=lambda: False)
+    found = settled_remedies(trainer.gan, trainer.players)
+    assert found - {"g.ema"} == settled
+    assert ("g.ema" in found) == (config.g.ema is not None)
+    trainer.batches.close()

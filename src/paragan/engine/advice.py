@@ -6,12 +6,17 @@ rule needs its sign in several observations in a row, because a single one is no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import isfinite, nan
 from operator import itemgetter
 from typing import Any
+
+import torch
+
+from paragan.game.gan import GAN
+from paragan.game.player import Player
 
 History = Sequence[Mapping[str, Any]]
 Sign = Callable[[History], float | None]
@@ -43,40 +48,63 @@ EXPLODED = 3.0  # times the largest before. Measured: at most 1.4, 35 at raised 
 class AdviceRule:
     """One rule: a sign of a failure, its likely cause, and the remedy.
 
-    sign: returns the value that triggers the rule at the end of a history, else None.
+    sign: returns the value that triggers the rule at the end of a history, else None. tries: settings to
+    change, the first ones first. begin: of the remedy.
     """
 
     name: str
     sign: Sign
     means: str
-    try_: str
+    tries: tuple[str, ...]
+    begin: str = "Try"
+
+    def remedy(self, settled: Container[str]) -> str:
+        """Return the remedy without the settings that are on already."""
+        *others, last = [text for text in self.tries if text not in settled]
+        joined = f"{', '.join(others)}{',' if len(others) > 1 else ''} or {last}" if others else last
+        return f"{self.begin} {joined}."
 
 
 def advise(
-    history: History, num_images: int, augmented: bool = False, has_pairs: bool = False
+    history: History, num_images: int, settled: Container[str] = (), has_pairs: bool = False
 ) -> tuple[dict[str, Any], ...]:
     """Return the advice of all rules that hold now; the caller reports each of them once.
 
     Each has `name` of the rule, `value` that triggered it, `means` and `try`: likely cause and
     remedy. history: values of telemetry and scores by name, oldest first; missing and non-finite
-    values are skipped. num_images: training images. augmented: D's inputs are augmented. has_pairs:
-    the data are pairs, whose images cannot be augmented without their conditions.
+    values are skipped. num_images: training images. settled: words of the remedies that are on already, which
+    are left out. has_pairs: the data are pairs, whose images cannot be augmented without their conditions.
     """
-    given = [] if augmented or num_images >= MANY_IMAGES else [_few(num_images, has_pairs)]
+    given = [] if AUGMENT in settled or num_images >= MANY_IMAGES else [_few(num_images, has_pairs)]
     for rule in RULES:
         value = rule.sign(history)
         if value is not None:
-            remedy = rule.try_.replace(f"{_AUGMENT}, ", "") if augmented or has_pairs else rule.try_
+            left_out = {text for text in rule.tries if text in settled or (has_pairs and text == AUGMENT)}
+            remedy = rule.remedy(left_out)
             given.append({"name": rule.name, "value": value, "means": rule.means, "try": remedy})
     return tuple(given)
 
 
-_AUGMENT = "augment.name=diffaugment"
+AUGMENT = "augment.name=diffaugment"
+
+
+def settled_remedies(gan: GAN, players: Mapping[str, Player]) -> set[str]:
+    """Return the words of remedies that a game has already."""
+    g = players.get("g")
+    penalties = chain.from_iterable(gan.penalties.values())
+    in_use = {f"{penalty.name} in penalties": True for penalty in penalties}
+    is_fp32 = g is None or g.calling.dtype in (None, torch.float32)
+    found = in_use | {
+        AUGMENT: gan.augment is not None,
+        "g.precision=fp32": is_fp32,
+        "g.ema": g is None or g.ema is not None,
+    }
+    return {text for text, is_settled in found.items() if is_settled}
 
 
 def _few(num_images: int, has_pairs: bool) -> dict[str, Any]:
     means = "The data set is small: D usually memorizes it before G has learned much."
-    other = "data.flip, a larger data.load_size" if has_pairs else _AUGMENT
+    other = "data.flip, a larger data.load_size" if has_pairs else AUGMENT
     remedy = f"Try {other}, or add {'pairs' if has_pairs else 'images'}."
     return {"name": "few_images", "value": num_images, "means": means, "try": remedy}
 
@@ -177,60 +205,61 @@ RULES = (
         "d_overfits",
         _lasting(2, ("d/overfitting", "d/accuracy_train", "d/accuracy_held_out"), _overfits, value=itemgetter(0)),
         "D overfits: it recognizes its training images and takes held-out ones for generated, which leads G to copy.",
-        "If the score no longer falls, try augment.name=diffaugment, more images or a stronger r1 in penalties.",
+        ("augment.name=diffaugment", "more images", "a stronger r1 in penalties"),
+        "If the score no longer falls, try",
     ),
     AdviceRule(
         "d_saturated",
         _lasting(2, ("d/saturation",), lambda share: share > SATURATED),
         "D's loss is saturated on nearly all images, so its gradients vanish: D is too strong or its logits diverged.",
-        "Try a smaller d.optimizer.lr, r1 in penalties, or fewer d.updates_per_step.",
+        ("a smaller d.optimizer.lr", "r1 in penalties", "fewer d.updates_per_step"),
     ),
     AdviceRule(
         "d_too_strong",
         _lasting(3, _JUDGED[:2], lambda *accuracies: min(accuracies) > RIGHT, value=min, bad=True),
         "D classifies every image correctly and the score does not improve: D is too strong for G.",
-        "Try a larger g.optimizer.lr, a smaller d.optimizer.lr, fewer d.updates_per_step, or r1 in penalties.",
+        ("a larger g.optimizer.lr", "a smaller d.optimizer.lr", "fewer d.updates_per_step", "r1 in penalties"),
     ),
     AdviceRule(
         "d_too_weak",
         _lasting(4, _JUDGED, lambda *row: _accuracy(row) < UNDECIDED and row[2] < CERTAIN, value=_accuracy, bad=True),
         "D cannot distinguish real from generated images although the score is bad: G gets no useful gradient.",
-        "Try a larger d.optimizer.lr, more d.updates_per_step, a smaller weight in penalties, or a larger D.",
+        ("a larger d.optimizer.lr", "more d.updates_per_step", "a smaller weight in penalties", "a larger D"),
     ),
     AdviceRule(
         "d_certain_and_wrong",
         _lasting(2, _JUDGED, lambda *row: _accuracy(row) < 0.5 and row[2] > CERTAIN, value=_accuracy),
         "D is confident on many images and wrong on most: the learning rates of both players are too large.",
-        "Try g.optimizer.lr and d.optimizer.lr ten times smaller, or clipping (g.max_norm, d.max_norm).",
+        ("g.optimizer.lr and d.optimizer.lr ten times smaller", "clipping (g.max_norm, d.max_norm)"),
     ),
     AdviceRule(
         "gradients_out_of_balance",
         _out_of_balance,
         "One player's gradients are far larger than the other's: one player hardly learns or diverges.",
-        "Try another ratio of g.optimizer.lr to d.optimizer.lr, or max_norm for the larger (g.max_norm, d.max_norm).",
+        ("another ratio of g.optimizer.lr to d.optimizer.lr", "max_norm for the larger (g.max_norm, d.max_norm)"),
     ),
     AdviceRule(
         "mode_collapse",
         _same_samples,
         "Samples are much closer together than real images are: mode collapse.",
-        "Try going back to the best checkpoint, a smaller g.optimizer.lr, r1 in penalties, or a larger train.batch.",
+        ("going back to the best checkpoint", "a smaller g.optimizer.lr", "r1 in penalties", "a larger train.batch"),
     ),
     AdviceRule(
         "coverage_lost",
         _coverage_lost,
         "Samples cover far fewer of the held-out images than before: G has dropped modes.",
-        "Try going back to the best checkpoint, a smaller g.optimizer.lr, g.ema, or r1 in penalties.",
+        ("going back to the best checkpoint", "a smaller g.optimizer.lr", "g.ema", "r1 in penalties"),
     ),
     AdviceRule(
         "score_diverges",
         _diverges,
         "The score has been far from its best for several evaluations: the run has overfitted or diverged.",
-        "Try the best checkpoint, a decay of both learning rates (g.schedule, d.schedule), or r1 in penalties.",
+        ("the best checkpoint", "a decay of both learning rates (g.schedule, d.schedule)", "r1 in penalties"),
     ),
     AdviceRule(
         "weights_explode",
         _exploded,
         "A layer's largest singular value has jumped far above all earlier values, which often precedes collapse.",
-        "Try smaller g.optimizer.lr and d.optimizer.lr, spectral norm in D, or orthogonal or r1 in penalties.",
+        ("g.precision=fp32", "smaller g.optimizer.lr and d.optimizer.lr", "orthogonal in penalties", "r1 in penalties"),
     ),
 )

@@ -11,7 +11,7 @@ from typing import Any
 from paragan.core.dist import ALONE, World
 from paragan.core.event import Event, Writer
 from paragan.core.files import read_json_lines
-from paragan.engine.advice import advise
+from paragan.engine.advice import advise, settled_remedies
 from paragan.engine.pace import ProgressTimer
 from paragan.engine.training_loop import TrainingLoop
 
@@ -98,8 +98,8 @@ class Session:
         if not self.world.is_main or not self.trainer.batches.source.is_image:
             return
         source = self.trainer.batches.source
-        is_augmented = self.trainer.gan.augment is not None
-        for advice in advise(self._history, len(source), is_augmented, source.has_pairs):
+        settled = settled_remedies(self.trainer.gan, self.trainer.players)
+        for advice in advise(self._history, len(source), settled, source.has_pairs):
             if advice["name"] not in self._advice_given:
                 self._advice_given.add(advice["name"])
                 self._write(replace(event, kind="advice", values=advice, x_BCHW=None))
