@@ -157,11 +157,13 @@ def test_profile_of_further_players_is_measured_and_read_back(measured, tmp_path
     assert updates_fingerprint(other) != updates_fingerprint(config)
 
 
-def costs(scheme, calls=(), strategy=None, **seconds):
-    """G, D and a player of 1 MB with an update of 0.05 s, twice in a step; it calls nobody, and G calls it if asked."""
-    base = profile(**seconds)
-    player = replace(player_profile(250_000, constant(0.05)), updates=2)
-    found = replace(base, g=replace(base.g, calls=calls), further={"denoiser": player})
+def costs(scheme, caller=None, strategy=None, **seconds):
+    """G, D and a player of 1 MB with an update of 0.05 s, twice in a step. caller: `g` or `d`, which calls it."""
+    found = replace(
+        profile(**seconds), further={"denoiser": replace(player_profile(250_000, constant(0.05)), updates=2)}
+    )
+    if caller is not None:
+        found = replace(found, **{caller: replace(getattr(found, caller), calls=("denoiser",))})
     per_step = found.d_updates * 0.02 + 0.1 + found.d_updates * 0.08 + 2 * 0.05
     found = replace(found, step_s=constant(per_step), alone_step_s=constant(per_step))
     sides = found.players
@@ -195,11 +197,11 @@ def test_gradients_of_further_players_are_reduced_too():
     assert sent == pytest.approx(2 * 3 * (4_000_000 + 2_000_000 + 2 * 1_000_000))
 
 
-def test_weights_of_a_player_that_g_calls_are_gathered():
+@pytest.mark.parametrize("caller", ["g", "d"])
+def test_weights_of_a_player_that_another_calls_are_gathered(caller):
     scheme = scheme_of("synchronous")
-    (_, alone), (_, called) = (
-        step_s(costs(scheme, calls, zero3.Strategy()), 4, Link(0.0, 1e8)) for calls in ((), ("denoiser",))
-    )
+    _, alone = step_s(costs(scheme, None, zero3.Strategy()), 4, Link(0.0, 1e8))
+    _, called = step_s(costs(scheme, caller, zero3.Strategy()), 4, Link(0.0, 1e8))
     gathered = zero3.Strategy().exchanges(1_000_000, is_opponent=True)
     assert called - alone == pytest.approx(sum(3 * exchange.num_bytes for exchange in gathered), rel=1e-6)
 
