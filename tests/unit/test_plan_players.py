@@ -110,6 +110,21 @@ def test_a_term_that_needs_values_is_one_line(words, tmp_path, capsys, term):
     assert "has tensors without values" in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("recipe", "shape"), [("codec", (1, 4096)), pytest.param("vocoder", (1, 4096), marks=pytest.mark.slow)]
+)
+def test_plan_of_audio_has_the_shape_of_what_g_generates(recipe, shape):
+    plan = plan_run(PlanRequest(read_recipe(recipe, ["train.batch=2"]), recipe))
+    assert plan.data.shape == shape
+    assert plan.model.d_turn_gmacs > 0
+
+
+def test_shape_of_a_model_that_reads_other_tensors_is_one_line(capsys):
+    assert main(["plan", "superres", "data.path=x", "--shape", "3x64x64", "--classes", "0"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == "G reads other tensors than --shape describes; leave it out, and plan with the data"
+
+
 @pytest.mark.parametrize("fraction", [0.01, 0.5, 1])
 def test_a_penalty_on_some_samples_is_planned(fraction):
     term = f"penalties=[{{name: approximate_r1, fraction: {fraction}}}]"

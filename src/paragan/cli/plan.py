@@ -125,7 +125,8 @@ def format_plan(plan: Plan) -> str:
         limit = f"in {format_bytes(memory.limit_bytes)}"
         rows.append(("  largest batch", f"{memory.largest_batch:,}", limit))
     data = plan.data
-    images = "not opened" if data.num_images is None else f"{data.num_images:,} images"
+    kind = "images" if len(data.shape) == 3 else "samples"
+    images = "not opened" if data.num_images is None else f"{data.num_images:,} {kind}"
     classes = f"{data.num_classes} classes" if data.num_classes else "no labels"
     rows.append(("data", data.name, f"{images}, {'x'.join(map(str, data.shape))}, {classes}"))
     batch = f"{format_bytes(data.batch_bytes)} per batch"

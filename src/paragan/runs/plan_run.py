@@ -242,7 +242,7 @@ def _plan_data(config: RunConfig, found: build.Data) -> DataPlan:
     sample_bytes = sum(prod(spec.shape) * spec.dtype.itemsize for spec in source.tensors.values())
     return DataPlan(
         name=config.data.name,
-        shape=source.tensors["image"].shape,
+        shape=source.tensors[sample_name(config, None) or "image"].shape,
         num_classes=found.num_classes,
         num_images=None if isinstance(source, ShapeOnlySource) else len(source),
         batch=config.train.batch,

@@ -79,9 +79,9 @@ class MemoryPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class DataPlan:
-    """Images of a run. num_images: of the training split; None if only the shape is known.
+    """Samples of a run. num_images: of the training split; None if only the shape is known.
 
-    batch_bytes: of one batch as it is read. batch: real images per update of D.
+    shape: of what G generates. batch_bytes: of one batch as it is read. batch: real images per update of D.
     """
 
     name: str

@@ -11,6 +11,7 @@ from math import lcm
 import torch
 from torch import Tensor
 
+from paragan.core.errors import ConfigError
 from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import GAN
@@ -149,6 +150,8 @@ def _turn(game: GAN, side: Side, real: Batch) -> None:
 def _forward_macs(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> float:
     feed = game.prior.feed("plan", real)
     inputs = feed.fake_inputs if side is Side.G else feed.real_inputs
+    if all(tensor is None for tensor in inputs):
+        raise ConfigError("G reads other tensors than --shape describes; leave it out, and plan with the data")
     before = record.macs
     with torch.no_grad():
         _players(game)[side].plain_network(*inputs)
