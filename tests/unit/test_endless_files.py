@@ -124,3 +124,24 @@ def test_reading_a_small_file_takes_no_memory_for_its_largest_size(tmp_path):
     assert read_bytes(tmp_path / "a", 3) == b"123"
     with pytest.raises(OSError, match="more than 2 bytes"):
         read_bytes(tmp_path / "a", 2)
+
+
+CONFIGS = {
+    "pipe": lambda path: endless(path, "pipe"),
+    "device": lambda path: endless(path, "device"),
+    "bytes": lambda path: path.write_bytes(b"seed: \xff\n"),
+    "large": lambda path: path.write_bytes(b"# " + b"x" * (1 << 21)),
+    "folder": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_a_config_that_cannot_be_read_is_refused_when_its_run_resumes(tmp_path, kind, capfd):
+    """A session compares the config with what the last one has written."""
+    run = tmp_path / "run"
+    assert main(["train", "digits", *TINY, *SMALL, "--out", str(run)]) == 0
+    CONFIGS[kind](run / "config.yaml")
+    capfd.readouterr()
+    assert main(["train", "digits", *TINY, *SMALL, "--out", str(run)]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "config.yaml" in line and "Traceback" not in line

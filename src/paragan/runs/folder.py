@@ -80,7 +80,8 @@ class RunFolder:
         """Return whether config.yaml is not what the run has written."""
         recorded = read_environment(self.path).get("config_sha256")
         with suppress(OSError):
-            return recorded not in (None, text_sha256(self.config.read_text(encoding="utf-8")))
+            found = hashlib.sha256(read_bytes(self.config, _MOST_BYTES)).hexdigest()
+            return recorded not in (None, found)
         return False
 
     def missing_history(self, step: int) -> str:
