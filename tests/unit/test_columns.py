@@ -157,6 +157,38 @@ def test_names_that_fit_no_tensor_are_one_line(tmp_path):
         trainer(tmp_path, {"row": table(40), "columns": np.array(["a", "b"])})
 
 
+class Mixed(Frame):
+    def to_numpy(self):
+        return np.array(self.values, dtype=object)
+
+
+MIXED = [(1, 0.5, True), (2, 1.5, False)] * 8
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        Mixed([(1, 0.5, "x")] * 8, list(NAMES)),
+        np.array([(1, 0.5, "x")] * 8, [("a", "i4"), ("b", "f8"), ("buys", "U4")]),
+    ],
+)
+def test_a_column_of_text_is_named(tmp_path, data):
+    with pytest.raises(pg.DataError, match="column 'buys' holds other values than numbers; encode it, such as one-hot"):
+        trainer(tmp_path, data)
+
+
+def test_a_table_of_mixed_numbers_trains(tmp_path):
+    assert trainer(tmp_path, Mixed(MIXED, list(NAMES))).run().is_finished
+
+
+@pytest.mark.parametrize("make", [structured, stored, lambda values, path: Frame(values, NAMES)])
+def test_an_empty_cell_is_named_by_its_column(tmp_path, make):
+    values = table(20)
+    values[[4, 7], 1] = np.nan
+    with pytest.raises(pg.DataError, match="in 2 of 20 samples, number 4, 7, column 'income <b>'; leave them out"):
+        trainer(tmp_path / "run", make(values, tmp_path))
+
+
 @pytest.mark.parametrize("data", [table(3), torch.zeros(3), {"a": 1}, [1.0], nn.Linear(1, 1), Named()])
 def test_what_is_no_table(data):
     assert not is_table(data)

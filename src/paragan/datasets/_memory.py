@@ -70,7 +70,7 @@ class TensorSource(Source):
         self._padding = padding.checked(first).including(self._ragged)
         self._count = next(iter(counts.values()))
         for name, held in tensors.items():
-            _refuse_not_finite(name, held)
+            _refuse_not_finite(name, held, self.column_names.get(name, ()))
         axes = self._padding.axes
         longest = {name: max(row.shape[axes[name]] for row in held) for name, held in self._ragged.items()}
         self.tensors = self._padding.specs(first, longest)
@@ -210,7 +210,7 @@ def _checked_first(sample: Any, dtype: torch.dtype | None) -> dict[str, Tensor]:
     return tensors
 
 
-def _refuse_not_finite(name: str, held: Tensor | list[Tensor]) -> None:
+def _refuse_not_finite(name: str, held: Tensor | list[Tensor], columns: Sequence[str]) -> None:
     """Raise `DataError` for NaN or infinity in samples, of which a network returns nothing else."""
     if isinstance(held, Tensor):
         rows = rows_not_finite(held)
@@ -218,6 +218,8 @@ def _refuse_not_finite(name: str, held: Tensor | list[Tensor]) -> None:
         rows = [row for row, value in enumerate(held) if rows_not_finite(value[None])]
     if rows:
         some = ", ".join(map(str, rows[:3])) + (", …" if len(rows) > 3 else "")
+        wrong = [column for number, column in enumerate(columns) if not held[rows[0]][number].isfinite()]
+        some += f", column {wrong[0]!r}" if wrong else ""
         raise DataError(
             f"data: {name} is not finite in {len(rows):,} of {len(held):,} samples, number {some}; "
             "leave them out or replace the values (an empty cell of a table is read as NaN)"
