@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -127,7 +126,7 @@ class DatasetSource(Source):
         return _checked_first(sample, self._dtype)
 
     def _drawn(self, row: int, seed: int, place: int) -> Any:
-        with _seeded(rng.key(seed, "dataset", place)):
+        with _DRAWS, rng.seeded_globally(rng.key(seed, "dataset", place)):
             return self._dataset[row]
 
 
@@ -247,21 +246,6 @@ def _stacked(
 
 def _name_of(held: Any) -> str:
     return f"{getattr(held, '__module__', '')}.{getattr(held, '__qualname__', type(held).__qualname__)}"
-
-
-@contextmanager
-def _seeded(key: int) -> Iterator[None]:
-    """Seed the global generators inside, and restore them after it."""
-    with _DRAWS, torch.random.fork_rng(devices=[]):
-        before = random.getstate(), np.random.get_state()
-        torch.default_generator.manual_seed(key)  # torch.manual_seed also seeds accelerators, and takes 0.3 ms
-        random.seed(key)
-        np.random.seed(key % (1 << 32))
-        try:
-            yield
-        finally:
-            random.setstate(before[0])
-            np.random.set_state(before[1])
 
 
 def _as_tensor(value: Any, name: str, owner: str) -> Tensor:

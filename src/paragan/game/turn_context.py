@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
-import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from paragan.core import rng
@@ -20,7 +19,7 @@ _DRAWS = threading.RLock()
 
 @contextmanager
 def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
-    """Seed the layers that draw: by row, and torch's generator by update and rank, for torch's dropout.
+    """Seed the layers that draw: by row, and the global generators by update and rank, for torch's dropout.
 
     Runs repeat and resume bit-exactly.
     """
@@ -28,7 +27,7 @@ def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
         yield
         return
     with _DRAWS:
-        torch.manual_seed(layer_seed(turn, version, turn.feed.seed))
+        rng.seed_globally(layer_seed(turn, version, turn.feed.seed))
         with turn_draws([turn.feed.seed], turn.side.value):
             yield
 

@@ -19,12 +19,14 @@ from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Penalty
 from paragan.core.source import Source, check_finite
+from paragan.core.tree import map_tensors
 from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
 from paragan.game.gan import GAN
 from paragan.game.label_arguments import refuse_label_mismatch
 from paragan.game.label_use import ignores_labels
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
+from paragan.layers.random import preserved_state
 from paragan.loading.loader import normalise_images
 
 MAX_ROWS = 4
@@ -86,8 +88,9 @@ def validate_on(game: GAN, makers: Makers, source: Source, batch: int = MAX_ROWS
 class _Trial:
     """One forward and backward pass of both networks and the loss.
 
-    g_call, d_call: calls of the networks in messages. drawing: players whose forward draws from
-    torch's generator, such as `torch.randn` without a generator. extra: names of what else G returns.
+    g_call, d_call: calls of the networks in messages. drawing: players whose forward draws from a
+    global generator: of torch, such as `torch.randn` without a generator, of numpy or of `random`.
+    extra: names of what else G returns.
     """
 
     game: GAN
@@ -107,6 +110,8 @@ class _Trial:
         on_fake = self._judge((fake, *feed.fake_conditions))
         for name, output in on_real.by_name.items():
             self._try_loss(output.logits_B, on_fake.by_name[name].logits_B)
+        self._notice_hidden_state(self.g_call, self.nets[Side.G], feed.fake_inputs)
+        self._notice_hidden_state(self.d_call, self.nets[Side.D], feed.real_inputs)
 
     def _generate(self, feed: TurnInputs) -> Tensor:
         with reraise_as_config_error(self.g_call), self._noting_draws(Side.G):
@@ -157,6 +162,21 @@ class _Trial:
                 text = f"{call} ends in a sigmoid, and the losses take logits, any real numbers: leave it out"
                 warnings.warn(text, stacklevel=2)
 
+    @torch.no_grad()
+    def _notice_hidden_state(self, call: str, net: nn.Module, inputs: tuple[Tensor | None, ...]) -> None:
+        """Warn if equal inputs, buffers and global generators do not give equal outputs."""
+        outputs: list[list[Tensor]] = [[], []]
+        for tensors in outputs:
+            with preserved_state(net), rng.seeded_globally(0):
+                output = CalledNetwork(net)(*inputs)
+                map_tensors(lambda x, found=tensors: found.append(x) or x, output)  # type: ignore[misc]
+        if not all(torch.allclose(a, b, 1e-4, 1e-6, equal_nan=True) for a, b in zip(*outputs, strict=False)):
+            warnings.warn(
+                f"{call} returns other values for equal inputs, so a resumed run is not exact: it reads a generator of "
+                "its own, or an attribute; draw from torch's global generator, and register state as a buffer",
+                stacklevel=2,
+            )
+
     def _try_loss(self, real: Tensor, fake: Tensor) -> None:
         loss = self.game.loss
         self._try_function("d_loss", "real, fake", loss.d, (real, fake))
@@ -181,8 +201,7 @@ class _Trial:
     def _noting_draws(self, side: Side) -> Iterator[None]:
         before = _generator_states(self.game.prior.device)
         yield
-        after = _generator_states(self.game.prior.device)
-        if not all(map(torch.equal, before, after)):
+        if _generator_states(self.game.prior.device) != before:
             self.drawing.add(side)
 
     def _has_rows(self, values: Any) -> bool:
@@ -197,9 +216,11 @@ def _ends_in(values: Tensor, function: str) -> bool:
     return node is not None and node.name().startswith(f"{function}Backward")
 
 
-def _generator_states(device: torch.device) -> list[Tensor]:
-    states = [torch.get_rng_state()]
-    return states if device.type == "cpu" else [*states, torch.get_device_module(device).get_rng_state(device)]
+def _generator_states(device: torch.device) -> dict[str, bytes]:
+    states = rng.global_states()
+    if device.type != "cpu":
+        states["device"] = torch.get_device_module(device).get_rng_state(device).numpy().tobytes()
+    return states
 
 
 def _declare_draws(game: GAN, drawing: set[Side]) -> None:

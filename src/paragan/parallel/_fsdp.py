@@ -24,7 +24,14 @@ from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import _strategy
 from paragan.parallel._fsdp_traffic import count_traffic
-from paragan.parallel._fully_shard import build_sharded, mesh_of, reduced_last, refuse_whole_weight_optimizers, shard
+from paragan.parallel._fully_shard import (
+    build_sharded,
+    is_replicated,
+    mesh_of,
+    reduced_last,
+    refuse_whole_weight_optimizers,
+    shard,
+)
 from paragan.parallel._grad_norm import multiply_, norm_over
 from paragan.parallel._placement import Placement, attach_placement, placement_of
 from paragan.parallel._reduction import Reduction
@@ -105,8 +112,8 @@ class Sharded(_strategy.Strategy):
         grads = {}
         for (name, _), (weight, piece) in zip(net.named_parameters(), here.shards, strict=True):
             piece.grad = None if weight.grad is None else local_shard(weight.grad)
-            # FSDP does not reduce the gradients of scalar weights.
-            if piece.grad is not None and not weight.dim():
+            # FSDP does not reduce the gradients of replicated weights.
+            if piece.grad is not None and is_replicated(weight):
                 here.world.count("parameters", piece.grad)
                 with phase(Phase.COMMUNICATION):
                     dist.all_reduce(piece.grad, group=here.world.group)
@@ -121,7 +128,7 @@ class Sharded(_strategy.Strategy):
         here = placement_of(net)
         first = here.mesh["shard"].get_local_rank() == 0
         # Replicated gradients count on one rank only.
-        once = [grad for grad in grads.values() if first or grad.dim()]
+        once = [grad for grad in grads.values() if first or not is_replicated(grad)]
         group = here.mesh["shard"].get_group()
         return norm_over(once, group, here.world.device, here.world.count)
 

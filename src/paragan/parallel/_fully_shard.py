@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -41,16 +41,20 @@ def shard(
 ) -> nn.Module:
     """Shard every block, and then the rest of the network, in place.
 
-    reshard_after_forward: False: the weights of a block stay gathered until its backward. Scalar
-    weights cannot be sharded and stay replicated; the strategy reduces their gradients.
-    shards_constants: False: weights that do not train stay replicated, too.
+    reshard_after_forward: False: the weights of a block stay gathered until its backward. Some weights
+    cannot be sharded and stay replicated (`is_replicated`); the strategy reduces their gradients.
+    shards_constants: False: weights that do not train stay replicated, too. `ConfigError` for a block
+    whose weights have several dtypes.
     """
     # Shards are rows in memory.
     net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    replicated = {p for p in net.parameters() if p.dim() == 0 or not (shards_constants or p.requires_grad)}
+    replicated = {p for p in net.parameters() if is_replicated(p) or not (shards_constants or p.requires_grad)}
     offload = CPUOffloadPolicy() if memory.offload else OffloadPolicy()
     reduce = torch.bfloat16 if memory.bf16_reduce else None
+    done = set(replicated)
     for module in (*blocks(net), net):
+        _check_one_dtype(module, [p for p in module.parameters() if p not in done and p.requires_grad])
+        done.update(module.parameters())
         fully_shard(
             module,
             mesh=mesh,
@@ -60,6 +64,19 @@ def shard(
             ignored_params=replicated,
         )
     return net
+
+
+def is_replicated(weight: Tensor) -> bool:
+    """Return whether a weight is whole on all ranks: a scalar, or complex, which FSDP2 does not shard beside others."""
+    return weight.dim() == 0 or weight.is_complex()
+
+
+def _check_one_dtype(module: nn.Module, weights: Sequence[Tensor]) -> None:
+    if len(names := sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})) > 1:
+        raise ConfigError(
+            f"{type(module).__name__} has weights of {' and '.join(names)}, which zero2, zero3 and hsdp cannot shard "
+            "together; use one dtype, or strategy ddp or zero1"
+        )
 
 
 def build_sharded(

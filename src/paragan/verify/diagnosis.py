@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from torch.overrides import TorchFunctionMode
 
+from paragan.core import rng
 from paragan.core.capabilities import Capability, missing
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.types import Side
@@ -75,12 +74,12 @@ def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
     """Find the traits from the modules, one traced forward, and one forward on half of the rows."""
     net = subject.net(side)
     watch = _Watch(net)
-    before = _random_states()
+    before = rng.global_states()
     given = network_inputs(subject, side)
     with preserved_state(net):
         with watch.following():
             out = network_output(side, net, given)
-        moved = next((name for name, state in _random_states().items() if state != before[name]), "")
+        moved = next((name for name, state in rng.global_states().items() if state != before[name]), "")
     return NetworkTraits(
         mixing_layers=_module_names(net, mixing_layers(net).__contains__),
         random_layers=_module_names(net, _draws_from_generator),
@@ -116,17 +115,6 @@ def has_torch_spectral_norm(module: nn.Module) -> bool:
 def _module_names(net: nn.Module, condition: Callable[[nn.Module], bool]) -> tuple[str, ...]:
     modules = ((name or "the network", module) for name, module in net.named_modules() if condition(module))
     return tuple(f"{name.split('.parametrizations.')[0]} ({type(module).__name__})" for name, module in modules)
-
-
-def _random_states() -> dict[str, bytes]:
-    """Return the states of the global random generators."""
-    # state of the generator behind the functions of numpy.random
-    _, keys, position, *_ = np.random.get_state()
-    return {
-        "torch": torch.get_rng_state().numpy().tobytes(),
-        "numpy.random": np.asarray(keys).tobytes() + str(position).encode(),
-        "random": repr(random.getstate()).encode(),
-    }
 
 
 def _row_dependence(subject: VerifiedNetworks, side: Side) -> float:

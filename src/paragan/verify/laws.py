@@ -6,15 +6,13 @@ in the networks (`diagnosis`).
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
 import torch
 
+from paragan.core import rng
 from paragan.core.capabilities import Capability
 from paragan.core.dist import ALONE, World
 from paragan.core.pieces import StoredTensors
@@ -115,7 +113,7 @@ def deterministic(subject: VerifiedNetworks, traits: Traits, plain: list[Trace])
     """Compare two runs from different random states; `plain` receives the first if they agree."""
     traces = []
     for seed in (1, 2):
-        with _random_state(seed):
+        with rng.seeded_globally(seed):
             traces.append(ReferenceRun(subject).trace())
     found = compare_traces(traces[1], traces[0], 0.0)
     if not found.name:
@@ -139,22 +137,6 @@ def _look(subject: VerifiedNetworks, side: Side, traits: dict[Side, NetworkTrait
         check_synchronised_norm(module, name)
     traits[side] = inspect_network(subject, side)
     return passed_result()
-
-
-@contextmanager
-def _random_state(seed: int) -> Iterator[None]:
-    """Seed the global random generators, and restore them at the end."""
-    python = random.getstate()
-    numpy = np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed)
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
 
 
 def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
