@@ -33,7 +33,7 @@ BATCH, CLASSES, SHAPE, LATENT, SEED = 6, 3, (1, 8, 8), 6, 5
 OPTIMIZERS = {"Adam": torch.optim.Adam, "adabelief": adabelief.Optimizer}
 ADAM = {"lr": 1e-2, "betas": (0.0, 0.9), "eps": 1e-4}
 MAX_NORM, HALF_LIFE, RAMP = 0.5, 20.0, 0.5  # of images
-STYLE = {"latent": LATENT, "style": 4, "mapping": 2, "width": 4, "base": 32, "mixing": 0.0, "noise": False, "group": 3}
+STYLE = {"latent": LATENT, "style": 4, "mapping": 2, "width": 4, "base": 32, "mixing": 0.9, "noise": True, "group": 3}
 SCHEMES = {"synchronous": synchronous, "shared_fakes": shared_fakes.Scheme(), "extragradient": extragradient.Scheme()}
 AUGMENTS = {
     "ada": lambda: ada.Augment(ada.Options("bgc", target=0.25, p=0.4, kimg=0.1, interval=2)),
