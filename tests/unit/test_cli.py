@@ -212,3 +212,11 @@ def test_full_disk_is_one_line():
     with open("/dev/full", "w") as full:
         ended = shell("config", "digits", stdout=full, stderr=subprocess.PIPE)
     assert (ended.returncode, ended.stderr) == (2, "output: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", [["own"], ["own", "data.path=nowhere"], ["superres", "data.path=nowhere"]])
+def test_train_without_its_folder_of_data_says_so_before_torch_is_imported(words, tmp_path):
+    run = f"code = main({['train', *words]!r})"
+    code = f"import sys; from paragan.cli.main import main; {run}; print('torch' in sys.modules, code)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["False", "2"] and done.stderr.startswith("data.path")

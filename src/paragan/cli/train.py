@@ -13,6 +13,7 @@ from paragan.cli.run_arguments import load_config, parse_words
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
+from paragan.datasets._options import FolderOptions
 
 _OUT = "Run folder (default: runs/RECIPE), or an address in an object store (s3://BUCKET/RUN)."
 Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
@@ -47,6 +48,10 @@ def train_command(
     moved = code_folder(trust or None, code)
     outside = ANY if trust else None
     config = load_config(recipe, overrides, moved or outside)
+    if isinstance(config.data.options, FolderOptions):
+        from paragan.datasets._file_readers import check_path
+
+        check_path(config.data.options.path)  # before torch is imported, which takes seconds
     from paragan.runs.folder import run_name
     from paragan.runs.run_request import RunRequest
     from paragan.runs.start import start_training

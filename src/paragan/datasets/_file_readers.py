@@ -154,15 +154,8 @@ def list_images(
     reading. Raises `DataError` if the folder or file is missing or damaged, or has fewer than
     `fewest` images (1 or 2).
     """
+    check_path(path, dataset, option)
     root = Path(path)
-    if is_url(path):
-        problem = f"data set {dataset!r} reads local files"
-        raise DataError(f"{option}: {problem}; pass data.name=shards for shards at an address")
-    if not path:
-        raise DataError(f"{option} is required for dataset {dataset!r}; pass {option}=DIR")
-    if not root.exists():
-        hint = "check its path" if option == "SRC" else f"pass {option}=DIR"
-        raise DataError(f"{option}: {describe_missing(path)}; {hint}")
     files = _open(root, texts)
     if files is None:
         problem = f"{path!r} is not a folder, .zip or .tar file of images"
@@ -175,6 +168,18 @@ def list_images(
         hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
         raise DataError(f"{option}: {found} in {path!r}, {required}; {hint}")
     return files, paths
+
+
+def check_path(path: str, dataset: str = "folder", option: str = "data.path") -> None:
+    """Raise `DataError` unless there is a local file or folder of this name; arguments of `list_images`."""
+    if is_url(path):
+        problem = f"data set {dataset!r} reads local files"
+        raise DataError(f"{option}: {problem}; pass data.name=shards for shards at an address")
+    if not path:
+        raise DataError(f"{option} is required for dataset {dataset!r}; pass {option}=DIR")
+    if not Path(path).exists():
+        hint = "check its path" if option == "SRC" else f"pass {option}=DIR"
+        raise DataError(f"{option}: {describe_missing(path)}; {hint}")
 
 
 def describe_missing(path: str) -> str:
