@@ -63,3 +63,28 @@ def test_float64_networks_keep_float64_data(tmp_path, capsys):
     run = trainer(G().double(), D().double(), tmp_path, data(dtype=np.float64)).run()
     assert run.generator(torch.ones(1, 4, dtype=torch.float64)).dtype == torch.float64
     assert "is cast" not in capsys.readouterr().out
+
+
+class ComplexG(G):
+    def forward(self, latent):
+        return torch.complex(super().forward(latent), super().forward(-latent))
+
+
+class ComplexD(D):
+    def forward(self, x):
+        return super().forward(x.abs())
+
+
+@pytest.mark.parametrize("shape", [(6,), (1, 6), (1, 6, 6)])
+def test_complex_data_trains(tmp_path, shape):
+    class Shaped(ComplexG):
+        def forward(self, latent):
+            return super().forward(latent).view(-1, *(1,) * (len(shape) - 1), 6).expand(-1, *shape)
+
+    class Seeing(ComplexD):
+        def forward(self, x):
+            return super().forward(x.reshape(len(x), -1)[:, :6])
+
+    run = trainer(Shaped(), Seeing(), tmp_path, {"x": torch.randn(40, *shape, dtype=torch.complex64)}).run()
+    assert run.is_finished and run.generator(torch.ones(2, 4)).is_complex()
+    assert (tmp_path / "samples").is_dir() is (shape != (1, 6))  # six numbers of a wave are no spectrogram

@@ -34,7 +34,7 @@ class FixedTensors:
     """Sheets of the first samples of `source`, of G's inputs that are images, and of what G generates.
 
     Images are shown unchanged, waves (1 or 2, T) as spectrograms, two columns as their density, and other
-    numbers of columns as the distribution of each, up to 64.
+    numbers of columns as the distribution of each, up to 64; of complex numbers the absolute values.
     """
 
     source: Source
@@ -54,7 +54,7 @@ class FixedTensors:
         batch = fetch_batch(self.source, Rows(0, 0, count, count), prior)
         feed = prior.feed("grid", batch)
         made = generate_tensors(generator, feed.fake_inputs, self.mode, seed=prior.seed).images
-        real = feed.real_sample
+        real, made = (x.abs() if x.is_complex() else x for x in (feed.real_sample, made))
         inputs = _image_inputs(batch, prior, real)
         pictures = as_pictures(torch.cat([*inputs.values(), real, made.to(real.dtype)]))
         tensors = {} if real.dim() == 4 else dict(zip(NAMES, (real, made), strict=True))
