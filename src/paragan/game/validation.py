@@ -152,8 +152,7 @@ class _Trial:
             if _ends_in(fake, function) and not lowest - 0.01 <= low <= high <= highest + 0.01:
                 warnings.warn(
                     f"{self.g_call} ends in a {function.lower()}, in ({lowest}, {highest}), and {feed.arguments[0]!r} "
-                    f"is from {low:.4g} to {high:.4g}: scale the data to that range, or leave the {function.lower()} "
-                    "out",
+                    f"is from {low:.4g} to {high:.4g}: scale the data to that range, or leave it out",
                     stacklevel=2,
                 )
 
