@@ -7,9 +7,14 @@ import sys
 
 def entry() -> None:
     """Run the command line and leave with its exit code."""
-    from paragan.cli.main import main  # not in child processes that import this file
+    try:
+        from paragan.cli.main import main  # not in child processes that import this file
 
-    sys.exit(main())
+        code = main()
+    except KeyboardInterrupt:  # while modules are imported
+        print("interrupted", file=sys.stderr)
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

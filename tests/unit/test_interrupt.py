@@ -118,3 +118,22 @@ def test_leaving_gives_the_signals_back():
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.requested
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.parametrize("module", ["paragan.cli.main", "torch", "paragan.runs.start"])
+def test_ctrl_c_while_modules_are_imported_ends_in_one_line(module, tmp_path):
+    """The first seconds of a command are imports; a finder interrupts the one that is asked for."""
+    code = f"""
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["paragan", "train", "digits"]
+from paragan.__main__ import entry
+entry()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr and done.stderr.count("\n") <= 1
