@@ -102,17 +102,7 @@ def format_plan(plan: Plan) -> str:
     """Return the plan as a table of one screen."""
     model = plan.model
     memory = plan.memory
-    rows = [("model", model.name, "")]
-    for name, network in (("generator", model.generator), ("discriminator", model.discriminator)):
-        size = f"{network.parameters:,} parameters"
-        rows.append((f"  {name}", size, f"forward {network.forward_gmacs:.3g} GMACs per sample"))
-    for name, player in model.further.items():
-        rows.append((f"  {name}", f"{player.network.parameters:,} parameters", "called by its terms"))
-    turns = {"D": (model.d_turn_gmacs, model.d_updates), "G": (model.g_turn_gmacs, 1)}
-    turns |= {name: (player.turn_gmacs, player.updates) for name, player in model.further.items()}
-    for name, (gmacs, number) in turns.items():
-        updates = f"{number} per step" if number > 1 else "one per step"
-        rows.append((f"  {name} turn", f"{gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, {updates}"))
+    rows = _model_rows(plan)
     peak = f"{format_bytes(memory.peak_bytes)} at the peak of a step"
     rows.append(("memory", peak, memory.device + ", +- 30 %" * (memory.device == "cpu")))
     terms = memory.terms.items()
@@ -181,6 +171,23 @@ _TERMS = {
     "activations": "with the batch and intermediate results",
     "workspace": "inside of kernels and of the allocator, estimated",
 }
+
+
+def _model_rows(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return rows of the networks, and of the turns of each player."""
+    model = plan.model
+    rows = [("model", model.name, "")]
+    for name, network in (("generator", model.generator), ("discriminator", model.discriminator)):
+        size = f"{network.parameters:,} parameters"
+        rows.append((f"  {name}", size, f"forward {network.forward_gmacs:.3g} GMACs per sample"))
+    for name, player in model.further.items():
+        rows.append((f"  {name}", f"{player.network.parameters:,} parameters", "called by its terms"))
+    turns = {"D": (model.d_turn_gmacs, model.d_updates), "G": (model.g_turn_gmacs, 1)}
+    turns |= {name: (player.turn_gmacs, player.updates) for name, player in model.further.items()}
+    for name, (gmacs, number) in turns.items():
+        updates = f"{number} per step" if number > 1 else "one per step"
+        rows.append((f"  {name} turn", f"{gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, {updates}"))
+    return rows
 
 
 def _time_rows(measured: MeasuredTimes | None) -> list[tuple[str, str, str]]:
