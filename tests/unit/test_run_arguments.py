@@ -34,7 +34,14 @@ def test_unknown_option_suggests_the_setting(verb, words, answer, capsys):
     assert main([verb, *words]) == 2
     out, error = capsys.readouterr()
     assert answer.replace("VERB", verb) in error
-    assert (out, error.count("\n")) == ("", 1)
+    assert (out, error.count("\n")) == ("", error.count("is not an option of"))
+
+
+@pytest.mark.parametrize("words", [["--lr", "-3"], ["--lr", "-.5", "--batch-size", "4"], ["--a", "--b=-1", "--c"]])
+def test_every_unknown_option_is_named_once_and_a_negative_number_is_a_value(words, capsys):
+    assert main(["train", *words]) == 2
+    named = [line.partition(" ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert named == [word.partition("=")[0] for word in words if word.startswith("--")]
 
 
 def test_misspelled_option_suggests_the_right_one(capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Container, Sequence
 from dataclasses import fields
@@ -124,7 +125,7 @@ def _is_setting(key: str) -> bool:
 
 def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
     """Raise `ConfigError` for unknown options, with the setting to use instead of each."""
-    starts = [i for i, word in enumerate(words) if word.startswith("-") and len(word) > 1]
+    starts = [i for i, word in enumerate(words) if re.match(r"--?[^-\d.]", word)]
     if starts:
         raise ConfigError("\n".join(_unknown_option(words, position, context) for position in starts))
 
