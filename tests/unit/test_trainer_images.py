@@ -89,6 +89,7 @@ def test_images_are_scored_by_the_judge_and_a_line_says_so(tmp_path, capsys, kin
     assert "score     features of judge (evaluation.features): Small classifier" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:generator. forward.latent. ends in a tanh:UserWarning")
 @pytest.mark.parametrize(
     ("data", "shape"),
     [
