@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,16 +17,16 @@ from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Penalty
-from paragan.core.source import Source, check_finite
+from paragan.core.source import Source
 from paragan.core.tree import map_tensors
-from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
+from paragan.core.types import Batch, Side, TurnInputs
 from paragan.game.gan import GAN
 from paragan.game.label_arguments import refuse_label_mismatch
 from paragan.game.label_use import ignores_labels
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
+from paragan.game.trial_samples import first_samples, noise
 from paragan.layers.random import preserved_state
-from paragan.loading.loader import normalise_images
 
 MAX_ROWS = 4
 _RANGES = {"Tanh": (-1, 1), "Sigmoid": (0, 1)}
@@ -55,7 +54,7 @@ def validate(
         for side in Side:
             refuse_label_mismatch(side, nets[side], game.prior.num_classes)
     with torch.random.fork_rng(devices=[]):
-        real = _noise(game, shape, num_classes, has_pairs, min(batch, MAX_ROWS))
+        real = noise(game, shape, num_classes, has_pairs, min(batch, MAX_ROWS))
         names = "y, condition" if has_pairs else "y"
         g_call = f"model: Generator.forward(z, {names})"
         d_call = f"model: Discriminator.forward(x, {names})"
@@ -77,7 +76,7 @@ def validate_on(game: GAN, makers: Makers, source: Source, batch: int = MAX_ROWS
     g_call = f"generator: forward({', '.join(game.prior.generator_arguments or ())})"
     d_call = f"discriminator: forward({', '.join(game.prior.arguments)})"
     with torch.random.fork_rng(devices=[]):
-        real = _first_samples(source, game, min(batch, MAX_ROWS))
+        real = first_samples(source, game, min(batch, MAX_ROWS))
         trial = _Trial(game=game, nets=nets, real=real, g_call=g_call, d_call=d_call)
         trial.run()
         _run_each_penalty(game, nets, real, trial.extra)
@@ -283,28 +282,3 @@ def _turn_name(game: GAN, side: Side, penalty: Penalty | None) -> str:
         return f"penalty {penalty.name}"
     images = "" if game.augment is None else " with augmented images"
     return f"model: an update of {side.value.upper()}{images}"
-
-
-def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: bool, count: int) -> Batch:
-    rows = Rows(0, 0, count, count)
-    prior = game.prior
-
-    def images(stream: str) -> Tensor:
-        drawn = rng.uniform(prior.seed, f"trial/{stream}", rows, shape)
-        return (drawn * 2 - 1).to(prior.device, prior.dtype)
-
-    y = None
-    if num_classes:
-        y = rng.integers(prior.seed, "trial/real", rows, num_classes).to(prior.device)
-    condition = images("condition") if has_pairs else None
-    return Batch(rows, present_tensors(image=images("real"), label=y, condition=condition))
-
-
-def _first_samples(source: Source, game: GAN, count: int) -> Batch:
-    count = min(count, len(source) or count)
-    rows = np.arange(count)
-    fetched = source.fetch(rows, rows)
-    check_finite(fetched, source.where)
-    moved = {name: value.to(game.prior.device) for name, value in fetched.items()}
-    tensors = normalise_images(moved, source, game.prior.dtype)
-    return Batch(Rows(0, 0, count, count), tensors)
