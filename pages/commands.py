@@ -18,9 +18,17 @@ def page() -> str:
     context = _context(command, "paragan", None)
     blocks = [_HEAD, f"```text\n{_help(command, context)}\n```"]
     for name in command.list_commands(context):
-        verb = command.get_command(context, name)
-        blocks += [f"## {name}", f"```text\n{_help(verb, _context(verb, name, context))}\n```"]
+        blocks += _sections(command.get_command(context, name), name, context, "##")
     return "\n\n".join(blocks) + "\n"
+
+
+def _sections(verb, name, parent, level) -> list[str]:
+    """A heading and the help of a verb, and of the verbs below it."""
+    context = _context(verb, name, parent)
+    blocks = [f"{level} {context.command_path.partition(' ')[2]}", f"```text\n{_help(verb, context)}\n```"]
+    for inner in getattr(verb, "commands", {}):
+        blocks += _sections(verb.get_command(context, inner), inner, context, f"{level}#")
+    return blocks
 
 
 def _context(command, name, parent):

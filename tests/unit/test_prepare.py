@@ -111,13 +111,15 @@ def test_a_killed_preparation_continues(tmp_path):
     assert {name: there[name] for name in names} == {name: contents(expected)[name] for name in names}
 
 
-@pytest.mark.parametrize("is_finished", [True, False])
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("is_finished", "change", "message"),
     [
-        ("size", r"other settings \(size: null there, 8 now\)"),
-        ("samples", r"other settings \(samples_per_shard: 5 there, 6 now\)"),
-        ("file", "another source"),
+        (True, "size", r"other settings \(size: null there, 8 now\)"),
+        (False, "size", r"other settings \(size: null there, 8 now\)"),
+        (True, "samples", r"other settings \(samples_per_shard: 5 there, 6 now\)"),
+        (False, "samples", r"other settings \(samples_per_shard: 5 there, 6 now\)"),
+        (True, "file", "another source"),
+        (False, "folder", r"other settings \(num_samples: \d+ there, 3 now\)"),
     ],
 )
 def test_other_settings_or_sources_are_refused(tmp_path, images, monkeypatch, is_finished, change, message):
@@ -128,12 +130,34 @@ def test_other_settings_or_sources_are_refused(tmp_path, images, monkeypatch, is
             prepared(images, out)
     else:
         prepared(images, out)
+    if change == "folder":
+        images = image_folder(tmp_path / "other", count=3)
     if change == "file":
         (images / "cats" / "00.png").write_bytes((images / "cats" / "04.png").read_bytes() + b"0")
     encoding = Encoding(8) if change == "size" else None
     number = 6 if change == "samples" else 5
     with pytest.raises(DataError, match=rf"{out}: holds shards of {message}; pass another folder"):
         prepare_shards(str(images), out, encoding, number)
+
+
+@pytest.mark.parametrize("change", ["removed", "added", "replaced"])
+def test_a_preparation_that_stopped_at_a_damaged_image_begins_anew_where_images_have_changed(tmp_path, images, change):
+    damaged = images / "dogs" / "05.png"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"dogs/05.png: not an image"):
+        prepared(images, tmp_path / "out")
+    assert list((tmp_path / "out").glob("shard-*.tar"))  # some were written
+    if change == "removed":
+        damaged.unlink()
+    else:
+        damaged.write_bytes(whole)
+    if change == "added":
+        (images / "cats" / "zz.png").write_bytes(whole)
+    again = prepare_shards(str(images), tmp_path / "out", None, 5)
+    assert again.num_written == len(again.folder.description.shards)
+    prepared(images, tmp_path / "fresh")
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path, images):

@@ -11,10 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 
 import paragan
 from pages import api, commands, pages, recipe
+from paragan.cli.main import app
 from paragan.core import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,3 +88,20 @@ def test_site_builds_without_warnings_and_loads_nothing_from_other_hosts(tmp_pat
     for page in (tmp_path / "build" / "site").rglob("*.html"):
         remote = re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(https?://[^"]+)"', page.read_text())
         assert remote == [], page
+
+
+def leaves(command, words=()):
+    """Every verb that takes arguments, with its words."""
+    inner = getattr(command, "commands", {})
+    if not inner:
+        yield " ".join(words), command
+    for name in inner:
+        yield from leaves(inner[name], (*words, name))
+
+
+@pytest.mark.parametrize(("words", "verb"), [*leaves(typer.main.get_command(app))])
+def test_every_option_of_every_verb_is_on_its_page(words, verb):
+    _, _, rest = (DOCS / "cli.md").read_text(encoding="utf-8").partition(f" {words}\n\n```text\n")
+    section = rest.partition("```")[0]
+    options = [option for parameter in verb.params for option in parameter.opts if option.startswith("--")]
+    assert section and [option for option in options if f"{option} " not in section] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 import torch
@@ -28,6 +29,22 @@ def test_learning_rates_of_a_grid_mutate_with_the_given_probability(probability,
     first, *_, last = rates(grid(tmp_path, *words), 3)
     assert len(set(first)) == (8 if are_mutated else 1)
     assert (1e-3 not in last) if are_mutated else (set(last) == {1e-3})
+
+
+@pytest.mark.parametrize(("kimg", "line"), [(0.016, ""), (0.02, "2 whole generations, 0.032 kimg instead of 0.02")])
+def test_grid_says_where_its_length_is_no_whole_number_of_generations(kimg, line, tmp_path, capsys):
+    words = (*WORDS, "evaluation.features=null", f"train.kimg={kimg}", "--out", str(tmp_path / "run"))
+    assert main(["train", "digits", *words]) == 0
+    printed = capsys.readouterr().out
+    assert line in printed and ("whole generations" in printed) == bool(line)
+
+
+def test_length_to_go_on_with_is_longer_than_a_grid_has_trained(tmp_path, capsys):
+    words = (*WORDS, "evaluation.features=null", "grid.batches=4", "train.kimg=0.008", "--out", str(tmp_path / "run"))
+    for _ in range(2):
+        assert main(["train", "digits", *words]) == 0
+        longer = re.search(r"train\.kimg=([\d.]+)", capsys.readouterr().out)[1]
+        assert float(longer) == 0.064  # one generation has 0.032
 
 
 def test_conditional_grid_samples_by_class(tmp_path):

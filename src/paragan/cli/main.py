@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -38,6 +40,9 @@ from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, ParaganError, outcome
 from paragan.core.printable import print_to_stderr
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
+
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
@@ -53,12 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_removed(words)
         command = typer.main.get_command(app)
-        code = command(words, prog_name=program_command(), standalone_mode=False)
-        _flush_output()
+        with _output_may_close(ends=words[:1] == ["watch"]):
+            code = command(words, prog_name=program_command(), standalone_mode=False)
+            _flush_output()
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:  # the reader has exited, as in `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except typer.Abort:
         return 130
     except (Exception, KeyboardInterrupt) as error:
@@ -68,6 +71,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         if line:
             print_to_stderr(line)
         return code
+
+
+class _Output(io.FileIO):
+    """Standard output that drops what is printed after its reader has exited, as in `| head`."""
+
+    ends = False  # whether the command ends there, too, as by Ctrl-C: its one task is to print
+
+    def write(self, data: Buffer) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if self.ends:
+                raise KeyboardInterrupt from None
+            return super().write(data)
+
+
+@contextmanager
+def _output_may_close(ends: bool) -> Iterator[None]:
+    """Let a command outlive the reader of its standard output, or end with it."""
+    before = sys.stdout
+    if not isinstance(before, io.TextIOWrapper) or before is not sys.__stdout__:  # of a program
+        yield
+        return
+    raw = _Output(before.fileno(), "w", closefd=False)
+    raw.ends = ends
+    buffer = io.BufferedWriter(raw)
+    sys.stdout = io.TextIOWrapper(buffer, before.encoding, before.errors, line_buffering=before.line_buffering)
+    try:
+        yield
+    finally:
+        sys.stdout = before
 
 
 def _flush_output() -> None:

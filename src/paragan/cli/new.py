@@ -43,8 +43,7 @@ def _refuse_unfit(name: str, where: Path) -> None:
         hint = f"use letters, digits and _, such as {_WORD}"
         raise ConfigError(f"new: {name!r} is not a package name; {hint}")
     if (where / name).exists() or (where / f"{name}.py").exists():
-        hint = "use another name or --dir DIR"
-        raise ConfigError(f"new: {where / name} exists already and was not changed; {hint}")
+        raise ConfigError(f"new: {where / name} exists already and was not changed; use another name or --dir DIR")
     if _is_a_module(name):
         raise ConfigError(f"new: {name!r} is an existing Python module; use another name")
 

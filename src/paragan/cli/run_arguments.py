@@ -40,8 +40,7 @@ def parse_words(
     _refuse_split(words or ())
     _refuse_unfinished(recipes)
     if len(recipes) > 1:
-        found = f"{' and '.join(recipes)} are several recipes"
-        raise ConfigError(f"{found}; use one, and settings as key.path=value")
+        raise ConfigError(f"{' and '.join(recipes)} are several recipes; use one, and settings as key.path=value")
     recipe = recipes[0] if recipes else _DEFAULT_RECIPE
     if is_url(recipe):
         return str(run_path(recipe, checkpoints=False) / "config.yaml"), overrides, recipe

@@ -24,8 +24,7 @@ def worker_command(address: Address, device: Device = "auto") -> None:
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        hint = "use the address that the coordinator prints"
-        raise ConfigError(f"worker: {address!r} is not HOST:PORT; {hint}")
+        raise ConfigError(f"worker: {address!r} is not HOST:PORT; use the address that the coordinator prints")
     with _ignore_sigusr1():
         from paragan.build.worker import join_coordinator
         from paragan.distributed.launch.run_token import find_token

@@ -69,7 +69,7 @@ def prepare_shards(
     """
     images = open_encoded_images(source, damaged)
     planned = _plan(images, encoding, samples_per_shard)
-    with open_shard_writer(out, planned) as writer:
+    with open_shard_writer(out, planned, source if is_url(source) else str(Path(source).resolve())) as writer:
         missing = [] if writer is None else writer.missing()
         if writer is not None:
             _write_all(_ShardJob(images, writer, encoding, progress), missing, threads or _default_threads())

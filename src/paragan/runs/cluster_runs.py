@@ -33,8 +33,7 @@ def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
         given = f"devices={config.devices}"
         raise ConfigError(f"{given} does not apply to `launch`; use --ranks {config.devices}")
     if not is_grid and config.train.batch < job.size:
-        shared = f"{job.size} ranks share train.batch={config.train.batch}"
-        raise ConfigError(f"{shared}; raise it, or use fewer ranks")
+        raise ConfigError(f"{job.size} ranks share train.batch={config.train.batch}; raise it, or use fewer ranks")
     if not is_grid and job.size > 1:
         _refuse_unfit_ranks(config, job.size)
     if job.seeds and any(word.startswith("seed=") for word in job.words):

@@ -61,7 +61,6 @@ def evaluate_run(
         trainer = open_run(Path(path), num_images, trust, best, steps=steps)
         if trainer.score is None:
             key, value = ("metrics", "[l1]") if trainer.prior.reads_batches else ("features", "auto")
-            hint = f"resume it with evaluation.{key}={value}"
-            raise ConfigError(f"{path} has no scores (evaluation.{key}=null); {hint}")
+            raise ConfigError(f"{path} has no scores (evaluation.{key}=null); resume it with evaluation.{key}={value}")
         prior = trainer.prior if seed is None else replace(trainer.prior, seed=seed)
         return RunScore(trainer.clock.step, trainer.compute_score(prior))

@@ -136,8 +136,7 @@ def _sampler(
 ) -> Sampler:
     sample = getattr(module, "SAMPLE", None)
     if sample is None and len(info.shape) != 3:
-        problem = f"the shape {list(info.shape)} is not that of images"
-        raise CheckpointError(f"{where}: {problem}; train anew with --fresh")
+        raise CheckpointError(f"{where}: the shape {list(info.shape)} is not that of images; train anew with --fresh")
 
     def one() -> nn.Module:
         with torch.random.fork_rng(

@@ -64,6 +64,5 @@ def open_run(
     make = build.trainer if config.grid is None else grid.evolution
     trainer = make(config, path, print_to_stderr, lambda: False, reading=True)
     if not trainer.resume(best):
-        hint = "train longer, or lower every.save_kimg"
-        raise CheckpointError(f"{path} has no checkpoint yet; {hint}")
+        raise CheckpointError(f"{path} has no checkpoint yet; train longer, or lower every.save_kimg")
     return trainer

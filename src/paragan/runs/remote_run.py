@@ -201,7 +201,6 @@ def _locked(folder: Path, timeout_s: float) -> Iterator[BinaryIO]:
         deadline = time.monotonic() + timeout_s
         while not try_to_lock(file):
             if time.monotonic() >= deadline:
-                hint = "wait for it, or stop it"
-                raise CheckpointError(f"{folder} is in use by another process; {hint}")
+                raise CheckpointError(f"{folder} is in use by another process; wait for it, or stop it")
             time.sleep(0.1)
         yield file

@@ -50,9 +50,15 @@ def _commands(config: RunConfig, out: str, trainer: TrainingLoop) -> dict[str, s
     }
 
 
+def _twice_kimg(trainer: TrainingLoop) -> str:
+    """Return twice the length of a run; a generation of a grid may have trained far more than that."""
+    images = trainer.clock.images if trainer.clock.images >= 2 * trainer.images else trainer.images
+    return f"{images * 2 / 1000:g}"
+
+
 def complete_line(about: Mapping[str, Any], request: RunRequest, trainer: TrainingLoop) -> str:
     """Return the line for a run that is already trained."""
-    kimg = f"train.kimg={2 * request.config.train.kimg:g}"
+    kimg = f"train.kimg={_twice_kimg(trainer)}"
     command = about["commands"]["resume"] if about["commands"] else "the same program with"
     longer = f"{command} {kimg}"
     return f"already finished at step {trainer.clock.step}: {request.where}; to train longer: {longer}"
@@ -65,7 +71,8 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Training
     source = trainer.batches.source
     players = trainer.describe()["players"]
     batch = request.config.train.batch
-    lines = [f"{start}: {run} ({request.resume_hint})", f"data      {_data_text(source)}"]
+    lines = [f"{start}: {run} ({request.resume_hint})", *_length_of_grid(request.config)]
+    lines.append(f"data      {_data_text(source)}")
     if batch > len(source) > 0:
         found = f"train.batch={batch} is larger than the data set ({len(source):,} samples)"
         lines.append(f"warning: {found}: each batch repeats samples")
@@ -92,6 +99,16 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Training
     if request.config.train.executor in ("compile", "graphs"):
         lines.append("executor  compiled: the first steps take a minute or two")
     return "\n".join(lines)
+
+
+def _length_of_grid(config: RunConfig) -> list[str]:
+    """Return a line about a grid whose length is no whole number of generations."""
+    num_steps = len(config.max_steps)
+    if config.grid is None or num_steps % config.grid.batches == 0:
+        return []
+    generations = -(-num_steps // config.grid.batches)
+    kimg = generations * config.grid.batches * config.train.batch * config.batches_per_step / 1000
+    return [f"length    {generations} whole generations, {kimg:g} kimg instead of {config.train.kimg:g}"]
 
 
 def _data_text(source: Source) -> str:
@@ -133,8 +150,7 @@ def ranks_line(trainer: TrainingLoop, players: Mapping[str, Mapping[str, Any]], 
 def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:
     side, names = found
     added = " or ".join(f"{{name: {name}, side: {side.value}}}" for name in names)
-    text = f"{side.value.upper()} does not learn labels: D's auxiliary head is never trained"
-    return f"warning: {text}; add {added}"
+    return f"warning: {side.value.upper()} does not learn labels: D's auxiliary head is never trained; add {added}"
 
 
 def end_line(session: Session, reason: str) -> str:
@@ -160,6 +176,5 @@ def result_lines(session: Session) -> str:
 def command_lines(session: Session) -> str:
     """Return the next commands for a finished run."""
     commands = session.run_info["commands"]
-    kimg = session.trainer.images * 2 / 1000
-    longer = f"{commands['resume']} train.kimg={kimg:g}    # twice the length"
+    longer = f"{commands['resume']} train.kimg={_twice_kimg(session.trainer)}    # twice the length"
     return f"next      {commands['sample']}\n          {commands['export']}\n          {longer}"

@@ -142,8 +142,7 @@ def _trainer(request: RunRequest, world: World, stop: Callable[[], bool]) -> Tra
     if request.config.grid is None:
         return build.trainer(request.config, request.out, printer(world), stop, world=world, model=request.model)
     if world.size > 1:
-        hint = "set workers to share out its cells"
-        raise ConfigError(f"devices={world.size} is not available for a grid; {hint}")
+        raise ConfigError(f"devices={world.size} is not available for a grid; set workers to share out its cells")
     if request.config.workers is not None:
         say = printer(world)
         return workers.evolution_on_workers(request.config, request.out, say, stop, request.external_workers)
@@ -232,7 +231,7 @@ def _starts_fresh(request: RunRequest) -> bool:
 
 def _refuse_shorter(trainer: TrainingLoop, config: RunConfig, folder: RunFolder) -> None:
     """Raise `CheckpointError` if more is trained than `train.kimg`, which would be recorded."""
-    step = config.train.batch * config.batches_per_step
+    step = config.train.batch * config.batches_per_step * (1 if config.grid is None else config.grid.batches)
     if trainer.clock.images >= trainer.images + step:
         done = trainer.clock.images / 1000
         raise CheckpointError(

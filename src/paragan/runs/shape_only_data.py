@@ -47,5 +47,4 @@ def open_data_or_advise(config: RunConfig) -> build.Data:
     try:
         return build.open_data(config)
     except Exception as error:
-        hint = "pass --shape CxHxW and --classes N, which need no data"
-        raise ConfigError(f"{error}; or {hint}") from None
+        raise ConfigError(f"{error}; or pass --shape CxHxW and --classes N, which need no data") from None

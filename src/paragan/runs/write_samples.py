@@ -62,8 +62,7 @@ class SampleRequest:
             raise ConfigError(f"--grid: {self.grid!r} is not ROWSxCOLUMNS, such as 4x10")
         rows, columns = map(int, self.grid.split("x"))
         if rows * columns > _MAX_IMAGES:
-            found = f"{rows * columns:,} images are too many"
-            raise ConfigError(f"--grid: {found}; a sheet has at most {_MAX_IMAGES:,}")
+            raise ConfigError(f"--grid: {rows * columns:,} images are too many; a sheet has at most {_MAX_IMAGES:,}")
         return rows, columns
 
     @property
@@ -115,8 +114,7 @@ def _write_pictures(sampler: TensorSampler, path: Path, request: SampleRequest) 
 
 def _refuse_latent_options(sampler: Sampler, request: SampleRequest) -> None:
     if not sampler.takes_condition:
-        found = "--input does not apply: this generator makes images from latents"
-        raise ConfigError(f"{found}; leave it out")
+        raise ConfigError("--input does not apply: this generator makes images from latents; leave it out")
     _refuse(_latent_options(request), "this generator makes images from images")
 
 

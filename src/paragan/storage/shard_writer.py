@@ -33,6 +33,7 @@ from paragan.storage.shard_folder import (
 )
 
 _SETTINGS = "settings.json"
+_OF_IMAGES = ("num_samples", "num_train", "class_names", "source")  # what changes with the images of a source
 _SHA256_BYTES = 32
 _MAX_PART_BYTES = 1 << 30
 
@@ -105,8 +106,7 @@ class ShardWriter:
                 shards.append(StoredFile(name, size, part[-_SHA256_BYTES:].hex()))
             file.flush()
             os.fsync(file.fileno())
-        size = self._planned.num_samples * RECORD.itemsize
-        index = StoredFile(INDEX, size, digest.hexdigest())
+        index = StoredFile(INDEX, self._planned.num_samples * RECORD.itemsize, digest.hexdigest())
         description = replace(self._planned, index=index, shards=tuple(shards))
         write_text(self._folder / DESCRIPTION, json.dumps(asdict(description), indent=1) + "\n")
         remove_tree(self._folder / UNFINISHED)
@@ -121,18 +121,17 @@ class ShardWriter:
             if self._part(number).stat().st_size != size:
                 return False
             last = np.frombuffer(read_bytes(self._part(number), size)[:-_SHA256_BYTES], RECORD)[-1]
-            end = _tar_size(last)
-            return (self._folder / shard_name(number)).stat().st_size == end
+            return (self._folder / shard_name(number)).stat().st_size == _tar_size(last)
         except OSError:
             return False
 
 
 @contextmanager
-def open_shard_writer(folder: Path, planned: ShardDescription) -> Iterator[ShardWriter | None]:
+def open_shard_writer(folder: Path, planned: ShardDescription, source: str) -> Iterator[ShardWriter | None]:
     """Yield a writer that continues what is in the folder; None if the shards are complete.
 
-    Raises `DataError` if the folder holds anything else, or shards of another source or settings,
-    or if another process is writing there.
+    source: of the images; if they have changed, its unfinished shards are removed. Raises `DataError` for other
+    files, for shards of another source or settings, and if another process is writing there.
     """
     if not (folder / UNFINISHED).is_dir():
         if (folder / DESCRIPTION).is_file():
@@ -148,9 +147,14 @@ def open_shard_writer(folder: Path, planned: ShardDescription) -> Iterator[Shard
         except BlockingIOError:
             raise DataError(f"{folder}: another process is preparing this folder; wait for it, or stop it") from None
         settings = folder / UNFINISHED / _SETTINGS
+        images = {name: json.loads(json.dumps(getattr(planned, name))) for name in _OF_IMAGES}
         if settings.exists():
-            _refuse_other(folder, json.loads(read_bytes(settings, _MAX_PART_BYTES)), asdict(planned))
-        write_text(settings, json.dumps(asdict(planned)))
+            present = json.loads(read_bytes(settings, _MAX_PART_BYTES))
+            has_changed = present.get("path") == source and any(present.get(key) != images[key] for key in images)
+            _refuse_other(folder, present | images if has_changed else present, asdict(planned))
+            for path in (*(folder / UNFINISHED).glob("*.part"), *folder.glob("shard-*.tar")) if has_changed else ():
+                path.unlink()
+        write_text(settings, json.dumps(asdict(planned) | {"path": source}))
         yield ShardWriter(folder, planned)
 
 
