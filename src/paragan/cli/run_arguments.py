@@ -29,10 +29,7 @@ _DEFAULT_RECIPE = "digits"
 ANY_OPTION = {"ignore_unknown_options": True}  # `parse_words` refuses them
 
 
-def parse_words(
-    words: Sequence[str] | None,
-    context: typer.Context,
-) -> tuple[str, list[str], str | None]:
+def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[str, list[str], str | None]:
     """Return the recipe (a name or a YAML file), the settings, and the run folder or address if given."""
     _refuse_options(words or (), context)
     overrides = [word for word in words or () if is_override(word)]
