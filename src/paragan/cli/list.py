@@ -11,10 +11,8 @@ from paragan.cli.arguments import AsJson
 from paragan.cli.table import format_table, terminal_width
 from paragan.core import registry
 
-Category = Annotated[
-    str | None,
-    typer.Argument(metavar="CATEGORY", help="models, losses, recipes, ... (default: all)."),
-]
+_CATEGORY = "models, losses, recipes, ... (default: all)."
+Category = Annotated[str | None, typer.Argument(metavar="CATEGORY", help=_CATEGORY)]
 
 
 def list_all(category: Category = None, as_json: AsJson = False) -> None:

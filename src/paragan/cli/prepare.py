@@ -28,9 +28,8 @@ Background = Annotated[int, typer.Option(min=0, max=255, help="With --size: grey
 Quality = Annotated[int | None, typer.Option(help="Quality of --format jpeg, 1 to 100 (default: 95).")]
 PerShard = Annotated[int, typer.Option("--shard-samples", min=1, help="Samples in a shard.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: one per CPU core, at most 16).")]
-Shape = Annotated[
-    Literal["center", "squash"], typer.Option("--crop", help="With --size: crop the largest square, or squash.")
-]
+_CROP = "With --size: crop the largest square, or squash."
+Shape = Annotated[Literal["center", "squash"], typer.Option("--crop", help=_CROP)]
 FileFormat = Annotated[Literal["png", "jpeg"], typer.Option("--format", help="With --size: format of the files.")]
 _DAMAGED = "At a damaged image: stop, or check all images first and skip those."
 OnDamage = Annotated[Literal["stop", "skip"], typer.Option("--damaged", help=_DAMAGED)]

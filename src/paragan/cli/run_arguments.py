@@ -59,16 +59,12 @@ def expand_home(word: str) -> str:
     return option + equals + (os.path.expanduser(value) if is_home else value)
 
 
-def load_config(
-    recipe: str,
-    overrides: list[str],
-    outside: Container[str] | None = None,
-) -> RunConfig:
+def load_config(recipe: str, overrides: list[str], outside: Container[str] | None = None) -> RunConfig:
     """Load a config; errors end with advice. outside: custom code that may be imported."""
     from paragan.config import read_recipe
 
     try:
-        return read_recipe(recipe, overrides, outside, _print_to_stderr)
+        return read_recipe(recipe, overrides, outside, _print_warning)
     except ConfigError as error:
         command = program_command()
         if recipe in registry.names("recipes"):
@@ -82,7 +78,7 @@ def load_config(
         raise ConfigError(f"{text}{separator}{advice}") from None
 
 
-def _print_to_stderr(line: str) -> None:
+def _print_warning(line: str) -> None:
     """Print a warning, except on ranks: their launcher has printed it."""
     if from_environment() is None and mpi_rank_and_size() is None:
         print_to_stderr(line)
