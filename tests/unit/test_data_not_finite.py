@@ -18,7 +18,7 @@ from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
 from paragan.loading.subset import SubsetSource
 from tests.prepared_shards import image_folder
-from tests.unit.test_networks_of_the_field import SETTINGS, D, G, trainer
+from tests.unit.test_networks_of_the_field import SETTINGS, D, G, data, trainer
 
 CPU = torch.device("cpu")
 ROWS = 32
@@ -147,3 +147,21 @@ def test_every_number_format_is_looked_at(dtype, value):
 def test_large_values_and_whole_numbers_are_finite():
     assert rows_not_finite(torch.full((4, 1000), torch.finfo(torch.float32).max)) == []
     assert rows_not_finite(torch.ones(4, dtype=torch.uint8)) == []
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_data_that_is_not_finite_is_named_before_a_network_is(tmp_path, value):
+    held = data()
+    held["x"][[3, 17], 2] = value
+    with pytest.raises(DataError, match="data: x is not finite in 2 of 32 samples, number 3, 17; leave them out"):
+        trainer(G(), D(), tmp_path, held)
+    rows = [{"x": row} for row in held["x"]][3:]
+    with pytest.raises(DataError, match="data: x of sample 0 is not finite"):
+        trainer(G(), D(), tmp_path, rows)
+
+
+def test_streamed_data_that_is_not_finite_is_named(tmp_path):
+    rows = [{"x": row} for row in data()["x"]]
+    rows[2] = {"x": np.full(6, np.nan, np.float32)}
+    with pytest.raises(DataError, match="data: x of sample 2 is not finite"):
+        trainer(G(), D(), tmp_path, lambda epoch: rows).run()
