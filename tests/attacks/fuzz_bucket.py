@@ -20,12 +20,14 @@ from paragan.core.errors import ParaganError
 from paragan.datasets import shards
 from paragan.storage.bucket import ObjectBucket
 from paragan.storage.disk_cache import DiskCache
+from paragan.storage.lease import Lease
 from paragan.storage.remote_store import RemoteStore
 from tests.attacks import small_run
 from tests.attacks.fuzz_data import changed_shards, fetch_all
 from tests.attacks.mutations import dump, mutate_bytes, mutate_json
 
 ADDRESS = "s3://bucket/run"
+_EXPIRY_S = 1.0  # of a lease that somebody has put there
 _LARGE = b"# " + b"x" * (2 << 20)
 _NAMES = (  # of objects that no run has
     *("lease.json", "exit.json", "run.lock", ".hidden", "checkpoints", "samples", "best", "config.yaml/x"),
@@ -91,6 +93,7 @@ def _call(words: tuple[str, ...], store: MemoryStore, root: Path) -> None:
     with (
         patch.dict(os.environ, variables),
         patch("paragan.runs.remote_run.open_bucket", lambda *_: ObjectBucket(store, ADDRESS, 1)),
+        patch("paragan.runs.remote_run.Lease", lambda bucket: Lease(bucket, _EXPIRY_S)),
         patch("paragan.runs.remote_run._follow"),  # a thread that lives as long as the process
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(said),
