@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -32,24 +32,21 @@ def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
             yield
 
 
-def differentiable_attention(penalties: Iterable[Penalty]) -> AbstractContextManager[None]:
-    """Have attention computed by a kernel with second derivatives if one of the penalties needs them.
-
-    `scaled_dot_product_attention` chooses a flash kernel otherwise, whose backward has none.
-    """
-    if not any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in penalties):
-        return nullcontext()
-    return _math_attention()
-
-
 _KERNELS = threading.Lock()
-_num_inside = 0  # of `_math_attention`, in all threads: torch's choice of kernels is one for the process
+_num_inside = 0  # of `differentiable_attention`, in all threads: torch's choice of kernels is one for the process
 _choice = ExitStack()
 
 
 @contextmanager
-def _math_attention() -> Iterator[None]:
+def differentiable_attention(penalties: Iterable[Penalty]) -> Iterator[None]:
+    """Have attention computed by a kernel with second derivatives if one of the penalties needs them.
+
+    `scaled_dot_product_attention` chooses a flash kernel otherwise, whose backward has none.
+    """
     global _num_inside
+    if not any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in penalties):
+        yield
+        return
     with _KERNELS:
         if _num_inside == 0:
             _choice.enter_context(sdpa_kernel(SDPBackend.MATH))
