@@ -18,7 +18,6 @@ from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Penalty
 from paragan.core.source import Source
-from paragan.core.tree import map_tensors
 from paragan.core.types import Batch, Side, TurnInputs
 from paragan.game.gan import GAN
 from paragan.game.label_arguments import refuse_label_mismatch
@@ -26,7 +25,7 @@ from paragan.game.label_use import ignores_labels
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.trial_samples import first_samples, noise
-from paragan.layers.random import preserved_state
+from paragan.layers.random import repeats
 
 MAX_ROWS = 4
 _RANGES = {"Tanh": (-1, 1), "Sigmoid": (0, 1)}
@@ -88,8 +87,7 @@ class _Trial:
     """One forward and backward pass of both networks and the loss.
 
     g_call, d_call: calls of the networks in messages. drawing: players whose forward draws from a
-    global generator: of torch, such as `torch.randn` without a generator, of numpy or of `random`.
-    extra: names of what else G returns.
+    global generator, of torch, numpy or `random`. extra: names of what else G returns.
     """
 
     game: GAN
@@ -162,20 +160,11 @@ class _Trial:
                 text = f"{call} ends in a sigmoid, and the losses take logits, any real numbers: leave it out"
                 warnings.warn(text, stacklevel=2)
 
-    @torch.no_grad()
     def _notice_hidden_state(self, call: str, net: nn.Module, inputs: tuple[Tensor | None, ...]) -> None:
-        """Warn if equal inputs, buffers and global generators do not give equal outputs."""
-        outputs: list[list[Tensor]] = [[], []]
-        for tensors in outputs:
-            with preserved_state(net), rng.seeded_globally(0):
-                output = CalledNetwork(net)(*inputs)
-                map_tensors(lambda x, found=tensors: found.append(x) or x, output)  # type: ignore[misc]
-        if not all(torch.allclose(a, b, 1e-4, 1e-6, equal_nan=True) for a, b in zip(*outputs, strict=False)):
-            warnings.warn(
-                f"{call} returns other values for equal inputs, so a resumed run is not exact: it reads a generator of "
-                "its own, or an attribute; draw from torch's global generator, and register state as a buffer",
-                stacklevel=2,
-            )
+        if not repeats(lambda: CalledNetwork(net)(*inputs), net):
+            problem = "reads a generator of its own, or an attribute that changes, so a resumed run is not exact"
+            fix = "draw from torch's global generator, and register state as a buffer"
+            warnings.warn(f"{call} {problem}; {fix}", stacklevel=2)
 
     def _try_loss(self, real: Tensor, fake: Tensor) -> None:
         loss = self.game.loss

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import rng
+from paragan.core.tree import map_tensors
 
 
 def uses_random_numbers(net: nn.Module) -> bool:
@@ -141,3 +142,13 @@ def preserved_state(*modules: nn.Module) -> Iterator[None]:
             for name, (buffer, value) in buffers.items():
                 buffer.copy_(value)
                 layer._buffers[name] = buffer  # a forward may have put another in its place
+
+
+@torch.no_grad()
+def repeats(call: Callable[[], object], net: nn.Module) -> bool:
+    """Return whether two calls of `net` with equal buffers and global generators give equal tensors."""
+    outputs: list[list[Tensor]] = [[], []]
+    for tensors in outputs:
+        with preserved_state(net), rng.seeded_globally(0):
+            map_tensors(lambda x, found=tensors: found.append(x) or x, call())  # type: ignore[misc]
+    return all(torch.allclose(a, b, 1e-4, 1e-6, equal_nan=True) for a, b in zip(*outputs, strict=False))
