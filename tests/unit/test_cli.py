@@ -205,7 +205,7 @@ def test_closed_pipe_is_not_an_error():
     with running(command, env=ENVIRONMENT, **pipes) as process:
         process.stdout.close()
         assert process.stderr.read() == ""
-        assert process.wait(60) == 1
+        assert process.wait(60) == 0
 
 
 def test_full_disk_is_one_line():
