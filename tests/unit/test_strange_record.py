@@ -66,7 +66,7 @@ def test_of_twenty_thousand_evaluations_the_best_and_the_last_are_on_a_page_of_b
     folder = record(tmp_path / "run", *(json.dumps(best) if n == 7777 else line for n, line in enumerate(lines)))
     page = Page(folder).render()
     assert len(page.encode()) <= 5_000_000
-    assert ">0.125</dd>" in page and " of 20,000 evaluations are shown" in page
+    assert "best 0.125" in page and " of 20,000 evaluations are shown" in page
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
     for drawn in data["charts"].values():
         (steps,) = [data["places"][line["places"]]["step"] for line in drawn]
