@@ -6,7 +6,6 @@ import hashlib
 import json
 import shutil
 import time
-from types import SimpleNamespace
 
 import obstore
 import pytest
@@ -14,7 +13,6 @@ import pytest
 import paragan as pg
 from paragan.cli.main import main
 from paragan.engine.rollback_state import rollback_targets
-from paragan.runs import remote_run
 from paragan.runs.run_mirror import MirroredFiles
 from paragan.storage.lease import LEASE, Lease
 from tests.memory_bucket import ADDRESS, failing
@@ -237,15 +235,6 @@ def test_damaged_checkpoint_to_roll_back_to_does_not_stop_the_mirror_or_a_restar
     assert stored(bucket, 4)
 
 
-@pytest.mark.parametrize(("stored_text", "is_continued"), [("seed: 1\n", True), ("seed: 2\n", False)])
-def test_a_folder_without_a_checkpoint_continues_the_run_of_its_config_alone(tmp_path, stored_text, is_continued):
-    """A run that was killed before its first upload of a checkpoint, and that of somebody else."""
-    (tmp_path / "config.yaml").write_text("seed: 1\n")
-    checkpoints = SimpleNamespace(committed=list)
-    bucket = SimpleNamespace(read=lambda name, most: (stored_text.encode(), None))
-    assert remote_run._is_continued(checkpoints, bucket, tmp_path) is is_continued
-
-
 @pytest.mark.parametrize("name", ["config.yaml", "exit.json", "score.json"])
 def test_large_texts_of_a_bucket_are_not_downloaded(bucket, cache, capsys, name):
     assert train("train.kimg=0.016") == 0
@@ -279,13 +268,6 @@ def test_object_whose_name_no_client_can_list_is_named_in_one_line(bucket, capsy
     assert main(["sample", ADDRESS]) == 2
     said = "s3://bucket/run/: has an object with '..' or an empty part in its name; remove that object"
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("committed", [["step-000000002"], []], ids=["without the checkpoint", "without a config"])
-def test_a_folder_that_lacks_what_the_bucket_has_does_not_continue_its_run(tmp_path, committed):
-    checkpoints = SimpleNamespace(committed=lambda: committed, manifest=lambda name: b"{}")
-    bucket = SimpleNamespace(read=lambda name, most: (b"seed: 1\n", None))
-    assert not remote_run._is_continued(checkpoints, bucket, tmp_path)
 
 
 @pytest.mark.parametrize("error", [MemoryError("no memory"), RuntimeError("no memory"), UnicodeError("no memory")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 from paragan.datasets._options import FolderOptions
+
+if TYPE_CHECKING:
+    from paragan.config import RunConfig
 
 _OUT = "Run folder (default: runs/RECIPE), or an address in an object store (s3://BUCKET/RUN)."
 Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
@@ -48,10 +51,7 @@ def train_command(
     moved = code_folder(trust or None, code)
     outside = ANY if trust else None
     config = load_config(recipe, overrides, moved or outside)
-    if isinstance(config.data.options, FolderOptions):
-        from paragan.datasets._file_readers import check_path
-
-        check_path(config.data.options.path)  # before torch is imported, which takes seconds
+    _check_folder(config)
     from paragan.runs.folder import run_name
     from paragan.runs.run_request import RunRequest
     from paragan.runs.start import start_training
@@ -72,3 +72,11 @@ def train_command(
     request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides))
     request = replace(request, address=where if is_url(where) else "", code=moved)
     raise typer.Exit(start_training(request))
+
+
+def _check_folder(config: RunConfig) -> None:
+    """Raise `DataError` for a folder of images that cannot be read, before torch is imported, which takes seconds."""
+    if isinstance(config.data.options, FolderOptions):
+        from paragan.datasets._file_readers import check_path
+
+        check_path(config.data.options.path)
