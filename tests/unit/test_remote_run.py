@@ -13,6 +13,7 @@ import pytest
 import paragan as pg
 from paragan.cli.main import main
 from paragan.engine.rollback_state import rollback_targets
+from paragan.runs import remote_run
 from paragan.runs.run_mirror import MirroredFiles
 from paragan.storage.lease import LEASE, Lease
 from tests.memory_bucket import ADDRESS, failing
