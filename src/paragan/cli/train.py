@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,9 +13,6 @@ from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 from paragan.datasets._options import FolderOptions
-
-if TYPE_CHECKING:
-    from paragan.config import RunConfig
 
 _OUT = "Run folder (default: runs/RECIPE), or an address in an object store (s3://BUCKET/RUN)."
 Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
@@ -51,7 +47,7 @@ def train_command(
     moved = code_folder(trust or None, code)
     outside = ANY if trust else None
     config = load_config(recipe, overrides, moved or outside)
-    _check_folder(config)
+    _check_folder(config.data.options)
     from paragan.runs.folder import run_name
     from paragan.runs.run_request import RunRequest
     from paragan.runs.start import start_training
@@ -69,14 +65,16 @@ def train_command(
         run = PlannedRun(config, recipe, folder, fresh, format_decisions)
         overrides += run.words(plan, print)
         config = load_config(recipe, overrides, moved or outside)
-    request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides))
-    request = replace(request, address=where if is_url(where) else "", code=moved)
+    address = where if is_url(where) else ""
+    request = RunRequest(
+        config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides), address=address, code=moved
+    )
     raise typer.Exit(start_training(request))
 
 
-def _check_folder(config: RunConfig) -> None:
+def _check_folder(options: object) -> None:
     """Raise `DataError` for a folder of images that cannot be read, before torch is imported, which takes seconds."""
-    if isinstance(config.data.options, FolderOptions):
+    if isinstance(options, FolderOptions):
         from paragan.datasets._file_readers import check_path
 
-        check_path(config.data.options.path)
+        check_path(options.path)
