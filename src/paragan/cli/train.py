@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -45,31 +46,24 @@ def train_command(
     if change:
         overrides.append("train.change_rates=true")
     moved = code_folder(trust or None, code)
-    outside = ANY if trust else None
-    config = load_config(recipe, overrides, moved or outside)
+    outside = moved or (ANY if trust else None)
+    config = load_config(recipe, overrides, outside)
     _check_folder(config.data.options)
     from paragan.runs.folder import run_name
     from paragan.runs.run_request import RunRequest
     from paragan.runs.start import start_training
 
     where = out or named or f"runs/{run_name(recipe)}"
-    folder = Path(where)
-    if is_url(where):
-        from paragan.runs.remote_run import working_folder
-
-        folder = working_folder(where)
+    folder = _working_folder(where)
     if plan is not None:
         from paragan.cli.plan import format_decisions
         from paragan.runs.planned_training import PlannedRun
 
         run = PlannedRun(config, recipe, folder, fresh, format_decisions)
         overrides += run.words(plan, print)
-        config = load_config(recipe, overrides, moved or outside)
-    address = where if is_url(where) else ""
-    request = RunRequest(
-        config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides), address=address, code=moved
-    )
-    raise typer.Exit(start_training(request))
+        config = load_config(recipe, overrides, outside)
+    request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides), code=moved)
+    raise typer.Exit(start_training(replace(request, address=where if is_url(where) else "")))
 
 
 def _check_folder(options: object) -> None:
@@ -78,3 +72,12 @@ def _check_folder(options: object) -> None:
         from paragan.datasets._file_readers import check_path
 
         check_path(options.path)
+
+
+def _working_folder(where: str) -> Path:
+    """Return the folder of a run on this machine."""
+    if not is_url(where):
+        return Path(where)
+    from paragan.runs.remote_run import working_folder
+
+    return working_folder(where)
