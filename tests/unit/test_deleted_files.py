@@ -7,7 +7,9 @@ import shutil
 
 import pytest
 
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.cli.main import main
+from paragan.core.errors import CheckpointError
 from paragan.engine.training_loop import TrainingLoop
 from tests.tiny_run import SMALL, TINY
 
@@ -85,3 +87,19 @@ def test_other_files_that_are_deleted_cost_nothing_but_themselves(deleting, caps
     assert main(["sample", str(folder), "--num", "2"]) == 0
     assert main([*WORDS, "train.kimg=0.16", "--out", str(folder)]) == 0
     assert "resuming at step 8" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["run", "run/checkpoints"])
+def test_a_folder_that_is_removed_during_a_save_is_not_called_a_full_disk(tmp_path, monkeypatch, name):
+    begin = CheckpointWriter._begin
+
+    def begin_and_lose(self, temporary):
+        begin(self, temporary)
+        shutil.rmtree(tmp_path / name)
+
+    monkeypatch.setattr(CheckpointWriter, "_begin", begin_and_lose)
+    with pytest.raises(CheckpointError) as caught:
+        CheckpointWriter(tmp_path / "run" / "checkpoints").save(2, {}, {"value": 7})
+    said = str(caught.value)
+    assert "the folder was removed or moved while it was written; bring it back and run the same command again" in said
+    assert "disk space" not in said and ".tmp" not in said and "shared" not in said

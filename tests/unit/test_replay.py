@@ -64,7 +64,7 @@ GRID = ("grid.fitness.num_images=16", "grid.mixture.num_images=0")
 
 
 @cache
-def _trained(name: str) -> Path:
+def trained_run(name: str) -> Path:
     """A finished run, made once and copied."""
     folder = Path(mkdtemp())
     write_pairs(folder / "pairs")
@@ -79,7 +79,7 @@ def _trained(name: str) -> Path:
 @pytest.fixture
 def run(tmp_path, capsys):
     def copied(name: str) -> Path:
-        shutil.copytree(_trained(name), tmp_path / "run")
+        shutil.copytree(trained_run(name), tmp_path / "run")
         capsys.readouterr()
         return tmp_path / "run"
 

@@ -60,19 +60,24 @@ class CheckpointWriter:
         """
         final = self.path_of(step)
         temporary = self.folder / f".tmp-{final.name}"
+        has_begun = False
         try:
             self._run_on_main(lambda: self._begin(temporary))
+            has_begun = True
             files = self._assign_files(groups)
             written = run_on_all_ranks(self.world, lambda: self._write(temporary, groups, files[self.world.rank]))
             state = {"step": step, "values": dict(values)}
             self._run_on_main(lambda: self._finish(temporary, final, state, ChainMap(*files), ChainMap(*written)))
         except CheckpointError as error:
+            problem = f"{error}; earlier checkpoints are intact: free disk space and run the same command again"
+            if has_begun and self.world.is_main and not temporary.is_dir():  # nothing of ours removes it
+                problem = (
+                    "the folder was removed or moved while it was written; bring it back and run the same command "
+                    "again, which goes on from its newest checkpoint"
+                )
             if self.world.is_main:
                 remove_tree(temporary)
-            raise CheckpointError(
-                f"checkpoint of step {step} was not written to {self.folder}: {error}; "
-                "earlier checkpoints are intact: free disk space and run the same command again"
-            ) from None
+            raise CheckpointError(f"checkpoint of step {step} was not written to {self.folder}: {problem}") from None
         return final
 
     def _assign_files(self, groups: Mapping[str, Pieces]) -> list[dict[str, Boxes]]:

@@ -244,7 +244,7 @@ class Sampler:
         except (TypeError, ValueError):
             number = -1
         if isinstance(label, bool) or not 0 <= number < self.num_classes:
-            listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+            listed = ", ".join(" ".join(name.split()) for name in names[:20]) + (", …" if len(names) > 20 else "")
             unknown = " ".join(repr(label).split())[:60]
             meant = did_you_mean(closest_name(label, names) if isinstance(label, str) else None)
             classes = f"{listed} or a number below {self.num_classes}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig, read_recipe
 from paragan.config.run_config import flatten
 from paragan.config.sections import outside_of_run
-from paragan.core.errors import CheckpointError
-from paragan.core.files import link_or_copy, read_json_lines
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.files import create_subfolder, link_or_copy, read_json_lines, refuse_link
 from paragan.core.outside_code import CodeFolder
 from paragan.core.printable import print_to_stderr
 from paragan.runs.folder import RunFolder, environment, read_environment
@@ -121,6 +121,7 @@ def _is_equal(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
 
 
+_SAME = ("seed", "data", "model", "loss", "writers")  # of all repetitions of a run
 _VERSIONS = ("paragan", "torch", "numpy", "python", "cpu", "threads")
 
 
@@ -144,6 +145,9 @@ def replay_run(
     plan = plan_replay(path, config, step)
     repetition = read_recipe(str(config_file), list(plan.overrides), outside)
     folder = out or path / "replay"
+    if out is None:
+        refuse_link(folder)
+    _refuse_other_run(path, folder, repetition, outside)
     _print_plan(path, plan, repetition)
     _prepare(path, folder, plan)
     request = RunRequest(repetition, str(config_file), folder, has_commands=True, overrides=plan.overrides)
@@ -171,6 +175,19 @@ def _print_plan(path: Path, plan: ReplayPlan, config: RunConfig) -> None:
         print_to_stderr("warning: grid.executor=auto: workers choose again, and numbers may differ in their last bits")
 
 
+def _refuse_other_run(path: Path, folder: Path, repetition: RunConfig, outside: Container[str]) -> None:
+    """Raise `CheckpointError` if a folder has a run that is no repetition of this one: it would be set aside."""
+    if not RunFolder(folder).config.exists():
+        return
+    try:
+        former: RunConfig | None = read_recipe(str(RunFolder(folder).config), (), outside)
+    except ConfigError:
+        former = None
+    is_itself = folder.resolve() == path.resolve()
+    if is_itself or former is None or any(getattr(former, key) != getattr(repetition, key) for key in _SAME):
+        raise CheckpointError(f"{folder} holds another run; give another --out DIR")
+
+
 def _prepare(path: Path, folder: Path, plan: ReplayPlan) -> None:
     """Make a folder that continues at the plan's checkpoint, with the judge of the run."""
     former = RunFolder(folder)
@@ -180,8 +197,9 @@ def _prepare(path: Path, folder: Path, plan: ReplayPlan) -> None:
         raise CheckpointError(f"{folder} holds checkpoints of something else; give another --out DIR")
     sources = [path / "judge", *([] if plan.checkpoint is None else [plan.checkpoint])]
     for source in filter(Path.is_dir, sources):
-        target = folder / source.relative_to(path)
-        target.mkdir(parents=True)
+        target = create_subfolder(folder, source.relative_to(path).parts[0])
+        if target.name != source.name:
+            target = create_subfolder(target, source.name)
         for file in sorted(source.iterdir()):
             link_or_copy(file, target / file.name)
 

@@ -160,17 +160,20 @@ def end_line(session: Session, reason: str) -> str:
     return f"{reason}: step {clock.step}, {kimg:g} kimg, {clock_time(session.seconds())}"
 
 
+_WRITTEN = ("report.html", "samples/", "metrics.jsonl", "checkpoints/")
+
+
 def result_lines(session: Session) -> str:
     """Return the newest score of a session, and the files of the run."""
     score = "none yet"
     if session.trainer.score is None:
         key = "metrics" if session.trainer.prior.reads_batches else "features"
         score = f"off (evaluation.{key}=null)"
-    samples = "" if session.trainer.fixed_samples is None else "samples/, "
     if session.last_score:
         score = score_line(session.last_score)
     where = session.run_info.get("address", session.folder)
-    return f"score     {score}\nwhere     {where}: report.html, {samples}metrics.jsonl, checkpoints/"
+    written = [name for name in _WRITTEN if (session.folder / name).exists()]
+    return f"score     {score}\nwhere     {where}: {', '.join(written)}"
 
 
 def command_lines(session: Session) -> str:
