@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 import typer
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from paragan.cli.main import app, main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.core.outside_code import CodeFolder, code_fingerprints
+from paragan.core.outside_code import CodeFolder, closest, code_fingerprints
 from paragan.runs import start
 from paragan.runs.run_request import RunRequest
 from tests import unlabelled_networks
@@ -179,3 +181,83 @@ def test_run_folder_names_a_program_of_export_that_the_folder_does_not_allow(mov
     assert "net.pt2" in config.read_text()
     with pytest.raises(ConfigError, match=r"program of torch\.export"):
         read_recipe("run/config.yaml", [], CodeFolder(moved))
+
+
+def test_run_folder_that_moved_without_its_code_resumes_with_the_folder_of_the_code(moved, capsys):
+    """Its config then names the code by a path that was never one; its record by the former one."""
+    Path("elsewhere/deep").mkdir(parents=True)
+    run = Path("run").rename("elsewhere/deep/run")
+    command = ["train", str(run), "train.kimg=0.024", "--code", "new place"]
+    (moved / "wgan.py").write_text(NETS + "\n# another comment\n")
+    assert main(command) == 2
+    assert "pass --trust" in capsys.readouterr().err
+    (moved / "wgan.py").write_text(NETS)
+    assert main(command) == 0
+    assert "resuming at step 2" in capsys.readouterr().out
+
+
+def test_run_folder_that_moved_resumes_from_a_recipe_that_moved_with_its_code(moved, capsys):
+    Path("elsewhere").mkdir()
+    run = Path("run").rename("elsewhere/run")
+    Path("recipe/nets").mkdir(parents=True)
+    Path("old/wgan.yaml").rename("recipe/wgan.yaml")
+    (moved / "wgan.py").rename("recipe/nets/wgan.py")
+    command = ["train", "recipe/wgan.yaml", "train.kimg=0.024", "--out", str(run)]
+    Path("recipe/nets/wgan.py").write_text(NETS + "\n# another comment\n")
+    assert main(command) == 2
+    assert "model.name was" in capsys.readouterr().err
+    Path("recipe/nets/wgan.py").write_text(NETS)
+    assert main(command) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/old/a/nets.py", {"/old/a/nets.py"}),
+        ("/new/place/a/nets.py", {"/old/a/nets.py"}),
+        ("/new/b/nets.py", {"/old/b/nets.py"}),
+        ("/nets.py", {"/old/a/nets.py", "/old/b/nets.py"}),
+        ("/old/a/other.py", set()),
+    ],
+)
+def test_recorded_code_is_found_by_the_end_of_its_path(path, found):
+    """Two files of one name are told apart by their folders."""
+    used = {"/old/a/nets.py": "1", "/old/b/nets.py": "2", "/old/a/loss.py": "3"}
+    assert closest(path, used).keys() == found
+
+
+@pytest.mark.parametrize("verb", ["sample", "export"])
+def test_exported_file_opens_by_the_folder_of_its_code(moved, verb, capsys, monkeypatch):
+    assert main([*VERBS["export"], "--code", "new place"]) == 0
+    Path("machine").mkdir()
+    file = Path("exported/generator.safetensors").resolve()
+    code = moved.resolve()
+    monkeypatch.chdir("machine")
+    words = [verb, str(file), *VERBS[verb][2:], "--code"]
+    assert main([*words, str(code)]) == 0
+    (code / "wgan.py").write_text(NETS + "\n# another comment\n")
+    capsys.readouterr()
+    assert main([*words, str(code)]) == 2
+    assert "pass --trust" in capsys.readouterr().err
+    assert main([*words, str(code), "--trust"]) == 0
+
+
+@pytest.mark.parametrize("recorded", [None, "[]", "{}", '{"wgan.py": 3}', '{"wgan.py": {}}'])
+def test_exported_file_without_a_record_of_its_code_needs_trust(moved, recorded, capsys):
+    """Of an earlier version, or written by someone else."""
+    assert main([*VERBS["export"], "--code", "new place"]) == 0
+    file = Path("exported/generator.safetensors")
+    with safe_open(file, "pt") as held:
+        metadata, weights = held.metadata(), {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118
+    assert json.loads(metadata.pop("code")) == {"wgan.py": code_fingerprints([str(moved / "wgan.py")]).popitem()[1]}
+    save_file(weights, file, metadata if recorded is None else metadata | {"code": recorded})
+    command = ["sample", str(file), "--num", "2", "--code", "new place"]
+    assert main(command) == 2
+    assert "pass --trust" in capsys.readouterr().err
+    assert main([*command, "--trust"]) == 0
+
+
+def test_exported_file_whose_code_is_not_found_says_how_to_give_its_folder(moved, capsys):
+    assert main([*VERBS["export"], "--code", "new place"]) == 0
+    assert main(["sample", "exported/generator.safetensors", "--trust"]) == 2
+    assert "for an exported file, or a run whose code has moved: --code DIR" in capsys.readouterr().err

@@ -10,6 +10,8 @@ from torch.utils.data import Dataset
 
 import paragan as pg
 from paragan.core.types import Rows
+from paragan.datasets._memory import DatasetSource, TensorSource
+from paragan.datasets._ragged import Padding
 from paragan.loading.iterable_stream import IterableStream
 from tests.unit.test_trainer import BATCH, TINY, Drawn, Points, saved, tensors, trainer
 
@@ -189,6 +191,46 @@ class Same(Dataset):
 
     def __getitem__(self, row):
         return self.sample
+
+
+def table_with_text(dtype="f8"):
+    """A table as of a CSV file, whose rows have a length that is no multiple of a number's."""
+    table = np.zeros(ROWS, [("kind", "U1"), ("age", dtype), ("flag", "u1"), ("city", "S2")])
+    table["age"], table["city"] = np.arange(ROWS) % 9, b"Um"
+    return table
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        table_with_text()["age"],
+        table_with_text("f4")["age"][::-1],
+        table_with_text(">f8")["age"],
+        np.arange(ROWS * 4.0).reshape(ROWS, 4)[::-1],
+        np.arange(ROWS * 4.0).reshape(ROWS, 4)[::2, ::-1],
+        np.arange(ROWS * 4.0, dtype=">f4").reshape(ROWS, 4)[::-1],
+        np.ones(ROWS + 1, [("flag", "u1"), ("image", "i4", 1)])["image"][::-3],
+    ],
+    ids=["column", "reversed column", "big-endian", "rows", "columns", "big-endian rows", "nested"],
+)
+def test_arrays_that_torch_cannot_share_are_copied(array):
+    """Views whose steps are negative, or no multiple of a number's length."""
+    expected = torch.tensor(array.tolist())
+    source = TensorSource({"x": array}, Padding({}))
+    assert torch.equal(source.fetch(np.arange(len(array)))["x"].to(expected.dtype), expected)
+    samples = DatasetSource(Same({"x": array}, 1), Padding({}))
+    assert torch.equal(samples.fetch(np.array([0]))["x"][0].to(expected.dtype), expected)
+
+
+def test_the_column_of_text_is_named_and_not_the_number_beside_it(tmp_path):
+    table = table_with_text()
+    columns = {name: table[name] for name in table.dtype.names}
+    with pytest.raises(pg.DataError, match="the mapping has 'kind' of type ndarray"):
+        trainer(tmp_path, columns)
+    with pytest.raises(pg.DataError, match="the mapping has 'city' of type ndarray"):
+        trainer(tmp_path, {name: columns[name] for name in ("age", "flag", "city")})
+    with pytest.raises(pg.DataError, match="column 'city' holds other values than numbers"):
+        trainer(tmp_path, {"point": table[["age", "city"]]})
 
 
 POINT = {"point": torch.zeros(2), "frames": torch.zeros(4)}

@@ -57,7 +57,7 @@ def export(
         text = "tracing the network and comparing images; takes up to a minute"
         print(text, file=sys.stderr, flush=True)
     score = read_score(path, best)
-    bundle = Bundle(sampler, to_tree(sampler.config), score, bool(outside_names(sampler.config)))
+    bundle = Bundle(sampler, to_tree(sampler.config), score, outside_names(sampler.config))
     if out is not None and single_file is not None:
         print(bundle.write_file(out, single_file.value))
     else:

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 
@@ -47,7 +48,7 @@ def require_file(name: str) -> None:
     if not os.path.isfile(name):  # also where no file can have this name
         raise ConfigError(
             f"{name} does not exist; give the path of a .py file, relative to the recipe's folder; "
-            "for a run whose code has moved: --code DIR"
+            "for an exported file, or a run whose code has moved: --code DIR"
         )
 
 
@@ -78,6 +79,20 @@ class CodeFolder:
 
     def __contains__(self, name: object) -> bool:
         return bool(self.trust) or (isinstance(name, str) and has_moved(name, self.used))
+
+
+def closest(path: str, used: Mapping[str, str]) -> dict[str, str]:
+    """Return those of `used`, whose sha256 are by path, that share most of the last parts of a path.
+
+    A run folder that has moved names its code by other paths than those that it recorded, with the same end.
+    """
+    common = {known: _num_common_parts(path, known) for known in used}
+    return {known: used[known] for known, count in common.items() if count and count == max(common.values())}
+
+
+def _num_common_parts(a: str, b: str) -> int:
+    pairs = zip(reversed(Path(a).parts), reversed(Path(b).parts), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def has_moved(name: str, used: Mapping[str, str]) -> bool:

@@ -253,6 +253,8 @@ def _as_tensor(value: Any, name: str, owner: str) -> Tensor:
     is_read_only = isinstance(value, np.ndarray) and not value.flags.writeable
     if isinstance(value, np.ndarray) and not value.dtype.isnative:  # big-endian, as in FITS and old formats
         value = value.astype(value.dtype.newbyteorder("="))
+    if isinstance(value, np.ndarray) and _is_refused_by_torch(value):
+        value = value.copy()
     try:
         with _without_warning() if is_read_only else nullcontext():
             return torch.as_tensor(value)
@@ -260,6 +262,13 @@ def _as_tensor(value: Any, name: str, owner: str) -> Tensor:
         found = f"{owner} has {name!r} of type {type(value).__name__}"
         hint = "pass a tensor, an array of numbers or a number, or leave it out"
         raise DataError(f"data: {found}; {hint}") from None
+
+
+def _is_refused_by_torch(array: np.ndarray[Any, Any]) -> bool:
+    """Return whether an array of numbers is a view that torch cannot share: reversed, or a column of a table."""
+    if array.dtype.kind not in "biufc":  # text of no character has an item size of 0
+        return False
+    return not array.flags.aligned or any(step < 0 or step % array.itemsize for step in array.strides)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +14,7 @@ from typing import Any
 from paragan.checkpoint.best import Best
 from paragan.core.errors import ParaganError
 from paragan.core.files import read_bytes, write_text
+from paragan.core.outside_code import code_fingerprints
 from paragan.core.pieces import fingerprint
 from paragan.export import formats as export, gallery, generator_file
 from paragan.export.model_card import file_row, render_card
@@ -29,13 +30,14 @@ _MAX_BYTES = 1 << 20
 class Bundle:
     """A generator to export.
 
-    tree: the config. score: as in `score.json`, or empty. trust: the config names outside code.
+    tree: the config. score: as in `score.json`, or empty. outside: code outside paragan
+    that the config names.
     """
 
     sampler: Sampler
     tree: Mapping[str, Any]
     score: Mapping[str, Any]
-    trust: bool = False
+    outside: Collection[str] = ()
 
     def write(self, folder: Path, formats: Sequence[str]) -> list[str]:
         """Write the weights, other formats, and the model card last; return a line per file.
@@ -54,7 +56,7 @@ class Bundle:
             path.unlink()
         sheets = self._write_sheet(folder / "samples.png")
         files = [path for path in (*paths.values(), *map(Path, sheets)) if path.is_file()]
-        text = render_card(self.sampler, _without_folders(self.tree), self.score, files, self.trust)
+        text = render_card(self.sampler, _without_folders(self.tree), self.score, files, bool(self.outside))
         write_text(folder / "README.md", f"{text}\n{self._mark}\n")
         removals = [f"removed {path}, which an export of other weights had left" for path in removed]
         return [*removals, *lines, *sheets, str(folder / "README.md")]
@@ -84,7 +86,9 @@ class Bundle:
 
     def _weights(self, path: Path) -> None:
         weights = self.sampler.net.state_dict()
-        generator_file.write(path, generator_file.GeneratorFile(weights, self._config, self.sampler.info, self.score))
+        code = {Path(name).name: sha256 for name, sha256 in code_fingerprints(self.outside).items()}
+        info = self.sampler.info
+        generator_file.write(path, generator_file.GeneratorFile(weights, self._config, info, self.score, code))
 
     @property
     def _config(self) -> str:

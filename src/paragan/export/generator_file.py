@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +54,15 @@ class GeneratorInfo:
 class GeneratorFile:
     """Content of an exported file.
 
-    config: JSON. score: as in `score.json`; empty if the run was never scored.
+    config: JSON. score: as in `score.json`; empty if the run was never scored. code: sha256 of the .py
+    files outside paragan that the config names, by their names; empty if unknown.
     """
 
     weights: dict[str, Tensor]
     config: str
     info: GeneratorInfo
     score: Mapping[str, Any]
+    code: Mapping[str, str] = field(default_factory=dict)
 
 
 def write(path: Path, exported: GeneratorFile) -> None:
@@ -76,6 +78,7 @@ def write(path: Path, exported: GeneratorFile) -> None:
         "images": str(info.images),
         "sha256": fingerprint(exported.weights),
         "score": json.dumps(exported.score),
+        "code": json.dumps(exported.code),
         "paragan": __version__,
     }
     weights = {name: value.detach().cpu().contiguous().clone() for name, value in exported.weights.items()}
@@ -101,7 +104,9 @@ def read(path: Path) -> GeneratorFile:
         raise _read_error(path, "the sha256 of the weights is not the one in the file")
     try:
         info = GeneratorInfo.read(*(json.loads(metadata[key]) for key in ("shape", "class_names", "step", "images")))
-        return GeneratorFile(weights, metadata["config"], info, dict(json.loads(metadata["score"])))
+        score, code = (dict(json.loads(metadata.get(key, "{}"))) for key in ("score", "code"))
+        code = {name: sha256 for name, sha256 in code.items() if isinstance(sha256, str)}
+        return GeneratorFile(weights, metadata["config"], info, score, code)
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise _read_error(path, f"its metadata is incomplete or invalid ({str(error)[:60]})") from None
 

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from paragan.config import RunConfig, compare, read_recipe, used_code
 from paragan.config.sections import NAMES_ONLY
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.outside_code import CodeFolder, has_moved, is_file_name
+from paragan.core.outside_code import CodeFolder, closest, has_moved, is_file_name
 from paragan.core.settings_tree import shorten
 from paragan.engine.options import Change
 from paragan.runs.folder import RunFolder
@@ -78,7 +78,7 @@ def _is_moved_code(before: object, now: object, folder: RunFolder, code: CodeFol
     if not (_is_code(before) and _is_code(now)):
         return False
     is_trusted = code is not None and code.trust and os.path.basename(before) == os.path.basename(now)
-    return is_trusted or has_moved(now, {before: used_code(folder.path).get(before, "")})
+    return is_trusted or has_moved(now, closest(before, used_code(folder.path)))
 
 
 def _may_change(key: str) -> bool:

@@ -67,6 +67,8 @@ def open_generator(
             raise ConfigError(f"best is for run folders, and {path} is a file; leave it out")
         file = generator_file.read(path)
         source = f"{path} (config)"
+        if isinstance(outside, CodeFolder):
+            outside = replace(outside, used=file.code)
         read = partial(parse_recipe, file.config, source, outside)
         config = read_with_steps(read, steps)
         module = _model_module(config, model, str(path))
