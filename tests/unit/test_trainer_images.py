@@ -168,3 +168,47 @@ def test_float_images_equal_the_bytes_of_a_file():
     pixels = images(4)["image"]
     source = TensorSource({"x": pixels.float() / 127.5 - 1}, Padding())
     assert torch.equal(tensor_images.SampleImages(source, "x").fetch(np.arange(4))["image"], pixels)
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 1), (24, 20, 3), (12, 12, 4)])
+@pytest.mark.parametrize("kind", ["mapping", "array", "dataset"])
+def test_bytes_with_the_channels_last_are_refused_with_the_order_to_pass(tmp_path, shape, kind):
+    x = torch.zeros(8, *shape, dtype=torch.uint8)
+    data = {"mapping": {"x": x}, "array": {"x": x.numpy()}, "dataset": [{"x": row} for row in x]}[kind]
+    with pytest.raises(pg.ConfigError, match=r"x\.permute\(0, 3, 1, 2\) of all images, \.permute\(2, 0, 1\) of one"):
+        trainer(tmp_path / "run", data=data, shape=shape)
+    right = x.permute(0, 3, 1, 2)
+    assert trainer(tmp_path / "run", data={"x": right}, shape=right.shape[1:]).source.tensors["x"].is_image
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 3), (3, 16, 4), (3, 3, 3), (4, 4, 4)])
+def test_narrow_images_are_not_taken_for_images_with_the_channels_last(tmp_path, shape):
+    trainer(tmp_path, data={"x": torch.zeros(8, *shape, dtype=torch.uint8)}, shape=shape)
+
+
+@pytest.mark.filterwarnings("ignore:generator. forward.latent. ends in a tanh:UserWarning")
+@pytest.mark.parametrize(
+    ("low", "high", "warned", "reason"),
+    [
+        (-1, 1, False, None),
+        (0, 1, True, None),
+        (0, 255, False, "x is from 0 to 255, and images are scored in [-1, 1] or as uint8"),
+        (-3, 3, False, "x is from -3 to 3, and images are scored in [-1, 1] or as uint8"),
+    ],
+)
+def test_the_range_of_images_is_said_where_it_matters(tmp_path, capsys, low, high, warned, reason):
+    x = floats(low, high)["x"]
+    x[0, 0, 0, :2] = torch.tensor([low, high])
+    trainer(tmp_path, data={"x": x}).run()
+    out = capsys.readouterr().out
+    assert out.count("warning: x is in [0, 1], and images are shown and scored in [-1, 1]") == warned
+    assert (f"score     off (evaluation.metrics=null: {reason})" in out) == (reason is not None)
+
+
+@pytest.mark.parametrize("data", [None, floats(0, 1, (6,)), floats(0, 1, (4, 16, 16)), {"x": torch.zeros(8, *SHAPE)}])
+def test_samples_that_are_no_images_in_floats_get_no_line_about_their_range(tmp_path, capsys, data):
+    """Bytes, rows, latents, and images that are all 0."""
+    shape = SHAPE if data is None else tuple(data["x"].shape[1:])
+    trainer(tmp_path, data=data, shape=shape, evaluation__features=None).run()
+    out = capsys.readouterr().out
+    assert "is in [0, 1]" not in out and "score     off (evaluation.metrics=null)" in out

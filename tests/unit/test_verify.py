@@ -15,7 +15,7 @@ from paragan.runs.verify_networks import VerifyRequest, verified_networks
 from paragan.verify import laws
 from paragan.verify.diagnosis import unsupported_penalty
 from paragan.verify.reference_run import TraceDifference, compare_traces, exact_arithmetic
-from tests.unit.unlawful import FAULTS, SEVERAL, STRAIGHT, faulty
+from tests.unit.unlawful import FAULTS, SEVERAL, STRAIGHT, TORCH_SPECTRAL, faulty
 
 
 def name_of(text: str) -> str:
@@ -86,6 +86,33 @@ def test_verify_batch_norm_of_torch_is_exempt_from_frozen_means_frozen_and_fails
     assert {side for side, row in frozen.items() if row["result"] == "exempt"} == sides
     for side in sides:
         assert "training is the same" in frozen[side]["reason"] and "SyncBatchNorm" in frozen[side]["reason"]
+
+
+OLD_STYLE = "import spectral_norm\n", "import SpectralNorm\nfrom torch.nn.utils import spectral_norm\n"
+
+
+@pytest.mark.parametrize("style", [OLD_STYLE, TORCH_SPECTRAL], ids=["hook", "parametrization"])
+def test_verify_spectral_norm_of_torch_is_exempt_from_frozen_means_frozen(style, verified):
+    rows, _ = verified(faulty(style))
+    frozen = {row["strategy"]: row for row in rows if row["law"] == "frozen means frozen"}
+    assert (frozen["G"]["result"], frozen["D"]["result"]) == ("held", "exempt")
+    assert "is a vector of torch's spectral norm" in frozen["D"]["reason"]
+
+
+def test_verify_other_state_beside_the_spectral_norm_of_torch_still_fails(verified):
+    """A buffer that counts, with the ending of a vector but not of the norm; and one in the layer of the norm."""
+    for layer, name in (("self", "count_u"), ("self.conv", "count")):
+        counting = (
+            "        return F.silu(self.conv(x))",
+            f"        {layer}.{name} += 1\n        return F.silu(self.conv(x))",
+        )
+        made = (
+            "spectral_norm(nn.Conv2d(a, b, 3, padding=1))\n",
+            "spectral_norm(nn.Conv2d(a, b, 3, padding=1))\n"
+            f"        {layer}.register_buffer('{name}', torch.zeros(()))\n",
+        )
+        rows, code = verified(faulty(made, counting, TORCH_SPECTRAL))
+        assert code == 2 and f"{name} changed in the other player's turn" in failures(rows)["frozen means frozen, D"]
 
 
 @pytest.mark.distributed

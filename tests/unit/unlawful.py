@@ -84,7 +84,6 @@ FAULTS = {
     "torch-spectral-norm": (
         [TORCH_SPECTRAL],
         {
-            "frozen means frozen, D": "use paragan.layers.spectral_norm",
             "parts are the whole, D": "use paragan.layers.spectral_norm",
         },
     ),

@@ -24,6 +24,7 @@ from paragan.api.trainer_arguments import (
     further_networks,
     mapping_of,
     padding_of,
+    refuse_channels_last,
     refuse_whole_numbers,
     separate_copies,
     several_discriminators,
@@ -167,6 +168,7 @@ class Trainer:
             "buckets": list(self.padding.buckets),
         }
         refuse_whole_numbers(self.arguments[0], self.source.tensors[self.arguments[0]])
+        refuse_channels_last(self.arguments[0], self.source.tensors[self.arguments[0]])
         nets = {"generator": origin(self.generator), "discriminator": origin(self.discriminator)}
         tree = {
             "data": {"name": FROM_MEMORY, **data},

@@ -123,3 +123,12 @@ def refuse_whole_numbers(name: str, spec: TensorSpec) -> None:
             f"data: {name} is {dtype_name(spec.dtype)}, and a generator returns floating-point numbers; pass it as "
             "float32, classes and tokens as one-hot rows or as an argument that is not generated"
         )
+
+
+def refuse_channels_last(name: str, spec: TensorSpec) -> None:
+    """Raise `ConfigError` for uint8 images (H, W, C), whose rows would train as channels."""
+    if spec.is_image and spec.shape[2] in (1, 3, 4) and min(spec.shape[:2]) > 4:
+        raise ConfigError(
+            f"data: {name} is uint8 {spec.shape}, which looks like (height, width, channels); pass (channels, height, "
+            f"width): {name}.permute(0, 3, 1, 2) of all images, .permute(2, 0, 1) of one"
+        )

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -264,7 +265,7 @@ def _as_tensor(value: Any, name: str, owner: str) -> Tensor:
         raise DataError(f"data: {found}; {hint}") from None
 
 
-def _is_refused_by_torch(array: np.ndarray[Any, Any]) -> bool:
+def _is_refused_by_torch(array: NDArray[np.generic]) -> bool:
     """Return whether an array of numbers is a view that torch cannot share: reversed, or a column of a table."""
     if array.dtype.kind not in "biufc":  # text of no character has an item size of 0
         return False

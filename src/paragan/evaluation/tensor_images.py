@@ -47,14 +47,21 @@ class SampleImages(DerivedSource):
 
 def is_scored(source: Source, sample: str) -> bool:
     """Return whether an extractor reads these samples: (1 or 3, H, W), uint8 or in [-1, 1], read by number."""
+    found = image_range(source, sample)
+    return found is not None and max(map(abs, found)) <= 1
+
+
+def image_range(source: Source, sample: str) -> tuple[float, float] | None:
+    """Return the lowest and highest value of the first images, 0 for uint8; None if these are no images to score."""
     spec = source.tensors[sample]
     if len(spec.shape) != 3 or not is_pictured(spec.shape) or min(spec.shape[1:]) < _MIN_SIDE:
-        return False
+        return None
     if isinstance(source, StreamedSource) or len(source) < 2:
-        return False
+        return None
     if spec.is_image or not spec.dtype.is_floating_point:
-        return spec.is_image
-    return bool(source.fetch(np.arange(min(_TRIED, len(source))))[sample].abs().amax() <= 1)
+        return (0.0, 0.0) if spec.is_image else None
+    x = source.fetch(np.arange(min(_TRIED, len(source))))[sample]
+    return float(x.amin()), float(x.amax())
 
 
 def both_splits(train: Source, held_out: Source, sample: str) -> tuple[Source, Source]:

@@ -15,6 +15,7 @@ from paragan.core.source import Source, describe_tensors
 from paragan.core.types import Rows, Side, player_label
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
+from paragan.evaluation import tensor_images
 from paragan.features.judge import JUDGE
 from paragan.game.label_use import IGNORED
 from paragan.runs.run_request import RunRequest
@@ -91,6 +92,7 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Training
     if features is not None and (is_named or features.name != JUDGE):
         name = JUDGE if features.name == "auto" else features.name
         lines.append(f"score     features of {name} (evaluation.features): {registry.summary('features', name)}")
+    lines += _range_warning(trainer)
     scheme = request.config.scheme
     if scheme.name == "asynchronous" and scheme.options.takes_turns and trainer.world.size == 1:
         lines.append("ranks     one process: players update in turn; set devices and scheme.ranks")
@@ -160,6 +162,29 @@ def end_line(session: Session, reason: str) -> str:
     return f"{reason}: step {clock.step}, {kimg:g} kimg, {clock_time(session.seconds())}"
 
 
+def _range_reason(trainer: TrainingLoop) -> str:
+    """Return why images from Python have no score by default: their values; empty for other samples."""
+    sample, low, high = _image_range(trainer)
+    if max(-low, high) <= 1:
+        return ""
+    return f": {sample} is from {low:.4g} to {high:.4g}, and images are scored in [-1, 1] or as uint8"
+
+
+def _range_warning(trainer: TrainingLoop) -> list[str]:
+    sample, low, high = _image_range(trainer)
+    if low < 0 or not 0 < high <= 1:
+        return []
+    text = f"{sample} is in [0, 1], and images are shown and scored in [-1, 1]; pass 2 * {sample} - 1, or uint8"
+    return [f"warning: {text}"]
+
+
+def _image_range(trainer: TrainingLoop) -> tuple[str, float, float]:
+    """Return the name, lowest and highest value of images from Python; 0 for other samples."""
+    sample = trainer.prior.arguments[0]
+    found = tensor_images.image_range(trainer.batches.source, sample) if trainer.prior.reads_batches else None
+    return sample, *(found or (0.0, 0.0))
+
+
 _WRITTEN = ("report.html", "samples/", "metrics.jsonl", "checkpoints/")
 
 
@@ -168,7 +193,7 @@ def result_lines(session: Session) -> str:
     score = "none yet"
     if session.trainer.score is None:
         key = "metrics" if session.trainer.prior.reads_batches else "features"
-        score = f"off (evaluation.{key}=null)"
+        score = f"off (evaluation.{key}=null{_range_reason(session.trainer)})"
     if session.last_score:
         score = score_line(session.last_score)
     where = session.run_info.get("address", session.folder)

@@ -28,6 +28,11 @@ _TOLERANCE = 1e-3  # relative
 _DIRECTIONS = 3  # several, because one may cross a kink
 _REFUSES = ("once_differentiable", "is not implemented", "does not require grad", "not have been used in the graph")
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+_VECTORS = ("_u", "_v")
+_OF_SPECTRAL_NORM = (
+    "is a vector of torch's spectral norm, which also iterates in the other player's turns, as in a plain loop; "
+    "paragan.layers.spectral_norm.spectral_norm iterates once in each of its own updates"
+)
 _OF_TORCH_NORMS = (
     "is a running statistic of torch's batch norm, which also follows the other player's turns, as in a plain loop: "
     "training is the same, evaluation uses the average of both; paragan.layers.batch_norm.AffineBatchNorm follows "
@@ -175,7 +180,8 @@ def check_frozen_opponent(subject: VerifiedNetworks, side: Side, of: NetworkTrai
         )
     found = passed_result(0.0) if of.hidden_generator else _compare_behaviour(subject, side, player)
     if statistics and found.result == "held":
-        return replace(found, result="exempt", reason=f"{NAMES[side]}.{statistics[0]} {_OF_TORCH_NORMS}")
+        why = _OF_SPECTRAL_NORM if statistics[0].endswith(_VECTORS) else _OF_TORCH_NORMS
+        return replace(found, result="exempt", reason=f"{NAMES[side]}.{statistics[0]} {why}")
     return found
 
 
@@ -210,9 +216,11 @@ def _shared_weight(net: nn.Module, other: nn.Module) -> str:
 
 
 def _is_statistic_of_torch(net: nn.Module, name: str) -> bool:
-    """Return whether a tensor is a running statistic of one of torch's batch norms."""
+    """Return whether a tensor is a running statistic of torch's batch norms, or a vector of its spectral norm."""
     module_name, _, buffer = name.rpartition(".")
     module = net.get_submodule(module_name)
+    if has_torch_spectral_norm(module) and buffer.endswith(_VECTORS):
+        return True
     return isinstance(module, nn.modules.batchnorm._BatchNorm) and buffer in _STATISTICS
 
 
