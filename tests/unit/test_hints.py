@@ -9,6 +9,7 @@ import pytest
 from torch import nn
 
 from paragan import config
+from paragan.cli.main import main
 from paragan.config.hints import NAMES, SETTINGS
 from paragan.core import registry
 from paragan.core.errors import ConfigError
@@ -103,3 +104,23 @@ def test_a_key_like_no_other_gets_no_suggestion_of_another_section(word):
     with pytest.raises(ConfigError) as caught:
         config.read_recipe("digits", [word])
     assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "given"),
+    [
+        ("evaluation.metrics=fd,coverage", "write the list as [fd, coverage]"),
+        ("penalties=r1, r2", "write the list as [r1, r2]"),
+        ("writers=images,jsonl", "write the list as [images, jsonl]"),
+        ("g.schedule.milestones=100,200", "write the list as [100, 200]"),
+    ],
+)
+def test_list_given_with_commas_is_answered_with_one_in_brackets(word, given, capsys):
+    assert main(["config", "digits", word]) == 2
+    assert given in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["loss=hinge,wasserstein", "train.batch=8,16"])
+def test_text_with_commas_where_no_list_is_valid_is_no_list(word, capsys):
+    assert main(["config", "digits", word]) == 2
+    assert "write the list" not in capsys.readouterr().err

@@ -28,6 +28,8 @@ SETTING_OF = {  # registry -> the setting that names a file of it
 
 def setting(key: str) -> str:
     """The word of a command line that sets a removed key."""
+    if key == "grid.cells.N.optimizer":
+        return "grid.cells=[{at: [0], optimizer: Adam}]"
     if key.startswith("grid.cells.N.g."):
         return f"grid.cells=[{{at: [0], d: {{{key.rpartition('.')[2]}: 1}}}}]"
     if "=" in key:
@@ -105,21 +107,105 @@ def test_run_of_an_older_version_is_refused_in_one_line(tmp_path, verb, capsys):
     run = older_run(tmp_path / "run", **added, evaluation="strict: false", every="x: 1")
     assert main([verb, str(run)]) == 2
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "older version of paragan; settings in it that no longer exist: 5" in error
-    assert "data.cache_mb (line 3), " in error and "--fresh" in error
+    assert (
+        error.count("\n") == 1 and "older version of paragan; settings and values in it that were removed: 5" in error
+    )
+    assert "data.cache_mb (line 3: leave it out, 256 MiB" in error and "train RECIPE --out NEW_FOLDER" in error
 
 
 def test_resume_of_an_older_run_names_what_is_gone(tmp_path, capsys):
     run = older_run(tmp_path / "run", data="cache_mb: 256")
     assert main(["train", "digits", "--out", str(run)]) == 2
     error = capsys.readouterr().err
-    assert "no longer exist: 1, namely data.cache_mb (line 3); remove" in error and error.count("\n") == 1
+    assert "removed: 1, namely data.cache_mb (line 3: leave it out, " in error and error.count("\n") == 1
 
 
 def test_generator_exported_by_an_older_version_is_to_be_exported_again():
     text = dump(read_recipe("digits")).replace("\ntrain:", "\ntrain:\n  network: null")
-    with pytest.raises(CheckpointError, match=r"no longer exist: 1, namely train.network .*; export the run again"):
+    with pytest.raises(CheckpointError, match=r"removed: 1, namely train.network .*; export the run again"):
         parse_recipe(text, "g.safetensors (config)")
+
+
+def run_with(folder, *changed):
+    """The folder of a run of the recipe digits, with other texts in its config."""
+    folder.mkdir()
+    text = dump(read_recipe("digits"))
+    for before, after in changed:
+        assert before in text
+        text = text.replace(before, after, 1)
+    (folder / "config.yaml").write_text(text)
+    return folder
+
+
+@pytest.mark.slow  # trains
+@pytest.mark.parametrize(
+    "advised",
+    [("--out", "{new}"), ("--out", "{old}", "--fresh")],
+    ids=["another folder, as the line says", "the same folder"],
+)
+def test_command_to_train_anew_instead_of_an_older_run_works(tmp_path, advised, capsys):
+    old = older_run(tmp_path / "run", data="cache_mb: 256")
+    assert main(["train", str(old), "--fresh"]) == 2
+    assert "train anew: " in capsys.readouterr().err
+    words = [word.format(new=tmp_path / "new", old=old) for word in advised]
+    words += ["train.kimg=0.128", "train.executor=eager", "every.score_kimg=0", "every.sample_kimg=0"]
+    assert main(["train", "digits", *words]) == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ("layout: plain", "layout: fixed", "train.layout fixed (line {line}: use train.layout=plain)"),
+        ("transport: gloo", "transport: nccl", "transport nccl (line {line}: use transport=gloo)"),
+        ("name: Adam", "name: Muon", "optimizer 'Muon' (line {line}: it takes matrices only"),
+        ("name: shared_fakes", "name: separate_ranks", "scheme 'separate_ranks' (line {line}: use scheme={{name: as"),
+    ],
+)
+def test_removed_value_of_an_older_run_is_named_with_its_replacement(tmp_path, before, after, named, capsys):
+    run = run_with(tmp_path / "run", (before, after))
+    assert main(["config", str(run)]) == 2
+    error = capsys.readouterr().err
+    lines = (run / "config.yaml").read_text().splitlines()
+    assert named.format(line=next(n for n, line in enumerate(lines, 1) if after in line)) in error
+    assert error.count("\n") == 1 and "remove them" not in error
+
+
+def test_setting_without_a_value_of_an_older_run_can_be_left_out(tmp_path, capsys):
+    run = older_run(tmp_path / "run", data="threads: null", train="trace_steps: 5")
+    assert main(["config", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert "namely train.trace_steps (" in error, "what needs another value is first"
+    assert "data.threads (line 3: leave it out);" in error
+
+
+@pytest.mark.parametrize(
+    ("word", "hints"),
+    [
+        ("scheme={name: separate_ranks, g_ranks: 1}", ("schemes.separate_ranks", "schemes.asynchronous.g_ranks")),
+        ("evaluation.features={name: mnist_cnn, device: null}", ("features.mnist_cnn",)),
+        ("evaluation.features={name: cifar_resnet20, dtype: 1}", ("features.cifar_resnet20", "features.mnist.dtype")),
+        ("scheme={name: synchronous, g_ranks: 1}", ("schemes.asynchronous.g_ranks",)),
+        ("penalties=[{name: gradient_penalty, final: 1}]", ("penalties.r1.final",)),
+        ("evaluation.features={name: exported, path: x}", ("features.exported.path",)),
+        ("g.optimizer=muon", ("optim.Muon",)),
+        ("scheme=Separate_Ranks", ("schemes.separate_ranks",)),
+        ("evaluation.features=MNIST_CNN", ("features.mnist_cnn",)),
+    ],
+)
+def test_every_removed_part_of_a_choice_has_its_replacement(word, hints, capsys):
+    assert main(["config", "digits", word]) == 2
+    error = capsys.readouterr().err
+    assert all(f"was removed; {REMOVED[hint]}" in error for hint in hints)
+    assert error.count("was removed; ") == len(hints) + ("null" in word)
+
+
+def test_option_that_a_file_still_has_is_not_called_removed(capsys):
+    assert main(["config", "digits", "penalties=[{name: lecam, interval: 2}]"]) == 2
+    capsys.readouterr()
+    assert removed_settings.replacement_of_option("x", "penalties", "custom", "interval") is None  # r1 has it
+    assert (
+        removed_settings.replacement_of_option("x", "models", "custom", "flavour") is None  # not alike
+    )
 
 
 def test_removed_word_of_the_command_line_does_not_make_a_run_old(tmp_path, capsys):

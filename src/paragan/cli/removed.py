@@ -28,6 +28,7 @@ _WORDS = {
     ("plan", "congestion_s"): _STORAGE,
     ("plan", "congestion_factor"): _STORAGE,
     ("train", "--probe-kimg"): "use paragan tune for learning rates",
+    ("train", "--halving"): "use paragan tune, which prunes trials by their scores",
     ("tune", "--halving"): "trials are pruned by their scores",
     ("tune", "--jobs"): "run the same command in several processes",
     ("tune", "--seeds"): "vary the seed: seed=0,1,2",

@@ -103,6 +103,13 @@ def name_hint(category: str, name: str, key: str) -> str | None:
     return None
 
 
+def list_hint(value: Any) -> str:
+    """Return the end of a message about text with commas where a list is valid; empty for other values."""
+    if not isinstance(value, str) or "," not in value:
+        return ""
+    return f"; write the list as [{', '.join(part.strip() for part in value.split(','))}]"
+
+
 def _assigned(value: Any) -> str:
     """Return `=value`, or `.key=value` for the first entry of a map."""
     if isinstance(value, Mapping) and value:

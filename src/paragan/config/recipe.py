@@ -19,6 +19,7 @@ from paragan.config.overrides import Overrides, merge
 from paragan.config.run_config import FORMAT, RunConfig, compare, outside_names, to_tree
 from paragan.config.sections import ANY
 from paragan.core import registry, strict_yaml
+from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import read_bytes
 from paragan.core.outside_code import CodeFolder
@@ -73,8 +74,8 @@ def read_with_places(
         outside = replace(outside, trust=trust, used=used_code(Path(recipe).parent))
     of_run = _check_format(tree) and Path(recipe).name == "config.yaml"
     writer = _write(tree, overrides, problems)
-    cure = "remove them from the file, or train anew with --fresh" if of_run else ""
-    config = _validate(tree, problems, outside, cure)
+    cure = f"change these lines of the file, or train anew: {program_command()} train RECIPE --out NEW_FOLDER"
+    config = _validate(tree, problems, outside, cure if of_run else "")
     for line in writer.warnings(flatten(to_tree(config))):
         warn(line)
     return config, tree
@@ -110,7 +111,7 @@ def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
 
 
 def _validate(tree: Node, problems: list[Problem], outside: Container[str], cure: str) -> RunConfig:
-    """Return the config. cure: for settings that no longer exist in a file that paragan wrote; empty for others."""
+    """Return the config. cure: for removed settings in a file that paragan wrote; empty for others."""
     # imported late: help works without pydantic
     from paragan.config.validation import validate_config
 
@@ -120,11 +121,18 @@ def _validate(tree: Node, problems: list[Problem], outside: Container[str], cure
         removed = [problem for problem in error.problems if problem.is_removed and problem.place != COMMAND_LINE]
         if not cure or not removed:
             raise
-        keys = [f"{problem.path} (line {problem.place.line})" for problem in removed[:_MOST_NAMED]]
+        removed.sort(key=lambda problem: "leave it out" in problem.text)  # first those that need another value
+        named = "; ".join(map(_describe_removed, removed[:_MOST_NAMED])) + ("; …" if len(removed) > _MOST_NAMED else "")
         raise CheckpointError(
-            f"{tree.place.source} was written by an older version of paragan; settings in it that no longer exist: "
-            f"{len(removed)}, namely {', '.join(keys)}{', …' if len(removed) > _MOST_NAMED else ''}; {cure}"
+            f"{tree.place.source} was written by an older version of paragan; settings and values in it that were "
+            f"removed: {len(removed)}, namely {named}; {cure}"
         ) from None
+
+
+def _describe_removed(problem: Problem) -> str:
+    what, _, instead = problem.text.partition(" was removed; ")
+    value = "" if what == "this setting" else f" {what}"
+    return f"{problem.path}{value} (line {problem.place.line}: {instead})"
 
 
 def _open(recipe: str, problems: list[Problem]) -> Node:

@@ -6,18 +6,37 @@ import re
 from functools import cache
 from pathlib import Path
 
+from paragan.config.field_types import fields_of
+from paragan.core.registry import names, options
+
 _FILE = Path(__file__).with_suffix(".yaml")
-_PLAYER = re.compile(r"^(g|d|players\.\w+)\.")
-_CELL = re.compile(r"^grid\.cells\.\d+\.[gd]\.")
+_CELL = re.compile(r"^grid\.cells\.\d+\.")
+_PLAYER = re.compile(r"^(grid\.cells\.N\.)?(g|d|players\.\w+)\.")
 
 
 def replacement_of(*keys: str) -> str | None:
     """Return what to do instead of the first of these keys that was removed, or None.
 
-    The keys of every player are listed as those of `g`, and those of every cell as of `grid.cells.N.g`.
+    The keys of every player are listed as those of `g`, and those of every cell as of `grid.cells.N`.
+    Names are also found in other letter case.
     """
-    listed = [_CELL.sub("grid.cells.N.g.", _PLAYER.sub("g.", key)) for key in keys]
-    return next((_removed()[key] for key in listed if key in _removed()), None)
+    removed = {key.casefold(): text for key, text in _removed().items()}
+    listed = (_PLAYER.sub(r"\1g.", _CELL.sub("grid.cells.N.", key)).casefold() for key in keys)
+    return next((removed[key] for key in listed if key in removed), None)
+
+
+def replacement_of_option(path: str, category: str, name: str, key: str) -> str | None:
+    """Return what to do instead of an option, at a dotted path, of a file of a category; None if none had it.
+
+    An option that this file never had, and others no longer have, is what they had, if all replace it alike.
+    """
+    if (own := replacement_of(f"{category}.{name}.{key}", path)) is not None or not category:
+        return own
+    pattern = re.compile(rf"{category}\.\w+\.{re.escape(key)}")
+    texts = {text for listed, text in _removed().items() if pattern.fullmatch(listed)}
+    if len(texts) != 1 or any(key in fields_of(options(category, other)) for other in names(category)):
+        return None
+    return texts.pop()
 
 
 @cache

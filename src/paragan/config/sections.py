@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from paragan.config.field_types import Field, fields_of
-from paragan.config.hints import name_hint
-from paragan.config.removed_settings import replacement_of
+from paragan.config.hints import list_hint, name_hint
+from paragan.config.removed_settings import replacement_of, replacement_of_option
 from paragan.core import outside_code, registry
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Category, Choice
 from paragan.core.registry import describe_choices
 from paragan.core.settings_tree import COMMAND_LINE, Node, Problem, SourceLocation, entries_of, shorten
+
+_IN_LIST = re.compile(r"\.\d+(\.name)?$")  # ends the keys of names in a list
 
 
 class _Everything:
@@ -145,6 +148,12 @@ class Sections(dict[str, Section]):
                 self.problems.append(Problem(node.value["name"].place, key, str(error)))
             else:
                 self._add(Section(path, node, kind, category.name, name))
+        elif self.problems[-1].is_removed:
+            for option, value in node.value.items():  # the options that went with the name
+                at = dotted(path, option)
+                instead = replacement_of_option(at, category.name, str(node.value["name"].value), option)
+                if instead is not None:
+                    self.problems.append(removed_problem(at, value, instead))
 
     def _resolve(self, category: Category, key: str, node: Node) -> str | None:
         """Return the name in a node, a .py file as absolute path; None if it cannot be used."""
@@ -201,6 +210,8 @@ class Sections(dict[str, Section]):
 def _describe_bad_name(category: str, name: str, key: str, place: SourceLocation, error: str) -> str:
     if (hint := name_hint(category, name, key)) is not None:
         return hint
+    if _IN_LIST.search(key) and (as_list := list_hint(name)):
+        return f"must be one name, not {name!r}{as_list}"
     if category == "datasets" and (os.sep in name or os.path.exists(name)) and not outside_code.is_file_name(name):
         return (
             f"{name!r} is a path, not a data set's name; for images in it, train the recipe own with data.path={name}"
@@ -211,6 +222,12 @@ def _describe_bad_name(category: str, name: str, key: str, place: SourceLocation
         problem = error.partition(";")[0].partition(":")[0]
         return f"{problem}; to use the file {file}, pass {key}={file}"
     return error
+
+
+def removed_problem(path: str, node: Node, instead: str) -> Problem:
+    """Return the problem of a removed setting; one without a value can always be left out."""
+    text = f"this setting was removed; {'leave it out' if node.value is None else instead}"
+    return Problem(node.place, path, text, is_removed=True)
 
 
 def dotted(path: str, key: str) -> str:

@@ -12,9 +12,9 @@ from typing import Any, TypeVar, get_args
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from paragan.config.field_types import describe, fields_of, literal_words
-from paragan.config.hints import setting_hint
-from paragan.config.removed_settings import replacement_of
-from paragan.config.sections import ANY, Section, Sections, dotted
+from paragan.config.hints import list_hint, setting_hint
+from paragan.config.removed_settings import replacement_of, replacement_of_option
+from paragan.config.sections import ANY, Section, Sections, dotted, removed_problem
 from paragan.core import registry
 from paragan.core.option_types import Choice
 from paragan.core.registry import closest_name, describe_choices, did_you_mean
@@ -178,7 +178,8 @@ def _must_be(hint: Any, node: Node) -> str:
     words = [word for word in literal_words(hint) if isinstance(word, str)]
     nearest = closest_name(node.value, words) if isinstance(node.value, str) else None
     suggestion = did_you_mean(nearest)
-    return f"must be {describe(hint)}, not {shorten(node.plain())}{suggestion}"
+    as_list = list_hint(node.value) if describe(hint).startswith("a list") else ""
+    return f"must be {describe(hint)}, not {shorten(node.plain())}{suggestion}{as_list}"
 
 
 def _describe_unknown(unknown: list[tuple[Section, str]], sections: Sections) -> Iterator[Problem]:
@@ -188,8 +189,8 @@ def _describe_unknown(unknown: list[tuple[Section, str]], sections: Sections) ->
     for i, (section, key) in enumerate(unknown):
         node = entries_of(section.node)[key]
         path = dotted(section.path, key)
-        if (instead := replacement_of(path, f"{section.category}.{section.name}.{key}")) is not None:
-            yield Problem(node.place, path, f"this setting was removed; {instead}", is_removed=True)
+        if (instead := replacement_of_option(path, section.category, section.name, key)) is not None:
+            yield removed_problem(path, node, instead)
         else:
             text = _suggest(section, key, node.plain(), known) if i < MAX_PROBLEMS else "unknown key"
             yield Problem(node.place, path, text)

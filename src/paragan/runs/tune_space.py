@@ -113,7 +113,9 @@ def _dimension(key: str, text: str) -> Dimension | None:
         raise ConfigError(f"{key}={text}: int: is for whole numbers; leave int: out")
     if kind == "log" and low <= 0:
         raise ConfigError(f"{key}={text}: log: is for numbers above 0; raise {low:g}, or leave log: out")
-    if low >= high:
+    if low == high:
+        raise ConfigError(f"{key}={text} is a single value; write {key}={match[4]}, or a greater end")
+    if low > high:
         raise ConfigError(f"{key}={text} is empty; give the smaller number first")
     return Dimension(key, kind, (low, high))  # type: ignore[arg-type]
 

@@ -127,4 +127,6 @@ def refuse(job: ClusterJob, target: str, **names: str) -> None:
     """Raise `ConfigError` for a field that the target does not have. names: field -> option."""
     for field, option in names.items():
         if getattr(job, field) not in (None, (), 0, 1):
-            raise ConfigError(f"{option} does not apply to `launch {target}`; leave it out")
+            hosts = "for several hosts use `launch slurm`, `launch kubernetes`, or torchrun on each"
+            cure = hosts if field == "nodes" else "leave it out"
+            raise ConfigError(f"{option} does not apply to `launch {target}`; {cure}")
