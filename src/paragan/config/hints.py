@@ -103,7 +103,7 @@ def name_hint(category: str, name: str, key: str) -> str | None:
     return None
 
 
-def list_hint(value: Any) -> str:
+def list_hint(value: object) -> str:
     """Return the end of a message about text with commas where a list is valid; empty for other values."""
     if not isinstance(value, str) or "," not in value:
         return ""

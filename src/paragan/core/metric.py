@@ -142,6 +142,8 @@ class Metric(ABC):
     """Whether a score includes it that names no metrics."""
     has_interval: ClassVar[bool] = True
     """Whether a score estimates an interval, for which it computes the value of 20 halves of the images."""
+    is_share: ClassVar[bool] = False
+    """Whether every value lies in [0, 1], and so the ends of its interval."""
     settings: ClassVar[Mapping[str, Any]] = {}
     """Constants that must be equal for two values to compare, for the record."""
     order: ClassVar[int] = 100

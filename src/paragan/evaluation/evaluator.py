@@ -187,7 +187,9 @@ class Evaluator:
             def compute(rows: Tensor, empty: Metric = empty, compared: SampleFeatures = compared) -> float:
                 return number_of(empty.update(compared.select(rows)).compute())
 
-            found[name] = half_sample_interval(values[name], compute, len(compared), self.resamples)
+            found[name] = half_sample_interval(
+                values[name], compute, len(compared), self.resamples, metric.kind.is_share
+            )
         return {name: ends for name, ends in found.items() if ends is not None}
 
     def _compared_rows(self, metric: ChosenMetric, samples: SampleFeatures) -> SampleFeatures:

@@ -15,7 +15,7 @@ _WIDTH = 1.96  # standard errors on either side, for 95 %
 
 
 def half_sample_interval(
-    value: float, compute: Callable[[Tensor], float], count: int, resamples: int
+    value: float, compute: Callable[[Tensor], float], count: int, resamples: int, is_share: bool = False
 ) -> tuple[float, float] | None:
     """Return a 95 % interval around a metric's value on `count` images; None if it has none.
 
@@ -24,7 +24,8 @@ def half_sample_interval(
     (D. N. Politis, J. P. Romano, "Large sample confidence regions based on subsamples under minimal
     assumptions", Annals of Statistics 1994, with half of the sample). No image is drawn twice, which
     metrics of neighbours and pairs would take for an exact copy. Only the generated images are
-    resampled, not the real ones. Without a value for a half, there is no interval.
+    resampled, not the real ones. Without a value for a half, there is no interval. is_share: values lie
+    in [0, 1], to which the interval is cut.
     """
     if resamples < 2 or count < 2:
         return None
@@ -36,7 +37,8 @@ def half_sample_interval(
     except Exception:  # of any kind: a metric may be a user's, and half of the images too few for it
         return None
     error = float(torch.tensor(halves, dtype=torch.float64).std())
-    return value - _WIDTH * error, value + _WIDTH * error
+    low, high = value - _WIDTH * error, value + _WIDTH * error
+    return (max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
 
 
 def number_of(value: Any) -> float:

@@ -148,4 +148,4 @@ def _interval(value: float, blocks: Sequence[Metric], resamples: int) -> tuple[f
     def compute(rows: Tensor) -> float:
         return number_of(_merged([blocks[row] for row in rows.tolist()]).compute())
 
-    return half_sample_interval(value, compute, len(blocks), resamples)
+    return half_sample_interval(value, compute, len(blocks), resamples, blocks[0].is_share)

@@ -22,6 +22,7 @@ class Metric(CodebookMetric):
     """Share of used codes in (0, 1], mean over the codebooks."""
 
     name = "codebook_usage"
+    is_share = True
     direction = Direction.HIGHER
     note = "Share of the codes that held-out samples use; 1 for all."
     order = 4

@@ -27,6 +27,7 @@ class Metric(metric.Metric):
     """Coverage in [0, 1]. Memory does not grow with the number of generated images."""
 
     name = "coverage"
+    is_share = True
     direction = Direction.HIGHER
     note = (
         "Share of real images that have a generated image nearby in feature space; 0.97 for a "

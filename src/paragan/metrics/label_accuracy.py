@@ -21,6 +21,7 @@ class Metric(MeanMetric):
     """Accuracy in [0, 1]."""
 
     name = "label_accuracy"
+    is_share = True
     direction = Direction.HIGHER
     note = (
         "Share of generated images that the classifier assigns to the class they were generated "

@@ -26,6 +26,7 @@ class Metric(metric.Metric):
     """Probability in [0, 1] that a generated image is nearer to a training image than a held-out one."""
 
     name = "memorisation"
+    is_share = True
     direction = Direction.NEITHER
     note = (
         "Probability that a generated image is nearer to its nearest training image than a held-out image is. About "

@@ -24,6 +24,7 @@ class Metric(NeighbourhoodMean):
     """Precision in [0, 1]."""
 
     name = "precision"
+    is_share = True
     note = "Share of generated images that lie among the real ones in feature space. Low: images of poor quality."
     direction = Direction.HIGHER
     min_images = K + 1

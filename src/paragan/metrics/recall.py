@@ -23,6 +23,7 @@ class Metric(metric.Metric):
     """Recall in [0, 1]. It holds the features of all generated images."""
 
     name = "recall"
+    is_share = True
     direction = Direction.HIGHER
     note = (
         "Share of real images that lie among the generated ones in feature space. Low: parts of the data are missing."
