@@ -121,7 +121,6 @@ MAKE_FOLDERS = {  # file: why it need not call `create_subfolder`
     "src/paragan/features/_inception_weights.py": "in the user's cache",
     "src/paragan/runs/cluster_runs.py": "the folder of rendered jobs, which the user names",
     "src/paragan/runs/folder.py": "the run folder",
-    "src/paragan/runs/replay.py": "a new folder, which must not exist",
     "src/paragan/storage/animation.py": "the parent of the file that the user names",
     "src/paragan/storage/disk_cache.py": "in the user's cache",
     "src/paragan/datasets/_damaged_images.py": "in the user's cache",

@@ -60,7 +60,7 @@ def fuzz_resumed_record(draws: Random, folder: Path) -> None:
     for _ in range(draws.randint(1, 3)):
         _change(draws, path)
     lines = read_history(path, 2)
-    advise([line for line in lines if line["kind"] in ("telemetry", "score")], 100, False, False)
+    advise([line for line in lines if line["kind"] in ("telemetry", "score")], 100)
     jsonl.Writer(None, run, 2).close()
 
 

@@ -41,11 +41,12 @@ def test_sheets_and_scores_of_an_ignoring_generator_name_no_class():
     game = game_of(networks.IGNORING)
     names = tuple("0123456789")
     player = Player(Side.G, game.g.net)
-    x, _, rows, _ = FixedSamples()(player, game.prior, names)
-    assert rows == ()
+    sheet = FixedSamples()(player, game.prior, names)
+    x = sheet.images
+    assert sheet.rows == ()
     assert len(x.flatten(1).unique(dim=0)) == len(x)  # no row repeats another
     _, asked = sample_generator(CalledNetwork(game.g.net), game.prior, 20)(0, 20)
     assert asked is None
     conditional = game_of(networks.CONDITIONAL)
-    assert FixedSamples()(Player(Side.G, conditional.g.net), conditional.prior, names)[2] == names
+    assert FixedSamples()(Player(Side.G, conditional.g.net), conditional.prior, names).rows == names
     assert sample_generator(CalledNetwork(conditional.g.net), conditional.prior, 20)(0, 20)[1] is not None

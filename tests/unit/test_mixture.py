@@ -149,6 +149,6 @@ def test_truncation_of_a_mixture_is_that_of_its_members(population):
             .generate(z[rows, :-1], None if y is None else y[rows], truncation=truncation)
             .tensor
         )
-        torch.testing.assert_close(found[rows], alone, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(found[rows], alone, rtol=1e-5, atol=3e-5)  # float32, by batches of other sizes
     plain = population.generate(population.latents(24, seed=3), y).tensor
     assert not torch.allclose(found, plain)

@@ -77,7 +77,7 @@ def test_discriminator_has_a_logit_for_each_pixel():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model.factor": 2}, r"forward\(low\) returned a tensor of \(4, 3, 8, 8\); return one of the shape"),
+        ({"model.factor": 2}, r"forward\(low\) returned a tensor of \(2, 3, 8, 8\); return one of the shape"),
         ({"data.size": 12, "data.factor": 2, "model.factor": 8}, "needs images of multiples of 8, not 3x12x12"),
     ],
 )

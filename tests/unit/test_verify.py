@@ -123,6 +123,7 @@ def test_verify_batch_norm_of_torch_trains_on_two_ranks_as_on_one(verified):
     assert len(held) == 8 and all(row["difference"] < 1e-12 for row in held)
 
 
+@pytest.mark.filterwarnings("ignore:model. Generator.forward.* reads a generator of its own:UserWarning")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_verify_fault_fails_its_law_with_reason(fault, verified):
     changes, expected = FAULTS[fault]

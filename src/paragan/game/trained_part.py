@@ -11,6 +11,7 @@ from torch.nn.utils import parametrize
 from paragan.core.errors import ConfigError
 from paragan.game.parameter_groups import describe_no_match, matches, plain_name
 from paragan.layers.adapter import Adapter, adapter_names, add_adapter
+from paragan.layers.frozen import Frozen
 
 _ADAPTED = (nn.Linear, nn.modules.conv._ConvNd, parametrize.ParametrizationList)  # unless there are patterns
 
@@ -73,7 +74,7 @@ def fixed_names(net: nn.Module) -> frozenset[str]:
 
 def refuse_untrained(owner: str, net: nn.Module) -> None:
     """Raise `ConfigError` for a player without a weight that can change."""
-    if not list(net.parameters()):
+    if not list(net.parameters()) and not isinstance(net, Frozen):
         raise ConfigError(
             f"{owner}: {type(net).__name__} has no weight to train; assign its layers to attributes, several as a "
             "torch.nn.ModuleList or ModuleDict: those in a list or dict are no part of a network"

@@ -156,8 +156,9 @@ class _Trial:
                 traceback.print_exc(file=file)
                 code, line = outcome(error)
                 has_diverged = isinstance(error, DivergedError)
+                is_of_trial = has_diverged or isinstance(error, PeerFailedError) or is_out_of_memory(error)
                 # the cause of these errors is in no value of the trial: all others would fail, too
-                if code == ParaganError.exit_code and not has_diverged and not is_out_of_memory(error):
+                if code == ParaganError.exit_code and not is_of_trial:
                     raise ParaganError(f"trial {self.number}: {line}") from error
                 self.state = "pruned" if has_diverged else "failed"
                 self.reason = (line or f"{type(error).__name__}: {error}").partition("\n")[0][:300]
