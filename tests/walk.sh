@@ -88,7 +88,7 @@ done
 user paragan/.venv/bin/python paragan/examples/vocoder.py 60
 
 part "folders of classes"
-for image in photos/*; do # ten classes by the last digit of the number in the name
+find photos -type f | while read -r image; do # ten classes by the last digit of the number in the name
     class=$(basename "$image" | tr -cd 0-9 | tail -c 1)
     mkdir -p "classes/class $class"
     cp "$image" "classes/class $class/"
