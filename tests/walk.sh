@@ -133,7 +133,7 @@ user paragan/run watch runs/digits
 user paragan/run plan digits --workers 2
 user paragan/run launch slurm digits --dry-run
 user paragan/run train train.kimg=0.3 devices=2 evaluation.features=null --out runs/two
-user paragan/run verify wgan.yaml --trust
+user paragan/run verify wgan.yaml --trust --ranks 1
 user paragan/run doctor
 for file in score.json compare.html projected.png; do
     [ -s "$file" ] || fail "no $file"
