@@ -14,6 +14,7 @@ from paragan.datasets._ragged import Padding
 from paragan.evaluation import tensor_images
 from paragan.features import _classifier
 from paragan.game.network import CalledNetwork
+from tests.unit.test_trainer_samples import Labelled, Maker
 
 SETTINGS = {
     "train.batch": 4, "train.kimg": 0.008, "every.log_steps": 1, "every.sample_kimg": 0, "evaluation.num_images": 30,
@@ -25,26 +26,6 @@ SHAPE = (1, 16, 16)
 @pytest.fixture(autouse=True)
 def _short_judge(monkeypatch):
     monkeypatch.setattr(_classifier, "STEPS", 3)
-
-
-class Maker(nn.Module):
-    latent = 3
-
-    def __init__(self, shape=SHAPE, inputs=3):
-        super().__init__()
-        self.shape = shape
-        self.layer = nn.Linear(inputs, torch.Size(shape).numel())
-
-    def forward(self, latent):
-        return self.layer(latent).tanh().unflatten(1, self.shape)
-
-
-class Labelled(Maker):
-    def __init__(self, shape=SHAPE):
-        super().__init__(shape, 4)
-
-    def forward(self, latent, label):
-        return super().forward(torch.cat([latent, label[:, None].float()], 1))
 
 
 class Enlarged(Maker):

@@ -20,7 +20,7 @@ class Maker(nn.Module):
 
     latent = 3
 
-    def __init__(self, shape, inputs=3):
+    def __init__(self, shape=(1, 16, 16), inputs=3):
         super().__init__()
         self.shape = shape
         self.layer = nn.Linear(inputs, torch.Size(shape).numel())
@@ -30,7 +30,7 @@ class Maker(nn.Module):
 
 
 class Labelled(Maker):
-    def __init__(self, shape):
+    def __init__(self, shape=(1, 16, 16)):
         super().__init__(shape, 4)
 
     def forward(self, latent, label):

@@ -17,7 +17,7 @@ from paragan.core.interrupt import StopRequested
 from paragan.core.metric import ClassifierTest, Metric, Needs, SampleFeatures, SplitFeatures
 from paragan.core.option_types import Choice
 from paragan.core.progress_lines import ProgressLines
-from paragan.core.source import Source
+from paragan.core.source import Source, dtype_name
 from paragan.datasets._in_memory import InMemorySource
 from paragan.evaluation.chosen_metrics import ChosenMetric, choose_metrics, refuse_few
 from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, classifies_data, require_accepted
@@ -134,7 +134,7 @@ class Evaluator:
             "extractor_sha256": extractor.sha256,
             "extractor_crop": extractor.crop,
             "extractor_resize": extractor.resize if self.train.shape != extractor.shape else None,
-            "extractor_dtype": str(extractor.dtype).removeprefix("torch."),
+            "extractor_dtype": dtype_name(extractor.dtype),
             **({"extractor_settings": dict(extractor.settings)} if extractor.settings else {}),
             "reference": reference,
             **{name: values for name, values in compared.items() if values != reference},

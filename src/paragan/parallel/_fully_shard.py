@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
+from paragan.core.source import dtype_name
 from paragan.layers.frozen import Frozen
 from paragan.parallel._blocks import blocks
 from paragan.parallel._strategy import NO_MEMORY_OPTIONS, MemoryOptions
@@ -72,7 +73,7 @@ def is_replicated(weight: Tensor) -> bool:
 
 
 def _check_one_dtype(module: nn.Module, weights: Sequence[Tensor]) -> None:
-    if len(names := sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})) > 1:
+    if len(names := sorted({dtype_name(weight.dtype) for weight in weights})) > 1:
         raise ConfigError(
             f"{type(module).__name__} has weights of {' and '.join(names)}, which zero2, zero3 and hsdp cannot shard "
             "together; use one dtype, or strategy ddp or zero1"

@@ -19,6 +19,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.layout import Shape
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.shard import local_shard
+from paragan.core.source import dtype_name
 from paragan.core.traffic import Collective
 from paragan.layers.update_once import mixing_layers
 from paragan.parallel._block_costs import block_costs
@@ -114,7 +115,7 @@ def _estimated_work(make: NetworkFactory) -> list[BlockCost]:
 def collect_weights(placed: PipelinedNetwork, here: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return all parameters and buffers of a network. here: those of this rank. Collective."""
     pipeline = placed.ranks.group
-    dtypes = pipeline.gather({name: str(value.dtype).removeprefix("torch.") for name, value in here.items()})
+    dtypes = pipeline.gather({name: dtype_name(value.dtype) for name, value in here.items()})
     found = {}
     for name, shape in placed.shapes.items():
         stage = next(rank for rank, names in enumerate(dtypes) if name in names)

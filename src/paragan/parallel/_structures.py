@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
+from paragan.core.source import dtype_name
 from paragan.parallel._row_moves import Spec
 
 
 def take_apart(value: Any) -> tuple[list[Tensor], Any]:
     """Return the tensors of a nest of tuples, lists and None, and its structure, as JSON."""
     if isinstance(value, Tensor):
-        return [value], {"row": list(value.shape[1:]), "dtype": str(value.dtype).removeprefix("torch.")}
+        return [value], {"row": list(value.shape[1:]), "dtype": dtype_name(value.dtype)}
     if value is None:
         return [], None
     if not isinstance(value, (tuple, list)):

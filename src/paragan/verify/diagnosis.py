@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from paragan.core import rng
 from paragan.core.capabilities import Capability, missing
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.core.source import dtype_name
 from paragan.core.types import Side
 from paragan.game import network
 from paragan.game.needs import term_needs
@@ -88,7 +89,7 @@ def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
         used_outside=tuple(watch.used_outside),
         value_access=watch.value_access,
         row_dependence=0.0 if moved else _row_dependence(subject, side),
-        low_precision="" if out.dtype == torch.float64 else str(out.dtype).removeprefix("torch."),
+        low_precision="" if out.dtype == torch.float64 else dtype_name(out.dtype),
         custom_functions=_custom_functions(out),
     )
 
