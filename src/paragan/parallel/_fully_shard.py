@@ -68,7 +68,7 @@ def shard(
 
 
 def is_replicated(weight: Tensor) -> bool:
-    """Return whether a weight is whole on all ranks: a scalar, or complex, which FSDP2 does not shard beside others."""
+    """Return whether a weight is whole on all ranks: a scalar, or complex, which FSDP2 does not shard with others."""
     return weight.dim() == 0 or weight.is_complex()
 
 
