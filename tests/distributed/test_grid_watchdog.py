@@ -60,7 +60,8 @@ def test_a_hanging_step_of_a_cell_is_named_and_ends_the_run(train, tmp_path):
     line = ended.stderr.strip().splitlines()[-1]
     assert ended.returncode == 75, ended.stderr
     problem = (
-        r"cell [0-3] of generation [2-4] made no progress for \d+\.\d s in the phase g_turn \(limit \d+(\.\d+)? s\); stacks of "
+        r"cell [0-3] of generation [2-4] made no progress for \d+\.\d s in the phase g_turn "
+        r"\(limit \d+(\.\d+)? s\); stacks of "
     )
     assert re.match(problem, line), line
     assert json.loads((tmp_path / "run" / "exit.json").read_text())["code"] == 75
