@@ -1,7 +1,5 @@
 """A rank that stops or hangs: all stacks, one line, and a restart that ends with the weights of an undisturbed run."""
 
-from __future__ import annotations
-
 import random
 import re
 
@@ -9,33 +7,9 @@ import pytest
 
 from paragan.checkpoint.writer import CheckpointWriter
 from tests.distributed.test_launch import left, train
+from tests.hanging_loss import HANGING_LOSS
 
 pytestmark = [pytest.mark.distributed, pytest.mark.chaos]
-LOSS = '''
-"""The plain loss, which at one call on one rank of the first attempt stops or hangs its process."""
-import os, signal, time
-from paragan.core.loss import Loss
-from paragan.losses.nonsaturating import d_loss as d_plain, g_loss as g_plain
-
-kind, rank, side, number = os.environ.get("MISHAP", "none,0,d,0").split(",")
-is_here = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == rank
-calls = {"d": 0, "g": 0}
-
-def mishap(this):
-    calls[this] += 1
-    if is_here and this == side and calls[this] == int(number):
-        os.kill(os.getpid(), signal.SIGSTOP) if kind == "stop" else time.sleep(1000)
-
-def d_loss(*given):
-    mishap("d")
-    return d_plain(*given)
-
-def g_loss(*given):
-    mishap("g")
-    return g_plain(*given)
-
-loss = Loss(d_loss, g_loss)
-'''
 WORDS = ("train.kimg=0.8", "train.watchdog_s=2", "loss.name=strange.py")
 
 
@@ -43,7 +17,7 @@ WORDS = ("train.kimg=0.8", "train.watchdog_s=2", "loss.name=strange.py")
 def expected(tmp_path_factory):
     """The tensors of an undisturbed run on two ranks."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    (folder / "strange.py").write_text(LOSS)
+    (folder / "strange.py").write_text(HANGING_LOSS)
     process = train(folder / "run", *WORDS, "--trust")
     said, complaints = process.communicate(timeout=200)
     assert process.returncode == 0, said + complaints
@@ -52,12 +26,12 @@ def expected(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "seed"), [("stop", 0), ("stop", 1), ("hang", 2)])
+@pytest.mark.parametrize(("kind", "seed"), [("stop", 0), ("stop", 1), ("1000", 2)])
 def test_a_rank_that_stops_is_named_with_all_stacks_and_the_run_restarts(tmp_path, started, expected, kind, seed):
     draw = random.Random(seed)
     rank = draw.randrange(2)
     side = draw.choice("dg")
-    (tmp_path / "strange.py").write_text(LOSS)
+    (tmp_path / "strange.py").write_text(HANGING_LOSS)
     out = tmp_path / "run"
     started.append(process := train(out, *WORDS, "--trust", MISHAP=f"{kind},{rank},{side},{draw.randrange(12, 40)}"))
     said, complaints = process.communicate(timeout=200)
@@ -84,11 +58,9 @@ def test_a_rank_that_stops_is_named_with_all_stacks_and_the_run_restarts(tmp_pat
 
 @pytest.mark.slow
 def test_a_single_process_that_hangs_ends_with_75_and_its_stack(tmp_path, started):
-    (tmp_path / "strange.py").write_text(
-        LOSS.replace('os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == rank', "True")
-    )
+    (tmp_path / "strange.py").write_text(HANGING_LOSS)
     out = tmp_path / "run"
-    started.append(process := train(out, *WORDS, "--trust", devices=(), MISHAP="hang,0,g,12"))
+    started.append(process := train(out, *WORDS, "--trust", devices=(), MISHAP="1000,any,g,12"))
     said, complaints = process.communicate(timeout=100)
     assert process.returncode == 75, said + complaints
     assert re.match(r"rank 0 made no progress for [\d.]+ s in the phase g_turn of step ", complaints), complaints

@@ -1,7 +1,5 @@
 """A grid in one process that hangs ends within its limit, with the cell in its line; one that computes does not."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -11,33 +9,10 @@ import pytest
 
 from paragan.coevolution.executors.choice import LoopExecutor
 from paragan.core.phases import Phase, PhaseClock, set_thread_clock, work_on
+from tests.hanging_loss import HANGING_LOSS
 from tests.processes import environment
 from tests.unit.test_cell_options import WORDS, grid
 
-LOSS = '''
-"""The plain loss; at one call of a side it hangs its process."""
-import os, time
-from paragan.core.loss import Loss
-from paragan.losses.nonsaturating import d_loss as d_plain, g_loss as g_plain
-
-kind, number, seconds = os.environ.get("MISHAP", "none,0,0").split(",")
-calls = {"d": 0, "g": 0}
-
-def mishap(side):
-    calls[side] += 1
-    if side == kind and calls[side] == int(number):
-        time.sleep(float(seconds))
-
-def d_loss(*given):
-    mishap("d")
-    return d_plain(*given)
-
-def g_loss(*given):
-    mishap("g")
-    return g_plain(*given)
-
-loss = Loss(d_loss, g_loss)
-'''
 QUICK = ("train.watchdog_s=1", "loss.name=strange.py", "--trust", "--out", "run")
 pytestmark = pytest.mark.distributed
 
@@ -45,7 +20,7 @@ pytestmark = pytest.mark.distributed
 @pytest.fixture
 def train(tmp_path):
     """Train the tiny grid of four cells with a mishap; return the process and the seconds of its time-out."""
-    (tmp_path / "strange.py").write_text(LOSS)
+    (tmp_path / "strange.py").write_text(HANGING_LOSS)
 
     def start(mishap, *words):
         command = [sys.executable, "-m", "paragan", "train", "digits", *WORDS, "train.kimg=0.16", *QUICK, *words]
@@ -56,21 +31,18 @@ def train(tmp_path):
 
 
 def test_a_hanging_step_of_a_cell_is_named_and_ends_the_run(train, tmp_path):
-    ended = train("g,30,1000")
+    ended = train("1000,any,g,30")
     line = ended.stderr.strip().splitlines()[-1]
     assert ended.returncode == 75, ended.stderr
-    problem = (
-        r"cell [0-3] of generation [2-4] made no progress for \d+\.\d s in the phase g_turn "
-        r"\(limit \d+(\.\d+)? s\); stacks of "
-    )
-    assert re.match(problem, line), line
+    where = r"cell [0-3] of generation [2-4] made no progress for [\d.]+ s in the phase g_turn"
+    assert re.match(where + r" \(limit [\d.]+ s\); stacks of ", line), line
     assert json.loads((tmp_path / "run" / "exit.json").read_text())["code"] == 75
     assert "strange.py" in (tmp_path / "run" / "stacks" / "rank-0.txt").read_text()
 
 
 @pytest.mark.slow
 def test_a_hanging_step_of_stacked_cells_is_named(train):
-    ended = train("d,14,1000", "grid.executor=stacked")
+    ended = train("1000,any,d,14", "grid.executor=stacked")
     assert ended.returncode == 75, ended.stderr
     problem = r"^the stack of all cells of generation \d+ made no progress for .* in the phase d_turn \("
     assert re.search(problem, ended.stderr, re.MULTILINE)
@@ -78,14 +50,14 @@ def test_a_hanging_step_of_stacked_cells_is_named(train):
 
 @pytest.mark.slow
 def test_a_step_shorter_than_the_limit_and_a_grid_without_a_watchdog_train_on(train):
-    assert train("g,30,0.3").returncode == 0
-    assert train("g,30,4", "train.watchdog_s=null").returncode == 0
+    assert train("0.3,any,g,30").returncode == 0
+    assert train("4,any,g,30", "train.watchdog_s=null").returncode == 0
 
 
 @pytest.mark.slow
 def test_a_hang_resumes_by_the_same_command(train, tmp_path):
-    assert train("g,30,1000", "every.save_kimg=0.016").returncode == 75
-    ended = train("none,0,0", "every.save_kimg=0.016")
+    assert train("1000,any,g,30", "every.save_kimg=0.016").returncode == 75
+    ended = train("0,none,g,0", "every.save_kimg=0.016")
     assert ended.returncode == 0, ended.stderr
     assert json.loads((tmp_path / "run" / "exit.json").read_text())["code"] == 0
 
