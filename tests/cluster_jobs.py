@@ -1,7 +1,5 @@
 """Jobs of tests, and programs that stand in for a cluster's."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What every test may rely on."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

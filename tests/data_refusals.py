@@ -1,7 +1,5 @@
 """What tests of data sets share: the message of a refusal, and the files that are opened."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Files of `torch.export` with networks of random weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -3,8 +3,6 @@
 A test that is killed closes the pipe as well. Run as a script: `guard.py COMMAND …`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

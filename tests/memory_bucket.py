@@ -1,7 +1,5 @@
 """A bucket in memory whose requests fail as a test says."""
 
-from __future__ import annotations
-
 from collections import Counter
 from types import SimpleNamespace
 

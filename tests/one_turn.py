@@ -1,7 +1,5 @@
 """One turn of a small conditional game in float64, played by the plain strategy: what tests of penalties stand on."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

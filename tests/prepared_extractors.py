@@ -1,7 +1,5 @@
 """Feature extractors as a run prepares them, for the images of one source."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """What tests of shards share: folders of images, and shards made of them."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

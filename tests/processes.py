@@ -1,7 +1,5 @@
 """Processes that tests start: their environment, who is below them, and how they end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """A Ray cluster of this machine: a head with two cores for jobs."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

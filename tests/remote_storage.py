@@ -1,7 +1,5 @@
 """What tests of remote data share: shards behind the proxy, over http and S3."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

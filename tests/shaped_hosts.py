@@ -1,7 +1,5 @@
 """N hosts on one machine: network namespaces on one bridge, whose links can be shaped. Needs root and `ip`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Profiles and games for tests of the simulator: two players whose costs are round numbers."""
 
-from __future__ import annotations
-
 from paragan.core.types import Side
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import ddp

@@ -1,7 +1,5 @@
 """A Slurm cluster of this machine: its daemons on ports of their own, with all files in one folder."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -4,8 +4,6 @@ As on an accelerator nothing else of that call is known any more: not its Python
 that the host asks for ends it. (`make_fx` records the same, in twenty times as long.)
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode

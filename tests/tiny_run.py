@@ -1,7 +1,5 @@
 """A run of a few seconds, made from Python: what tests of finished runs stand on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

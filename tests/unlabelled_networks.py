@@ -1,7 +1,5 @@
 """Foreign networks on labelled data: some take no labels, some ignore them, some use them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import torch

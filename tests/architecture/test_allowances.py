@@ -4,8 +4,6 @@ A number is raised by a commit of its own, which changes that file alone and add
 "2026-11-28 lines.cli 2000 -> 2040: why". Fewer: `python -m tests.architecture.test_allowances` and commit.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

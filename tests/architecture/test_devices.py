@@ -1,7 +1,5 @@
 """Nothing outside `hardware/` names a kind of accelerator: a new one is one new file there."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

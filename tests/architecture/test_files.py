@@ -1,7 +1,5 @@
 """One module opens files for writing: `core/files.py`, which follows no link and leaves no half of a file."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

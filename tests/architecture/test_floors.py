@@ -1,7 +1,5 @@
 """Imports go down only; networks never talk to other ranks; help and config errors never pay for torch."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

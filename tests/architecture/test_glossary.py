@@ -1,7 +1,5 @@
 """Words: those that docs/glossary.md rules out are gone, and a public name has one meaning in the package."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """Messages call the program by `core.command.me`: `paragan` need not be on the user's PATH."""
 
-from __future__ import annotations
-
 import ast
 
 

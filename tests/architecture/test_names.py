@@ -1,7 +1,5 @@
 """Names tell what is inside: no catch-alls, short words, at most two folders deep."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

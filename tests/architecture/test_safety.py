@@ -1,7 +1,5 @@
 """Nothing is unpickled, and one place in the house moves weights."""
 
-from __future__ import annotations
-
 import ast
 import re
 

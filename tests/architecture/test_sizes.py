@@ -1,7 +1,5 @@
 """The hard limits of the house: 300 lines a file, 40 a function, 7 positional parameters; 20 imports in `build/`."""
 
-from __future__ import annotations
-
 import ast
 
 from tests.architecture.conftest import ROOT

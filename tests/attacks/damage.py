@@ -5,8 +5,6 @@ the undisturbed run, or refuses in one line with exit code 2; damage to the newe
 an older one is there. Prints one JSON object: {"damages": int, "refused": [name], "failed": {name: reason}}.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -9,8 +9,6 @@ Prints one JSON object, for each target
 {"inputs": int, "refused": int, "failed": {input: last lines of its traceback}}.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

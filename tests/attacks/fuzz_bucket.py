@@ -1,7 +1,5 @@
 """What somebody else may have put into an object store: prepared shards, and whole runs. The stores are in memory."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

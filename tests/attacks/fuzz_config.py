@@ -1,7 +1,5 @@
 """Settings: mutated recipes, and mutated `key.path=value` words."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """Data files and folders: idx, npz, zip, tar, and folders with pipes, links and names of any bytes."""
 
-from __future__ import annotations
-
 import atexit
 import gzip
 import io

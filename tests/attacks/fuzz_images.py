@@ -1,7 +1,5 @@
 """Image files of six formats and all modes that Pillow writes them in."""
 
-from __future__ import annotations
-
 import io
 from functools import cache
 from pathlib import Path

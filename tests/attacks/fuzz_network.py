@@ -1,7 +1,5 @@
 """What comes from a network: frames of the control channel, heartbeats, and requests to the server of samples."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Callable

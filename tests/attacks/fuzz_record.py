@@ -1,7 +1,5 @@
 """The record of a run, metrics.jsonl: read by the report and `watch`, and by a run that resumes."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

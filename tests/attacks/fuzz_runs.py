@@ -1,7 +1,5 @@
 """Foreign run folders and exported files whose checksums agree with their content."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

@@ -5,8 +5,6 @@ the run folder. Then, for every EVERY-th call, one run is killed just before tha
 end, and both folders are compared. Prints one JSON object: {"calls": int, "kills": int, "failed": {call: reason}}.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

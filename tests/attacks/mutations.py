@@ -1,7 +1,5 @@
 """Seeded mutations of bytes, of text and of JSON values."""
 
-from __future__ import annotations
-
 import copy
 import json
 from random import Random

@@ -1,7 +1,5 @@
 """A finished run folder and its exported file, made once and copied for every attack."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """The attacks of this folder, each in its process; a few of every kind by default, all with `./run test all`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Whether text can be read, as WCAG 2 defines it."""
 
-from __future__ import annotations
-
 import re
 
 

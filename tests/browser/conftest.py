@@ -1,7 +1,5 @@
 """One browser for the tests of a file, and the page of their `run` in it."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.report.page import Page

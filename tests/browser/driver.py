@@ -1,7 +1,5 @@
 """A headless Chromium through chromedriver, spoken to with the standard library (W3C WebDriver)."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

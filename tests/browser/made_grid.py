@@ -1,7 +1,5 @@
 """A run of a grid of cells as training leaves it, made up: selection, mutation and scores, without any network."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

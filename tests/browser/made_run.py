@@ -1,7 +1,5 @@
 """A run folder as training leaves it, made up: every kind of line, as many of them as asked for."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """Four runs to compare, made up: other lengths, paces, settings and scores; the last one scored by fewer images."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

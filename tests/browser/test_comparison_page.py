@@ -1,7 +1,5 @@
 """A page of four runs in a real browser: one slider, two axes, marks on scores that do not compare, no request."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

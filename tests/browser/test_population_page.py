@@ -1,7 +1,5 @@
 """A grid of cells in a real browser: tiles can be read and seen, and a telephone is wide enough."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.browser import made_grid

@@ -1,7 +1,5 @@
 """The report in a real browser: slider, curves, keyboard, light and dark, and not one request."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

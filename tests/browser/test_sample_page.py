@@ -1,7 +1,5 @@
 """The page of `paragan serve` in a browser: images appear, and change with class, seed, truncation and walk."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -7,8 +7,6 @@ broken is repaired (disk space, a mount), and the same command is given again. A
 undisturbed run. Prints one JSON object: {"injected", "survived", "kinds", "repeated", "failed", ...}.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

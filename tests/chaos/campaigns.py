@@ -1,7 +1,5 @@
 """The campaigns of `./run test all`: how many faults of which kind of run, and how one is run."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Faults as data: what happens, to which process, in which phase, after which step; drawn from a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product

@@ -4,8 +4,6 @@
 in a fork. Everything else (sessions, signals, descriptors, exit codes) is as in a new process.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -5,8 +5,6 @@
 folder of `PLAN`, so that it happens once, whichever attempt reaches it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What must hold of a run at the end of a campaign, whatever happened to it."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -4,8 +4,6 @@ Kernels without `netem` are common, so packets travel through a process: each ho
 namespace with a TUN device, whose packets `relay` carries to the other.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import heapq

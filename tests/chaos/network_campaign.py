@@ -1,7 +1,5 @@
 """Runs on two hosts whose network fails."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """kill -9 of a run that another process scores: both end, and the resumed run has the scores of an inline run."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

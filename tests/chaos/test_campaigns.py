@@ -1,7 +1,5 @@
 """Runs under drawn faults: each ends as the undisturbed run does. `tests/chaos/campaigns.py` has the list."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.chaos.campaign import write_plan

@@ -1,7 +1,5 @@
 """Ctrl-C, a closed terminal and a scheduler's warning save and exit 85; the same command goes on."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Workers of a grid that are killed, stopped or slowed down: the others go on, and the genomes come out the same."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

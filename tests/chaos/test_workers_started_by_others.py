@@ -1,7 +1,5 @@
 """A grid on processes that mpiexec or torchrun started, or a person: the same genomes, and an end for every mishap."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

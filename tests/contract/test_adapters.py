@@ -1,7 +1,5 @@
 """What every file of the adapters registry keeps. A new file is picked up by its name."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from functools import partial

@@ -1,7 +1,5 @@
 """What every augmentation keeps: shape, differentiability, draws by row of the global batch, its input."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import pytest

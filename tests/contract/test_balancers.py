@@ -1,7 +1,5 @@
 """What every file of the balancers registry keeps."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of capabilities: every holder has or refuses each one, and a new one is refused without a line of code."""
 
-from __future__ import annotations
-
 import enum
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What every data set keeps: declared tensors fetched by row, the same in any company, in two parts."""
 
-from __future__ import annotations
-
 import ast
 import json
 import struct

@@ -1,7 +1,5 @@
 """What every feature extractor guarantees: the same features of the same image, and nothing else changes."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

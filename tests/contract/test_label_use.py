@@ -1,7 +1,5 @@
 """No generator of the models shelf is found to ignore its labels. A new file is picked up by its name."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

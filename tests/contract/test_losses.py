@@ -1,7 +1,5 @@
 """What every file of the losses shelf keeps."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

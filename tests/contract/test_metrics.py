@@ -1,7 +1,5 @@
 """What every metric keeps: update -> merge -> compute, and splitting is invisible."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

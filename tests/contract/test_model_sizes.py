@@ -1,7 +1,5 @@
 """Every model at every image size: it trains a step, or is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

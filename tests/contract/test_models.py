@@ -1,7 +1,5 @@
 """What every file of the models shelf keeps. A new file is picked up by its name; sizes it refuses are skipped."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from itertools import pairwise, product

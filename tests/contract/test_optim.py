@@ -1,7 +1,5 @@
 """What every file of the optimisers' shelf keeps, and each against the plainest form of its paper."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """Every network of the zoo with padded channels."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """What every file of the penalties shelf keeps, for every side its options can name."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from math import isfinite

@@ -1,7 +1,5 @@
 """Every preset says what it is and whence, and lies over any recipe."""
 
-from __future__ import annotations
-
 from itertools import cycle
 
 import pytest

@@ -1,7 +1,5 @@
 """Every recipe loads, says what it is, and is written back; every file's options can be read without torch."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

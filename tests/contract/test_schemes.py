@@ -1,7 +1,5 @@
 """Every file of the schemes shelf makes steps, reports them, and can be brought to rest."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

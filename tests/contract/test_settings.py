@@ -1,7 +1,5 @@
 """Every setting has a meaning next to its field, and the reference and `config --explain` say all of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """What every model of other samples than images keeps: trained on the data of a recipe that names it."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Links: what both kinds promise, and what only a link between processes has to survive."""
 
-from __future__ import annotations
-
 import threading
 import time
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """What every writer keeps: it takes any note in any order, writes only into the run folder, and closes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

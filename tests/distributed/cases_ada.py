@@ -1,7 +1,5 @@
 """Adaptive augmentation where the rows of a batch lie on several ranks."""
 
-from __future__ import annotations
-
 import torch
 
 from paragan.augment.ada import Augment, Options

@@ -1,7 +1,5 @@
 """Players of which only adapters and some parameters train, on ranks."""
 
-from __future__ import annotations
-
 import shutil
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What ranks do that hold one player each."""
 
-from __future__ import annotations
-
 import random
 import resource
 import time

@@ -1,7 +1,5 @@
 """Balancers on several ranks: the factors are those of the whole batch."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 from paragan.core.dist import World

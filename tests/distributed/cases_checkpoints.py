@@ -1,7 +1,5 @@
 """What ranks do with checkpoints, and whether they notice that they no longer hold the same."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """The small codec on the rows of this rank."""
 
-from __future__ import annotations
-
 from paragan.core.dist import World
 from paragan.core.types import Side
 from tests.distributed.cases_laws import strategy

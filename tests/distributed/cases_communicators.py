@@ -3,8 +3,6 @@
 `python -m tests.distributed.cases_communicators FOLDER RANK SIZE WHAT`: what it tells is in FOLDER/told-RANK.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -3,8 +3,6 @@
 What each tells is in FOLDER/told-RANK.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """A game whose networks multiply spectra by complex weights, beside real ones, on the rows of this rank."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Corners of strategies: terms that mix samples, low weights, skips, late penalties, tied weights."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Several discriminators on ranks: a publication's game, stopped half-way, and that of ranks with one player each."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Games of the zoo, whose networks draw, on the rows of this rank."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

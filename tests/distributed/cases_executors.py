@@ -1,7 +1,5 @@
 """Compiled networks on several ranks."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 from paragan.core.dist import World

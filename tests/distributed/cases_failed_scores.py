@@ -1,7 +1,5 @@
 """Cases of test_failed_scores.py, on every rank."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import torch

@@ -1,7 +1,5 @@
 """A small flow and its few-step game on the rows of this rank, in float64."""
 
-from __future__ import annotations
-
 import torch
 
 import paragan as pg

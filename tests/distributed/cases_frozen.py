@@ -1,7 +1,5 @@
 """Players with frozen networks on ranks: declared (`Frozen`) and by `requires_grad_(False)`."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

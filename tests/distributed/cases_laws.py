@@ -1,7 +1,5 @@
 """The law "ranks are the batch", one strategy at a time, over its whole matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """What a rank holds of a pair of wide networks."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from functools import partial

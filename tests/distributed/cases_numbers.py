@@ -1,7 +1,5 @@
 """What ranks record of a step."""
 
-from __future__ import annotations
-
 import torch
 
 from paragan.core.dist import World

@@ -1,7 +1,5 @@
 """The games of the numerical checks where their rows lie on several ranks, and where the number of ranks changes."""
 
-from __future__ import annotations
-
 import math
 from functools import cache, partial
 from pathlib import Path

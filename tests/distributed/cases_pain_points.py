@@ -1,7 +1,5 @@
 """Pain points of several ranks: what plain torch does and what ours does, on the same numbers."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

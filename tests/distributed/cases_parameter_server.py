@@ -1,7 +1,5 @@
 """What ranks do of which the first holds both players."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

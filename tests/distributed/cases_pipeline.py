@@ -1,7 +1,5 @@
 """Cases of the strategy pipeline: networks of the zoo, mixed strategies, messages, errors."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """A pipeline of deep networks against one process."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Cases of the strategy pipeline: weights outside of blocks, bytes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

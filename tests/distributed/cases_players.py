@@ -1,7 +1,5 @@
 """DMD2 on a mixture in float64, on ranks: three players, and a fourth that only this file defines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

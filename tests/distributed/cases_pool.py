@@ -1,7 +1,5 @@
 """What can happen to a pool of ranks."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """A run that rolls back once, on any number of ranks, in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from pathlib import Path

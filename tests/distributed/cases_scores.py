@@ -1,7 +1,5 @@
 """All metrics of the registry on several ranks, each with a part of the images."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

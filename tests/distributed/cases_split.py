@@ -1,7 +1,5 @@
 """Layers split over ranks, each rank with its rows, against one process with the whole batch."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from datetime import timedelta

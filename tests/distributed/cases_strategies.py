@@ -1,7 +1,5 @@
 """What strategies send, hold and do, by ranks that really exchange."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A run over named tensors, with conditions of several kinds, on ranks: texts with a mask, and a size."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

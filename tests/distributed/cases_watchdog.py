@@ -1,7 +1,5 @@
 """Watchdogs of two ranks, and the time that a rank waits for the other."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Starts of D and of the adversarial term, and D's updates by coin and by need, on the rows of this rank."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """Pools of ranks, one per size and session, forked from one process. They start with the first case that asks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

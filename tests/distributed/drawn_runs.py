@@ -1,7 +1,5 @@
 """Runs whose configuration, sessions and step to replay are drawn from a seed."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

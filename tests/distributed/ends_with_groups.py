@@ -1,7 +1,5 @@
 """Child processes that leave their groups and end as Python ends, while the threads of gloo get no processor."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

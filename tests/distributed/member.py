@@ -4,8 +4,6 @@ Cases come as JSON lines on the standard input; what they return goes, as JSON l
 that a case may print. SIGUSR1 writes the stack of every thread to the standard error.
 """
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import importlib

@@ -4,8 +4,6 @@
 starts some twenty ranks, and more after each case that failed on purpose.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Real processes that run cases together: one pool per number of ranks, started once, restarted after a failure."""
 
-from __future__ import annotations
-
 import json
 import os
 import selectors

@@ -1,7 +1,5 @@
 """Training in several sessions, each resumed from the checkpoint of the one before."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 

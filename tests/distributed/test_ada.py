@@ -1,7 +1,5 @@
 """p is the same on all ranks, and the same as on one."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

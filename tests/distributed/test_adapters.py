@@ -1,7 +1,5 @@
 """Adapters and selected parameters on ranks: equal to one process, and only they are sent and saved."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

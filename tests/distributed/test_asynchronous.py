@@ -1,7 +1,5 @@
 """Law: no delay is synchrony, on ranks of either player. And with delay: the bound, odd shapes, bytes, memory."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.distributed

@@ -1,7 +1,5 @@
 """Whole command lines with G and D on ranks of their own: a stop, kills, a rank that hangs, a repetition."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Texts with a mask and a size, under the asynchronous scheme: every fake is judged with what belongs to it."""
 
-from __future__ import annotations
-
 import pytest
 
 import paragan as pg

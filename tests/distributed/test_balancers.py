@@ -1,7 +1,5 @@
 """On two uneven ranks, with whole and sharded weights, balancers are the plain loops on the whole batch."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.distributed

@@ -1,7 +1,5 @@
 """Any number of ranks under any strategy writes what any other reads; a rank that fails leaves no half checkpoint."""
 
-from __future__ import annotations
-
 import json
 import os
 

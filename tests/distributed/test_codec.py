@@ -1,7 +1,5 @@
 """Two ranks of the codec are the plain loop, resumed twice; relative feature matching has one part."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = [pytest.mark.distributed, pytest.mark.slow]  # in one process: tests/laws/test_codec.py

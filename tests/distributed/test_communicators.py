@@ -1,7 +1,5 @@
 """Communicators between processes: the same exchange whoever is slow, leaves, or sends too much."""
 
-from __future__ import annotations
-
 import threading
 import time
 import weakref

@@ -1,7 +1,5 @@
 """Workers that are programs of their own: under mpiexec; and those that die, or stop, over gloo and MPI."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

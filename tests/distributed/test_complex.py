@@ -1,7 +1,5 @@
 """Complex weights under every strategy, in float64; weights of several dtypes, which FSDP2 cannot shard together."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.distributed

@@ -1,7 +1,5 @@
 """Four discriminators of unequal size on two ranks are the publications' plain loops, in float64, saved and resumed."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.distributed

@@ -1,7 +1,5 @@
 """Law "ranks are the batch" for layers that draw: every model of the zoo, under every strategy, in float64."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.contract.test_models import MODELS

@@ -1,7 +1,5 @@
 """An elastic torchrun: a run continues on fewer and on more hosts, here launchers on one host."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Ranks that compile are one process that does not."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.distributed

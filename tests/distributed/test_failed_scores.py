@@ -1,7 +1,5 @@
 """An extractor that fails on one rank fails on all: none waits, and all go on with the same calls of a sharded G."""
 
-from __future__ import annotations
-
 import pytest
 
 CASE = "tests.distributed.cases_failed_scores:features"

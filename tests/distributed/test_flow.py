@@ -1,7 +1,5 @@
 """Times and noise of a flow, and of its few-step game, do not depend on the number of ranks."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.distributed

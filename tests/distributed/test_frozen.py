@@ -1,7 +1,5 @@
 """Frozen networks of players on ranks: equal to one process, unchanged, and not sent where they are declared."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from safetensors.torch import save_file

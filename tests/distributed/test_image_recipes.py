@@ -1,7 +1,5 @@
 """Two ranks of `translate` and `superres` are their plain loops, resumed twice, also in micro-batches."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = [pytest.mark.distributed, pytest.mark.slow]  # in one process: tests/laws/test_image_recipes.py

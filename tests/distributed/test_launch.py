@@ -1,7 +1,5 @@
 """Whole command lines on two ranks: one console, one reason, and a run that goes on whoever is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ and uneven shards. All of it runs under `./run test all`. Every day each strateg
 any two of these six meet in all four ways, and elsewhere two sets in which each of them is on and off.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import astuple
 

@@ -1,7 +1,5 @@
 """Runs on two ranks of this host: where they listen, who may use the folder, what a suspension costs."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

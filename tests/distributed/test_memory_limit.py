@@ -3,8 +3,6 @@
 The limit is `RLIMIT_DATA`, and includes what torch needs.
 """
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

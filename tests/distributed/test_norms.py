@@ -1,7 +1,5 @@
 """Batch norm over ranks is batch norm of the whole batch: output, first and second derivatives, running statistics."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.cases_norms import CHANNELS, KINDS

@@ -4,8 +4,6 @@ Every rank has rows of its own size (3, 1 and 2, or 4 and 2), so means of means 
 tests/numerics/README.md.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed import cases_numerics as cases

@@ -1,7 +1,5 @@
 """Whole command lines with a run folder in an S3 server: killed in an upload, resumed where nothing else is left."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

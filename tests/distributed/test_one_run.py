@@ -4,8 +4,6 @@ In float32, so equal to rounding. `eps` of Adam is raised: a bias before a batch
 rounding, which Adam would make whole steps of.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

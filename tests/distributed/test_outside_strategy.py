@@ -3,8 +3,6 @@
 `tests/scratch/scratchpkg/columns.py`: named by its dotted path, listed nowhere.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

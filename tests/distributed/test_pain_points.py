@@ -1,7 +1,5 @@
 """Pain points of batch norm and of sharding: plain torch shows them, ours does not."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.distributed

@@ -1,7 +1,5 @@
 """Law: a server without delay is the plain game. And with delay: the bound, the rates, who is gone, checkpoints."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The strategy pipeline on real ranks, against one process, in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

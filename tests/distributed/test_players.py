@@ -1,7 +1,5 @@
 """Three and four players on ranks equal one process, in float64: networks, averages, optimisers, counters."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The pool tells what each rank returned, why one failed, and goes on after it."""
 
-from __future__ import annotations
-
 import pytest
 
 CASES = "tests.distributed.cases_pool"

@@ -1,7 +1,5 @@
 """A job of `paragan launch ray` on a real Ray cluster: a request to stop."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

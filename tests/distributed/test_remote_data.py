@@ -1,7 +1,5 @@
 """Whole command lines on data from a URL: killed and resumed on other numbers of ranks, with the same samples."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

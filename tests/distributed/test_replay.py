@@ -1,7 +1,5 @@
 """`paragan replay` of a random step of every scheme, strategy, network and grid, by command."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

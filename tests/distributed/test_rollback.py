@@ -1,7 +1,5 @@
 """Ranks roll back together, by what rank 0 measures, to what one process would have."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.core.dist import ALONE

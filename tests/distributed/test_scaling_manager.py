@@ -1,7 +1,5 @@
 """The poster's program under torchrun: two workers are one with the batch of both, wherever their weights came from."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

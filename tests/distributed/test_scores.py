@@ -1,7 +1,5 @@
 """Scores do not depend on the number of ranks: every metric of the registry, of generated and of real images."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.cases_scores import metrics_of_features

@@ -1,7 +1,5 @@
 """Jobs of `paragan launch slurm` on a real Slurm: they save when they are stopped, and resume where they stopped."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

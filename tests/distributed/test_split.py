@@ -1,7 +1,5 @@
 """Layers split over ranks are the whole layers on the whole batch: output, derivatives, spectral norm, weights."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.cases_split import NETS

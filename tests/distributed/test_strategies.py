@@ -1,7 +1,5 @@
 """What strategies send, hold and do beside the laws."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.distributed

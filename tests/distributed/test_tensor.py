@@ -1,7 +1,5 @@
 """The strategy tensor on real ranks, against one process, in float64."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.cases_laws import strategy

@@ -1,7 +1,5 @@
 """A command line of a recipe on named tensors, on one device and on two: equal scores, and equal files of audio."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

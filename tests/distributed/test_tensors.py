@@ -1,7 +1,5 @@
 """Named conditions with a mask and a size: micro-batches, ranks, strategies and a resume train the same."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

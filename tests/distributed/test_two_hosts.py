@@ -1,7 +1,5 @@
 """Two hosts with a rank each are one host with two."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Watchdogs of two ranks agree on the rank that stalls; a rank that waits communicates, and does not compute."""
 
-from __future__ import annotations
-
 import pytest
 
 CASES = "tests.distributed.cases_watchdog"

@@ -1,7 +1,5 @@
 """Two ranks are the plain loop and one process, where D and the adversarial term begin later or D steps less often."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.distributed

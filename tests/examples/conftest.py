@@ -1,7 +1,5 @@
 """Examples as a reader finds them: files beside the package, not a part of it."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path

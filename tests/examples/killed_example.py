@@ -1,7 +1,5 @@
 """Trains an example in a folder, on this rank, and kills its process where it reads a batch; 0: never."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import signal

@@ -1,7 +1,5 @@
 """What tests of ported loops share: differences of weights, and lines of an example."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What tests of stopped examples share: where a run is killed, and all that its newest checkpoint holds."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Discs become squares in the other colour, where they were, and come back."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

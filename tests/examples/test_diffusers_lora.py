@@ -1,7 +1,5 @@
 """Only the adapters of the U-Net train, and the merged one is written back."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

@@ -1,7 +1,5 @@
 """DMD2 on a mixture: the gradient of G is near that of the exact score of its samples."""
 
-from __future__ import annotations
-
 from statistics import fmean
 
 import pytest

@@ -1,7 +1,5 @@
 """Every example is short, says how to run it, and has a page and a test."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

@@ -1,7 +1,5 @@
 """The notebook-like script: short, it trains from its own networks, and the run opens again."""
 
-from __future__ import annotations
-
 import ast
 import json
 import runpy

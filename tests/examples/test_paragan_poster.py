@@ -1,7 +1,5 @@
 """The poster's program as it is printed, under `python` and under torchrun."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

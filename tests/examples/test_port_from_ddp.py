@@ -1,7 +1,5 @@
 """The ported loop equals the hand-written one bit for bit, on one rank and on two, and is shorter."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import socket

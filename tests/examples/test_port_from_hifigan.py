@@ -1,7 +1,5 @@
 """HiFi-GAN's loop by hand and its port: equal weights in float64, resumed too, in fewer lines."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

@@ -1,7 +1,5 @@
 """Lightning's manual optimisation and its port: equal weights in float64, in fewer lines."""
 
-from __future__ import annotations
-
 import torch
 
 from tests.examples.ported_loops import assert_page_counts_lines, distance, has_changed

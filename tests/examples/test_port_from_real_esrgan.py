@@ -1,7 +1,5 @@
 """Real-ESRGAN's second stage by hand and its port: equal weights in float64, resumed too, in fewer lines."""
 
-from __future__ import annotations
-
 from tests.examples.ported_loops import assert_page_counts_lines, distance, has_changed
 from tests.tiny_run import newest
 

@@ -1,7 +1,5 @@
 """Examples that are stopped at three steps, in this process or by a kill, are uninterrupted ones bit for bit."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The made table has the shares, means and correlations of the real one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The vocoder's sound has the requested spectrogram, at the right pitch; a killed run is an uninterrupted one."""
 
-from __future__ import annotations
-
 import copy
 import random
 

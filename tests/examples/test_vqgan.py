@@ -1,7 +1,5 @@
 """A digit survives its way through sixteen codes."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """On an accelerator both players of an asynchronous run have a stream of their own: no delay is still synchrony."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A grid on an accelerator: what the CPU computes, whichever the executor, and workers of both kinds."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """On an accelerator: with `train.deterministic` a resumed run equals an undisturbed one bit for bit."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from safetensors.torch import load_file

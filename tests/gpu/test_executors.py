@@ -1,7 +1,5 @@
 """On an accelerator: compiled and recorded networks train as those that run as written; `auto` looks at all of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """On an accelerator: an extractor computes the features of the CPU, in batches, and metrics read them on the host."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """On an accelerator: the same numbers as on the CPU, no host sync in a step, every precision, stop and go on."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """On an accelerator: full steps of the recipes for 1024 px at full width, within 15 % of the plan's tensors."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The pipeline's copy to a device: on a stream of its own, and the same batches."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

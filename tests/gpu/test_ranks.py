@@ -3,8 +3,6 @@
 Not `tests/distributed`: there every process is on the CPU. What needs no device is also run here on the CPU.
 """
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

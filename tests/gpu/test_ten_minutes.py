@@ -1,7 +1,5 @@
 """On an accelerator: augmentation as on the CPU and without a host sync, telemetry, a judge, sampling from a run."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Runs on named tensors, balancers and frozen networks on an accelerator: the numbers of the CPU."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

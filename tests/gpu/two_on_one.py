@@ -1,7 +1,5 @@
 """One of two ranks on one device: `python -m tests.gpu.two_on_one STORE DEVICE STRATEGY RANK`; 0: they are one."""
 
-from __future__ import annotations
-
 import os
 import sys
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """A small autoencoder with three losses of its output and one of its code, and the plain loops of three balancers."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """A small codec on synthesised speech, float64, and its plain loop, as in EnCodec."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Small networks of the recipes `translate` and `superres` on digits, float64, and their plain loops."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch

@@ -1,7 +1,5 @@
 """A GAN of 1x8x8 images for the law "ranks are the batch", with every switch of its matrix; float64."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """One pair of networks, as a file of `models/` and as the poster's classes; with all that has a state of its own."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

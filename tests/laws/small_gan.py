@@ -1,7 +1,5 @@
 """The small GAN of the laws: conditional, spectral norm everywhere, hinge, R1 on the real images; float64, 1x8x8."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

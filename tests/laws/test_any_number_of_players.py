@@ -1,7 +1,5 @@
 """Three players are a plain loop, in float64; one more is a test file, and no line of the engine."""
 
-from __future__ import annotations
-
 import random
 from contextlib import nullcontext
 from pathlib import Path

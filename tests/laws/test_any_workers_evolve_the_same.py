@@ -1,7 +1,5 @@
 """Law: however many workers share a grid, in whatever blocks, its genomes are the same bits."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Parts are the whole, also where D is shown augmented images and G's terms see more than images: 1e-12 in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

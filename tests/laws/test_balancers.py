@@ -1,7 +1,5 @@
 """Balancers are the plain loops of their authors: whole, in micro-batches, resumed; and what they promise."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -2,8 +2,6 @@
 nothing; any number of workers, either executor and a stop in between end at the same genomes.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

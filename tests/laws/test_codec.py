@@ -3,8 +3,6 @@
 The first 15 of them by default. In one process; `tests/distributed/test_codec.py` has two ranks.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Law: what layers draw depends on the row of the global batch alone, not on micro-batches, executors or generators."""
 
-from __future__ import annotations
-
 import random
 from itertools import product
 

@@ -3,8 +3,6 @@
 In one process; `tests/distributed/test_image_recipes.py` has two ranks.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Law: cells that are trained as one batched program are the cells trained one after another."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """The one-file example computes what the library computes: same networks, same draws, float64."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

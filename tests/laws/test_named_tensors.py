@@ -1,7 +1,5 @@
 """A sample is named tensors: a game on sound and text runs through loader, game and trainer as images do."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -3,8 +3,6 @@
 Their fakes not reused: `synchronous`; reused: `shared_fakes`. And the bound is kept, whatever the delays.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time

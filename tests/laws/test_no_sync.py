@@ -1,7 +1,5 @@
 """Nothing in a step reads from the device between log points: the counter, and schedules. Games: tests/numerics."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import torch

@@ -1,7 +1,5 @@
 """Law: a grid of one cell, without selection or mutation, is the plain trainer, bit for bit; stopping is invisible."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

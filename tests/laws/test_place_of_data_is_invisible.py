@@ -1,7 +1,5 @@
 """Where the data is, is invisible: disk, http and S3, read ahead or not, cached or not, give the same weights."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.storage_emulator import Conditions

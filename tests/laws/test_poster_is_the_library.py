@@ -1,7 +1,5 @@
 """The poster's loop through `api.py` equals `build` and `TrainingLoop.run`, bit for bit."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prediction of a late opponent: weights by hand, and an asynchronous game against the plain loop."""
 
-from __future__ import annotations
-
 import copy
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A run that reads its batches ahead is the run that does not, bit for bit, and leaves no thread behind."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`pg.train` from a program = `paragan train` with the same settings: every file of the checkpoints, byte for byte."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -3,8 +3,6 @@
 R1 and path length differentiate twice through recomputed blocks; StyleGAN2 draws noise and styles in them.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from functools import partial
 from itertools import count

@@ -1,7 +1,5 @@
 """Law: turns that are recorded and started again are the turns played one by one, whatever changes meanwhile."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 In one process; `tests/distributed/test_discriminators.py` has two ranks.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Law: stacked convolutions, norms with statistics or vectors, dropout and noise train as cells one after another."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """2n steps = n steps, save, a new process's objects, n steps: bit for bit, through the trainer and its files."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

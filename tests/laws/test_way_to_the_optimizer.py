@@ -1,7 +1,5 @@
 """From the command's entry to `optimizer.step` a reader passes ten functions, and can name them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

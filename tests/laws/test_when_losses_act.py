@@ -3,8 +3,6 @@
 In one process; `tests/distributed/test_when_losses_act.py` has two ranks.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.checkpoint.writer import CheckpointWriter

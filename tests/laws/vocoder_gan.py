@@ -1,7 +1,5 @@
 """A vocoder with four discriminators of unequal size, float64: settings of three papers, and their plain loops."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

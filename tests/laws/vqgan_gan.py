@@ -3,8 +3,6 @@
 D begins at step 10, G's adversarial term at step 20, with the adaptive weight times 0.8.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch

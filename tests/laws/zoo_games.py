@@ -1,7 +1,5 @@
 """Small games of every image model of the zoo, whose networks draw what they can draw, in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any

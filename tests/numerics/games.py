@@ -1,7 +1,5 @@
 """Games of the numerical checks as data, and the same games for the library: one process or ranks, any strategy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any

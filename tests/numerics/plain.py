@@ -1,7 +1,5 @@
 """Whole training in plain torch: losses and penalties as in the papers, torch's Adam and clipping, an average."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

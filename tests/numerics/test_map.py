@@ -1,7 +1,5 @@
 """The map of the checks (README.md) names tests that exist, and every check."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ten steps in bf16, and with weights of bf16, report about the numbers of float32."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,7 +1,5 @@
 """n steps, a save, new objects, n steps are 2n steps, bit for bit: weights, averages, optimisers, states, counters."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Steps of all games: what they read back from the device, what they leave behind, and what terms remember."""
 
-from __future__ import annotations
-
 import gc
 from dataclasses import replace
 

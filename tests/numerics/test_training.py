@@ -1,7 +1,5 @@
 """Whole training against a plain torch loop in float64: losses, penalties, intervals, Adam, clipping, average."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -4,8 +4,6 @@ By default the first 24 of its 96 kimg, after which scores are beyond what is re
 0.81, class_variance_min 0.97, coverage 0.43, fd[judge] a twelfth); in full under `./run test all`.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

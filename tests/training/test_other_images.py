@@ -1,7 +1,5 @@
 """A packaged extractor that was trained on other images is not used."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """Recipe `own` on folders that nobody tuned: no run is lost by a number format that `auto` chooses."""
 
-from __future__ import annotations
-
 import json
 import random
 import statistics

@@ -1,7 +1,5 @@
 """Labelled data with a class that is rare, or in one split alone: every run trains and is scored."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -4,8 +4,6 @@ Full size needs days on accelerators. Rates are higher here, for narrow networks
 64 px at most where there is attention.
 """
 
-from __future__ import annotations
-
 import json
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fixtures of several files here."""
 
-from __future__ import annotations
-
 import pytest
 import typer
 

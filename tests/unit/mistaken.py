@@ -1,7 +1,5 @@
 """Files that exist before a mistake (`setup` in tests/mistakes.yaml), and the format of the table."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A copy of `./run` among stand-ins for Python and pip, so that its tests install nothing."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from dataclasses import dataclass, field

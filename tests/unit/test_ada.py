@@ -1,7 +1,5 @@
 """What happens to images, against the plainest code one image at a time, with the draws read by name; float64."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

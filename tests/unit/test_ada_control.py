@@ -1,7 +1,5 @@
 """p: how it follows D, that it is told and saved, and that nobody else moves it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Advice: good runs get none, each broken one the right one. The histories are shortened records of real runs."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields, is_dataclass
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """`paragan.load`: a run folder or an exported file becomes images, and nothing foreign is run."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from math import erf, exp, pi, sqrt

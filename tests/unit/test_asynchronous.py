@@ -1,7 +1,5 @@
 """The parts of the asynchronous scheme: cutting fakes, the alarm, what is refused and told."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

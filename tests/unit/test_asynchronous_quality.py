@@ -1,7 +1,5 @@
 """`benchmarks.asynchronous_quality`: the smallest table, its pictures, and the interval of a mean."""
 
-from __future__ import annotations
-
 import math
 import xml.etree.ElementTree as ET
 

@@ -1,7 +1,5 @@
 """Fewer bytes between asynchronous players: rounded states and samples, paired ranks, device links."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Self-attention against its plainest form, in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The executor that looks which of the others is faster: it changes nothing by looking, and keeps to its choice."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """The auxiliary classifier: its loss against a loop, its head's size and promises; ReACGAN is ContraGAN's networks."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

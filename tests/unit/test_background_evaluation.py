@@ -1,7 +1,5 @@
 """Runs with `evaluation.mode: background`: what they record, also after a stop; training never waits."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Scores by another process: what training sees of it, and what is left when it, or training, is killed."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

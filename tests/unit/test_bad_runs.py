@@ -1,7 +1,5 @@
 """What users get wrong about a run: one line, exit 2, nothing written, nothing lost."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

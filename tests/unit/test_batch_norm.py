@@ -1,7 +1,5 @@
 """Batch norm against torch's and against the formula; when its running statistics follow; the conditional form."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

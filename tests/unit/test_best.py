@@ -1,7 +1,5 @@
 """The checkpoint with the best score is kept whole, whatever happens to the others."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math

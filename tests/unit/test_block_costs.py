@@ -1,7 +1,5 @@
 """Estimated costs of the blocks of a network."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """Small files that unpack to huge ones: gzip (see test_mnist), xz, tar, zip, npz, pictures. Bounded, and named."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma

@@ -1,7 +1,5 @@
 """Buckets: tries, conditions, truncated responses; leases: one writer at a time."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

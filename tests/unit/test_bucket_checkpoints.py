@@ -1,7 +1,5 @@
 """Checkpoints in buckets: committed by the manifest, verified both ways, never half a checkpoint."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

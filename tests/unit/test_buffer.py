@@ -1,7 +1,5 @@
 """The buffer of fakes: what is shown, how old it may be, and that a draw is a function of its place."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

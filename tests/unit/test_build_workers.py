@@ -1,7 +1,5 @@
 """A worker's part of a run, from its connection on."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from datetime import timedelta

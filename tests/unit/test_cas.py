@@ -1,7 +1,5 @@
 """The classification accuracy score: a classifier trained on generated images recognises real ones, or does not."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Cells are shared out fairly, and every cell that somebody else reads travels, once."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

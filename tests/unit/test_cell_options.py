@@ -1,7 +1,5 @@
 """Cells with a loss, a rate, a diet, classes of their own: what is written arrives where it is meant."""
 
-from __future__ import annotations
-
 import torch
 
 from paragan.build import grid as build_cells

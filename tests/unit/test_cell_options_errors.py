@@ -1,7 +1,5 @@
 """Grids and cells that cannot be: one line each, with the key, as soon as it can be known."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.config import read_recipe

@@ -1,7 +1,5 @@
 """`benchmarks.cellular_mnist`: the smallest study has equal arms, a table and a drawing."""
 
-from __future__ import annotations
-
 import copy
 import re
 import shutil

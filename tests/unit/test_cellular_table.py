@@ -1,7 +1,5 @@
 """`python -m benchmarks.cellular_table`: numbers of its tables, the smallest case, and what it refuses."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import struct

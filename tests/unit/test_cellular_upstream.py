@@ -1,7 +1,5 @@
 """`benchmarks.cellular_upstream`: the smallest grid trains and accounts for its time; neighbours are of a torus."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """`--change`: other learning rates and schedules from a resume on, recorded with their step and both values."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

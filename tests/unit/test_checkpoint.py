@@ -1,7 +1,5 @@
 """Checkpoints are whole or absent, and nothing in them is unpickled."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Settings of a run on many workers: memory, margins, learning rates, goals."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

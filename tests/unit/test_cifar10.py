@@ -1,7 +1,5 @@
 """CIFAR-10 in its three forms: each is read right, and what is not what its name says is refused in one line."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 

@@ -1,7 +1,5 @@
 """The shell of the command line: words in, exit codes and lines out; nothing is written and torch stays out of it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

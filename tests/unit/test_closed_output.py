@@ -1,7 +1,5 @@
 """A reader of standard output that exits, as `| head` does: training goes on, other commands end without a word."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Files of cluster jobs: their texts, and scripts that really run with programs that stand in for Slurm's."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

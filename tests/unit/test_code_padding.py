@@ -1,7 +1,5 @@
 """Codebook metrics of padded samples: tokens of the padding do not count."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The recipe `codec`: its quantizer, its networks, a run of a config, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

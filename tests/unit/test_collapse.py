@@ -1,7 +1,5 @@
 """Signs of a collapse: their thresholds, and how often in a row they must be measured."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.core.event import Event

@@ -1,7 +1,5 @@
 """Times of collectives: alpha-beta costs of rings and trees."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.core.traffic import Collective, RankExchange

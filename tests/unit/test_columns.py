@@ -1,7 +1,5 @@
 """Rows in the record, the report and the terminal: histograms by column name, and correlations."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

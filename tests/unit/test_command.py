@@ -1,7 +1,5 @@
 """How messages tell the user to call the program: by words that work in that shell."""
 
-from __future__ import annotations
-
 import re
 import sys
 

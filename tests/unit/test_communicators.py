@@ -1,7 +1,5 @@
 """Communicators of one process, and what all forms promise."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import time

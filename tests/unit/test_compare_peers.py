@@ -1,7 +1,5 @@
 """`benchmarks.compare`: absent peers have a reason, a checkout takes its step, and the table has both."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

@@ -1,7 +1,5 @@
 """`paragan compare`: settings that differ, scores that compare or do not, samples at the same kimg, and bad input."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

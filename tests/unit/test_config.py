@@ -1,7 +1,5 @@
 """The config of a run: read, checked, written. Every complaint has its line, its key, and what would be right."""
 
-from __future__ import annotations
-
 import json
 import sys
 

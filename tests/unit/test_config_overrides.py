@@ -1,7 +1,5 @@
 """Words over a recipe: short forms, what another choice drops, and that the user hears of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

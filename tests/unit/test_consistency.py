@@ -1,7 +1,5 @@
 """Consistency regularisation against a loop over single images, in float64, gradients included."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Sums over bits see what a difference of numbers would not."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

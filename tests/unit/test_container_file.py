@@ -1,7 +1,5 @@
 """The container file, as far as it can be checked without a container engine."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

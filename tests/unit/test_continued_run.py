@@ -1,7 +1,5 @@
 """Whether a folder without a checkpoint, or behind a bucket, is that of the run in the bucket."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

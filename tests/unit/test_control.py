@@ -1,7 +1,5 @@
 """The lines between a coordinator and its workers, over real sockets of this host. Who attacks them: next file."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """The control law of the loading pipeline, on simulated time with models of storage."""
 
-from __future__ import annotations
-
 import math
 import random
 from itertools import pairwise

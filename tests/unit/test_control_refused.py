@@ -1,7 +1,5 @@
 """What the ends of the control plane refuse: strangers, and those who know half of it. The others always go on."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

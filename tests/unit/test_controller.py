@@ -1,7 +1,5 @@
 """The controller's thread, on a pipeline that only counts."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time

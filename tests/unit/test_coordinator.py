@@ -1,7 +1,5 @@
 """A coordinator and its workers in one process: lines are queues, workers are threads."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time

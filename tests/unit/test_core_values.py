@@ -1,7 +1,5 @@
 """Rows, draws by position, the clock, nests of tensors: the values everything else stands on."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

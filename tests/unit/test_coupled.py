@@ -1,7 +1,5 @@
 """Losses that compare all images of a batch, against loops over pairs in float64; on ranks: tests/distributed."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What conversion keeps and refuses; the norm's derivatives on the only rank of a group. More: tests/distributed."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """D by coin: which of its steps are taken."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

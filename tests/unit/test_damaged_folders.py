@@ -1,7 +1,5 @@
 """Damaged and strange run folders: the message names the cure, and the cure works."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

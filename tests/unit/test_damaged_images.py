@@ -1,7 +1,5 @@
 """`data.damaged` and folders without images: which images a run has, and how it says so."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

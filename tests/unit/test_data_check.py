@@ -1,7 +1,5 @@
 """`paragan data check`: what it finds in a folder or zip file, what it advises, and how it ends."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

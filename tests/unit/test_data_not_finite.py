@@ -1,7 +1,5 @@
 """NaN and infinity in samples that are first read while a run trains: the sample is named, not a network."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How any kind of picture is decoded: upright, 8 bits, as many channels as asked for, the square asked for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

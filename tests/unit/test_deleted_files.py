@@ -1,7 +1,5 @@
 """Files of a run that somebody deletes while it trains: written again, or an end in one line; never silence."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

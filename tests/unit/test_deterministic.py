@@ -1,7 +1,5 @@
 """`train.deterministic`: the flag of torch is set for the run alone; a missing kernel ends it in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """Which device a worker trains on, by name. What an accelerator would do is told by one that is made up."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

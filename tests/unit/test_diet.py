@@ -1,7 +1,5 @@
 """What a cell eats: a share of the rows, keyed by its number."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

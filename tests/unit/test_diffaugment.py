@@ -1,7 +1,5 @@
 """Each of the three operations against the plainest loop over images; D alone is shown the result."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

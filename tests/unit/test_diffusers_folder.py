@@ -1,7 +1,5 @@
 """Generators from folders in diffusers' format; needs the package, except for what is refused without it."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 

@@ -1,7 +1,5 @@
 """The embedded digits: the published images, enlarged and split always in the same way."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Several discriminators in one player: outputs, loss, weights, penalties, record; float64 against plain formulas."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """A run of a config whose D is several: weights from the command line, augmentation, resume, report, refusals."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """DMD2's two terms against the plainest loops, and its recipe."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Every Python block of the docs runs; every file the README and docs link to exists."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """docs/configuration.md: its recipe is one, its commands are accepted, and its tables are complete."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

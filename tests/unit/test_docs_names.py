@@ -1,7 +1,5 @@
 """What the docs name exists: settings, recipes, presets, verbs and features of scores."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

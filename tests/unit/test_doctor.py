@@ -1,7 +1,5 @@
 """Every answer of the doctor is provoked once; the real checks end and tell no home folder."""
 
-from __future__ import annotations
-
 import re
 import resource
 import subprocess

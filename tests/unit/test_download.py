@@ -1,7 +1,5 @@
 """Fetching files: from a server on this machine, good and bad. Nothing wrong is ever kept."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import threading

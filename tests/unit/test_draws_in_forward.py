@@ -1,7 +1,5 @@
 """Random numbers of numpy, of `random` and of private generators in `forward`: resumed exactly, or said."""
 
-from __future__ import annotations
-
 import os
 import random
 import warnings

@@ -1,7 +1,5 @@
 """Pipes and endless devices in place of the files of a run folder: one line, no wait, no memory."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """`pg.Estimator`: objects and modules of one's own as networks that the library trains; what cannot play is a line."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import closing
 

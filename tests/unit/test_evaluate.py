@@ -1,7 +1,5 @@
 """Scores: real images score best, collapse and noise show, and the protocol tells what was compared with what."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

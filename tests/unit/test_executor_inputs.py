@@ -1,7 +1,5 @@
 """What a stack of cells is fed: every cell's own, in its place."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 The compiler goes as far as torch's own kernels here ("aot_eager"); only the slow tests have C++ written.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

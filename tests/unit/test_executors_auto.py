@@ -1,7 +1,5 @@
 """`train.executor: auto`: measured before a new run, told, written into its config, and kept to when it goes on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import prod
 

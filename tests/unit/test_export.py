@@ -1,7 +1,5 @@
 """`paragan export`: what is in the files, what is not, and that other formats are the same network."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import warnings

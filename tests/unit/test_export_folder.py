@@ -1,7 +1,5 @@
 """An export folder: code of the card that runs without paragan, and no file of other weights."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import warnings

@@ -1,7 +1,5 @@
 """The extractor `exported`: images become what the network was trained on, and the record says how."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

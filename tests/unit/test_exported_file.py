@@ -1,7 +1,5 @@
 """Advice on a missing file of weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

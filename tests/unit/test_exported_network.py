@@ -1,7 +1,5 @@
 """Networks of `torch.export` files equal the originals; another file is refused in one line, before it is unpickled."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import zipfile

@@ -1,7 +1,5 @@
 """Weights of a file: those of the network it was made for, and no other; images that are resized; calls in batches."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

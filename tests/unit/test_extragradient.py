@@ -1,7 +1,5 @@
 """`schemes/extragradient` against its plainest form, in float64."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Suspicion and failure by synthetic arrival times: no clock is read."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

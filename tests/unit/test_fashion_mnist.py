@@ -1,7 +1,5 @@
 """Fashion-MNIST: MNIST's files, and names of its own."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

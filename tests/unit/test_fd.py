@@ -1,7 +1,5 @@
 """The Frechet distance equals the textbook formula with a general matrix root, also where covariances are singular."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.linalg

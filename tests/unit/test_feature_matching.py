@@ -1,7 +1,5 @@
 """Feature matching against loops over rows, in float64, gradients included."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.core.errors import ConfigError

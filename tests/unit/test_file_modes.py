@@ -1,7 +1,5 @@
 """Every file of a run, of its samples and of its export has the permissions that the umask leaves."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import stat

@@ -1,7 +1,5 @@
 """Films and sheets in every format: frames and durations, and what is said where a format cannot be written."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

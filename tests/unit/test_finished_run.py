@@ -1,7 +1,5 @@
 """`train` on a run that is finished: nothing is trained, scored or written again; a run folder resumes."""
 
-from __future__ import annotations
-
 import shutil
 from functools import cache
 from pathlib import Path

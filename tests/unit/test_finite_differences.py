@@ -1,7 +1,5 @@
 """Approximate R1 and R2, and logit centring, against the plainest loop and the slopes that they stand for."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 import pytest

@@ -1,7 +1,5 @@
 """The shared table of fitness is the plain double loop over pairs."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Pictures of tensors in sample sheets."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

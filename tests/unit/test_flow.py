@@ -1,7 +1,5 @@
 """Flow U-Net: its objective and solver against the plainest loops, noise and time of D's inputs, distillation."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A folder of pictures: what lies in it, which part and class it belongs to, and how any kind of picture is decoded."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

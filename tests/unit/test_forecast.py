@@ -1,7 +1,5 @@
 """Forecasts: losses that add up, efficiency, goals, failures."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.cli.main import main

@@ -1,7 +1,5 @@
 """Plot of a forecast: it contains every number, the bars add up to 100 %, and what cannot be drawn is refused."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
 
 import pytest

@@ -1,7 +1,5 @@
 """Run folders and exported files that are damaged, that lie, or that would like their code run: one line each."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle

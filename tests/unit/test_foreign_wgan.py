@@ -1,7 +1,5 @@
 """A WGAN-GP from elsewhere, with its usual settings, in a file next to its recipe, on labelled data."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs and exported generators of every format that a version wrote are read, sampled and resumed by this one."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`Frozen`: a network inside a player that never trains and is no part of the player."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

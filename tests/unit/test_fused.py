@@ -1,7 +1,5 @@
 """The fused step of channels-last weights, whose gradients are told to it in the order of memory."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

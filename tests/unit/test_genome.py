@@ -1,7 +1,5 @@
 """A genome is the whole of a player: a clone of it goes on as the player itself would."""
 
-from __future__ import annotations
-
 import json
 import struct
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """A genome's bytes are a safetensors file, whoever reads it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

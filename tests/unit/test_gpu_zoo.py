@@ -1,7 +1,5 @@
 """The benchmark of the zoo on accelerators runs, small and on the CPU: both loops of every case take their steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

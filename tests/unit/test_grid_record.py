@@ -1,7 +1,5 @@
 """What the record of a grid tells once more, or once for all, and its means over cells."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """A grid of cells on the page: what the record says of it, drawn, bounded in size and safe."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """What a grid on several processes is refused for: one line, and exit code 2."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

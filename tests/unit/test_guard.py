@@ -1,7 +1,5 @@
 """Clusters of tests end with the tests, even with those that are killed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Heartbeats: sent while the training thread is busy, and by a process that is stopped no more."""
 
-from __future__ import annotations
-
 import os
 import queue
 import signal

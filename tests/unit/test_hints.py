@@ -1,7 +1,5 @@
 """Hints for other trainers' names: every setting and name that they give exists here."""
 
-from __future__ import annotations
-
 import math
 import re
 

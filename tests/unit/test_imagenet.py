@@ -1,7 +1,5 @@
 """ImageNet in folders: how it is unpacked, the files that label what is held out, and every mistake in one line."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """The Inception network of the FID: published facts, and a forward written out by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

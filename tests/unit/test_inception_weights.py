@@ -1,7 +1,5 @@
 """Inception extractors read public files, by their sha256; here files of random weights take their place."""
 
-from __future__ import annotations
-
 import hashlib
 import pathlib
 from dataclasses import replace

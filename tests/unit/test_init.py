@@ -1,7 +1,5 @@
 """Initial weights are a function of (seed, stream, name), distributed as the schemes say."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 import pytest

@@ -1,7 +1,5 @@
 """`init=RUN`: a run that starts from another run's weights, of the same sizes or in part."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from functools import partial

@@ -3,8 +3,6 @@
 Spreads are over a few networks; a factor of 1.3 is a failure, and the deviations that were mended were of 1.7 to 32.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from math import sqrt
 

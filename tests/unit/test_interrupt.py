@@ -1,7 +1,5 @@
 """Stopping on request, with real signals in a real process."""
 
-from __future__ import annotations
-
 import os
 import pty
 import signal

@@ -1,7 +1,5 @@
 """Intervals of scores: their width is that of the values of independent scores."""
 
-from __future__ import annotations
-
 import functools
 import math
 

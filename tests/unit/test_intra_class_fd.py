@@ -1,7 +1,5 @@
 """Intra-class Fréchet distance: the mean of `fd` over the classes, also for few images."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

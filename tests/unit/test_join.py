@@ -1,7 +1,5 @@
 """Ranks: which one this is, how they meet, and why one ends where several run."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

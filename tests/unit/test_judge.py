@@ -1,7 +1,5 @@
 """The judge: good on unseen images, the same every time, kept and reused, and no bother to the training around it."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is said while a judge is trained and before its first score, and a stop that ends the training."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A generator that ignores its labels is noticed before the first step; one that may use them never is."""
 
-from __future__ import annotations
-
 import torch
 
 from paragan import build

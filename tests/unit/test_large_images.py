@@ -1,7 +1,5 @@
 """Large images: sampling in parts, and freed blocks that return to the system."""
 
-from __future__ import annotations
-
 import torch
 
 from paragan.core import registry

@@ -1,7 +1,5 @@
 """Puts of a dead writer that a proxy holds back and delivers later: they replace nothing that followed them."""
 
-from __future__ import annotations
-
 import pytest
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 

@@ -1,7 +1,5 @@
 """What ranks leave behind, and what the launcher makes of it."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

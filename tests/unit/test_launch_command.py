@@ -1,7 +1,5 @@
 """`paragan launch`: what it prints, submits and refuses."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

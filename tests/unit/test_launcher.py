@@ -1,7 +1,5 @@
 """The launcher of local ranks, with small programs in place of ranks: real processes, real signals."""
 
-from __future__ import annotations
-
 import re
 import signal
 import sys

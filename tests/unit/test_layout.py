@@ -1,7 +1,5 @@
 """Boxes of tensors: cut as torch cuts, put together from any set."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

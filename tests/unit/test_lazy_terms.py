@@ -1,7 +1,5 @@
 """Terms with an interval while G trains without the adversarial loss: the plain loop in float64."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """`local_sgd.lr_rule`: the rates of players whose ranks step by their own rows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """What LeCam regularisation remembers, and what not; its formula: tests/numerics."""
 
-from __future__ import annotations
-
 import math
 
 import torch

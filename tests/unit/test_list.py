@@ -1,7 +1,5 @@
 """`list` and `config`: every name with a whole sentence, every setting of a run."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

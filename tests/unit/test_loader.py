@@ -1,7 +1,5 @@
 """The loader: endless batches that depend on the position alone."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

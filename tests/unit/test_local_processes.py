@@ -1,7 +1,5 @@
 """Child processes that are started, watched, answered by and ended together: small programs, real signals."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

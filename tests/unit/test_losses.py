@@ -1,7 +1,5 @@
 """Which losses need real logits, and the margin of hinge; their formulas: tests/numerics."""
 
-from __future__ import annotations
-
 import torch
 
 from paragan.losses import hinge, least_squares, nonsaturating, relativistic, wasserstein

@@ -1,7 +1,5 @@
 """Images that lie in memory once for all processes of a host."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

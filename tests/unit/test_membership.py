@@ -1,7 +1,5 @@
 """The workers that a coordinator knows: which are late, which have failed, and what follows."""
 
-from __future__ import annotations
-
 import os
 import queue
 import socket

@@ -1,7 +1,5 @@
 """The memorisation metric finds a generator that copies training images."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from scipy.stats import mannwhitneyu

@@ -1,7 +1,5 @@
 """Advice of the planner where memory runs out."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.config import read_recipe

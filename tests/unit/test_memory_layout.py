@@ -1,7 +1,5 @@
 """Memory format and padded channels: measured by `train.layout: auto`, refused where they cannot work."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

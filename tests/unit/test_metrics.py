@@ -1,7 +1,5 @@
 """Label accuracy, variance within classes and coverage equal the plainest computation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

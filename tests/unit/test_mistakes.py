@@ -4,8 +4,6 @@
 `PARAGAN_SNAPSHOTS=write ./run test -k mistakes -n 0` and read the difference.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Mixtures: shares are kept, a worse step is not, and rows go to whom they should."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from itertools import pairwise

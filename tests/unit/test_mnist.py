@@ -1,7 +1,5 @@
 """MNIST files: what is whole is read, what is not is refused in one line that names the file."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 import tracemalloc

@@ -1,7 +1,5 @@
 """Attention by resolution; widths of every stage."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """What single models promise: refusals with a remedy, options of their own. Sizes: test_parameter_counts.py."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

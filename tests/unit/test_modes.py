@@ -1,7 +1,5 @@
 """Frozen parts of a network (a perceptual extractor) stay in evaluation mode, whatever is done to the network."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Own code of a run that lies elsewhere now: `--code DIR` points at it, and it is known by its content."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

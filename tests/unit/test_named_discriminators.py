@@ -1,7 +1,5 @@
 """Several discriminators on named tensors: each receives the tensors that it names."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

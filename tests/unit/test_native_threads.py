@@ -1,7 +1,5 @@
 """Threads that decode start no native threads of torch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Networks and data as people have them: old-style hooks, complex weights, attention with R1, float64, NaN, noise."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

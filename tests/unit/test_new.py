@@ -1,7 +1,5 @@
 """`paragan new`: what it writes trains, passes its own test and is read as a config; unfit names are refused."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Arrays in an npz file: each layout is read, and what does not fit is refused in one line that says why."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Formats of numbers: data that is cast or refused, weights that are refused, each by name."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """`plan --profile`: times of torch's operators in both turns."""
 
-from __future__ import annotations
-
 from paragan.cli.plan import format_operators, format_plan
 from paragan.config import read_recipe
 from paragan.core.dist import World

@@ -1,7 +1,5 @@
 """Arguments of optimisers: integers where torch wants floats, and one line with its place for what is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

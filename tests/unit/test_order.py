@@ -1,7 +1,5 @@
 """The order of an endless stream: each epoch a permutation, all of them different, none of them patterned."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

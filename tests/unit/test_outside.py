@@ -1,7 +1,5 @@
 """Networks and losses of somebody else: each mistake in them is one line, before anything is written."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

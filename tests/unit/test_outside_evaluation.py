@@ -1,7 +1,5 @@
 """A metric and a feature extractor of outside code: one file each, named by a dotted path."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """Networks in a single file next to the recipe that names them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

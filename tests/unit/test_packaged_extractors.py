@@ -1,7 +1,5 @@
 """Packaged extractors: verified weights with their accuracies; every recipe is scored with the data alone."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import struct

@@ -1,7 +1,5 @@
 """Pain points of two networks in one process: the naive code shows the symptom, ours does not."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

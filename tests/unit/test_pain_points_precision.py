@@ -3,8 +3,6 @@
 Both in real float16 on the CPU where that matters: the library refuses it there in a run because it is slow.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Pairs of pictures: the halves stay together, and what is drawn depends on the place in the stream alone."""
 
-from __future__ import annotations
-
 import tarfile
 import zipfile
 

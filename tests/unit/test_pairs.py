@@ -1,7 +1,5 @@
 """Scores of pairs: l1, psnr and ssim against plain numpy, and what is compared with what."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

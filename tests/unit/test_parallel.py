@@ -1,7 +1,5 @@
 """The parts of strategies that need no other rank."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

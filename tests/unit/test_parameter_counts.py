@@ -4,8 +4,6 @@ Where nobody prints a number, or a rounded one, the sum over the layers of the p
 know nothing of this package.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import NamedTuple
 

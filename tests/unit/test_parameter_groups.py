@@ -1,7 +1,5 @@
 """Groups of an optimiser's parameters: against one torch optimiser per group, their learning rates, states, errors."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

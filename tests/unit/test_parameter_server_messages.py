@@ -1,7 +1,5 @@
 """What a turn does to a network, there and back as bytes, and of several workers together."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Strict YAML and `key.path=value`, as nodes that know their place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

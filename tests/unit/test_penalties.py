@@ -1,7 +1,5 @@
 """Penalties by hand in float64: orthogonal, patches, corners; r1, r2 and gradient_penalty train in tests/numerics."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The perceptual distance is LPIPS with the given network, and its diversity that of all pairs of images."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

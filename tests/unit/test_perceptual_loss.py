@@ -1,7 +1,5 @@
 """`PerceptualLoss`: G's output and a target, compared by a frozen network."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Phases of a training thread add up to its wall time, and cost nothing without a clock."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """Pictures that are small as files and large in memory: decoded within the documented 256 MiB, or refused."""
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess

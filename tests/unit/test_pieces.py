@@ -1,7 +1,5 @@
 """Pieces of a rank, and stored tensors that are read on access."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

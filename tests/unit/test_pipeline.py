@@ -1,7 +1,5 @@
 """The prefetcher: the loader's batches, read ahead by threads."""
 
-from __future__ import annotations
-
 import gc
 import random
 import threading

@@ -1,7 +1,5 @@
 """Cuts into pipeline stages, against all cuts there are."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """The pair of networks that makes images from images: sizes, dropout, what a logit sees."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Which rank a process is, by its environment, and what it can see of the processes that started it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The plan of a run: sizes, operations and memory, against real networks, torch's counter and real processes."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The document of a plan: valid by its schema."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

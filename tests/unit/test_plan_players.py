@@ -1,7 +1,5 @@
 """The plan of games with further players: against real networks, torch's counter, and sums of what updates cost."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

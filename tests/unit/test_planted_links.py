@@ -1,7 +1,5 @@
 """A run folder from elsewhere is full of links to a file of the user: no verb writes to that file."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The player: skip, clip, schedule, average, loss scale; one turn changes one player."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

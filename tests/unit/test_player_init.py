@@ -1,7 +1,5 @@
 """`g.init` and `d.init`: a player that starts from weights in safetensors files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Further players of a config: networks of a model's file, terms of a file, weights to start from, one-line errors."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

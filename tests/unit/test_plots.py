@@ -1,7 +1,5 @@
 """Plots of benchmarks and docs: every curve is drawn to scale, and the same values give the same text."""
 
-from __future__ import annotations
-
 import math
 import re
 import xml.etree.ElementTree as ElementTree

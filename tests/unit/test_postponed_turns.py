@@ -1,7 +1,5 @@
 """Turns that an interval postpones are no skipped updates: no message, no rollback, no end."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.core.types import Side

@@ -1,7 +1,5 @@
 """The number format and layout of a network."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """`paragan data prepare`: equal bytes, resuming after a kill, refusals, bounded memory."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

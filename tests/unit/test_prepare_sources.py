@@ -1,7 +1,5 @@
 """Sources of `paragan data prepare`: archives, WebDataset, arrays, Parquet and Hugging Face folders."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -1,7 +1,5 @@
 """`benchmarks.preset_quality`: rows differ in what they name only, and differences are of equal seeds."""
 
-from __future__ import annotations
-
 from benchmarks import preset_quality as quality
 
 DIGITS = quality.TABLES["digits"]

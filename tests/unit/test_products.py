@@ -1,7 +1,5 @@
 """Convolutions beside a change of resolution as fewer or larger products, against torch's own in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

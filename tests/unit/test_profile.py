@@ -1,7 +1,5 @@
 """The profile of a run: measured on real updates, written, read, refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

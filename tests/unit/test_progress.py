@@ -1,7 +1,5 @@
 """Progress of long commands: lines every ten seconds, or a bar on a terminal."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.cli import progress

@@ -1,7 +1,5 @@
 """Lines of progress: none for short work, then one every ten seconds with the time that is left."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.core import progress_lines

@@ -1,7 +1,5 @@
 """`paragan project`: an image that the generator makes is found again; files and errors."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

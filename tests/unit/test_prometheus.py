@@ -1,7 +1,5 @@
 """The Prometheus endpoint: every line has the text format, on the loopback interface only."""
 
-from __future__ import annotations
-
 import http.client
 import math
 import re

@@ -1,7 +1,5 @@
 """The public names of `paragan` are known to type checkers, and are those of a config."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

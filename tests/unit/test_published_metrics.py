@@ -1,7 +1,5 @@
 """Metrics equal the implementations whose values are published, on the same features."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Plots of the published figures: those of the docs are drawn from the newest record, and have its numbers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

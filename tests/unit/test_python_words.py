@@ -1,7 +1,5 @@
 """What a Python program reads: its own arguments in messages, a record of every run, however short."""
 
-from __future__ import annotations
-
 import traceback
 import warnings
 

@@ -1,7 +1,5 @@
 """Layers that draw: found, equal in any layout, and put back."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """What the ranks of one run must agree on before they train."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 

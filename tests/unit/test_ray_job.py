@@ -1,7 +1,5 @@
 """The file and the command of `launch ray`; test_ray.py submits them to Ray."""
 
-from __future__ import annotations
-
 from pathlib import Path, PurePosixPath
 
 import pytest

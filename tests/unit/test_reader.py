@@ -1,7 +1,5 @@
 """Checkpoints on disk: one file or several pieces per group."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The record as report and watch read it: in pieces, in bounded memory, whatever it says."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

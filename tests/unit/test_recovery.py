@@ -1,7 +1,5 @@
 """From which edge a grid goes on when somebody is gone."""
 
-from __future__ import annotations
-
 from paragan.coevolution.workers.coordinator import RecoverySource, recovery_sources
 
 LAST = ["a", "a", "b", "b"]

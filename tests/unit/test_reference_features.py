@@ -1,7 +1,5 @@
 """Features of real images by a slow extractor are computed once, and read from the cache after that."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

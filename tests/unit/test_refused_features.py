@@ -1,7 +1,5 @@
 """Features that cannot be compared are refused with a reason; copied training images are found out."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Relativistic averages against loops, and how the game hands them the logits of the whole batch."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The wheel and the sdist: what is in them; and that an installed wheel works outside of the checkout."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Runs at an address: only the bucket survives."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

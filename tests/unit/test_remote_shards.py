@@ -1,7 +1,5 @@
 """Shards over http and S3: the samples of the disk under every fault, or a clear stop; messages; `data check URL`."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

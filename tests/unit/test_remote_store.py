@@ -1,7 +1,5 @@
 """Remote ranges: joined, requested in parallel, repeated; blocks cached on the disk within a limit."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """A config with a removed setting or name fails in one line that says what to do instead."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`paragan replay`: any step of a run, repeated and compared bit for bit."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from functools import cache

@@ -1,7 +1,5 @@
 """The folder of a replay: no link is followed, and no other run is set aside."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

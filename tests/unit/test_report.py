@@ -1,7 +1,5 @@
 """report.html: what is on it, that it stays small and safe, and that any record gives a page."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What the console says of a grid of cells while it trains."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 

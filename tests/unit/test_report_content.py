@@ -1,7 +1,5 @@
 """What the report says of a run: its name, where each number stands, events, next commands, explanations of metrics."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

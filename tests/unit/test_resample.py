@@ -1,7 +1,5 @@
 """The folded convolutions, and the blocks that use them, against the plain order of operations in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """`data.resize=bicubic`: Pillow's bicubic filter within one level, whatever is resized at the same time."""
 
-from __future__ import annotations
-
 import io
 import os
 import threading

@@ -1,7 +1,5 @@
 """Rollback: what counts as a collapse, what returns and what continues, and that stopping stays invisible."""
 
-from __future__ import annotations
-
 import json
 from itertools import chain, islice, repeat
 

@@ -1,7 +1,5 @@
 """Collapses that a run meets: a poisoned batch, and rates that are too high."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

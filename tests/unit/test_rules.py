@@ -1,7 +1,5 @@
 """The batch of other workers, and the learning rates that go with it."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.core.errors import ConfigError

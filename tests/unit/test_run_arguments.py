@@ -1,7 +1,5 @@
 """The words after `train` and `config`: options of other trainers, run folders, `~`."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.cli.main import main

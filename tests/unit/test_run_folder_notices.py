@@ -1,7 +1,5 @@
 """What a session finds in its folder that the user may not know: files of theirs, edits, missing history."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

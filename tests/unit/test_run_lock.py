@@ -1,7 +1,5 @@
 """Lock of a run folder: who holds it, and ranks that are suspended while no launcher is left to end them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

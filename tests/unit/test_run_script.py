@@ -1,7 +1,5 @@
 """`./run` against stand-ins for Python and pip: what it asks of them, and what it says when they fail."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Which `.venv` the script `./run` may fill, and which process may at a time: links, foreign folders, locks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """`paragan sample`: sheets and films, and the words that do not fit."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

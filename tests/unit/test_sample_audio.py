@@ -1,7 +1,5 @@
 """The writer `audio`, and the audio in the report."""
 
-from __future__ import annotations
-
 import base64
 import re
 import wave

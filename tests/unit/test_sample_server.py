@@ -1,7 +1,5 @@
 """`paragan serve`: images of a generator for this machine only; invalid queries are one line."""
 
-from __future__ import annotations
-
 import http.client
 import io
 import re

@@ -1,7 +1,5 @@
 """`pg.ScalingManager`: what it makes of a config and of the workers that there are, and the run that it leads."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

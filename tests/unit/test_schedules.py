@@ -1,7 +1,5 @@
 """Learning-rate schedules: the factors of torch's `lr_scheduler` for 1,000 updates, also after a resume."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Names of scores: the manual explains those that the code computes and no others; values of events."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No secret of the environment is in a run folder or in what a command prints."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.cli.main import main

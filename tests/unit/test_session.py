@@ -1,7 +1,5 @@
 """A run in its folder: record, pictures, advice; numbers reach the host at log points only; a writer may fail."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

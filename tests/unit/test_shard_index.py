@@ -1,7 +1,5 @@
 """The index of 1.3 million samples: its size in memory, and opening it against reading it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Data set `shards`: the same batches as from the folder, random access, and damage named with shard and sample."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 

@@ -1,7 +1,5 @@
 """Frames of the control plane: what was sent comes out, and nothing else does."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import os

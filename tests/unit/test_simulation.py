@@ -1,7 +1,5 @@
 """Simulated steps against formulas: sums and maxima of what the players cost."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

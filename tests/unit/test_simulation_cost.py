@@ -1,7 +1,5 @@
 """Cost of forecasts: the newest record is complete and below its limit, and the page shows it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Generated pages are what their generator writes now; each recipe has one; the site builds without a warning."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

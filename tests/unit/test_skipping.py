@@ -1,7 +1,5 @@
 """The order of turns of `skipping`: G on every batch, D on every n-th."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.core.types import Side

@@ -1,7 +1,5 @@
 """Small whole grids: learning rates, classes."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

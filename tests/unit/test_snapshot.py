@@ -1,7 +1,5 @@
 """An opponent that was sent from elsewhere plays as the player it was taken of."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The two halves of `fetch`: what waits for storage, and what uses the CPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

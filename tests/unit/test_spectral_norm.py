@@ -1,7 +1,5 @@
 """Spectral norm against plain linear algebra in float64, and when it advances."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

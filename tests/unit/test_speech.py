@@ -1,7 +1,5 @@
 """Synthesised speech, and the log-mel spectrogram of it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

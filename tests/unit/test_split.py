@@ -1,7 +1,5 @@
 """What splitting of layers chooses, leaves and refuses. Equality over ranks: tests/distributed."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

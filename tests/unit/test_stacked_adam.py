@@ -1,7 +1,5 @@
 """One Adam for all players of a stack: what each of them would have done by itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A stack of linear networks computes what the network of each cell does."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

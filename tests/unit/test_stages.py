@@ -1,7 +1,5 @@
 """Stages of the pipeline: many reads of one batch at once, parts in any order, and bounded memory."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

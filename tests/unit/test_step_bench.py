@@ -1,7 +1,5 @@
 """`benchmarks/step`: both of its sides compute the same function, and either makes a step."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

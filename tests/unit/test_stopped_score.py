@@ -1,7 +1,5 @@
 """A stop while the judge is trained: exit code 85, nothing half-written, and a resumed run that scores after all."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The emulator of remote storage that tests and benchmarks read from: faults are as set, and follow the seed."""
 
-from __future__ import annotations
-
 import http.client
 import urllib.error
 import urllib.request

@@ -1,7 +1,5 @@
 """The page of a record from elsewhere: of bounded size, without its commands, and only from plain files."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """StyleGAN2's pieces against the plainest forms of its equations, in float64; its sizes: test_parameter_counts.py."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

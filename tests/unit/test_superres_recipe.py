@@ -1,7 +1,5 @@
 """The recipe `superres`: reduced copies of images, the networks, a run, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Pictures that are drawn: each row by itself, the same every time, with the distribution that is promised."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

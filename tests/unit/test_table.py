@@ -1,7 +1,5 @@
 """Plain-text tables of the command line."""
 
-from __future__ import annotations
-
 from paragan.cli.table import format_table
 
 ROWS = [("name", "meaning"), ("a", "one two three"), ("long name", "[bold]text[/bold]")]

@@ -1,7 +1,5 @@
 """`python -m benchmarks.table1`: rows are measured round by round, count their updates and appear in the table."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Telemetry tells the right numbers, and a run that is looked at is the run that is not."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

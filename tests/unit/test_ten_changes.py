@@ -3,8 +3,6 @@
 The files are in `tests/scratch`; the strategy has its test in tests/distributed/test_outside_strategy.py.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

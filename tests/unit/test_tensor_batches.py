@@ -1,7 +1,5 @@
 """Batches for any loop: the same stream after a resume, on any number of ranks, with any threads."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

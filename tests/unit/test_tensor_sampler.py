@@ -1,7 +1,5 @@
 """`sample`, `export`, `eval` and `pg.load` of a run on named tensors."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Scores of runs on named tensors: metrics of audio, of codes and of one's own, by held-out samples."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Own losses on what a generator returns beside images, through the plain player."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """docs/threads.md: every thread has an answer, and what shows it exists."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

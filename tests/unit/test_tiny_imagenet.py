@@ -1,7 +1,5 @@
 """Tiny ImageNet: the official layout and one sorted into folders, as folder, zip and tar; what is missing is told."""
 
-from __future__ import annotations
-
 import shutil
 import tarfile
 import zipfile

@@ -1,7 +1,5 @@
 """Neighbourhoods are what their definitions say, on grids of any shape."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

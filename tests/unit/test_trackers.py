@@ -1,7 +1,5 @@
 """Writers of experiment trackers: never in the way of training, one run over resumes, no secrets."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

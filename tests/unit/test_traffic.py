@@ -1,7 +1,5 @@
 """Bytes on links of collectives, and the record of what ranks send."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Adapters and patterns: what trains, what a checkpoint holds, resume, merged generators, refusals."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Parts of networks that cannot train are refused in one line, before the first step."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

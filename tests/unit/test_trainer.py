@@ -1,7 +1,5 @@
 """`pg.Trainer`: a run over any named tensors from Python, in a run folder."""
 
-from __future__ import annotations
-
 import json
 from typing import ClassVar
 

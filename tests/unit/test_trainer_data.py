@@ -1,7 +1,5 @@
 """Data of `pg.Trainer` without random access, and rows of different lengths."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

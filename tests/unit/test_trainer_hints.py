@@ -1,7 +1,5 @@
 """What a `pg.Trainer` says about terms, data and networks that almost fit."""
 
-from __future__ import annotations
-
 import random
 import re
 import warnings

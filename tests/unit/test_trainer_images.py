@@ -1,7 +1,5 @@
 """Images of a `pg.Trainer` are scored by an extractor, as those of a data set by name."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

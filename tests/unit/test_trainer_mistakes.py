@@ -1,7 +1,5 @@
 """Mistakes in the objects of `pg.Trainer`: one line each, before a file is written."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """`run.sample` of a `pg.Trainer`: images, rows and audio of the averaged generator."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

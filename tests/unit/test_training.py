@@ -1,7 +1,5 @@
 """`pg.train`: a whole run folder from Python, with networks of a recipe or from memory, and the run to read it by."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

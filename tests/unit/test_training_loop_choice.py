@@ -1,7 +1,5 @@
 """Period after which the ranks of players on separate ranks have equal weights."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pytest

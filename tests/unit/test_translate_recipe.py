@@ -1,7 +1,5 @@
 """The recipe `translate`: images of two kinds, the networks, the cycle, a run, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A small run of pix2pix from its recipe: it repeats and goes on exactly, is sampled in either mode, is handed on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A config that lies in a run folder does not decide which code is imported: `--trust` does."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

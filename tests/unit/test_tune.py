@@ -1,7 +1,5 @@
 """`paragan tune`: which trials it runs, what becomes of them, and what it refuses; nothing is trained here."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import json

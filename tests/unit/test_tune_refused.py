@@ -1,7 +1,5 @@
 """What `paragan tune` refuses before any trial."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,7 +1,5 @@
 """Trials of `tune` that train: a process that is killed, and a program's own networks."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess

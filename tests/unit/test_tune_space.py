@@ -1,7 +1,5 @@
 """Ranges of settings that `tune` varies."""
 
-from __future__ import annotations
-
 import pytest
 
 from paragan.core.errors import ConfigError

@@ -1,7 +1,5 @@
 """Option dataclasses from a tree of settings, and their types in words."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """Chance is keyed by place, is as likely as it says, and takes effect."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean, pstdev
 from types import SimpleNamespace

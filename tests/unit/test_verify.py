@@ -1,7 +1,5 @@
 """`paragan verify`: all laws hold for good networks; each fault fails the row it should, for the reason it has."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The recipe `vocoder`: a run of a config on audio, its penalty, and what is refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The recipe `vqgan-cifar10`: its quantizer, its penalties, a run on digits, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from PIL import Image

@@ -1,7 +1,5 @@
 """The warp against the plainest loops and against waves that are known everywhere; its derivatives; float64."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

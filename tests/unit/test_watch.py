@@ -1,7 +1,5 @@
 """`paragan watch`: a run in the terminal, from its record."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

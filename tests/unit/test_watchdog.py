@@ -1,7 +1,5 @@
 """The watchdog: limits that are learned, and time that is no lack of progress."""
 
-from __future__ import annotations
-
 import math
 import threading
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Penalties on weights with adapters, frozen weights and spectral norm: the weights in use, or one line."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Weights that change in a run, and the starts of D and of G's adversarial loss."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

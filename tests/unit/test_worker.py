@@ -1,7 +1,5 @@
 """`paragan worker` as a process of its own."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import sys

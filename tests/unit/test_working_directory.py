@@ -1,7 +1,5 @@
 """The working directory is searched for modules last: a file there never replaces a library."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

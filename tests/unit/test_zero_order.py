@@ -1,7 +1,5 @@
 """zero2 and zero3 where the graph of an input gradient is numbered as on an accelerator: by a thread of its own."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

@@ -1,7 +1,5 @@
 """A grid with its coordinator and workers in one process: lines are queues, workers are threads."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from functools import partial

@@ -1,7 +1,5 @@
 """Networks that pass every law, and faults that break one: text replacements and the expected messages."""
 
-from __future__ import annotations
-
 NETS = """
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Faults for processes that are no forks: Python imports this at its start where this folder is on PYTHONPATH."""
 
-from __future__ import annotations
-
 import os
 import sys
 
