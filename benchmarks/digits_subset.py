@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from paragan.core.option_types import Count
 from paragan.core.source import Source
 from paragan.datasets import digits
-from paragan.datasets._in_memory import InMemorySource
+from paragan.datasets.base.in_memory import InMemorySource
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from paragan.config import RunConfig, read_recipe
 from paragan.core.types import Rows, Side
 from paragan.evaluation.evaluator import Evaluator
 from paragan.features import cifar10
-from paragan.features._extractor import ExtractorContext
+from paragan.features.base.extractor import ExtractorContext
 from paragan.game.prior import Prior
 from paragan.loading.order import Order
 

@@ -28,10 +28,10 @@ from torch import Tensor, nn
 
 from paragan.core.source import Source
 from paragan.datasets import cifar10, mnist
-from paragan.datasets._in_memory import stratified_split
+from paragan.datasets.base.in_memory import stratified_split
 from paragan.features import cifar10 as cifar10_features, mnist as mnist_features
 from paragan.features._packaged import FOLDER
-from paragan.features._weight_files import build_with_weights
+from paragan.features.base.weight_files import build_with_weights
 from paragan.loading.loader import normalise
 
 BATCH, MOMENTUM, DECAY, SMOOTHING = 256, 0.9, 5e-4, 0.05

@@ -27,7 +27,7 @@ from paragan.config import read_recipe
 from paragan.core.types import Rows, Side
 from paragan.evaluation.evaluator import Evaluator
 from paragan.features import mnist
-from paragan.features._extractor import ExtractorContext
+from paragan.features.base.extractor import ExtractorContext
 from paragan.game.prior import Prior
 from paragan.loading.order import Order
 

@@ -106,7 +106,7 @@ def data_root() -> Path:
 @pytest.fixture(scope="module")
 def quick_judge():
     """Where scores are told and their values do not matter: judges that are trained for 20 steps, not for 500."""
-    from paragan.features import _classifier as classifier
+    from paragan.features.base import classifier as classifier
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(classifier, "STEPS", 20)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from paragan.core.errors import DataError
-from paragan.datasets._file_readers import FolderReader
+from paragan.datasets.base.file_readers import FolderReader
 
 
 def refusal(read: Callable[[], object]) -> str:

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from paragan.core import registry
-from paragan.datasets._in_memory import InMemorySource
-from paragan.features._extractor import ExtractorContext, FeatureExtractor
+from paragan.datasets.base.in_memory import InMemorySource
+from paragan.features.base.extractor import ExtractorContext, FeatureExtractor
 
 
 def prepared(name: str, source: Any = None, **options: Any) -> FeatureExtractor:

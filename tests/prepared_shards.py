@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from paragan.datasets._prepare import prepare_shards
+from paragan.datasets.preparation.prepare import prepare_shards
 from paragan.storage.shard_folder import Encoding, ShardFolder
 
 

@@ -8,9 +8,8 @@
 Every public name is imported when it is first used, so that `import paragan` does not import torch.
 
 The main ones: `train` and `load` for recipes, `Trainer` for networks and tensors from memory, and `GAN`, `Player`,
-`Turn` and `Scheme` for custom games. docs/api.md describes all of them.
-
-`paragan list` describes models, losses and recipes; `paragan config digits --explain` settings.
+`Turn` and `Scheme` for custom games. docs/api.md describes all of them, `paragan list` models, losses and recipes,
+`paragan config digits --explain` settings.
 """
 
 import ast
@@ -84,8 +83,11 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.engine.training_loop import TrainingLoop as TrainingLoop
     from paragan.export.sampled_images import SampledImages as SampledImages
     from paragan.export.sampler import Sampler as Sampler
-    from paragan.features._extractor import ExtractorContext as ExtractorContext, FeatureExtractor as FeatureExtractor
-    from paragan.features._weight_files import build_with_weights as build_with_weights
+    from paragan.features.base.extractor import (
+        ExtractorContext as ExtractorContext,
+        FeatureExtractor as FeatureExtractor,
+    )
+    from paragan.features.base.weight_files import build_with_weights as build_with_weights
     from paragan.game.ema import Ema as Ema
     from paragan.game.gan import GAN as GAN
     from paragan.game.options import (
@@ -119,7 +121,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         loss as relativistic_average_loss,
     )
     from paragan.losses.wasserstein import loss as wasserstein_loss
-    from paragan.metrics._mean import PairMetric as PairMetric
+    from paragan.metrics.base.mean import PairMetric as PairMetric
     from paragan.metrics.coverage import Metric as Coverage
     from paragan.metrics.fd import Metric as FrechetDistance
     from paragan.models._diffusers_folder import load_diffusers as load_diffusers

@@ -7,8 +7,6 @@ import pytest
 HOME = "src/paragan/core/files.py"
 ALLOWED = {  # (file, what): why it is safe
     ("src/paragan/checkpoint/writer.py", "save_file"): "into a folder that it has just made",
-    ("src/paragan/datasets/_host_shared.py", "link"): "a name that must be new, of a file by mkstemp",
-    ("src/paragan/datasets/_host_shared.py", "fdopen"): "of a file by mkstemp: random name, O_EXCL, O_NOFOLLOW",
     ("src/paragan/cli/main.py", "open"): "of /dev/null",
     ("src/paragan/core/answering_processes.py", "fdopen"): "of standard output",
     ("src/paragan/core/interrupt.py", "open"): "of /dev/null",
@@ -116,13 +114,12 @@ MAKE_FOLDERS = {  # file: why it need not call `create_subfolder`
     "src/paragan/checkpoint/bucket_checkpoints.py": "as the writer",
     "src/paragan/evaluation/reference_features.py": "in the user's cache",
     "src/paragan/export/bundle.py": "the folder that the user names, or one that `create_subfolder` returned",
-    "src/paragan/features/_inception_weights.py": "in the user's cache",
+    "src/paragan/features/base/inception_weights.py": "in the user's cache",
     "src/paragan/runs/cluster_runs.py": "the folder of rendered jobs, which the user names",
     "src/paragan/runs/folder.py": "the run folder",
     "src/paragan/storage/animation.py": "the parent of the file that the user names",
     "src/paragan/storage/disk_cache.py": "in the user's cache",
     "src/paragan/datasets/_damaged_images.py": "in the user's cache",
-    "src/paragan/datasets/_host_shared.py": "in the user's cache",
     "src/paragan/runs/remote_run.py": "the working folder of a run in a bucket, in the user's cache",
     "src/paragan/storage/download.py": "in the user's cache",
     "src/paragan/storage/shard_writer.py": "the folder of shards, which the user names",

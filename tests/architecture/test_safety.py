@@ -25,7 +25,7 @@ def test_nothing_is_unpickled(modules):
     found = [f"{m.at(n).rpartition(':')[0]} {name}" for m in modules for n in m.code() for name in pickling(n)]
     allowed = [
         # torch's reader of tensors, with weights_only, for files that are known by their sha256
-        "src/paragan/features/_inception_weights.py torch.load",
+        "src/paragan/features/base/inception_weights.py torch.load",
         # a file that the user trusts: its settings are refused without `--trust` (config/sections.py)
         "src/paragan/storage/exported_network.py torch.export.load",
     ]
@@ -35,7 +35,7 @@ def test_nothing_is_unpickled(modules):
 def test_one_place_steps_an_optimiser(modules):
     """`Player` is the only caller: clipping, skipped steps, schedule and EMA live there and nowhere else."""
     places = [m.at(n) for m in modules for n in m.code() if isinstance(n, ast.Call) and steps_an_optimiser(n)]
-    judge = "src/paragan/features/_classifier.py"  # it plays no game
+    judge = "src/paragan/features/base/classifier.py"  # it plays no game
     players = [place for place in places if not place.startswith(judge)]
     assert len(players) == 1, places
     assert players[0].startswith("src/paragan/game/")

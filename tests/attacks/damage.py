@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from paragan.features import _classifier as classifier
+from paragan.features.base import classifier as classifier
 from tests.attacks import small_run
 from tests.attacks.fuzz import INPUT_S, SEED, OutOfTime, out_of_time
 

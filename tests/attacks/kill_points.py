@@ -19,7 +19,7 @@ import torch._dynamo  # which optimisers import
 
 import paragan.runs.train  # noqa: F401 once, not in every fork
 from paragan.cli.main import main
-from paragan.features import _classifier as classifier
+from paragan.features.base import classifier as classifier
 
 RUN_S = 120.0  # no run may take longer
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT

@@ -25,7 +25,7 @@ import torch._dynamo  # which optimisers import
 import torch.distributed.fsdp
 
 from paragan.core.local_processes import is_suspended
-from paragan.features import _classifier as classifier
+from paragan.features.base import classifier as classifier
 from tests.chaos import forked, inject
 from tests.chaos.faults import (
     SAVE_STEPS,

@@ -8,8 +8,8 @@ import torch
 
 from paragan.core import registry
 from paragan.datasets import digits
-from paragan.datasets._in_memory import InMemorySource
-from paragan.features._inception_weights import PUBLISHED, stored_path
+from paragan.datasets.base.in_memory import InMemorySource
+from paragan.features.base.inception_weights import PUBLISHED, stored_path
 from paragan.loading.loader import normalise
 from tests.prepared_extractors import prepared
 

@@ -17,7 +17,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
 from paragan.engine.consistency import ConsistencyCheck
-from paragan.features import _classifier as classifier
+from paragan.features.base import classifier as classifier
 from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy, Scaler

@@ -13,7 +13,7 @@ from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.roles import colocated_roles
 from paragan.core.types import Side
-from paragan.datasets._in_memory import InMemorySource
+from paragan.datasets.base.in_memory import InMemorySource
 from paragan.engine.options import EveryOptions, RollbackOptions
 from paragan.engine.rollback import RollbackLoop
 from paragan.evaluation.score import Score

@@ -7,10 +7,10 @@ from paragan.core import registry
 from paragan.core.dist import ALONE
 from paragan.core.metric import Needs
 from paragan.core.option_types import Choice
-from paragan.datasets._in_memory import InMemorySource
+from paragan.datasets.base.in_memory import InMemorySource
 from paragan.evaluation.evaluator import Evaluator
-from paragan.features import _classifier as classifier
-from paragan.features._extractor import FeatureExtractor
+from paragan.features.base import classifier as classifier
+from paragan.features.base.extractor import FeatureExtractor
 
 CLASSES = tuple("abc")
 NUM_IMAGES = 630  # blocks of 250, 250 and 130: ranks have uneven parts, and some have none

@@ -17,7 +17,7 @@ PROGRAM = """
 import json, os, sys
 import torch
 import paragan as pg
-from paragan.features import _classifier as classifier
+from paragan.features.base import classifier as classifier
 from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator, PosterGenerator
 
 classifier.STEPS = 20  # of the judge: how well it judges does not matter

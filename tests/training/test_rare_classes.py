@@ -34,7 +34,7 @@ EXTRACTOR = """
 import torch
 from torch import nn
 
-from paragan.features._extractor import FeatureExtractor
+from paragan.features.base.extractor import FeatureExtractor
 
 
 class Net(nn.Module):

@@ -72,7 +72,7 @@ def length(recipe, name: str) -> int:
 @pytest.mark.parametrize("name", ZOO)
 def test_recipe_score_decreases(name, data_root, request, tmp_path, monkeypatch):
     from paragan import config
-    from paragan.features import _classifier as classifier
+    from paragan.features.base import classifier as classifier
 
     if name.endswith("imagenet128"):
         monkeypatch.setattr(classifier, "STEPS", 100)  # of images so large it learns for minutes

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from paragan.core.errors import DataError
-from paragan.datasets import _file_readers, _tar_files, cifar10, folder, npz
+from paragan.datasets import _tar_files, cifar10, folder, npz
+from paragan.datasets.base import file_readers
 from paragan.storage import npz as _npz
 
 MIB = 1 << 20
@@ -179,12 +180,12 @@ def test_zip_member_that_is_too_large_raises(tmp_path, monkeypatch):
                     member.write(bytes(MIB))
     source = folder.source(folder.Options(str(path)), "train")
     assert "compressed 1,0" in refused(lambda: source.fetch([0]))
-    monkeypatch.setattr(_file_readers, "MAX_FILE_BYTES", 8 * MIB)
+    monkeypatch.setattr(file_readers, "MAX_FILE_BYTES", 8 * MIB)
     assert "the limit is 8,388,608" in refused(lambda: source.fetch([0]))
 
 
 def test_image_file_that_is_too_large_raises(tmp_path, monkeypatch):
-    monkeypatch.setattr(_file_readers, "MAX_FILE_BYTES", MIB)
+    monkeypatch.setattr(file_readers, "MAX_FILE_BYTES", MIB)
     for number in range(2):
         with open(tmp_path / f"{number}.png", "wb") as stream:
             stream.truncate(1 << 25)  # takes no room on the disk

@@ -12,8 +12,8 @@ from paragan.core.option_types import Choice
 from paragan.datasets import digits
 from paragan.evaluation.chosen_metrics import choose_metrics
 from paragan.evaluation.evaluator import Evaluator, classifier_test
-from paragan.features import _classifier as classifier
-from paragan.features._extractor import FeatureExtractor, real_batch
+from paragan.features.base import classifier as classifier
+from paragan.features.base.extractor import FeatureExtractor, real_batch
 from paragan.features.judge import train_or_load
 
 SMALL = tuple(digits.source(digits.Options(8), split) for split in ("train", "held_out"))

@@ -12,7 +12,7 @@ from torch import nn
 
 import paragan as pg
 from paragan.core.source import DerivedSource, TensorSpec
-from paragan.datasets._column_names import is_table
+from paragan.datasets.base.column_names import is_table
 from paragan.evaluation.column_statistics import BINS, row_statistics
 from paragan.report.columns import columns_section
 from paragan.report.page import Page

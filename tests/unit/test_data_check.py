@@ -9,7 +9,7 @@ from PIL import Image
 
 from paragan.cli import data as verb
 from paragan.core.errors import DataError
-from paragan.datasets._dataset_check import check_dataset
+from paragan.datasets.preparation.dataset_check import check_dataset
 
 NOISE = np.random.default_rng(0)
 
@@ -116,7 +116,7 @@ def test_check_advises_on_uneven_classes(folder):
 
 def test_few_images_suggest_augmentation(tmp_path, monkeypatch, folder):
     assert advice(check_dataset(str(folder)), "only 32 images")
-    monkeypatch.setattr("paragan.datasets._dataset_check.FEW_IMAGES", 32)
+    monkeypatch.setattr("paragan.datasets.preparation.dataset_check.FEW_IMAGES", 32)
     found = check_dataset(str(folder))
     assert not advice(found, "only") and "augment" not in found.command
 

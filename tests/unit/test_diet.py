@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from paragan.datasets._in_memory import InMemorySource
+from paragan.datasets.base.in_memory import InMemorySource
 from paragan.loading import subset
 from paragan.loading.loader import Loader
 from paragan.loading.subset import SubsetSource

@@ -13,10 +13,10 @@ from paragan.core.errors import ConfigError, DivergedError
 from paragan.core.metric import SampleFeatures
 from paragan.core.types import Rows
 from paragan.datasets import digits, mnist
-from paragan.datasets._in_memory import InMemorySource
+from paragan.datasets.base.in_memory import InMemorySource
 from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.generated_features import compute_features, sample_generator
-from paragan.features._extractor import FeatureExtractor
+from paragan.features.base.extractor import FeatureExtractor
 from paragan.features.judge import train_or_load
 from paragan.game.prior import Prior
 from paragan.game.sampling import sampling_network

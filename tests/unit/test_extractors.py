@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from paragan.core.errors import DataError
-from paragan.features._extractor import FeatureExtractor
-from paragan.features._weight_files import build_with_weights
+from paragan.features.base.extractor import FeatureExtractor
+from paragan.features.base.weight_files import build_with_weights
 from paragan.storage import npz
 
 

@@ -10,9 +10,9 @@ import torch
 from paragan.cli.main import main
 from paragan.core import registry
 from paragan.evaluation.chosen_metrics import ChosenMetric
-from paragan.features import _inception_weights
 from paragan.features._inception_network import InceptionNetwork
-from paragan.features._inception_weights import PUBLISHED
+from paragan.features.base import inception_weights
+from paragan.features.base.inception_weights import PUBLISHED
 from paragan.storage.download import RemoteFile
 from tests.prepared_extractors import prepared
 
@@ -98,7 +98,7 @@ def test_weights_of_each_layout_are_read_without_import(published, weights_files
 @pytest.mark.parametrize("name", NUM_CLASSES)
 def test_weights_of_the_other_layout_are_refused_by_name(published, weights_files, name):
     other = next(other for other in NUM_CLASSES if other != name)
-    with pytest.raises(_inception_weights.DataError, match=f"evaluation.features={other}, not {name}"):
+    with pytest.raises(inception_weights.DataError, match=f"evaluation.features={other}, not {name}"):
         prepared(name, weights=str(weights_files[other]))
 
 
@@ -138,12 +138,12 @@ def test_weights_are_read_without_running_code_of_their_file(published, tmp_path
     torch.save({"fc.weight": _Opens()}, file)
     publish(monkeypatch, "inception", file)
     with pytest.raises(Exception, match="Weights only load failed"):
-        _inception_weights.store_weights(file)
+        inception_weights.store_weights(file)
     assert not (tmp_path / "opened").exists() and not (tmp_path / "cache").exists()
 
 
 def test_other_tensors_are_refused(tmp_path):
     file = tmp_path / "one.pth"
     torch.save({"fc.weight": torch.zeros(1008, 2048)}, file)
-    with pytest.raises(_inception_weights.DataError, match="Conv2d_1a_3x3"):
-        _inception_weights.read_network(file.read_bytes(), PUBLISHED["inception"].variant)
+    with pytest.raises(inception_weights.DataError, match="Conv2d_1a_3x3"):
+        inception_weights.read_network(file.read_bytes(), PUBLISHED["inception"].variant)

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from paragan.datasets import digits
-from paragan.datasets._in_memory import InMemorySource
-from paragan.features import _extractor, judge as judging
+from paragan.datasets.base.in_memory import InMemorySource
+from paragan.features import judge as judging
+from paragan.features.base import extractor
 from paragan.features.judge import train_or_load
 from paragan.loading.loader import normalise
 from paragan.loading.order import Order
@@ -78,7 +79,7 @@ def test_judge_result_is_independent_of_batch(kept, small):
 
 def test_compute_rows_are_in_order_with_labels(kept, small, monkeypatch):
     whole = kept[1].compute_rows(small[1], 50)
-    monkeypatch.setattr(_extractor, "REAL_AT_ONCE", 7)
+    monkeypatch.setattr(extractor, "REAL_AT_ONCE", 7)
     cut = kept[1].compute_rows(small[1], 50)
     rows = Order(len(small[1]), 0).at(np.arange(50))  # files may lie class by class
     assert torch.equal(whole.requested_labels_B, small[1].fetch(rows)["label"])

@@ -11,10 +11,10 @@ from paragan.build.evaluation import extractor_context, scorer
 from paragan.config import read_recipe
 from paragan.core.interrupt import StopRequested
 from paragan.datasets import digits
-from paragan.datasets._in_memory import InMemorySource
+from paragan.datasets.base.in_memory import InMemorySource
 from paragan.evaluation.extractor_fit import accuracy_warning
-from paragan.features import _classifier as classifier
-from paragan.features._extractor import FeatureExtractor
+from paragan.features.base import classifier as classifier
+from paragan.features.base.extractor import FeatureExtractor
 from paragan.features.judge import train_or_load
 
 

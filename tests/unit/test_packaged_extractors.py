@@ -15,14 +15,14 @@ from paragan.config import read_recipe
 from paragan.core import registry
 from paragan.core.errors import DataError
 from paragan.datasets import cifar10, mnist
-from paragan.datasets._in_memory import InMemorySource
+from paragan.datasets.base.in_memory import InMemorySource
 from paragan.evaluation import scorer
 from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.scorer import build_evaluator, resolve_features
 from paragan.features import _packaged as packaged, auto, cifar10 as cifar10_features, mnist as mnist_features
-from paragan.features._extractor import ExtractorContext
 from paragan.features._packaged import FOLDER
+from paragan.features.base.extractor import ExtractorContext
 from tests.prepared_extractors import blank, prepared
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

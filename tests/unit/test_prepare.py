@@ -16,9 +16,9 @@ from PIL import Image
 
 from paragan.cli.main import main
 from paragan.core.errors import DataError
-from paragan.datasets import _prepare
 from paragan.datasets._image_decoding import decode_square
-from paragan.datasets._prepare import prepare_shards
+from paragan.datasets.preparation import prepare
+from paragan.datasets.preparation.prepare import prepare_shards
 from paragan.storage.shard_folder import UNFINISHED, Encoding, ShardFolder
 from paragan.storage.shard_writer import ShardWriter
 from tests.conftest import ROOT
@@ -101,7 +101,7 @@ def test_a_killed_preparation_continues(tmp_path):
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
     assert 0 < len(finished) < 12
-    result = prepare_shards(str(images), out, Encoding(256, pillow=_prepare.PIL.__version__), 5, threads=2)
+    result = prepare_shards(str(images), out, Encoding(256, pillow=prepare.PIL.__version__), 5, threads=2)
     assert 0 < result.num_written <= 12 - len(finished)
     names = {"index.bin", *(shard.name for shard in result.folder.description.shards)}
     there = contents(out)
@@ -224,7 +224,7 @@ def test_command_describes_the_shards_and_how_to_train(tmp_path, images, capsys)
 MEASURE = """
 import sys
 from pathlib import Path
-from paragan.datasets._prepare import prepare_shards
+from paragan.datasets.preparation.prepare import prepare_shards
 from paragan.storage.shard_folder import Encoding
 def peak():
     return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from paragan.datasets import folder, npz, shards
-from paragan.datasets._prepare import open_encoded_images
+from paragan.datasets.preparation.prepare import open_encoded_images
 from tests.data_refusals import refusal
 from tests.prepared_shards import contents, image_folder, prepared
 

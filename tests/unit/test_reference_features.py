@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from paragan.core.metric import SampleFeatures
-from paragan.datasets._in_memory import InMemorySource
+from paragan.datasets.base.in_memory import InMemorySource
 from paragan.evaluation.reference_features import real_features
-from paragan.features._extractor import FeatureExtractor
+from paragan.features.base.extractor import FeatureExtractor
 
 REAL = InMemorySource(
     torch.randint(0, 256, (40, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)),

@@ -11,7 +11,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.option_types import Choice
 from paragan.datasets import digits
 from paragan.evaluation.evaluator import Evaluator
-from paragan.features._extractor import FeatureExtractor, real_batch
+from paragan.features.base.extractor import FeatureExtractor, real_batch
 
 SMALL = tuple(digits.source(digits.Options(8), split) for split in ("train", "held_out"))
 TINY = ["data.size=8", "train.batch=8", "train.kimg=0.008", "every.sample_kimg=0", "every.score_kimg=0.008"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from paragan.datasets import folder, shards
-from paragan.datasets._dataset_check import check_dataset
+from paragan.datasets.preparation.dataset_check import check_dataset
 from paragan.storage.shard_folder import Encoding, ShardFolder
 from tests import tiny_run
 from tests.data_refusals import refusal

@@ -12,7 +12,7 @@ from paragan.core import rng
 from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.types import Batch, Rows, Side
-from paragan.datasets._in_memory import InMemorySource
+from paragan.datasets.base.in_memory import InMemorySource
 from paragan.engine.telemetry import Telemetry, judgement, nearest_distance, overfitting, saturation, singular_values
 from paragan.game.gan import GAN
 from paragan.game.player import Player

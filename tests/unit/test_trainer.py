@@ -11,8 +11,8 @@ from torch.utils.data import Dataset
 
 import paragan as pg
 from paragan.config import read_recipe
-from paragan.datasets._memory import DatasetSource
-from paragan.datasets._ragged import Padding
+from paragan.datasets.base.program_data import DatasetSource
+from paragan.datasets.base.ragged import Padding
 from tests.tiny_run import newest
 
 BATCH, STEPS = 8, 6

@@ -8,8 +8,8 @@ from torch.utils.data import Dataset
 
 import paragan as pg
 from paragan.core.types import Rows
-from paragan.datasets._memory import DatasetSource, TensorSource
-from paragan.datasets._ragged import Padding
+from paragan.datasets.base.program_data import DatasetSource, TensorSource
+from paragan.datasets.base.ragged import Padding
 from paragan.loading.iterable_stream import IterableStream
 from tests.unit.test_trainer import BATCH, TINY, Drawn, Points, saved, tensors, trainer
 

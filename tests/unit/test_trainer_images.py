@@ -7,10 +7,10 @@ from torch import nn
 
 import paragan as pg
 from paragan.datasets import digits
-from paragan.datasets._memory import TensorSource
-from paragan.datasets._ragged import Padding
+from paragan.datasets.base.program_data import TensorSource
+from paragan.datasets.base.ragged import Padding
 from paragan.evaluation import tensor_images
-from paragan.features import _classifier
+from paragan.features.base import classifier
 from paragan.game.network import CalledNetwork
 from tests.unit.test_trainer_samples import Labelled, Maker
 
@@ -23,7 +23,7 @@ SHAPE = (1, 16, 16)
 
 @pytest.fixture(autouse=True)
 def _short_judge(monkeypatch):
-    monkeypatch.setattr(_classifier, "STEPS", 3)
+    monkeypatch.setattr(classifier, "STEPS", 3)
 
 
 class Enlarged(Maker):

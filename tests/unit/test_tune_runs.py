@@ -13,7 +13,7 @@ import paragan as pg
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.config.sections import ANY
-from paragan.features import _classifier
+from paragan.features.base import classifier
 from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator, PosterGenerator
 from tests.processes import environment, running
 
@@ -64,7 +64,7 @@ def test_study_whose_process_is_killed_resumes_the_trial_and_reaches_its_number(
 
 
 def test_program_is_tuned_before_its_first_step_and_keeps_the_values(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(_classifier, "STEPS", 10)
+    monkeypatch.setattr(classifier, "STEPS", 10)
     config = read_recipe("digits", [*TINY, "train.kimg=0.32", "every.save_kimg=0", "every.score_kimg=0"])
 
     def manager():

@@ -45,10 +45,10 @@ from paragan.core.pieces import shapes_of
 from paragan.core.protocols import Penalty
 from paragan.core.source import Source, StreamedSource, describe_tensors, dtype_name, tensor_texts
 from paragan.core.tensor_game import LATENT, TensorGame
-from paragan.datasets._column_names import is_table
-from paragan.datasets._in_memory import content_fingerprint
-from paragan.datasets._memory import DatasetSource, IterableSource, TensorSource
-from paragan.datasets._ragged import Padding
+from paragan.datasets.base.column_names import is_table
+from paragan.datasets.base.in_memory import content_fingerprint
+from paragan.datasets.base.program_data import DatasetSource, IterableSource, TensorSource
+from paragan.datasets.base.ragged import Padding
 from paragan.evaluation.chosen_metrics import reads_features
 from paragan.evaluation.tensor_images import is_scored
 from paragan.export.sampled_images import SampledImages

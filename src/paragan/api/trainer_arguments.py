@@ -13,7 +13,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.network_factory import copy_networks
 from paragan.core.protocols import Penalty
 from paragan.core.source import TensorSpec, dtype_name
-from paragan.datasets._ragged import Padding
+from paragan.datasets.base.ragged import Padding
 from paragan.game.trained_part import refuse_untrained
 from paragan.layers.discriminators import Discriminators
 

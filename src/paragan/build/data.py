@@ -18,7 +18,6 @@ from paragan.core.roles import Roles
 from paragan.core.source import DerivedSource, Source, StreamedSource, describe_tensors
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
-from paragan.datasets._host_shared import share_on_host
 from paragan.game.player_checks import refuse_mismatched_data
 from paragan.game.scheme import Batches
 from paragan.loading.iterable_stream import IterableStream
@@ -72,8 +71,8 @@ class UnlabelledSource(DerivedSource):
         return {name: tensor for name, tensor in decoded.items() if name != "label"}
 
 
-def open_data(config: RunConfig, shared: bool = False, model: Model | None = None) -> Data:
-    """Open both splits; `DataError` for invalid files. shared: in memory once per host.
+def open_data(config: RunConfig, model: Model | None = None) -> Data:
+    """Open both splits; `DataError` for invalid files.
 
     model: objects of a program; their data is used.
     """
@@ -82,8 +81,6 @@ def open_data(config: RunConfig, shared: bool = False, model: Model | None = Non
     module = registry.load_chosen("datasets", config.data)
     options = config.data.options
     found: list[Source] = [module.source(options, split) for split in ("train", "held_out")]
-    if shared:
-        found = [share_on_host(source) for source in found]
     if not options.labels:
         found = [UnlabelledSource(source) if source.class_names else source for source in found]
     train, held_out = found

@@ -25,7 +25,7 @@ from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.score import Score
 from paragan.evaluation.scoring_process import ScoringProcess
 from paragan.evaluation.tensor_evaluator import TensorEvaluator
-from paragan.features._extractor import ExtractorContext
+from paragan.features.base.extractor import ExtractorContext
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, sampling_network

@@ -39,7 +39,7 @@ def trainer(
     reading: it never needs to write. model: as in `maker`.
     """
     device = devices.select_device(config.train.threads) if world.group is None else world.device
-    found = open_data(config, world.group is not None, model)
+    found = open_data(config, model)
     devices.return_large_blocks(device, found.train.shape if found.is_image else ())
     order = scheme(config)
     roles = order.roles(world, config.train.timeout_s)

@@ -69,7 +69,7 @@ class GridFactory:
         assert config.grid is not None
         check_capabilities(build.scheme(config).holder, config.needs)
         device = device or devices.select_device(config.train.threads)
-        data = data or build.open_data(config, shared=config.workers is not None)
+        data = data or build.open_data(config)
         check_capabilities(GRID, [Need("data of pairs", Capability.PAIRS, "use other data")] * data.has_pairs)
         makers = {side: build.maker(config, side, data, device) for side in Side}
         judge = evaluation.evaluator(

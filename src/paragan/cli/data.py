@@ -14,7 +14,7 @@ from paragan.cli.progress import show_progress
 from paragan.core.printable import to_printable
 
 if TYPE_CHECKING:
-    from paragan.datasets._dataset_check import DatasetReport
+    from paragan.datasets.preparation.dataset_check import DatasetReport
 
 app = typer.Typer(no_args_is_help=True, help="Check images before training on them, or pack them into shards.")
 _MAX_LISTED = 10
@@ -35,10 +35,10 @@ def check(path: Images, size: Size = None, as_json: AsJson = False) -> None:
     Reports sizes, formats, classes, duplicates and damaged files; of shards, all bytes are compared
     with their sha256. Exit code 2: images are damaged, or none can be decoded.
     """
-    from paragan.datasets import _dataset_check
+    from paragan.datasets.preparation import dataset_check
 
     with show_progress("images read") as update:
-        report = _dataset_check.check_dataset(path, size, update)
+        report = dataset_check.check_dataset(path, size, update)
     if as_json:
         print(json.dumps(asdict(report)))
     else:

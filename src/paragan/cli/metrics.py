@@ -24,9 +24,9 @@ def import_weights(file: File) -> None:
 
     Runs with evaluation.features=inception, or inception_torchvision, find them there. Exit code 2: any other file.
     """
-    from paragan.features import _inception_weights
+    from paragan.features.base import inception_weights
 
-    path, extractor = _inception_weights.store_weights(file)
+    path, extractor = inception_weights.store_weights(file)
     other = "values by torchvision's network, not the published FID"
     values = "the published FID and Inception score" if extractor == "inception" else other
     print(f"stored {path}; use evaluation.features={extractor} for {values}")

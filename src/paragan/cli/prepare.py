@@ -16,7 +16,7 @@ from paragan.core.command import program_command
 from paragan.core.printable import to_printable
 
 if TYPE_CHECKING:
-    from paragan.datasets._prepare import PreparedShards
+    from paragan.datasets.preparation.prepare import PreparedShards
 
 _SOURCE = "A folder, .zip, .tar, .npz or .parquet file, a folder of tar or Parquet files, or one of Hugging Face."
 Unprepared = Annotated[str, typer.Argument(metavar="SRC", help=_SOURCE)]
@@ -55,11 +55,11 @@ def prepare_command(
     `data.name=shards data.path=OUT` trains on them. A stopped command continues with the shards
     that are missing. Equal sources and options give equal bytes.
     """
-    from paragan.datasets import _prepare
+    from paragan.datasets.preparation import prepare
 
-    encoding = _prepare.make_encoding(size, channels, crop, background, file_format, quality)
+    encoding = prepare.make_encoding(size, channels, crop, background, file_format, quality)
     with show_progress("images") as update:
-        prepared = _prepare.prepare_shards(source, out, encoding, per_shard, threads, damaged, update)
+        prepared = prepare.prepare_shards(source, out, encoding, per_shard, threads, damaged, update)
     if as_json:
         print(json.dumps(asdict(prepared.folder.description)))
     else:

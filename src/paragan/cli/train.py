@@ -69,7 +69,7 @@ def train_command(
 def _check_folder(options: object) -> None:
     """Raise `DataError` for a folder of images that cannot be read, before torch is imported, which takes seconds."""
     if isinstance(options, FolderOptions):
-        from paragan.datasets._file_readers import check_path
+        from paragan.datasets.base.file_readers import check_path
 
         check_path(options.path)
 

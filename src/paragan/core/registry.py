@@ -50,6 +50,7 @@ _NOUNS = {  # category -> name of one of its files, for messages
     "recipes": "recipe",
     "presets": "preset",
 }
+_HELPERS = ("base", "preparation")  # sub-packages of what the files of a category are built from, or are used by
 SYNONYMS = {"strategies": "parallel", "optimizers": "optim", "optimisers": "optim"}  # of categories
 _MAX_RECIPE_BYTES = 1 << 20
 
@@ -84,7 +85,7 @@ def names(category: str) -> list[str]:
     folder = _ROOT / category
     files = [path.stem for path in folder.glob(f"*{_suffix(category)}")]
     packages = [path.parent.name for path in folder.glob("*/__init__.py")]
-    public = [name for name in (*files, *packages) if not name.startswith("_")]
+    public = [name for name in (*files, *packages) if not name.startswith("_") and name not in _HELPERS]
     return sorted(public)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.files import read_bytes, write_text
-from paragan.datasets._file_readers import FileReader
+from paragan.datasets.base.file_readers import FileReader
 from paragan.storage.download import cache_dir
 
 _MAX_NAMED = 3

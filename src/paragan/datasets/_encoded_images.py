@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.datasets._file_readers import FileReader
 from paragan.datasets._image_paths import ArrangedPaths, PathList
+from paragan.datasets.base.file_readers import FileReader
 
 Rows = NDArray[np.uint32]
 

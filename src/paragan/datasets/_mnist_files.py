@@ -23,9 +23,9 @@ from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.source import Source
-from paragan.datasets._file_readers import describe_missing
-from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
 from paragan.datasets._options import IdxOptions
+from paragan.datasets.base.file_readers import describe_missing
+from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint
 from paragan.storage.download import RemoteFile, download
 
 _STEMS = (

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._encoded_images import FileImages
-from paragan.datasets._file_readers import FileReader
 from paragan.datasets._image_paths import ArrangedPaths, folder_names
 from paragan.datasets._image_source import ImageSource
+from paragan.datasets.base.file_readers import FileReader
 
 Labels = NDArray[np.int32]
 

@@ -18,7 +18,7 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath
 from paragan.core.source import Source
 from paragan.datasets import _image_decoding, _tar_files
-from paragan.datasets._in_memory import InMemorySource, compute_fingerprint, stratified_split
+from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint, stratified_split
 from paragan.storage import npz
 from paragan.storage.download import RemoteFile, download
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.source import Source
-from paragan.datasets._in_memory import InMemorySource, compute_fingerprint, stratified_split
+from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint, stratified_split
 
 _FILE = Path(__file__).with_name("digits.npz")
 _FULL_INK = 16

@@ -13,9 +13,9 @@ from paragan.datasets import _image_paths
 from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._encoded_images import EncodedImages, FileImages, Rows
-from paragan.datasets._file_readers import FileReader, list_images
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import FolderOptions as Options
+from paragan.datasets.base.file_readers import FileReader, list_images
 
 _MAX_NAMED = 5
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, Interval
 from paragan.core.source import Source
-from paragan.datasets._in_memory import InMemorySource, compute_fingerprint, stratified_split
+from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint, stratified_split
 from paragan.storage import npz
 
 _CHANNELS = (1, 3)

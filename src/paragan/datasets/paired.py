@@ -27,8 +27,8 @@ from paragan.core.source import DerivedSource, Source, image_specs
 from paragan.datasets import _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._encoded_images import FileImages
-from paragan.datasets._file_readers import FileReader, FolderReader, list_images
 from paragan.datasets._image_source import ImageSource
+from paragan.datasets.base.file_readers import FileReader, FolderReader, list_images
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from paragan.core.source import Source
 from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_source import ImageSource
-from paragan.datasets._in_memory import compute_fingerprint
 from paragan.datasets._options import secret_in_url
+from paragan.datasets.base.in_memory import compute_fingerprint
 from paragan.storage.disk_cache import DiskCache
 from paragan.storage.shard_folder import INDEX, Encoding, ShardFolder, sample_key
 

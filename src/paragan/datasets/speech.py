@@ -21,7 +21,7 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.option_types import Interval
 from paragan.core.source import Source, TensorSpec
-from paragan.datasets._in_memory import compute_fingerprint
+from paragan.datasets.base.in_memory import compute_fingerprint
 from paragan.layers.log_mel import LogMel
 
 SAMPLE_RATE = 8_000

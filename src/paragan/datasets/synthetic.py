@@ -22,7 +22,7 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.option_types import Interval, Natural
 from paragan.core.source import Source, image_specs
-from paragan.datasets._in_memory import compute_fingerprint
+from paragan.datasets.base.in_memory import compute_fingerprint
 
 _RING = 8
 _GRID = 5

@@ -10,7 +10,7 @@ from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Metric, Needs
 from paragan.core.option_types import Choice
-from paragan.features._extractor import FeatureExtractor
+from paragan.features.base.extractor import FeatureExtractor
 
 _WORDS = {
     Needs.FEATURES: "features of images, which are not compared here",

@@ -18,15 +18,15 @@ from paragan.core.metric import ClassifierTest, Metric, Needs, SampleFeatures, S
 from paragan.core.option_types import Choice
 from paragan.core.progress_lines import ProgressLines
 from paragan.core.source import Source, dtype_name
-from paragan.datasets._in_memory import InMemorySource
+from paragan.datasets.base.in_memory import InMemorySource
 from paragan.evaluation.chosen_metrics import ChosenMetric, choose_metrics, refuse_few
 from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, classifies_data, require_accepted
 from paragan.evaluation.generated_features import Generate, compute_features, sample_generator
 from paragan.evaluation.interval import half_sample_interval, number_of
 from paragan.evaluation.reference_features import real_features, real_images
 from paragan.evaluation.score import Score
-from paragan.features import _classifier as classifier
-from paragan.features._extractor import MAX_FOR_ACCURACY, FeatureExtractor, accuracy
+from paragan.features.base import classifier as classifier
+from paragan.features.base.extractor import MAX_FOR_ACCURACY, FeatureExtractor, accuracy
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior

@@ -5,7 +5,7 @@ from __future__ import annotations
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Needs
 from paragan.core.source import Source
-from paragan.features._extractor import CLASSES, OTHER_CLASSES, FeatureExtractor
+from paragan.features.base.extractor import CLASSES, OTHER_CLASSES, FeatureExtractor
 
 _RELIABLE = 0.95  # a score by an extractor of lower accuracy is printed with a warning
 

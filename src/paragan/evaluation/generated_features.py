@@ -14,7 +14,7 @@ from paragan.core.errors import DivergedError
 from paragan.core.metric import SampleFeatures
 from paragan.core.progress_lines import ProgressLines
 from paragan.core.types import Rows
-from paragan.features._extractor import FeatureExtractor
+from paragan.features.base.extractor import FeatureExtractor
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_images

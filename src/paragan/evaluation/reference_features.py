@@ -18,7 +18,7 @@ from paragan.core.files import read_bytes, write_bytes
 from paragan.core.metric import SampleFeatures
 from paragan.core.source import Source
 from paragan.evaluation.generated_features import compute_features, to_uint8
-from paragan.features._extractor import REAL_AT_ONCE, FeatureExtractor, real_batch, real_batches
+from paragan.features.base.extractor import REAL_AT_ONCE, FeatureExtractor, real_batch, real_batches
 from paragan.storage.download import cache_dir
 
 _FORMAT = 1

@@ -20,7 +20,7 @@ from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.evaluation.score import Score
 from paragan.features import auto
-from paragan.features._extractor import ExtractorContext, FeatureExtractor
+from paragan.features.base.extractor import ExtractorContext, FeatureExtractor
 from paragan.features.judge import JUDGE
 from paragan.game.player import Player
 from paragan.game.prior import Prior

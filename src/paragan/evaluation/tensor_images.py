@@ -10,7 +10,7 @@ from torch import Tensor
 
 from paragan.core.source import DerivedSource, Source, StreamedSource, image_specs
 from paragan.core.types import Rows
-from paragan.datasets._memory import TensorSource
+from paragan.datasets.base.program_data import TensorSource
 from paragan.evaluation.fixed_samples import fetch_batch
 from paragan.evaluation.fixed_tensors import is_pictured
 from paragan.evaluation.generated_features import Generate, to_uint8

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import PretrainedOptions
-from paragan.features._extractor import ExtractorContext, FeatureExtractor
-from paragan.features._weight_files import build_with_weights
+from paragan.features.base.extractor import ExtractorContext, FeatureExtractor
+from paragan.features.base.weight_files import build_with_weights
 
 FOLDER = Path(__file__).with_name("_weights")
 _NUM_FEATURES = 64

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, ProgramPath
-from paragan.features._extractor import ExtractorContext, FeatureExtractor
+from paragan.features.base.extractor import ExtractorContext, FeatureExtractor
 from paragan.layers.image_input import ImageInput
 from paragan.storage.exported_network import ExportedNetwork
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paragan.core.option_types import FilePath
-from paragan.features._extractor import ExtractorContext, FeatureExtractor
-from paragan.features._inception_weights import inception_extractor
+from paragan.features.base.extractor import ExtractorContext, FeatureExtractor
+from paragan.features.base.inception_weights import inception_extractor
 
 PUBLISHED_NAMES = {
     "fd": "fid",

@@ -26,9 +26,9 @@ from paragan.core.errors import CheckpointError
 from paragan.core.files import create_subfolder, read_bytes, write_bytes
 from paragan.core.interrupt import StopRequested
 from paragan.core.source import Source, image_specs
-from paragan.features import _classifier as classifier
-from paragan.features._classifier import build_classifier, train_classifier
-from paragan.features._extractor import CLASSES, ExtractorContext, FeatureExtractor
+from paragan.features.base import classifier as classifier
+from paragan.features.base.classifier import build_classifier, train_classifier
+from paragan.features.base.extractor import CLASSES, ExtractorContext, FeatureExtractor
 
 JUDGE = "judge"
 ROTATION = "rotation"  # the task of a judge of data without classes

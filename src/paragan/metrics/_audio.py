@@ -10,8 +10,8 @@ from torch import Tensor
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Needs
 from paragan.layers.log_mel import LogMel
-from paragan.metrics._mean import PairMetric
 from paragan.metrics._options import AudioOptions
+from paragan.metrics.base.mean import PairMetric
 
 
 @dataclass(frozen=True)

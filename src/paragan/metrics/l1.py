@@ -8,7 +8,7 @@ from torch import Tensor
 
 from paragan.core.metric import Direction
 from paragan.core.outputs import mean_per_sample
-from paragan.metrics._mean import PairMetric
+from paragan.metrics.base.mean import PairMetric
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Direction, Needs, SampleFeatures
-from paragan.metrics._mean import MeanMetric
+from paragan.metrics.base.mean import MeanMetric
 
 
 @dataclass(frozen=True)

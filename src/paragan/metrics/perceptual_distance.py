@@ -21,7 +21,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.metric import Direction, Needs, SamplePairs
 from paragan.core.option_types import ProgramPath
 from paragan.layers.image_input import ImageInput
-from paragan.metrics._mean import MeanMetric
+from paragan.metrics.base.mean import MeanMetric
 from paragan.storage.exported_network import ExportedNetwork
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from paragan.core.metric import Direction
 from paragan.core.outputs import mean_per_sample
-from paragan.metrics._mean import RangeMetric
 from paragan.metrics._options import RangeOptions as Options
+from paragan.metrics.base.mean import RangeMetric
 
 __all__ = ["Metric", "Options"]
 

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.metric import Direction, Needs
-from paragan.metrics._mean import RangeMetric
 from paragan.metrics._options import RangeOptions as Options
+from paragan.metrics.base.mean import RangeMetric
 
 __all__ = ["Metric", "Options"]
 

@@ -114,7 +114,7 @@ def profiled(config: RunConfig, recipe: str, say: Say, model: Model | None = Non
 
     check_capabilities(CHOOSER, config.needs)
     refuse_simulation(config)
-    data = build.open_data(config, model=model)
+    data = build.open_data(config, model)
     simulated = None if model is not None else simulated_game(config, data, select_device(config.train.threads))
 
     def peak_bytes(batch: int) -> int:

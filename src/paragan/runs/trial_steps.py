@@ -49,7 +49,7 @@ class TrialRun:
         self.device = devices.select_device(config.train.threads) if is_alone else world.device
         num_ranks = len(build.scheme(config).assign(world.size)[Side.D])
         self.rows = Rows(0, 0, config.train.batch, config.train.batch).shares(num_ranks)[0].count
-        self.found = data or build.open_data(config, model=model)
+        self.found = data or build.open_data(config, model)
 
     def networks(self) -> Mapping[Side, nn.Module]:
         """Return the networks, for inspection."""

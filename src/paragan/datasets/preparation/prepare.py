@@ -17,15 +17,15 @@ from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.datasets import _image_paths
-from paragan.datasets._array_images import ArrayImages
 from paragan.datasets._damaged_images import exclude_damaged
-from paragan.datasets._dataset_check import check_image_size
 from paragan.datasets._encoded_images import EncodedImages, FileImages
-from paragan.datasets._file_readers import list_images
 from paragan.datasets._image_decoding import decode_image, decode_square_image, image_suffix
-from paragan.datasets._table_images import TableImages, table_files
 from paragan.datasets._tar_files import is_plain_tar
-from paragan.datasets._tar_images import TarImages
+from paragan.datasets.base.file_readers import list_images
+from paragan.datasets.preparation.array_images import ArrayImages
+from paragan.datasets.preparation.dataset_check import check_image_size
+from paragan.datasets.preparation.table_images import TableImages, table_files
+from paragan.datasets.preparation.tar_images import TarImages
 from paragan.datasets.shards import ShardImages
 from paragan.storage.byte_store import StoredFile
 from paragan.storage.shard_folder import INDEX, VERSION, Encoding, ShardDescription, ShardFolder, has_shards

@@ -19,7 +19,7 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import ImageSize
 from paragan.datasets import _image_decoding, _image_paths, folder
 from paragan.datasets._encoded_images import EncodedImages, FileImages
-from paragan.datasets._file_readers import describe_missing, list_images
+from paragan.datasets.base.file_readers import describe_missing, list_images
 from paragan.datasets.shards import ShardImages
 from paragan.storage.shard_folder import ShardFolder, has_shards
 

@@ -26,9 +26,9 @@ from paragan.core.source import (
     dtype_name,
     rows_not_finite,
 )
-from paragan.datasets._column_names import split_names
-from paragan.datasets._in_memory import compute_fingerprint
-from paragan.datasets._ragged import Padding
+from paragan.datasets.base.column_names import split_names
+from paragan.datasets.base.in_memory import compute_fingerprint
+from paragan.datasets.base.ragged import Padding
 
 Sample = Mapping[str, Any]
 

@@ -13,9 +13,9 @@ from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.datasets import _image_paths
 from paragan.datasets._encoded_images import EncodedImages, check_class_numbers, hash_names
-from paragan.datasets._file_readers import MAX_FILE_BYTES
 from paragan.datasets._image_decoding import EXTENSIONS
 from paragan.datasets._tar_files import check_member_size, plain_members
+from paragan.datasets.base.file_readers import MAX_FILE_BYTES
 
 _LABEL = ".cls"
 _MAX_LABEL_BYTES = 32

@@ -15,8 +15,8 @@ from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.files import read_bytes, write_bytes
 from paragan.core.option_types import FilePath
-from paragan.features._extractor import OTHER_CLASSES, ExtractorContext, FeatureExtractor
 from paragan.features._inception_network import SIZE, TENSORFLOW, TORCHVISION, InceptionNetwork, InceptionVariant
+from paragan.features.base.extractor import OTHER_CLASSES, ExtractorContext, FeatureExtractor
 from paragan.storage.download import RemoteFile, cache_dir
 
 

@@ -1,0 +1,1 @@
+"""Sources, readers and checks of data sets, which other rooms use."""

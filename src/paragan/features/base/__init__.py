@@ -1,0 +1,1 @@
+"""The protocol of feature extractors and their weights, which other rooms use."""

@@ -1,0 +1,1 @@
+"""Base classes of metrics, which other rooms use."""
