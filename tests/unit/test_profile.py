@@ -71,7 +71,7 @@ def test_profile_of_a_discriminator_that_never_trains_costs_nothing():
     found = measure_profile(flow, "flow-digits", build.open_data(flow), lambda batch: 0, [4])
     assert (found.d.parameters, found.d.weight_bytes, found.d.norms, found.generate_norms) == (0, 0, 0, 0)
     assert found.d.state_bytes > 0 and found.g.weight_bytes > 0
-    assert found.generate_s.values[0] + found.d.update_s.values[0] < 0.2 * found.g.update_s.values[0]
+    assert found.generate_s.values[0] + found.d.update_s.values[0] < 0.5 * found.g.update_s.values[0]
 
 
 def test_profile_of_a_discriminator_that_trains_at_random_is_that_of_its_turns(config, measured):
