@@ -11,7 +11,9 @@ SHADES = [*(f"h{n}" for n in range(9)), "hx"]
 
 
 @pytest.fixture(
-    scope="module", params=[(3, 3), (16, 16), (1, 64), (64, 64)], ids=lambda shape: "x".join(map(str, shape))
+    scope="module",
+    params=[(3, 3), (16, 16), (1, 64), pytest.param((64, 64), marks=pytest.mark.slow)],
+    ids=lambda shape: "x".join(map(str, shape)),
 )
 def run(request, tmp_path_factory):
     return made_grid.make(tmp_path_factory.mktemp("run"), *request.param, 4)

@@ -73,6 +73,7 @@ def begin_mpi(started, folder, *words):
 
 
 @MPI
+@pytest.mark.slow
 def test_grid_under_mpiexec_of_one_host_listens_on_the_loopback_alone(started, tmp_path, expected, monkeypatch):
     folder = tmp_path / "run"
     for name in ("UCX_NET_DEVICES", "FI_TCP_IFACE"):

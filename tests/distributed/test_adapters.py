@@ -4,14 +4,12 @@ import math
 
 import pytest
 
+from tests.marks import slow
+
 CASES = "tests.distributed.cases_adapters"
 STEPS, FLOAT64 = 3, 8
 
 pytestmark = pytest.mark.distributed
-
-
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(

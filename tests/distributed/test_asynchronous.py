@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.marks import slow
+
 pytestmark = pytest.mark.distributed
 
 CASES = "tests.distributed.cases_asynchronous"
@@ -45,7 +47,7 @@ def test_the_bound_is_kept_under_random_delays(two_ranks, bound, steps):
         assert max(map(int, lags)) == oldest and versions == [steps, steps] and waited > 0, (side, lags)
 
 
-@pytest.mark.parametrize("bound", [1, 3])
+@pytest.mark.parametrize("bound", [slow(1), 3])
 def test_the_bound_is_kept_by_two_and_two(four_ranks, bound):
     found = four_ranks.run(f"{CASES}:bounded", num_g=2, bound=bound, steps=40, timeout=200)
     assert all(max(map(int, lags)) <= bound and versions == [40, 40] for _, lags, versions, _ in found), found

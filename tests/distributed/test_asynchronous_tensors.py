@@ -5,6 +5,7 @@ import pytest
 import paragan as pg
 from tests.distributed import cases_tensors as cases
 from tests.distributed.test_tensors import assert_close, weights_of
+from tests.marks import slow
 
 CASES = "tests.distributed.cases_tensors"
 NO_DELAY = {"name": "asynchronous", "staleness": 0, "reuse": False}
@@ -37,7 +38,9 @@ def test_texts_of_any_length_in_two_threads(tmp_path):
 
 
 @pytest.mark.distributed
-@pytest.mark.parametrize(("ranks", "num_g", "reuse"), [(2, 1, False), (2, 1, True), (3, 1, False), (3, 2, True)])
+@pytest.mark.parametrize(
+    ("ranks", "num_g", "reuse"), [slow(2, 1, False), (2, 1, True), (3, 1, False), slow(3, 2, True)]
+)
 def test_ranks_of_g_and_of_d_with_a_resume_equal_players_in_turn(tmp_path, request, plain, ranks, num_g, reuse):
     pool = request.getfixturevalue({2: "two_ranks", 3: "three_ranks"}[ranks])
     chosen = {

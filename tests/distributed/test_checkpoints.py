@@ -7,6 +7,7 @@ import pytest
 
 from paragan.core.dist import ALONE
 from tests.distributed import cases_checkpoints as cases
+from tests.marks import slow
 
 CASES = "tests.distributed.cases_checkpoints"
 PAIR = [[[float(2 * n), float(2 * n + 1)] for n in range(6)]]
@@ -39,7 +40,9 @@ def test_what_two_ranks_save_any_number_resumes_under_another_strategy(tmp_path,
     assert cases.go_on(ALONE, str(tmp_path), "none", "none") <= 1e-10
 
 
-@pytest.mark.parametrize(("size", "g", "d", "pieces"), [(4, "hsdp", "zero3", (2, 4)), (3, "zero2", "zero1", (3, 3))])
+@pytest.mark.parametrize(
+    ("size", "g", "d", "pieces"), [(4, "hsdp", "zero3", (2, 4)), slow(3, "zero2", "zero1", (3, 3))]
+)
 def test_what_others_save_two_ranks_resume(tmp_path, pools, size, g, d, pieces):
     names, *_ = pools[size].run(f"{CASES}:save", folder=str(tmp_path), g=g, d=d)
     assert tuple(sum(name.startswith(player) for name in names) for player in ("g.", "d.")) == pieces

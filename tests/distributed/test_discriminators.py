@@ -2,14 +2,12 @@
 
 import pytest
 
+from tests.marks import slow
+
 pytestmark = pytest.mark.distributed
 
 CASES = "tests.distributed.cases_discriminators"
 TOLERANCE = 1e-12
-
-
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.contract.test_models import MODELS
+from tests.marks import slow
 
 pytestmark = pytest.mark.distributed
 
@@ -19,7 +20,7 @@ def test_every_image_model_on_two_uneven_ranks_is_the_batch(two_ranks):
 @pytest.mark.parametrize("model", DRAWING)
 @pytest.mark.parametrize(
     ("g", "d"),
-    [("zero1", "ddp"), ("zero2", "ddp"), ("zero3", "zero3"), ("pipeline", "ddp"), ("pipeline", "pipeline")],
+    [slow("zero1", "ddp"), slow("zero2", "ddp"), ("zero3", "zero3"), ("pipeline", "ddp"), slow("pipeline", "pipeline")],
 )
 def test_drawing_networks_on_two_ranks_are_the_batch(two_ranks, model, g, d):
     arguments = {"model": model, "g": g, "d": d, "options": {"micro_batches": 1}, "uneven": True}
@@ -33,13 +34,13 @@ def test_drawing_generator_against_d_under_tensor_is_the_batch(two_ranks):
     assert max(two_ranks.run(f"{CASES}:difference", **arguments)) <= TOLERANCE
 
 
-@pytest.mark.parametrize("model", DRAWING)
+@pytest.mark.parametrize("model", [slow("stylegan2"), "pix2pix"])
 def test_drawing_networks_under_hsdp_are_the_batch(four_ranks, model):
     assert max(four_ranks.run(f"{CASES}:difference", model=model, g="hsdp", d="hsdp")) <= TOLERANCE
 
 
 @pytest.mark.parametrize("model", DRAWING)
-@pytest.mark.parametrize("scheme", ["synchronous", "shared_fakes"])
+@pytest.mark.parametrize("scheme", [slow("synchronous"), "shared_fakes"])
 def test_drawing_networks_in_micro_batches_on_ranks_are_the_batch(two_ranks, model, scheme):
     wanted = {"norm": "instance", "group": 1}
     arguments = {"model": model, "g": "ddp", "d": "zero2", "scheme": scheme, "parts": 2, "wanted": wanted}
@@ -47,7 +48,7 @@ def test_drawing_networks_in_micro_batches_on_ranks_are_the_batch(two_ranks, mod
 
 
 @pytest.mark.parametrize("model", DRAWING)
-@pytest.mark.parametrize(("micro_batches", "recompute"), [(2, False), (2, True)])
+@pytest.mark.parametrize(("micro_batches", "recompute"), [slow(2, False), (2, True)])
 def test_drawing_blocks_in_a_pipeline_of_micro_batches_are_the_batch(two_ranks, model, micro_batches, recompute):
     wanted = {"norm": "instance", "group": 1}
     options = {"micro_batches": micro_batches}

@@ -11,6 +11,7 @@ from dataclasses import astuple
 import pytest
 
 from tests.laws.matrix_gan import MATRIX
+from tests.marks import slow
 
 pytestmark = pytest.mark.distributed
 
@@ -66,16 +67,12 @@ def test_two_ranks_with_parameter_groups_are_the_batch(two_ranks, g, d, options)
     assert hold(two_ranks, g, d, uneven=True, numbers=(22,), options=options, groups=True) == 1
 
 
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize(("strategy", "first"), [("ddp", 14), ("zero1", 22), slow("zero2", 29), slow("zero3", 14)])
+@pytest.mark.parametrize(("strategy", "first"), [("ddp", 14), slow("zero1", 22), slow("zero2", 29), slow("zero3", 14)])
 def test_four_ranks_are_the_batch(four_ranks, strategy, first):
     assert hold(four_ranks, strategy, strategy, uneven=first == 22, numbers=BOTH_WAYS[first]) == 2
 
 
-@pytest.mark.parametrize("first", [14, 22])
+@pytest.mark.parametrize("first", [slow(14), 22])
 def test_four_ranks_in_two_hosts_are_the_batch(four_ranks, first):
     assert hold(four_ranks, "hsdp", "hsdp", uneven=first == 22, options=HOSTS, numbers=BOTH_WAYS[first]) == 2
 

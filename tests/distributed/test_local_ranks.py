@@ -12,6 +12,7 @@ from tests.processes import children, listeners, wait_for
 pytestmark = pytest.mark.distributed
 
 
+@pytest.mark.slow
 def test_a_live_run_listens_on_the_loopback_interface_alone_and_refuses_a_second_start(tmp_path, started):
     """The second start, at the first sign of life of the first, changes nothing in the folder."""
     out, found = tmp_path / "run", set()

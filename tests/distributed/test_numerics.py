@@ -7,13 +7,10 @@ tests/numerics/README.md.
 import pytest
 
 from tests.distributed import cases_numerics as cases
+from tests.marks import slow
 
 CASES = "tests.distributed.cases_numerics"
 pytestmark = pytest.mark.distributed
-
-
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def check(pool, name, g, d):
@@ -44,27 +41,27 @@ def test_three_ranks_are_one_process(three_ranks, name):
     ("name", "g", "d"),
     [
         ("ADA, R1, extragradient", "zero3", "zero2"),
-        ("LeCam, extragradient", "zero1", "ddp"),
-        ("approximate R1 and R2, shared fakes", "zero2", "zero1"),
+        slow("LeCam, extragradient", "zero1", "ddp"),
+        slow("approximate R1 and R2, shared fakes", "zero2", "zero1"),
         ("ADA in parts", "zero3", "zero3"),
         ("WGAN-GP", "zero2", "zero2"),
-        ("consistency, extragradient", "zero3", "zero2"),
-        ("feature matching", "zero3", "zero3"),
+        slow("consistency, extragradient", "zero3", "zero2"),
+        slow("feature matching", "zero3", "zero3"),
         ("RaGAN", "zero3", "zero3"),
         ("LeCam", "zero3", "zero3"),
         ("contrastive", "zero1", "zero3"),
-        ("data to data", "zero3", "zero1"),
+        slow("data to data", "zero3", "zero1"),
         ("auxiliary", "ddp", "zero3"),
-        ("balancer, lazy term", "zero1", "zero2"),
+        slow("balancer, lazy term", "zero1", "zero2"),
         ("balancer, lazy term", "zero3", "ddp"),
-        ("lazy WGAN-GP, LeCam", "zero1", "zero2"),
-        ("orthogonal, shared fakes", "zero1", "ddp"),
+        slow("lazy WGAN-GP, LeCam", "zero1", "zero2"),
+        slow("orthogonal, shared fakes", "zero1", "ddp"),
         ("StyleGAN2, shared fakes", "zero3", "zero3"),
-        ("shared fakes", "ddp", "ddp"),
+        slow("shared fakes", "ddp", "ddp"),
         ("spectral norm, AdaBelief", "zero3", "zero3"),
-        ("NaN", "zero1", "zero1"),
+        slow("NaN", "zero1", "zero1"),
         ("NaN", "zero3", "zero3"),
-        ("NaN, extragradient", "zero1", "ddp"),
+        slow("NaN, extragradient", "zero1", "ddp"),
         slow("contrastive", "ddp", "ddp"),
         slow("data to data", "ddp", "ddp"),
         slow("auxiliary", "zero3", "zero1"),

@@ -56,9 +56,8 @@ def alone(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("alone"), "devices=1")
 
 
-@pytest.mark.parametrize(
-    "words", [(), pytest.param(("g.strategy=zero3",), marks=pytest.mark.slow)], ids=["ddp", "zero3"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [(), ("g.strategy=zero3",)], ids=["ddp", "zero3"])
 def test_the_same_command_line_on_two_devices_is_the_same_run(alone, tmp_path, words):
     (one, score_of_one), (two, score_of_two) = alone, trained(tmp_path, "devices=2", *words)
     assert one.keys() == two.keys()

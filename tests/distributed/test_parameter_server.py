@@ -19,6 +19,7 @@ from paragan.penalties import contrastive, lecam
 from paragan.schemes.parameter_server import Scheme
 from tests.distributed import cases_parameter_server as cases
 from tests.laws.small_gan import BATCH, game, player
+from tests.marks import slow
 from tests.tiny_run import train
 
 pytestmark = pytest.mark.distributed
@@ -63,7 +64,7 @@ def test_an_update_of_one_worker_is_by_the_mean_of_its_rows(three_ranks):
     assert server <= 1e-12
 
 
-@pytest.mark.parametrize("bound", [0, 2])
+@pytest.mark.parametrize("bound", [0, slow(2)])
 def test_who_waits_for_a_worker_that_plays_no_more_ends(three_ranks, bound):
     server, worker, _ = three_ranks.run(f"{CASES}:silent", bound=bound)
     assert server == "RankError: the worker on rank 2 has sent no gradients for 1 s"

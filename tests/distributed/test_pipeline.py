@@ -6,6 +6,7 @@ import torch
 import paragan
 from tests.distributed.test_laws import BOTH_WAYS, PAIRS, hold
 from tests.distributed.test_outside_strategy import resumes_and_exports
+from tests.marks import slow
 
 pytestmark = pytest.mark.distributed
 
@@ -21,10 +22,6 @@ def test_pipeline_one_rank_is_none(one_rank):
 @pytest.mark.parametrize("uneven", [False, True], ids=["even", "uneven"])
 def test_pipeline_two_ranks_are_the_batch(two_ranks, uneven):
     assert hold(two_ranks, "pipeline", "pipeline", uneven=uneven, numbers=PAIRS[uneven], options=WHOLE) == 3
-
-
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +42,7 @@ def test_pipeline_with_copies_four_ranks_are_the_batch(four_ranks, data, first):
     assert hold(four_ranks, "pipeline", "pipeline", uneven=uneven, numbers=BOTH_WAYS[first], options=options) == 2
 
 
-@pytest.mark.parametrize("scheme", ["synchronous", "shared_fakes", slow("extragradient")])
+@pytest.mark.parametrize("scheme", ["synchronous", slow("shared_fakes"), slow("extragradient")])
 def test_pipeline_micro_batches_are_those_of_accumulation(two_ranks, scheme):
     """Also with batch norm: 31 has every switch on; 21 lacks spectral norm."""
     numbers = (21, 31) if scheme == "synchronous" else (31,)
@@ -69,7 +66,7 @@ def test_pipeline_of_zoo_networks_two_ranks_are_the_batch(two_ranks, model, opti
         assert difference <= TOLERANCE
 
 
-@pytest.mark.parametrize("uneven", [False, True], ids=["even", "uneven"])
+@pytest.mark.parametrize("uneven", [slow(False), True], ids=["even", "uneven"])
 def test_pipeline_of_deep_networks_on_four_ranks_is_the_batch(four_ranks, uneven):
     case = f"{CASES}_deep:difference"
     assert max(four_ranks.run(case, options={"micro_batches": 2}, uneven=uneven)) <= TOLERANCE
@@ -108,6 +105,7 @@ def test_pipeline_network_that_cannot_be_run_is_refused_on_all_ranks(two_ranks, 
     assert all(message in said for said in two_ranks.run(f"{CASES}:faulty", fault=fault))
 
 
+@pytest.mark.slow
 def test_pipeline_of_four_stages_is_the_batch(four_ranks):
     for difference in four_ranks.run(
         f"{CASES}:zoo", model="sngan", options={"micro_batches": 2}, penalty="gradient_penalty"
@@ -115,7 +113,7 @@ def test_pipeline_of_four_stages_is_the_batch(four_ranks):
         assert difference <= TOLERANCE
 
 
-@pytest.mark.parametrize(("saved_on", "read_on"), [(2, (1, 4)), (4, (2,)), slow(2, (2, 3)), slow(4, (1, 3, 4))])
+@pytest.mark.parametrize(("saved_on", "read_on"), [(2, (1, 4)), slow(4, (2,)), slow(2, (2, 3)), slow(4, (1, 3, 4))])
 def test_pipeline_checkpoint_is_read_by_any_other(tmp_path, request, saved_on, read_on):
     """On four ranks two stages with sharded copies."""
     checkpoints = "tests.distributed.cases_checkpoints"

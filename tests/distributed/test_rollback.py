@@ -4,13 +4,14 @@ import pytest
 
 from paragan.core.dist import ALONE
 from tests.distributed import cases_rollback as cases
+from tests.marks import slow
 
 pytestmark = pytest.mark.distributed
 
 
 @pytest.mark.parametrize(
     ("sign", "kind"),
-    [("telemetry", "ddp"), ("score", "ddp"), pytest.param("telemetry", "zero3", marks=pytest.mark.slow)],
+    [("telemetry", "ddp"), slow("score", "ddp"), slow("telemetry", "zero3")],
 )
 def test_rollback_on_two_ranks_equals_that_of_one_process(tmp_path, two_ranks, sign, kind):
     alone = cases.train_alone(ALONE, str(tmp_path), sign)
@@ -24,7 +25,7 @@ def test_rollback_on_two_ranks_equals_that_of_one_process(tmp_path, two_ranks, s
         assert difference <= 1e-10
 
 
-@pytest.mark.parametrize(("reuse", "of_one"), [(True, "shared_fakes"), (False, "synchronous")])
+@pytest.mark.parametrize(("reuse", "of_one"), [(True, "shared_fakes"), slow(False, "synchronous")])
 def test_rollback_of_players_on_separate_ranks_equals_that_of_one_process(tmp_path, two_ranks, reuse, of_one):
     alone, length = cases.in_turns(ALONE, str(tmp_path), of_one, (6, 8))
     assert len(alone) == 1
@@ -32,7 +33,7 @@ def test_rollback_of_players_on_separate_ranks_equals_that_of_one_process(tmp_pa
     assert found == [[alone, length, "g", 0.0], [alone, length, "d", 0.0]]
 
 
-@pytest.mark.parametrize("side", ["g", "d"])
+@pytest.mark.parametrize("side", ["g", slow("d")])
 def test_divergence_of_either_player_rolls_back_all_ranks(tmp_path, two_ranks, side):
     words = ["scheme={name: asynchronous}"]
     found = two_ranks.run(f"{cases.__name__}:spoilt", folder=str(tmp_path), words=words, side=side, step=5)
@@ -41,7 +42,7 @@ def test_divergence_of_either_player_rolls_back_all_ranks(tmp_path, two_ranks, s
     assert length == other > 12 and is_finite and is_other_finite
 
 
-@pytest.mark.parametrize("step", [4, 5])
+@pytest.mark.parametrize("step", [4, slow(5)])
 def test_rollback_with_rarer_synchronisation_waits_until_ranks_are_equal(tmp_path, four_ranks, step):
     local = "strategy={name: local_sgd, every: 2}"
     words = ["scheme={name: asynchronous}", f"g.{local}", f"d.{local}"]

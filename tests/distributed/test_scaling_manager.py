@@ -89,6 +89,7 @@ def _newest(folder):
     return max((folder / "run" / "checkpoints").glob("step-*"))
 
 
+@pytest.mark.slow
 def test_ranks_train_each_trial_together_and_agree_on_its_end_and_on_the_best(tmp_path):
     told, printed = program(tmp_path / "tuned", 16, 2, 2, text=TUNED)
     assert told[0] == told[1] and told[0][0] == 1e-3

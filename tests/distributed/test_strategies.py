@@ -2,14 +2,12 @@
 
 import pytest
 
+from tests.marks import slow
+
 pytestmark = pytest.mark.distributed
 
 CASES = "tests.distributed.cases_strategies"
 CORNERS = "tests.distributed.cases_corners"
-
-
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def payload(pool, name="ddp", options=None, parts=1, total=20):

@@ -5,6 +5,7 @@ import pytest
 from tests.distributed.cases_laws import strategy
 from tests.distributed.test_laws import PAIRS, hold
 from tests.laws.matrix_gan import MATRIX, Discriminator
+from tests.marks import slow
 
 pytestmark = pytest.mark.distributed
 
@@ -12,10 +13,6 @@ CASES = "tests.distributed.cases_pipeline"
 TOLERANCE = 1e-10
 TABLES = {"rows": 3}
 LAYERS = {"rows": 3, "outputs": ("blocks.1.layer",)}
-
-
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def test_tensor_one_rank_is_none(one_rank):
@@ -39,7 +36,7 @@ def test_tensor_with_copies_four_ranks_are_the_batch(four_ranks, numbers):
     assert hold(four_ranks, "tensor", "tensor", uneven=True, numbers=numbers, options=options) == len(numbers)
 
 
-@pytest.mark.parametrize(("g", "d"), [("tensor", "pipeline"), ("zero3", "tensor")])
+@pytest.mark.parametrize(("g", "d"), [slow("tensor", "pipeline"), ("zero3", "tensor")])
 def test_tensor_of_one_player_two_ranks_are_the_batch(two_ranks, g, d):
     for difference in two_ranks.run(f"{CASES}:mixed", g=g, d=d, number=31):
         assert difference <= TOLERANCE
@@ -62,7 +59,7 @@ def test_tensor_scaled_gradients_are_unscaled(two_ranks):
     assert two_ranks.run(f"{CASES}:unscaled") == [[0.25, 0.5]] * 2
 
 
-@pytest.mark.parametrize(("saved_on", "read_on"), [(2, (1, 4)), (4, (2,)), slow(2, (2, 3)), slow(4, (1, 3, 4))])
+@pytest.mark.parametrize(("saved_on", "read_on"), [(2, (1, 4)), slow(4, (2,)), slow(2, (2, 3)), slow(4, (1, 3, 4))])
 def test_tensor_checkpoint_is_read_by_any_other(tmp_path, request, saved_on, read_on):
     checkpoints = "tests.distributed.cases_checkpoints"
     names = {1: "one_rank", 2: "two_ranks", 3: "three_ranks", 4: "four_ranks"}

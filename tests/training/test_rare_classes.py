@@ -53,6 +53,12 @@ def first_numbers(folder, factor=1):
     return str(file)
 
 
+def own_words(tmp_path, folder):
+    """Settings of a run on a folder of images, scored by their first numbers."""
+    features = first_numbers(tmp_path)
+    return {**WORDS, "data.path": str(folder), "evaluation.num_images": 20, "evaluation.features": features}
+
+
 LAYOUTS = {
     "a last class of one image": ({"a": 40, "b": 40, "c": 1}, 60),
     "a class in val only": ({"train/a": 30, "train/b": 30, "val/a": 10, "val/b": 10, "val/c": 4}, 40),
@@ -61,6 +67,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.usefixtures("quick_judge")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_rare_class_ends_no_run_and_no_score(tmp_path, layout):
     counts, num_images = LAYOUTS[layout]
@@ -83,12 +90,7 @@ def test_a_metric_that_fails_is_said_and_absent(tmp_path, capsys):
         "        raise ZeroDivisionError('no spread')\n"
     )
     folder = images(tmp_path / "data", {"a": 30, "b": 30})
-    words = {
-        **WORDS,
-        "data.path": str(folder),
-        "evaluation.num_images": 20,
-        "evaluation.features": first_numbers(tmp_path),
-    }
+    words = own_words(tmp_path, folder)
     run = pg.train("own", {**words, "evaluation.metrics": ["fd", str(metrics)]}, out=tmp_path / "run")
     found = scores(run)
     assert [sorted(name for name in x if "[" in name) for x in found] == [["fd[first]"]] * 3
@@ -104,16 +106,7 @@ def test_a_score_that_fails_is_said_and_the_run_goes_on(tmp_path, capsys, monkey
 
     monkeypatch.setattr(Evaluator, "score", fail)
     folder = images(tmp_path / "data", {"a": 30, "b": 30})
-    run = pg.train(
-        "own",
-        {
-            **WORDS,
-            "data.path": str(folder),
-            "evaluation.num_images": 20,
-            "evaluation.features": first_numbers(tmp_path),
-        },
-        out=tmp_path / "run",
-    )
+    run = pg.train("own", own_words(tmp_path, folder), out=tmp_path / "run")
     assert run.is_finished and not scores(run)
     text = capsys.readouterr().out
     for step in (0, 4, 8):
@@ -147,13 +140,7 @@ def test_what_a_metric_returns_takes_no_other_value_down(tmp_path, capsys, kind)
         f"    def compute(self):\n        {body}\n"
     )
     folder = images(tmp_path / "data", {"a": 30, "b": 30})
-    words = {
-        **WORDS,
-        "data.path": str(folder),
-        "evaluation.num_images": 20,
-        "every.score_kimg": 1,
-        "evaluation.features": first_numbers(tmp_path),
-    }
+    words = {**own_words(tmp_path, folder), "every.score_kimg": 1}
     run = pg.train("own", {**words, "evaluation.metrics": [str(metrics), "fd"]}, out=tmp_path / "run")
     (first, *_) = scores(run)
     assert np.isfinite(first["fd[first]"])
