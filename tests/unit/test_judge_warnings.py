@@ -1,6 +1,7 @@
 """What is said while a judge is trained and before its first score, and a stop that ends the training."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ def small():
             (),
             "the judge finds the rotation of 25.0% of held-out images; 25% by chance, so its scores mean little",
         ),
-        (True, tuple("abcdefghij"), r"the judge is right on \d+.\d% of held-out images; its scores are rough; compare"),
+        (True, tuple("abcdefghij"), r"the judge is right on \d+.\d% of held-out images, so its scores are rough; compare"),
         (False, tuple("abcdefghij"), None),
     ],
 )
@@ -65,6 +66,27 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
 def test_accuracy_warning_starts_below_95_percent(accuracy, warns):
     extractor = FeatureExtractor("mnist", nn.Identity(), (1, 28, 28), 10, "")
     assert (accuracy_warning(extractor, accuracy) is not None) == warns
+
+
+@pytest.mark.parametrize("names", [tuple("abcdefghij"), ()])
+@pytest.mark.parametrize("num_held_out", [1, 3, 100])
+def test_warning_names_the_values_of_real_images_only_where_the_score_has_them(
+    small, tmp_path, monkeypatch, names, num_held_out
+):
+    monkeypatch.setattr(classifier, "STEPS", 30)
+    said = []
+    (x, y), (held_x, held_y) = ((source.images_NCHW, source.labels_N) for source in small)
+    train = InMemorySource(x[:300], y[:300] if names else None, names, "few")
+    held_x, held_y = held_x[:num_held_out], (held_y[:num_held_out] + 1) % 10  # wrong, so that the judge is
+    held_out = InMemorySource(held_x, held_y if names else None, names, "few")
+    config = read_recipe("digits", ["data.size=8", "evaluation.num_images=64", "model.width=4"])
+    trainer = build.trainer(config, tmp_path, said.append, lambda: False)
+    context = extractor_context(config, build.Data(train, held_out), tmp_path, said.append, torch.device("cpu"))
+    context = replace(context, train=train, held_out=held_out)
+    score = scorer(config, build.Data(train, held_out), trainer.prior, context)(trainer.players["g"], trainer.prior)
+    (warning,) = [line for line in said if line.startswith("warning: score: the judge ")]
+    assert ("in brackets" in warning) == bool(score.real)
+    assert bool(score.real) == (num_held_out > 3)
 
 
 def test_scorer_stop_during_judge_training_writes_nothing(small, tmp_path):

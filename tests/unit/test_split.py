@@ -16,6 +16,7 @@ from paragan.layers.split_layers import EmbeddingRows, SplitByOutputs
 from paragan.models._timed_unet import ZeroConv2d
 from paragan.models.flow_unet import ZeroEmbedding
 from paragan.models.r3gan import FixupConv2d, FixupEmbedding, FixupLinear
+from paragan.parallel import tensor
 
 
 class Doubled(nn.Linear):
@@ -101,3 +102,26 @@ def test_split_layers_with_shared_weight_refuse():
 def test_split_layers_with_unknown_name_refuse():
     with pytest.raises(ConfigError, match="the network has no layer 'head' to split; leave it out"):
         split_layers(nn.Sequential(nn.Linear(8, 8)), FOUR, {"head": Split.OUTPUTS})
+
+
+@pytest.mark.parametrize(
+    ("layers", "advice", "options"),
+    [
+        ((nn.Embedding(10, 4), nn.Linear(4, 4)), "lower tensor.rows to 10, ", tensor.Options(rows=10)),
+        ((nn.ReLU(), nn.Linear(4, 4)), "name layers in tensor.outputs, such as 1, or", tensor.Options(outputs=("1",))),
+        ((ConditionalBatchNorm(3, 7), nn.ReLU()), "lower tensor.rows to 7, or use ddp", tensor.Options(rows=7)),
+        ((Doubled(4, 4), nn.ReLU()), "none of its layers can be split: use ddp, zero2 or zero3", None),
+    ],
+)
+def test_tensor_without_anything_to_split_advises_what_the_network_allows(layers, advice, options):
+    net = nn.Sequential(*layers)
+    for refused in (tensor.Options(), tensor.Options(outputs=("nothing.*",))):
+        assert advice in tensor.Strategy(refused).refusal(net, 2)
+    if options is not None:
+        assert tensor.Strategy(options).refusal(net, 2) == ""
+
+
+def test_patterns_of_all_layers_do_not_match_the_network_itself():
+    with pytest.raises(ConfigError, match="^0: ReLU cannot be split"):
+        net = nn.Sequential(nn.ReLU())
+        split_layers(net, FOUR, tensor.Strategy(tensor.Options(outputs=("*",)))._splits(net))

@@ -15,7 +15,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.roles import Roles
-from paragan.core.source import DerivedSource, Source, StreamedSource, describe_tensors
+from paragan.core.source import DerivedSource, Source, StreamedSource, describe_tensors, untrained_classes
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 from paragan.game.player_checks import refuse_mismatched_data
@@ -84,6 +84,7 @@ def open_data(config: RunConfig, model: Model | None = None) -> Data:
     if not options.labels:
         found = [UnlabelledSource(source) if source.class_names else source for source in found]
     train, held_out = found
+    train.notices = (*train.notices, *untrained_classes(train.class_names, train.class_sizes()))
     is_image = train.is_image and sample_name(config, model) is None
     return Data(train, held_out, getattr(options, "flip", False), is_image)
 

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError, DataError
 
+_MAX_NAMED = 5
+
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -111,6 +113,10 @@ class Source(ABC):
         """Return the name of a sample in messages; a source of files returns that of the file."""
         return f"sample {row}"
 
+    def class_sizes(self) -> Sequence[int]:
+        """Return the number of samples of each class; empty where that takes reading all of them."""
+        return ()
+
 
 class EncodedSource(Source):
     """Base class of sources that read files or requests, and decode them.
@@ -205,6 +211,19 @@ def check_finite(tensors: Mapping[str, Tensor], where: Callable[[int], str]) -> 
                 f"data: {name} of {where(rows[0])} is not finite; leave that sample out or replace the values (an "
                 "empty cell of a table is read as NaN)"
             )
+
+
+def untrained_classes(class_names: Sequence[str], sizes: Sequence[int]) -> tuple[str, ...]:
+    """Return a warning that names the classes without training images, if there are some.
+
+    sizes: number of training images of each class; empty: not known.
+    """
+    missing = [repr(name) for name, size in zip(class_names, sizes, strict=False) if not size]
+    if not missing:
+        return ()
+    named = ", ".join(missing[:_MAX_NAMED]) + (", …" if len(missing) > _MAX_NAMED else "")
+    consequence = "G cannot learn them, but samples and scores draw all classes"
+    return (f"classes without training images: {named}; {consequence}: add training images, or remove the classes",)
 
 
 def describe_tensors(tensors: Mapping[str, TensorSpec]) -> str:

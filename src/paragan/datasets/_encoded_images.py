@@ -85,7 +85,7 @@ class FileImages(EncodedImages):
         self.class_names = arranged.class_names
         self.num_train = arranged.num_train
         self.split_hashes = arranged.split_hashes
-        self.notices = notices
+        self.notices = (*notices, *files.notices)
         self._files = files
         self._paths = PathList(arranged.paths)
 

@@ -64,15 +64,16 @@ class ArrangedPaths:
         return np.frombuffer(digests, "<u4")
 
 
-def find_images(root: Path) -> list[bytes]:
+def find_images(root: Path, broken_links: list[bytes] | None = None) -> list[bytes]:
     """Return the sorted relative paths of all images in a folder, by file extension.
 
     Hidden files are skipped. Links are followed, except to a parent of the link. No image is
-    opened. Raises `DataError` if a folder cannot be listed, or is reached through links on more
+    opened. broken_links: receives the paths of links that lead to no file. Raises `DataError` if a folder cannot be listed, or is reached through links on more
     than 64 paths: n folders that link to each other have 2ⁿ paths or more.
     """
     try:
-        return sorted(_walk(os.fsencode(root), b"", frozenset(), Counter()))
+        broken = [] if broken_links is None else broken_links
+        return sorted(_walk(os.fsencode(root), b"", frozenset(), Counter(), broken))
     except OSError as error:
         name = os.fsdecode(error.filename)
         raise DataError(f"{name}: the folder cannot be listed ({error.strerror}); check its permissions") from None
@@ -176,7 +177,11 @@ def _split_folders(paths: list[bytes], root: bytes) -> list[bytes] | None:
 
 
 def _walk(
-    root: bytes, inner: bytes, parents: frozenset[tuple[int, int]], visits: Counter[tuple[int, int]]
+    root: bytes,
+    inner: bytes,
+    parents: frozenset[tuple[int, int]],
+    visits: Counter[tuple[int, int]],
+    broken_links: list[bytes],
 ) -> Iterator[bytes]:
     folder = os.path.join(root, inner)
     status = os.stat(folder)
@@ -191,9 +196,11 @@ def _walk(
         )
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(b".") or (entry.is_symlink() and not os.path.exists(entry)):
-                continue  # hidden, or a broken or circular link
-            if entry.is_dir():
-                yield from _walk(root, inner + entry.name + b"/", parents | {inode}, visits)
+            if entry.name.startswith(b"."):
+                continue
+            if entry.is_symlink() and not os.path.exists(entry):  # broken or circular
+                broken_links.append(inner + entry.name)
+            elif entry.is_dir():
+                yield from _walk(root, inner + entry.name + b"/", parents | {inode}, visits, broken_links)
             elif is_image(entry.name) and entry.is_file():
                 yield inner + entry.name

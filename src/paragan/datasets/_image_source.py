@@ -56,6 +56,10 @@ class ImageSource(EncodedSource):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def class_sizes(self) -> list[int]:
+        """Return the number of images of each class."""
+        return [] if self.labels is None else np.bincount(self.labels, minlength=len(self.class_names)).tolist()
+
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]  # computed when it is read
         """Hash of the settings and of what identifies the images; none is read."""

@@ -12,7 +12,7 @@ from typing import Literal
 from paragan.datasets import _image_paths
 from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
-from paragan.datasets._encoded_images import EncodedImages, FileImages, Rows
+from paragan.datasets._encoded_images import EncodedImages, FileImages
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import FolderOptions as Options
 from paragan.datasets.base.file_readers import FileReader, list_images
@@ -35,32 +35,22 @@ def source(options: Options, split: Literal["train", "held_out"]) -> ImageSource
     notices: tuple[str, ...] = ()
     if options.damaged == "skip":
         paths, notices = exclude_damaged(files, paths, decode, f"folder {shape} {settings}", options.path)
-    images = FileImages(files, _image_paths.arrange(paths, options.path))
+    images = FileImages(files, _image_paths.arrange(paths, options.path), notices)
     rows = images.rows(split, options.held_out)
-    images.notices = (*notices, *class_folder_warnings(files, paths, images, rows if split == "train" else None))
+    images.notices = (*images.notices, *class_folder_warnings(files, paths, images))
     identify = partial(images.fingerprint, rows, f"{shape} {settings}")
     return ImageSource(images, rows, shape, with_skip_hint(decode), identify)
 
 
-def class_folder_warnings(
-    files: FileReader, paths: list[bytes], images: EncodedImages, train_rows: Rows | None
-) -> tuple[str, ...]:
-    """Return a line for all empty class folders and a line per class without training images.
-
-    paths: sorted, of both splits. train_rows: None: only of empty class folders.
-    """
+def class_folder_warnings(files: FileReader, paths: list[bytes], images: EncodedImages) -> tuple[str, ...]:
+    """Return a line for all empty class folders, if there are some. paths: sorted, of both splits."""
     classes = {os.fsencode(name) for name in images.class_names}
     empty: list[str] = []
     for top in _image_paths.class_folder_levels(paths):
         without_images = set(files.folders(top)) - _image_paths.folder_names(paths, top) - classes
         empty += [os.fsdecode(top + name) for name in sorted(without_images)]
-    lines = []
-    if empty:
-        named = ", ".join(map(repr, empty[:_MAX_NAMED])) + (", …" if len(empty) > _MAX_NAMED else "")
-        no_classes = "" if classes else "; fewer than two folders have images, so no classes are left"
-        lines.append(f"folders without images are not classes: {named}{no_classes}")
-    if train_rows is not None and images.labels is not None:
-        with_images = set(images.labels[train_rows].tolist())
-        missing = [name for label, name in enumerate(images.class_names) if label not in with_images]
-        lines += [f"class {name!r} has no training images" for name in missing[:_MAX_NAMED]]
-    return tuple(lines)
+    if not empty:
+        return ()
+    named = ", ".join(map(repr, empty[:_MAX_NAMED])) + (", …" if len(empty) > _MAX_NAMED else "")
+    no_classes = "" if classes else "; fewer than two folders have images, so no classes are left"
+    return (f"folders without images are not classes: {named}{no_classes}",)

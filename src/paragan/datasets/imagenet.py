@@ -17,7 +17,7 @@ import numpy as np
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize
 from paragan.core.source import Source
-from paragan.datasets import _image_paths, _synsets
+from paragan.datasets import _synsets
 from paragan.datasets.base.file_readers import FolderReader, describe_missing
 
 _KAGGLE = Path("ILSVRC", "Data", "CLS-LOC")
@@ -58,7 +58,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     if not (base / part).is_dir():
         raise DataError(f"{base}: no folder 'val' next to train; unpack the validation images, too")
     top = os.fsencode(f"{part}/")
-    paths = [top + path for path in _image_paths.find_images(base / part)]
+    reader = FolderReader(base)
+    paths = reader.images(top)
     if not paths:
         raise DataError(f"{where}: no .JPEG images; unpack the archive")
     texts = [Path(options.path), base, base / "val"]
@@ -72,7 +73,6 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         raise DataError(f"{where}: no images of class {wnids[empty[0]]}; unpack its archive")
     text = next((_read_text(file) for name in _NAMES if (file := _find_file(texts, name))), "")
     names = _synsets.class_names(wnids, text)
-    reader = FolderReader(base)
     return _synsets.source(reader, paths, labels, names, options.size, options.resize)
 
 

@@ -225,7 +225,7 @@ class Evaluator:
         Training images replace the held-out ones. Empty if they are too few. Also emits the warning
         about the extractor, once, before the first score.
         """
-        if warning := accuracy_warning(self.extractor, self.accuracy):
+        if warning := accuracy_warning(self.extractor, self.accuracy, self._num_real):
             self.say(warning)
         return self._measure(self._held_out.rows(0, self._num_real), self.reference) if self._num_real else {}
 

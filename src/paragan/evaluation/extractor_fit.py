@@ -38,15 +38,18 @@ def classifies_data(extractor: FeatureExtractor) -> bool:
     return extractor.num_classes is not None and extractor.task != OTHER_CLASSES
 
 
-def accuracy_warning(extractor: FeatureExtractor, accuracy: float | None) -> str | None:
-    """Return a warning for an extractor of low accuracy; None if it is high enough or unknown."""
+def accuracy_warning(extractor: FeatureExtractor, accuracy: float | None, num_real: int = 1) -> str | None:
+    """Return a warning for an extractor of low accuracy; None if it is high enough or unknown.
+
+    num_real: held-out images that are scored like generated ones; 0: too few are held out.
+    """
     if accuracy is None or accuracy >= _RELIABLE:
         return None
     name = "the judge" if extractor.name == "judge" else f"the extractor {extractor.name}"
+    few = "too few images are held out for scores of real ones to compare with; look at the samples"
+    means = "compare its scores with those of real images, in brackets" if num_real else few
     if extractor.task == CLASSES:
-        means = "its scores are rough; compare them with those of real images, in brackets"
-        return f"warning: score: {name} is right on {accuracy:.1%} of held-out images; {means}"
-    means = "compare its scores with those of real images, in brackets"
+        return f"warning: score: {name} is right on {accuracy:.1%} of held-out images, so its scores are rough; {means}"
     assert extractor.num_classes is not None
     if accuracy < 1.5 / extractor.num_classes:
         chance = f"{1 / extractor.num_classes:.0%} by chance"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
 from itertools import chain
 from typing import Any, cast
@@ -56,6 +57,19 @@ def class_tables(net: nn.Module, at_least: int) -> dict[str, Split]:
         if isinstance(module, nn.Embedding | ConditionalBatchNorm) and _num_rows(module) >= at_least:
             found[name] = Split.ROWS
     return found
+
+
+def describe_splits(net: nn.Module) -> str:
+    """Return which layers can be split, and what is left to do if none can."""
+    tables = [_num_rows(cast(Any, dict(net.named_modules())[name])) for name in class_tables(net, 1)]
+    rows = f"lower tensor.rows to {max(tables):,}, " if tables else ""
+    splittable = []
+    for name, module in net.named_modules():
+        with suppress(ConfigError):
+            _split_class(name, module, Split.OUTPUTS)
+            splittable.append(name)
+    outputs = f"name layers in tensor.outputs, such as {splittable[0]}, " if splittable else ""
+    return f"{rows}{outputs}or use ddp" if rows or outputs else "none of its layers can be split: use ddp, zero2 or zero3"
 
 
 def split_layers(net: nn.Module, world: World, splits: Mapping[str, Split]) -> nn.Module:

@@ -24,7 +24,7 @@ from paragan.core.option_types import Count
 from paragan.core.phases import Phase, phase
 from paragan.core.shard import local_shard
 from paragan.layers.cross_rank import convert
-from paragan.layers.split import Split, class_tables, split_layers
+from paragan.layers.split import Split, class_tables, describe_splits, split_layers
 from paragan.parallel import ddp
 from paragan.parallel._fully_shard import build_sharded, refuse_whole_weight_optimizers
 from paragan.parallel._grad_norm import norm_of, norm_over
@@ -125,12 +125,12 @@ class Strategy(ddp.Strategy):
     def _splits(self, net: nn.Module) -> dict[str, Split]:
         """Return how each layer is split, by name. Raises `ConfigError` if none is."""
         found = class_tables(net, self.options.rows)
-        names = [name for name, _ in net.named_modules()]
+        names = [name for name, _ in net.named_modules() if name]
         for pattern in self.options.outputs:
             matching = [name for name in names if fnmatchcase(name, pattern)]
             if not matching:
                 raise ConfigError(
-                    f"strategy tensor: no layer of {type(net).__name__} matches {pattern!r}; leave it out"
+                    f"strategy tensor: no layer of {type(net).__name__} matches {pattern!r}; {describe_splits(net)}"
                 )
             for name in matching:
                 if found.setdefault(name, Split.OUTPUTS) is Split.ROWS:
@@ -140,7 +140,7 @@ class Strategy(ddp.Strategy):
         if not found:
             raise ConfigError(
                 f"strategy tensor: {type(net).__name__} has no class table of {self.options.rows:,} rows to split; "
-                "lower tensor.rows, name layers in tensor.outputs, or use ddp"
+                f"{describe_splits(net)}"
             )
         return found
 

@@ -21,11 +21,17 @@ from paragan.storage import zip_files
 MAX_FILE_BYTES = 256 << 20
 _MAX_UNPACKED_BYTES = 4 << 30  # of a tar file, which is held in memory
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz")
+_MAX_NAMED = 3
 _FORMATS = "png jpg jpeg webp bmp gif tif tiff"
 
 
 class FileReader(ABC):
-    """Base class of folders and archives whose files can be read. name: path of the folder or archive."""
+    """Base class of folders and archives whose files can be read.
+
+    name: path of the folder or archive. notices: warnings about what `images` has ignored.
+    """
+
+    notices: tuple[str, ...] = ()
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -58,8 +64,14 @@ class FileReader(ABC):
 class FolderReader(FileReader):
     """Reader of the files in a folder."""
 
-    def images(self) -> list[bytes]:
-        return _image_paths.find_images(Path(self.name))
+    def images(self, top: bytes = b"") -> list[bytes]:
+        """Return the sorted relative paths of all images in `top`, which is empty or ends with a slash."""
+        links: list[bytes] = []
+        paths = [top + path for path in _image_paths.find_images(Path(self.name, os.fsdecode(top)), links)]
+        if links:
+            named = ", ".join(repr(os.fsdecode(top + link)) for link in sorted(links)[:_MAX_NAMED])
+            self.notices = (f"links that lead to no file are ignored: {len(links):,} ({named})",)
+        return paths
 
     def has(self, path: str) -> bool:
         return os.path.isfile(self.where(path))
@@ -166,6 +178,7 @@ def list_images(
         required = "at least one is required" if fewest == 1 else "at least two are required"
         archives = sorted(str(file) for file in root.glob("*") if file.suffix in _ARCHIVES) if root.is_dir() else []
         hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
+        hint = "; ".join((*files.notices, hint))
         raise DataError(f"{option}: {found} in {path!r}, {required}; {hint}")
     return files, paths
 

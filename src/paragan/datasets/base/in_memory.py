@@ -36,6 +36,10 @@ class InMemorySource(Source):
     def __len__(self) -> int:
         return len(self.images_NCHW)
 
+    def class_sizes(self) -> list[int]:
+        """Return the number of images of each class."""
+        return [] if self.labels_N is None else self.labels_N.bincount(minlength=len(self.class_names)).tolist()
+
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return copies of rows. indices: int64 array (B,) in [0, N)."""
         rows = torch.as_tensor(indices, dtype=torch.int64)

@@ -17,6 +17,7 @@ from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.option_types import ImageSize
+from paragan.core.source import untrained_classes
 from paragan.datasets import _image_decoding, _image_paths, folder
 from paragan.datasets._encoded_images import EncodedImages, FileImages
 from paragan.datasets.base.file_readers import describe_missing, list_images
@@ -71,7 +72,9 @@ def check_dataset(
     images, warnings = _open(path)
     counts = Counter([] if images.labels is None else images.labels.tolist())
     classes = {name: counts[label] for label, name in enumerate(images.class_names)}
-    report = DatasetReport(path, len(images), classes=classes, warnings=warnings)
+    trained = Counter([] if images.labels is None else images.labels[images.rows("train", 0.1)].tolist())
+    untrained = untrained_classes(images.class_names, [trained[label] for label in range(len(images.class_names))])
+    report = DatasetReport(path, len(images), classes=classes, warnings=(*warnings, *untrained))
     sides = []
     kinds: Counter[str] = Counter()
     first_rows: dict[bytes, int] = {}
@@ -110,7 +113,7 @@ def _open(path: str) -> tuple[EncodedImages, tuple[str, ...]]:
         return ShardImages(ShardFolder(path)), ()
     files, paths = list_images(path)
     images = FileImages(files, _image_paths.arrange(paths, path))
-    return images, folder.class_folder_warnings(files, paths, images, images.rows("train", 0.1))
+    return images, (*images.notices, *folder.class_folder_warnings(files, paths, images))
 
 
 def _damaged_files(shards: ShardFolder, damaged: list[str]) -> list[str]:
