@@ -111,6 +111,7 @@ def test_missing_program_is_named_and_nothing_is_written(empty_folder, monkeypat
         ("slurm digits --name 'a\nb'", "not a name"),
         ("slurm digits --site 'touch x'", "no option of sbatch"),
         ("slurm digits devices=2", "use --ranks 2"),
+        ("slurm digits train.batch=8 g.micro_batches=4 --ranks 4", "is more than the 2 images of a rank"),
         ("slurm digits scheme=asynchronous 'scheme.ranks={g: 2, d: 1}' --ranks 4", "does not fit 4 ranks"),
         (f"local digits {TURNS} {MORE} 'scheme.ranks={{g: 1, d: 1, more: 1}}' --ranks 2", "does not fit 2 ranks"),
         (f"slurm digits {TURNS} {MORE} --ranks 4", "the players are g, d, more, and scheme asynchronous has ranks for"),
@@ -137,3 +138,52 @@ def test_bad_input_is_one_line_and_exit_code_2(words, expected, dry_run, empty_f
     assert expected in printed.err
     assert (printed.out, printed.err.count("\n")) == ("", 1)
     assert not list(empty_folder.iterdir())
+
+
+@pytest.fixture
+def no_process(monkeypatch):
+    """A submission fails the test."""
+    monkeypatch.setattr("os.execvp", lambda *words: pytest.fail(f"started {words}"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fewstep-digits",  # its teacher is not trained
+        "own",
+        "own data.path=/nowhere",
+        "digits init.path=gone",
+        "digits evaluation.features=inception",
+        "digits scheme=cached scheme.share=0.5 penalties=[{name: relativistic}]",
+        "digits model=pix2pix",
+        "cellular-mnist data.path=/nowhere",
+    ],
+)
+def test_local_job_that_cannot_start_gets_the_line_of_train_before_any_process(
+    words, empty_folder, no_process, monkeypatch, capsys
+):
+    monkeypatch.setenv("PARAGAN_CACHE", str(empty_folder / "cache"))
+    lines = []
+    for command in (["train"], ["launch", "local"]):
+        assert main([*command, *shlex.split(words)]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        lines.append(printed.err)
+    assert lines[0] == lines[1]
+    assert not list(empty_folder.iterdir())
+
+
+@pytest.mark.parametrize("words", ["fewstep-digits", "digits init.path=gone --seeds 0-2"])
+def test_cluster_job_without_the_weights_it_starts_from_is_refused(words, empty_folder, no_process, capsys):
+    assert main(["launch", "slurm", *shlex.split(words)]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    assert not list(empty_folder.iterdir())
+
+
+def test_cluster_job_may_name_data_that_only_its_hosts_have(empty_folder, monkeypatch, capsys):
+    write_program(empty_folder / "bin" / "sbatch", "#!/bin/sh\n")
+    monkeypatch.setenv("PATH", f"{empty_folder / 'bin'}:/usr/bin:/bin")
+    started = []
+    monkeypatch.setattr("os.execvp", lambda *words: started.append(words))
+    assert main(["launch", "slurm", "own", "data.path=/nowhere"]) == 0
+    assert len(started) == 1

@@ -10,11 +10,16 @@ from pathlib import Path
 
 from paragan import build
 from paragan.config import RunConfig
+from paragan.core.addresses import is_url
 from paragan.core.capabilities import Capability, check_capabilities
+from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.files import write_bytes
 from paragan.core.types import Side
 from paragan.distributed.clusters import ClusterJob, load_target
+from paragan.runs import rank_checks
+from paragan.runs.run_request import RunRequest
+from paragan.runs.session import check_start as check_start_here, refuse_missing_init
 
 
 def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
@@ -35,9 +40,23 @@ def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
     if not is_grid and config.train.batch < job.size:
         raise ConfigError(f"{job.size} ranks share train.batch={config.train.batch}; raise it, or use fewer ranks")
     if not is_grid and job.size > 1:
+        rank_checks.refuse_small_batch(config, World(size=job.size))
         _refuse_unfit_ranks(config, job.size)
     if job.seeds and any(word.startswith("seed=") for word in job.words):
         raise ConfigError("seed= and --seeds are both given; leave one of them out")
+
+
+def check_start(config: RunConfig, job: ClusterJob, target: str) -> None:
+    """Raise, before any process starts, what `train` would raise, as far as this host can know it.
+
+    On a cluster, files of data may lie on its hosts only; what a run starts from is on the disk that
+    they share, as run folders are. Pods and hosts of Ray may have other paths for both.
+    """
+    request = RunRequest(config, job.words[0], Path(job.out))
+    if target == "slurm":
+        refuse_missing_init(request)
+    elif target in ("local", "mpi") and not is_url(job.out):
+        check_start_here(request, job.size)
 
 
 def _refuse_unfit_ranks(config: RunConfig, size: int) -> None:

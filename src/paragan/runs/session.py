@@ -102,6 +102,19 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iter
             _release(trainer)
 
 
+def check_start(request: RunRequest, num_ranks: int = 1) -> None:
+    """Raise what `train` raises before the first step of a new run, in this process alone; write nothing."""
+    refuse_missing_init(request)
+    config = request.config
+    if num_ranks > 1 and config.grid is None:
+        config = build.in_turns(config)  # a scheme with ranks for each player has none here
+    config = replace(config, workers=None, devices=None)
+    trainer = _trainer(replace(request, config=config), World(), lambda: False)
+    if initial_paths(config) and not (request.out / "config.yaml").exists():
+        load_initial_weights(config, trainer, request.model, lambda line: None)
+    _release(trainer)
+
+
 def _prepare_history(folder: RunFolder, trainer: TrainingLoop, resumed: bool) -> None:
     """Say what is missing of the former sessions, and end what they had begun to write."""
     if line := folder.missing_history(trainer.clock.step):
@@ -197,7 +210,7 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
     """Return the config of the run that is resumed, None for a new one. Raises as `former_run`."""
     if request.fresh and request.config.train.change_rates:
         raise ConfigError("--change resumes a run and --fresh starts one; give one of the two")
-    _refuse_missing_init(request)
+    refuse_missing_init(request)
     if (folder.path / STUDY).exists() and not folder.config.exists():
         raise CheckpointError(f"{folder.path} holds a study of tune; choose another folder with --out DIR")
     if _starts_fresh(request) and (aside := folder.set_aside()) is not None:
@@ -212,7 +225,7 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
     return former_run(folder, request.config, print_line, request.code)
 
 
-def _refuse_missing_init(request: RunRequest) -> None:
+def refuse_missing_init(request: RunRequest) -> None:
     """Refuse an `init.path` that does not exist, or would be moved with the former run."""
     for key, paths in initial_paths(request.config).items():
         for source in paths:
