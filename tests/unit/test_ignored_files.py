@@ -10,8 +10,8 @@ from paragan import build
 from paragan.config import read_recipe
 from paragan.core.errors import DataError
 from paragan.datasets import folder, imagenet, paired
-from paragan.datasets._dataset_check import check_dataset
-from paragan.datasets._prepare import prepare_shards
+from paragan.datasets.preparation.dataset_check import check_dataset
+from paragan.datasets.preparation.prepare import prepare_shards
 
 BROKEN = "links that lead to no file are ignored: 2 ('b/gone.png', 'b/round.png')"
 UNTRAINED = "classes without training images: 'c'; G cannot learn them"

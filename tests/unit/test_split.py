@@ -122,6 +122,6 @@ def test_tensor_without_anything_to_split_advises_what_the_network_allows(layers
 
 
 def test_patterns_of_all_layers_do_not_match_the_network_itself():
-    with pytest.raises(ConfigError, match="^0: ReLU cannot be split"):
-        net = nn.Sequential(nn.ReLU())
-        split_layers(net, FOUR, tensor.Strategy(tensor.Options(outputs=("*",)))._splits(net))
+    net = nn.Sequential(nn.ReLU())
+    splits = tensor.Strategy(tensor.Options(outputs=("*",)))._splits(net)
+    assert list(splits) == ["0"]

@@ -68,8 +68,9 @@ def find_images(root: Path, broken_links: list[bytes] | None = None) -> list[byt
     """Return the sorted relative paths of all images in a folder, by file extension.
 
     Hidden files are skipped. Links are followed, except to a parent of the link. No image is
-    opened. broken_links: receives the paths of links that lead to no file. Raises `DataError` if a folder cannot be listed, or is reached through links on more
-    than 64 paths: n folders that link to each other have 2ⁿ paths or more.
+    opened. broken_links: receives the paths of links that lead to no file. Raises `DataError` if a
+    folder cannot be listed, or is reached through links on more than 64 paths: n folders that link
+    to each other have 2ⁿ paths or more.
     """
     try:
         broken = [] if broken_links is None else broken_links

@@ -61,7 +61,7 @@ def class_tables(net: nn.Module, at_least: int) -> dict[str, Split]:
 
 def describe_splits(net: nn.Module) -> str:
     """Return which layers can be split, and what is left to do if none can."""
-    tables = [_num_rows(cast(Any, dict(net.named_modules())[name])) for name in class_tables(net, 1)]
+    tables = [_num_rows(table) for table in net.modules() if isinstance(table, nn.Embedding | ConditionalBatchNorm)]
     rows = f"lower tensor.rows to {max(tables):,}, " if tables else ""
     splittable = []
     for name, module in net.named_modules():
@@ -69,7 +69,8 @@ def describe_splits(net: nn.Module) -> str:
             _split_class(name, module, Split.OUTPUTS)
             splittable.append(name)
     outputs = f"name layers in tensor.outputs, such as {splittable[0]}, " if splittable else ""
-    return f"{rows}{outputs}or use ddp" if rows or outputs else "none of its layers can be split: use ddp, zero2 or zero3"
+    none = "" if rows or outputs else "none of its layers can be split: "
+    return f"{none}{rows}{outputs}{'use ddp, zero2 or zero3' if none else 'or use ddp'}"
 
 
 def split_layers(net: nn.Module, world: World, splits: Mapping[str, Split]) -> nn.Module:
