@@ -85,14 +85,14 @@ def launch_command(
     config = load_config(recipe, overrides, trusted_recipe(trust, code))
     job = _job(context.params, (recipe, *overrides), out or folder)
     from paragan.distributed.clusters import load_target
-    from paragan.runs.cluster_runs import check_start, refuse_unfit, submit
+    from paragan.runs.cluster_runs import check_job_start, refuse_unfit, submit
 
     render = load_target(target).render
     refuse_unfit(config, job, target)
     if dry_run:
         print(render(job), end="")
     else:
-        check_start(config, job, target)
+        check_job_start(config, job, target)
         submit(job, target, _FOLDER)
 
 

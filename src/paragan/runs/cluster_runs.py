@@ -19,7 +19,7 @@ from paragan.core.types import Side
 from paragan.distributed.clusters import ClusterJob, load_target
 from paragan.runs import rank_checks
 from paragan.runs.run_request import RunRequest
-from paragan.runs.session import check_start as check_start_here, refuse_missing_init
+from paragan.runs.session import check_start, refuse_missing_init
 
 
 def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
@@ -46,7 +46,7 @@ def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
         raise ConfigError("seed= and --seeds are both given; leave one of them out")
 
 
-def check_start(config: RunConfig, job: ClusterJob, target: str) -> None:
+def check_job_start(config: RunConfig, job: ClusterJob, target: str) -> None:
     """Raise, before any process starts, what `train` would raise, as far as this host can know it.
 
     On a cluster, files of data may lie on its hosts only; what a run starts from is on the disk that
@@ -56,7 +56,7 @@ def check_start(config: RunConfig, job: ClusterJob, target: str) -> None:
     if target == "slurm":
         refuse_missing_init(request)
     elif target in ("local", "mpi") and not is_url(job.out):
-        check_start_here(request, job.size)
+        check_start(request, job.size)
 
 
 def _refuse_unfit_ranks(config: RunConfig, size: int) -> None:
