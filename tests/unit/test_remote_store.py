@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from paragan.core.errors import StorageError
-from paragan.storage.block_store import BLOCK_BYTES, BlockStore
 from paragan.storage.bucket import ObjectBucket
 from paragan.storage.byte_store import ByteRange, StoredFile
 from paragan.storage.disk_cache import DiskCache
-from paragan.storage.remote_store import RemoteStore
+from paragan.storage.remote_store import BLOCK_BYTES, RemoteStore
 from tests.data_refusals import refusal
 from tests.memory_bucket import ADDRESS, failing, truncating
 
@@ -144,24 +143,30 @@ def test_a_description_that_differs_each_time_is_refused(store, bucket):
     assert "each response has other bytes" in refusal(lambda: store.read_file("dataset.json", 100))
 
 
+def caching(bucket, limit_bytes, *files):
+    opened = RemoteStore(bucket.open(), DiskCache(limit_bytes))
+    opened.cache_blocks(files)
+    return opened
+
+
 def blocks(folder):
     return sorted(folder.rglob("*.block"))
 
 
-def test_blocks_are_fetched_once(store, requests, cache_folder):
-    cached = BlockStore(store, DiskCache(1 << 30), [FILE])
+def test_blocks_are_fetched_once(bucket, requests, cache_folder):
+    cached = caching(bucket, 1 << 30, FILE)
     ranges = spans((10, 20), (BLOCK_BYTES - 5, BLOCK_BYTES + 5), (len(CONTENT) - 4, len(CONTENT)))
     for _ in range(2):
         assert cached.read_ranges(ranges) == [content(each) for each in ranges]
         assert len(requests) == 2  # the first two blocks, and the last
     assert len(blocks(cache_folder)) == 3
-    elsewhere = BlockStore(store, DiskCache(1 << 30), [FILE])  # another store with the same content
+    elsewhere = caching(bucket, 1 << 30, FILE)  # another store with the same content
     assert elsewhere.read_ranges(ranges) == [content(each) for each in ranges]
     assert len(requests) == 2
 
 
-def test_forgotten_blocks_are_fetched_again(store, cache_folder):
-    cached = BlockStore(store, DiskCache(1 << 30), [FILE])
+def test_forgotten_blocks_are_fetched_again(bucket, requests, cache_folder):
+    cached = caching(bucket, 1 << 30, FILE)
     cached.read_ranges(spans((10, 20)))
     (block,) = blocks(cache_folder)
     block.write_bytes(bytes(BLOCK_BYTES))
@@ -172,9 +177,9 @@ def test_forgotten_blocks_are_fetched_again(store, cache_folder):
     assert cached.read_ranges(spans((10, 20))) == [CONTENT[10:20]]
 
 
-def test_files_beyond_the_limit_are_read_by_exact_ranges(store, requests):
+def test_files_beyond_the_limit_are_read_by_exact_ranges(bucket, requests):
     second = StoredFile("b", len(CONTENT), "0" * 64)
-    cached = BlockStore(store, DiskCache(int(1.5 * len(CONTENT))), [FILE, second])
+    cached = caching(bucket, int(1.5 * len(CONTENT)), FILE, second)
     ranges = [ByteRange("a", 10, 20), ByteRange("b", 10, 20)]
     for _ in range(2):
         assert cached.read_ranges(ranges) == [CONTENT[10:20]] * 2
@@ -217,7 +222,7 @@ def test_a_cache_that_is_not_writable_only_costs_requests(bucket, requests, tmp_
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "file"))
     store = RemoteStore(bucket.open(), DiskCache(0))
-    assert BlockStore(store, DiskCache(1 << 30), [FILE]).read_ranges(spans((10, 20))) == [CONTENT[10:20]]
+    assert caching(bucket, 1 << 30, FILE).read_ranges(spans((10, 20))) == [CONTENT[10:20]]
     assert "set PARAGAN_CACHE to a folder that is" in refusal(lambda: store.local_copy(FILE))
 
 

@@ -83,9 +83,9 @@ class ByteStore(ABC):
         A copy of a remote file has its size and sha256; a local file is not compared.
         """
 
-    def with_cached_blocks(self, files: Sequence[StoredFile]) -> ByteStore:
-        """Return a store that caches the blocks of these files on the local disk, if this is remote."""
-        return self
+    def cache_blocks(self, files: Sequence[StoredFile]) -> None:
+        """Cache blocks of these files on the local disk, if this store is remote."""
+        return
 
     def forget(self, ranges: Sequence[ByteRange]) -> None:
         """Drop local copies of these ranges; the next read returns them from their origin."""

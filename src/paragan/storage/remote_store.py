@@ -1,19 +1,21 @@
-"""Byte ranges of remote files: neighbours are joined, and requested in parallel."""
+"""Byte ranges of remote files: neighbours are joined and requested in parallel; blocks are cached on the local disk."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from paragan.core.addresses import secret_in_url
 from paragan.core.errors import DataError
-from paragan.storage.block_store import BlockStore
 from paragan.storage.bucket import ObjectBucket
 from paragan.storage.byte_store import ByteRange, ByteStore, StoredFile
 from paragan.storage.disk_cache import DiskCache
 from paragan.storage.object_store import open_obstore, refuse_forked
 
+BLOCK_BYTES = 256 << 10
 _TIMEOUT_S = 30.0  # of one request with its response
 _NUM_TRIES = 6  # with pauses of 16 s together
 _MAX_REQUESTS = 64  # at once, of a store
@@ -22,8 +24,29 @@ _MAX_REQUEST_BYTES = 8 << 20
 _MAX_RESPONSES = 5
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """Bytes `start` to `stop` of a block of a file."""
+
+    file: StoredFile
+    number: int
+    start: int
+    stop: int
+
+    @property
+    def block(self) -> ByteRange:
+        """The range of the whole block."""
+        first = self.number * BLOCK_BYTES
+        return ByteRange(self.file.name, first, min(first + BLOCK_BYTES, self.file.num_bytes))
+
+    @property
+    def entry(self) -> tuple[str, str]:
+        """Origin and name of the block in the cache."""
+        return self.file.sha256, f"{self.number:06d}.block"
+
+
 class RemoteStore(ByteStore):
-    """Files of a bucket or below another address. cache: for copies of whole files, and blocks of those to be cached.
+    """Files of a bucket or below another address. cache: for copies of whole files, and for blocks (`cache_blocks`).
 
     Ranges of a file with at most 64 KiB between them are one request, up to 8 MiB. (obstore's `get_ranges` joins them,
     too, but panics when a response ends before the second of them.)
@@ -35,21 +58,38 @@ class RemoteStore(ByteStore):
         self.address = bucket.address
         self._bucket = bucket
         self._cache = cache
+        self._cached: dict[str, StoredFile] = {}  # files of which blocks are cached
         self._pool = ThreadPoolExecutor(_MAX_REQUESTS, "request")
 
+    def cache_blocks(self, files: Sequence[StoredFile]) -> None:
+        """Cache the blocks of the first of these files that fit into the cache together.
+
+        A block is found by the sha256 of its file, and not compared with a hash: a reader that finds wrong bytes calls
+        `forget` and reads again.
+        """
+        left = self._cache.capacity_bytes
+        for file in files:
+            left -= file.num_bytes
+            if left < 0:
+                return
+            self._cached[file.name] = file
+            self.num_attempts = 3  # the first may find a damaged block in the cache
+
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        refuse_forked(self.address)  # without the threads of the pool
-        contents = [b""] * len(ranges)
-
-        def request(numbers: list[int]) -> None:
-            start = ranges[numbers[0]].start
-            stop = max(ranges[number].stop for number in numbers)
-            content = self._bucket.read_range(ranges[numbers[0]].name, start, stop)
-            for number in numbers:
-                contents[number] = content[ranges[number].start - start : ranges[number].stop - start]
-
-        list(self._pool.map(request, _neighbours(ranges)))
-        return contents
+        pieces = [list(self._pieces(wanted)) for wanted in ranges]
+        found = {piece: self._cache.read(*piece.entry, piece.start, piece.stop) for piece in chain(*pieces)}
+        blocks = {piece.block: piece.entry for piece, content in found.items() if content is None}
+        missing = [*blocks, *(wanted for wanted, parts in zip(ranges, pieces, strict=True) if not parts)]
+        fetched = dict(zip(missing, self._request(missing), strict=True))
+        for block, entry in blocks.items():
+            self._cache.write(*entry, fetched[block])
+        for piece, content in found.items():
+            if content is None:
+                found[piece] = fetched[piece.block][piece.start : piece.stop]
+        return [
+            b"".join(found[piece] or b"" for piece in parts) if parts else fetched[wanted]
+            for wanted, parts in zip(ranges, pieces, strict=True)
+        ]
 
     def read_file(self, name: str, max_bytes: int) -> bytes:
         """Request the file until two responses are equal, because no sha256 of it is known."""
@@ -67,8 +107,32 @@ class RemoteStore(ByteStore):
     def local_copy(self, file: StoredFile) -> Path:
         return self._cache.copy(self, file)
 
-    def with_cached_blocks(self, files: Sequence[StoredFile]) -> ByteStore:
-        return BlockStore(self, self._cache, files) if self._cache.limit_bytes else self
+    def forget(self, ranges: Sequence[ByteRange]) -> None:
+        for piece in chain.from_iterable(map(self._pieces, ranges)):
+            self._cache.drop(*piece.entry)
+
+    def _pieces(self, wanted: ByteRange) -> Iterator[_Piece]:
+        """Yield the parts of a range by block; nothing for a file that is not cached."""
+        file = self._cached.get(wanted.name)
+        if file is None:
+            return
+        for number in range(wanted.start // BLOCK_BYTES, -(-wanted.stop // BLOCK_BYTES)):
+            first = number * BLOCK_BYTES
+            yield _Piece(file, number, max(wanted.start - first, 0), min(wanted.stop - first, BLOCK_BYTES))
+
+    def _request(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        refuse_forked(self.address)  # without the threads of the pool
+        contents = [b""] * len(ranges)
+
+        def request(numbers: list[int]) -> None:
+            start = ranges[numbers[0]].start
+            stop = max(ranges[number].stop for number in numbers)
+            content = self._bucket.read_range(ranges[numbers[0]].name, start, stop)
+            for number in numbers:
+                contents[number] = content[ranges[number].start - start : ranges[number].stop - start]
+
+        list(self._pool.map(request, _neighbours(ranges)))
+        return contents
 
 
 def open_remote(address: str, cache_bytes: int = 0) -> RemoteStore:

@@ -89,11 +89,11 @@ class ShardFolder:
     """
 
     def __init__(self, path: str | Path, cache_bytes: int = 0) -> None:
-        store = open_remote(str(path), cache_bytes) if is_url(str(path)) else LocalStore(Path(path))
-        self.address = store.address
-        self.description = read_description(store)
-        self.index = map_index(store.local_copy(self.description.index), self.description.num_samples)
-        self._store = store.with_cached_blocks(self.description.shards)
+        self._store = open_remote(str(path), cache_bytes) if is_url(str(path)) else LocalStore(Path(path))
+        self.address = self._store.address
+        self.description = read_description(self._store)
+        self.index = map_index(self._store.local_copy(self.description.index), self.description.num_samples)
+        self._store.cache_blocks(self.description.shards)
 
     def __len__(self) -> int:
         return self.description.num_samples
