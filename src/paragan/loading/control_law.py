@@ -54,7 +54,7 @@ class Counters:
     num_taken: batches that the consumer received. wait_s: seconds that it waited. num_reads,
     read_s: completed reads, and seconds of all reads. num_decodes, decode_s: the same of
     decodes. Seconds include what is in progress. parts_per_batch: reads, and decodes, of a batch.
-    batch_bytes: host memory of a batch, at most. bytes_held: of all that is in the pipeline now.
+    batch_bytes: host memory of a batch, at most.
     """
 
     time_s: float
@@ -66,7 +66,6 @@ class Counters:
     decode_s: float = 0.0
     parts_per_batch: int = 1
     batch_bytes: int = 1
-    bytes_held: int = 0
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,6 @@ class Stages:
                 self._decodes.busy_s(),
                 math.ceil(num_rows / part_rows),
                 num_rows * sample_bytes,
-                self._bytes_held,
             )
 
     def _move_window(self, position: int) -> None:
