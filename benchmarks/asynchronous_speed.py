@@ -32,7 +32,7 @@ from paragan.core.dist import World
 from paragan.core.types import Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.distributed.launch.rank_env import from_environment
-from paragan.distributed.transports.gloo_link import GlooSender
+from paragan.distributed.links.gloo_link import GlooSender
 from paragan.schemes import _rank_links
 from tests.distributed.cases_asynchronous import begun
 

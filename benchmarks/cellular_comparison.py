@@ -20,10 +20,10 @@ from benchmarks.cellular_upstream import Upstream
 from benchmarks.cellular_upstream_cell import Config
 from benchmarks.paired_timing import Ratio
 from benchmarks.record import write
-from paragan.build import grid as build_cells
-from paragan.coevolution.population import Population
 from paragan.config import read_recipe
 from paragan.datasets import mnist
+from paragan.extensions.grid.build import trainer as build_cells
+from paragan.extensions.grid.population import Population
 from paragan.features import mnist as mnist_features
 
 EQUAL = (

@@ -18,8 +18,8 @@ import torch
 from benchmarks.cellular_comparison import EQUAL, Line, images, keep, population, upstream
 from benchmarks.cellular_upstream_images import Images, forever, loader
 from benchmarks.paired_timing import Ratio, compare
-from paragan.coevolution.executors.choice import LoopExecutor
 from paragan.core.types import Side
+from paragan.extensions.grid.executors.choice import LoopExecutor
 
 STEPS = 20  # per timed call
 SUPPLIED = 50

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from benchmarks.paired_timing import compare, keep
-from paragan.build import grid
 from paragan.config import read_recipe
+from paragan.extensions.grid.build import trainer as grid
 
 _WORDS = (
     *("augment=null", "penalties=[]", "evaluation.features=null", "train.threads=1", "grid.fitness.num_images=8"),

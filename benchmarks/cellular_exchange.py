@@ -29,10 +29,10 @@ import torch.distributed as dist
 
 from benchmarks.cellular_comparison import Line, grid, keep, mnist_words
 from benchmarks.paired_timing import Ratio, compare
-from paragan.coevolution.population import Population
-from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.core.local_processes import LocalProcesses
-from paragan.distributed.transports.gloo_communicator import GlooCommunicator
+from paragan.extensions.grid.population import Population
+from paragan.extensions.grid.transports.gloo_communicator import GlooCommunicator
+from paragan.extensions.grid.workers.genome_exchange import GenomeExchange
 
 OWNERS, WORKERS, CORES = (0, 0, 1, 1), 2, 16
 MOST_BYTES = 1 << 34
@@ -81,7 +81,7 @@ def _gloo(rank: int, port: int | None) -> tuple[int, Any, Callable[[object], obj
 def _mpi() -> tuple[int, Any, Callable[[object], object]]:
     from mpi4py import MPI  # begins MPI
 
-    from paragan.distributed.transports.mpi_communicator import MpiWorld
+    from paragan.extensions.grid.transports.mpi_communicator import MpiWorld
 
     world = MpiWorld()
     communicator = world.join("exchange", range(WORKERS), [1 - world.rank], most_bytes=MOST_BYTES)

@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.cellular_comparison import Line, grid, keep, mnist_words
 from benchmarks.paired_timing import compare
-from paragan.coevolution.population import Population
+from paragan.extensions.grid.population import Population
 
 _TOY_WIDTHS = ("model.g_widths=[128, 128]", "model.d_widths=[128, 128]")
 _TOY = ("data={name: digits, size: 8}", "evaluation.features=null", *_TOY_WIDTHS)

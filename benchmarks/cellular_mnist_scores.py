@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paragan.build import grid
-from paragan.coevolution.evolution import Evolution
-from paragan.coevolution.mixture import mixture_features
 from paragan.config import read_recipe
 from paragan.core.types import Side
+from paragan.extensions.grid.build import trainer as grid
+from paragan.extensions.grid.evolution import Evolution
+from paragan.extensions.grid.mixture import mixture_features
 
 FD = "fd[mnist]"
 

@@ -20,12 +20,12 @@ import torch
 from benchmarks.paired_timing import Ratio, compare, keep
 from benchmarks.storage_emulator import Conditions, forward, s3_server, serve
 from benchmarks.storage_emulator.s3_server import ENVIRONMENT, create_bucket
-from paragan.checkpoint.bucket_checkpoints import BucketCheckpoints
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.pieces import Pieces
-from paragan.runs.run_mirror import RunMirror
+from paragan.extensions.buckets.bucket_checkpoints import BucketCheckpoints
+from paragan.extensions.buckets.lease import Lease
+from paragan.extensions.buckets.run_mirror import RunMirror
 from paragan.storage.bucket import open_bucket
-from paragan.storage.lease import Lease
 
 CONDITIONS = Conditions(latency_ms=20)
 PAIRS = 15

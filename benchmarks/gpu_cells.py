@@ -22,9 +22,9 @@ from tempfile import mkdtemp
 import torch
 
 from benchmarks.record import write
-from paragan.build import grid
 from paragan.config import read_recipe
 from paragan.core.types import Batch
+from paragan.extensions.grid.build import trainer as grid
 from paragan.hardware import device as devices
 
 NETWORKS = "model={name: mlp, latent: 64, g_widths: [256, 256], d_widths: [256, 256]}"

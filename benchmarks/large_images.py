@@ -22,8 +22,8 @@ import torch
 from benchmarks.plan_memory import measured_peak
 from benchmarks.record import write
 from paragan.config import RunConfig, read_recipe
+from paragan.extensions.planning.plan_run import PlanRequest, plan_run
 from paragan.hardware import device as devices
-from paragan.runs.plan_run import PlanRequest, plan_run
 
 SHAPE, CLASSES = (3, 1024, 1024), 0
 STEPS = 2  # the second has the state of the optimisers

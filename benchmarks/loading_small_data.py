@@ -29,9 +29,9 @@ import sys, tempfile, time
 from pathlib import Path
 import torch
 from paragan import build
-from paragan.build.grid import GridFactory, evolution
+from paragan.extensions.grid.build.trainer import GridFactory, evolution
 from paragan.config import read_recipe
-from paragan.coevolution.executors.inputs import CellStreams
+from paragan.extensions.grid.executors.inputs import CellStreams
 
 def cpu_us(work, count):
     work()

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from benchmarks.awake_cores import awake_cores
 from benchmarks.record import write
 from paragan.core.dist import World
+from paragan.extensions.large_models.parallel.pipeline import Options, Strategy
 from paragan.layers.blocks import run_blocks
-from paragan.parallel.pipeline import Options, Strategy
 from tests.distributed.pool import Pool
 
 FORWARD_S, BACKWARD_S = 0.06, 0.12  # of a block, for one micro-batch

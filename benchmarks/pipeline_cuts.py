@@ -21,11 +21,11 @@ from benchmarks.paired_timing import ratio_of
 from benchmarks.record import write
 from paragan.core.dist import World
 from paragan.core.network_factory import NetworkFactory
+from paragan.extensions.large_models.block_costs import block_costs
+from paragan.extensions.large_models.parallel.pipeline import Options, Strategy
+from paragan.extensions.large_models.pipeline_cuts import NEARLY_EQUAL, BlockCost, balanced_cuts
 from paragan.layers.init import initialise
 from paragan.models import biggan
-from paragan.parallel._block_costs import block_costs
-from paragan.parallel._pipeline_cuts import NEARLY_EQUAL, BlockCost, balanced_cuts
-from paragan.parallel.pipeline import Options, Strategy
 from tests.distributed.pool import Pool
 
 SIDE, CLASSES, RANKS, MICRO_BATCHES, ROWS = 128, 1000, 2, 4, 16

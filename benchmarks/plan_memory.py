@@ -24,8 +24,8 @@ from benchmarks.record import write
 from paragan import build
 from paragan.config import RunConfig, read_recipe
 from paragan.core.types import Batch, Rows, present_tensors
+from paragan.extensions.planning.plan_run import PlanRequest, plan_run
 from paragan.hardware import device as devices
-from paragan.runs.plan_run import PlanRequest, plan_run
 from paragan.runs.shape_only_data import shape_only_data
 
 _SHAPE, _CLASSES = (3, 32, 32), 10

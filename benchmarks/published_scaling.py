@@ -14,13 +14,13 @@ from dataclasses import replace
 
 from benchmarks.record import write
 from paragan.core.types import Side
+from paragan.extensions.planning.cluster import Cluster, Unevenness, find_interconnect
+from paragan.extensions.planning.collectives import collective_seconds
+from paragan.extensions.planning.forecast import Goal, forecast
+from paragan.extensions.planning.profile import Curve, PlayerProfile, RunProfile
+from paragan.extensions.planning.simulation import GameCosts
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import MemoryOptions, ddp, local_sgd
-from paragan.scaling.cluster import Cluster, Unevenness, find_interconnect
-from paragan.scaling.collectives import collective_seconds
-from paragan.scaling.forecast import Goal, forecast
-from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
-from paragan.scaling.simulation import GameCosts
 from paragan.schemes import asynchronous, synchronous
 
 STEPS, BATCH = 150_000, 2048

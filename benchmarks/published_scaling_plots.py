@@ -18,11 +18,11 @@ from typing import Any
 from benchmarks.plots import to_svg
 from benchmarks.published_scaling import BATCH, D_MACS, G_MACS, STEPS, TPU_CORE, WORKERS, games, implied
 from benchmarks.record import write
-from paragan.scaling.cluster import Cluster, Unevenness, find_interconnect
-from paragan.scaling.forecast import Forecast, Goal, Scaling, forecasts
-from paragan.scaling.forecast_plot import FIGURE_INCHES, add_legend, draw_losses, draw_scaling, draw_speeds
-from paragan.scaling.profile import Curve, RunProfile
-from paragan.scaling.simulation import GameCosts
+from paragan.extensions.planning.cluster import Cluster, Unevenness, find_interconnect
+from paragan.extensions.planning.forecast import Forecast, Goal, Scaling, forecasts
+from paragan.extensions.planning.forecast_plot import FIGURE_INCHES, add_legend, draw_losses, draw_scaling, draw_speeds
+from paragan.extensions.planning.profile import Curve, RunProfile
+from paragan.extensions.planning.simulation import GameCosts
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs/images"
 COUNTS = (128, 256, 512, 1024)

@@ -19,11 +19,11 @@ from benchmarks.paired_timing import Ratio, compare
 from benchmarks.published_scaling import BATCH, WORKERS, profile
 from benchmarks.record import write
 from paragan.core.types import Side
+from paragan.extensions.planning.cluster import Cluster, Unevenness, find_interconnect
+from paragan.extensions.planning.forecast import Goal, forecast
+from paragan.extensions.planning.simulation import GameCosts
 from paragan.game.scheme import FunctionScheme, Scheme
 from paragan.parallel import Strategy, ddp, local_sgd, zero3
-from paragan.scaling.cluster import Cluster, Unevenness, find_interconnect
-from paragan.scaling.forecast import Goal, forecast
-from paragan.scaling.simulation import GameCosts
 from paragan.schemes import asynchronous, synchronous
 
 COUNTS = (64, 128, 256, 512, 1024, 2048, 4096)

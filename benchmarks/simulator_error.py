@@ -25,11 +25,11 @@ from benchmarks.awake_cores import awake_cores, stolen_s
 from benchmarks.record import write
 from paragan import build
 from paragan.config import read_recipe
-from paragan.runs.forecast_run import simulated_game_of
-from paragan.runs.profile_run import measure_profile
-from paragan.scaling.cluster import Cluster, Interconnect, Link, Unevenness
-from paragan.scaling.profile import Curve, RunProfile
-from paragan.scaling.simulation import SimulatedTime
+from paragan.extensions.planning.cluster import Cluster, Interconnect, Link, Unevenness
+from paragan.extensions.planning.forecast_run import simulated_game_of
+from paragan.extensions.planning.profile import Curve, RunProfile
+from paragan.extensions.planning.profile_run import measure_profile
+from paragan.extensions.planning.simulation import SimulatedTime
 from tests.shaped_hosts import lacking, run_ranks, shaped_hosts
 
 DEVICE_MS, JITTER, CORES = 60.0, 0.2, 2

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from paragan.scaling.plan import Plan
+from paragan.extensions.planning.plan import Plan
 
 
 def schema() -> dict[str, Any]:

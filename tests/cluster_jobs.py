@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from paragan.distributed.clusters import ClusterJob
+from paragan.extensions.clusters import ClusterJob
 
 HOSTILE = ("a b", "it's", '"', "$(touch planted)", "`touch planted`", "a\nb", "été 日本", "$HOME", "--x=;&|<>*?", "")
 RECORDER = f"""#!{sys.executable}

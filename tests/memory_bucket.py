@@ -50,7 +50,7 @@ def memory_bucket(monkeypatch):
     for name in made._real:
         monkeypatch.setattr(obstore, name, lambda *args, _name=name, **options: made.call(_name, *args, **options))
     monkeypatch.setattr("paragan.storage.bucket._FIRST_PAUSE_S", 0.0)
-    monkeypatch.setattr("paragan.runs.remote_run.open_bucket", made.open)
+    monkeypatch.setattr("paragan.extensions.buckets.remote_run.open_bucket", made.open)
     return made
 
 

@@ -1,11 +1,11 @@
 """Profiles and games for tests of the simulator: two players whose costs are round numbers."""
 
 from paragan.core.types import Side
+from paragan.extensions.planning.cluster import Cluster, Interconnect, Link
+from paragan.extensions.planning.profile import Curve, PlayerProfile, RunProfile
+from paragan.extensions.planning.simulation import GameCosts
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import ddp
-from paragan.scaling.cluster import Cluster, Interconnect, Link
-from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
-from paragan.scaling.simulation import GameCosts
 from paragan.schemes import synchronous
 
 ROWS = (8, 64)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from paragan.distributed.transports.communicator import Communicator
-from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection, ReceiveBuffer
-from paragan.distributed.transports.waiting import never_stopped
+from paragan.extensions.grid.transports.communicator import Communicator
+from paragan.extensions.grid.transports.peer_connection import MessageKind, PeerConnection, ReceiveBuffer
+from paragan.extensions.grid.transports.waiting import never_stopped
 
 
 def create_communicators(

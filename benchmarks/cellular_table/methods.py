@@ -13,11 +13,12 @@ import torch
 from benchmarks import cellular_upstream
 from benchmarks.cellular_table.rows import ONE_CORE, UPSTREAM, WORKERS, CellularOptions, GridResult, Iteration
 from paragan import build
-from paragan.build import evaluation, grid as build_grid, workers
-from paragan.coevolution.population import Population
-from paragan.coevolution.profile import ROUTINES
+from paragan.build import evaluation
 from paragan.config import RunConfig, read_recipe
 from paragan.core.printable import to_printable
+from paragan.extensions.grid.build import coordinator as workers, trainer as build_grid
+from paragan.extensions.grid.population import Population
+from paragan.extensions.grid.profile import ROUTINES
 
 # Routine names of the upstream-style loop -> ours. Its `update_genomes` are the training steps.
 _ROUTINE_OF_UPSTREAM = {

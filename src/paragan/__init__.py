@@ -36,7 +36,6 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         Balancer as GradientNormalizationBalancer,
         Options as GradientNormalizationOptions,
     )
-    from paragan.coevolution.cell import Cell as Cell
     from paragan.config import RunConfig as RunConfig
     from paragan.core.balancer import Balancer as Balancer, TermGradients as TermGradients
     from paragan.core.capabilities import Capability as Capability
@@ -83,6 +82,18 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.engine.training_loop import TrainingLoop as TrainingLoop
     from paragan.export.sampled_images import SampledImages as SampledImages
     from paragan.export.sampler import Sampler as Sampler
+    from paragan.extensions.grid.cell import Cell as Cell
+    from paragan.extensions.large_models.parallel.pipeline import (
+        Options as PipelineOptions,
+        Strategy as PipelineStrategy,
+    )
+    from paragan.extensions.large_models.parallel.tensor import Options as TensorOptions, Strategy as TensorStrategy
+    from paragan.extensions.parameter_server.schemes.parameter_server import (
+        Options as ParameterServerOptions,
+        Scheme as ParameterServerScheme,
+    )
+    from paragan.extensions.planning.plan import Plan as Plan
+    from paragan.extensions.planning.plan_run import plan as plan
     from paragan.features.base.extractor import (
         ExtractorContext as ExtractorContext,
         FeatureExtractor as FeatureExtractor,
@@ -133,8 +144,6 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.parallel.hsdp import Options as HSDPOptions, Strategy as HSDPStrategy
     from paragan.parallel.local_sgd import Options as LocalSGDOptions, Strategy as LocalSGDStrategy
     from paragan.parallel.none import Strategy as NoneStrategy
-    from paragan.parallel.pipeline import Options as PipelineOptions, Strategy as PipelineStrategy
-    from paragan.parallel.tensor import Options as TensorOptions, Strategy as TensorStrategy
     from paragan.parallel.zero1 import Strategy as ZeRO1Strategy
     from paragan.parallel.zero2 import Strategy as ZeRO2Strategy
     from paragan.parallel.zero3 import Strategy as ZeRO3Strategy
@@ -172,12 +181,9 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.penalties.r1 import Options as R1Options, Penalty as R1Penalty, r1_penalty as r1_penalty
     from paragan.penalties.r2 import Options as R2Options, Penalty as R2Penalty
     from paragan.runs.evaluate import RunScore as RunScore, evaluate_run as evaluate
-    from paragan.runs.plan_run import plan as plan
-    from paragan.scaling.plan import Plan as Plan
     from paragan.schemes.asynchronous import Options as AsynchronousOptions, Scheme as AsynchronousScheme
     from paragan.schemes.dmd2 import step as dmd2_step
     from paragan.schemes.extragradient import Scheme as ExtragradientScheme
-    from paragan.schemes.parameter_server import Options as ParameterServerOptions, Scheme as ParameterServerScheme
     from paragan.schemes.shared_fakes import Scheme as SharedFakesScheme
     from paragan.schemes.skipping import Options as SkippingOptions, Scheme as SkippingScheme
     from paragan.schemes.synchronous import step as synchronous_step

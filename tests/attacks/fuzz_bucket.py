@@ -16,9 +16,9 @@ from obstore.store import MemoryStore
 from paragan.cli.main import main
 from paragan.core.errors import ParaganError
 from paragan.datasets import shards
+from paragan.extensions.buckets.lease import Lease
 from paragan.storage.bucket import ObjectBucket
 from paragan.storage.disk_cache import DiskCache
-from paragan.storage.lease import Lease
 from paragan.storage.remote_store import RemoteStore
 from tests.attacks import small_run
 from tests.attacks.fuzz_data import changed_shards, fetch_all
@@ -90,9 +90,9 @@ def _call(words: tuple[str, ...], store: MemoryStore, root: Path) -> None:
     variables = {"PARAGAN_CACHE": str(root / "cache")}
     with (
         patch.dict(os.environ, variables),
-        patch("paragan.runs.remote_run.open_bucket", lambda *_: ObjectBucket(store, ADDRESS, 1)),
-        patch("paragan.runs.remote_run.Lease", lambda bucket: Lease(bucket, _EXPIRY_S)),
-        patch("paragan.runs.remote_run._follow"),  # a thread that lives as long as the process
+        patch("paragan.extensions.buckets.remote_run.open_bucket", lambda *_: ObjectBucket(store, ADDRESS, 1)),
+        patch("paragan.extensions.buckets.remote_run.Lease", lambda bucket: Lease(bucket, _EXPIRY_S)),
+        patch("paragan.extensions.buckets.remote_run._follow"),  # a thread that lives as long as the process
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(said),
     ):

@@ -10,13 +10,13 @@ from random import Random
 from threading import Thread
 from typing import Any
 
-from paragan.coevolution.workers.membership import Membership
 from paragan.core.errors import RankError
-from paragan.distributed.launch.handshake import has_ended, worker_info
-from paragan.distributed.transports.control import ControlConnection
-from paragan.distributed.transports.signed_frames import HEAD, HELLO_BYTES, UP, FrameSigner, session_key
+from paragan.extensions.grid.transports.control import ControlConnection
+from paragan.extensions.grid.transports.signed_frames import HEAD, HELLO_BYTES, UP, FrameSigner, session_key
+from paragan.extensions.grid.workers.handshake import has_ended, worker_info
+from paragan.extensions.grid.workers.membership import Membership
+from paragan.extensions.serving.sample_server import SampleServer
 from paragan.runs.open_generator import open_generator
-from paragan.runs.sample_server import SampleServer
 from tests.attacks import small_run
 from tests.attacks.mutations import dump, mutate_bytes, mutate_json
 

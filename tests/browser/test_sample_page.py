@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from paragan.extensions.serving.sample_server import SampleServer
 from paragan.runs.open_generator import open_generator
-from paragan.runs.sample_server import SampleServer
 from tests import tiny_run
 from tests.browser.driver import NEEDED
 

@@ -164,12 +164,12 @@ def _note(loop: Any, *_: Any) -> None:
 def install() -> None:
     """Patch the phases."""
     from paragan import build
-    from paragan.build import workers
     from paragan.checkpoint.writer import CheckpointWriter
-    from paragan.coevolution.evolution import Evolution
-    from paragan.coevolution.workers.worker import Worker
     from paragan.engine.saved_game import SavedGame
     from paragan.engine.training_loop import TrainingLoop
+    from paragan.extensions.grid.build import coordinator as workers
+    from paragan.extensions.grid.evolution import Evolution
+    from paragan.extensions.grid.workers.worker import Worker
     from paragan.game.player import Player
     from paragan.loading.loader import Loader
     from paragan.runs import session

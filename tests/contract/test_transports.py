@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports import gloo_link
-from paragan.distributed.transports.link import Message
+from paragan.distributed.links import gloo_link
+from paragan.distributed.links.link import Message
 from paragan.schemes.asynchronous.thread_step import ThreadLink
 from tests.processes import wait_for
 

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports import gloo_communicator
+from paragan.extensions.grid.transports import gloo_communicator
 
 MOST_BYTES = 1 << 22
 PATIENCE_S = 60.0  # no wait that ends well takes a fraction of it

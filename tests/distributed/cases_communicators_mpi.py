@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from paragan.distributed.transports import mpi_communicator
-from paragan.distributed.transports.waiting import WorkerError
+from paragan.extensions.grid.transports import mpi_communicator
+from paragan.extensions.grid.transports.waiting import WorkerError
 from tests.distributed.cases_communicators import GRAPHS, MOST_BYTES, PATIENCE_S, gathers, mishap, play, play_round
 
 _NUMBER = itertools.count()  # of memberships: all processes count them, also those that take no part

@@ -13,13 +13,14 @@ from paragan import build
 from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.types import Side
+from paragan.extensions.parameter_server import worker
+from paragan.extensions.parameter_server.schemes.parameter_server import Options, Scheme
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.snapshot import num_bytes
 from paragan.loading.loader import BatchRows
 from paragan.parallel import none
 from paragan.schemes import synchronous
-from paragan.schemes.parameter_server import Options, Scheme, worker
 from tests.distributed.cases_asynchronous import STEPS, alone
 from tests.laws.small_gan import BATCH, batches, distance, game, network, player
 from tests.tiny_run import SMALL, TINY

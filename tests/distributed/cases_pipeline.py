@@ -18,6 +18,7 @@ from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
 from paragan.engine.consistency import ConsistencyCheck
+from paragan.extensions.large_models.parallel.pipeline import Options as PipelineOptions, Strategy as PipelineStrategy
 from paragan.game import balancing
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
@@ -30,7 +31,6 @@ from paragan.losses import hinge
 from paragan.models import pix2pix
 from paragan.parallel import MemoryOptions, Strategy, none
 from paragan.parallel._row_moves import Messages
-from paragan.parallel.pipeline import Options as PipelineOptions, Strategy as PipelineStrategy
 from paragan.penalties import l1
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import SCHEMES, UNEVEN, alone, strategy

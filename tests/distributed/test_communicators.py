@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports.waiting import WorkerError
+from paragan.extensions.grid.transports.waiting import WorkerError
 from tests.distributed.cases_communicators import GRAPHS, PATIENCE_S, fine, graph_of, link, play, together
 
 pytestmark = pytest.mark.distributed

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from paragan.coevolution.executors.choice import LoopExecutor
+from paragan.extensions.grid.executors.choice import LoopExecutor
 from paragan.core.phases import Phase, PhaseClock, set_thread_clock, work_on
 from tests.hanging_loss import HANGING_LOSS
 from tests.processes import environment

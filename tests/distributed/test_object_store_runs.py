@@ -14,9 +14,9 @@ import pytest
 
 from benchmarks.storage_emulator import QUIET, Conditions, forward, s3_server, serve
 from benchmarks.storage_emulator.s3_server import ENVIRONMENT, create_bucket
-from paragan.checkpoint.bucket_checkpoints import BucketCheckpoints
+from paragan.extensions.buckets.bucket_checkpoints import BucketCheckpoints
+from paragan.extensions.buckets.lease import LEASE
 from paragan.storage.bucket import open_bucket
-from paragan.storage.lease import LEASE
 from tests.processes import environment
 from tests.remote_storage import skip_without_s3
 

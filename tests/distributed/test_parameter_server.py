@@ -13,10 +13,10 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles
 from paragan.core.types import Side
+from paragan.extensions.parameter_server.schemes.parameter_server import Scheme
 from paragan.game.network import Calling
 from paragan.parallel import none
 from paragan.penalties import contrastive, lecam
-from paragan.schemes.parameter_server import Scheme
 from tests.distributed import cases_parameter_server as cases
 from tests.laws.small_gan import BATCH, game, player
 from tests.marks import slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paragan.distributed.clusters import ClusterJob, load_target
+from paragan.extensions.clusters import ClusterJob, load_target
 from tests.processes import ROOT, wait_for
 from tests.slurm_cluster import slurm_cluster, why_absent
 from tests.tiny_run import SMALL, newest

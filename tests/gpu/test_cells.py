@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from benchmarks import gpu_cells
-from paragan.coevolution.executors import choice, stacked
 from paragan.core.types import Side
+from paragan.extensions.grid.executors import choice, stacked
 from paragan.hardware import graphs
 from tests.laws.test_loop_is_stacked import BATCH, cells, loss_of
 from tests.processes import environment

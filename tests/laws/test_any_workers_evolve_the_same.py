@@ -5,11 +5,11 @@ import threading
 import pytest
 import torch
 
-from paragan.build.grid_factory import GridFactory
-from paragan.coevolution.workers.cell_assignment import assign_cells
-from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.config import read_recipe
 from paragan.core.types import Side
+from paragan.extensions.grid.build.factory import GridFactory
+from paragan.extensions.grid.workers.cell_assignment import assign_cells
+from paragan.extensions.grid.workers.genome_exchange import GenomeExchange
 from tests import thread_communicator
 
 WORDS = (

@@ -8,11 +8,11 @@ import torch
 
 import paragan as pg
 from paragan import build
-from paragan.build.grid import evolution
 from paragan.config import read_recipe
 from paragan.core.dist import ALONE
 from paragan.core.pieces import StoredTensors
 from paragan.core.types import Side
+from paragan.extensions.grid.build.trainer import evolution
 from paragan.game.network import Calling
 from paragan.game.state import restore, state_of
 from paragan.parallel import MemoryOptions, local_sgd, none

@@ -5,9 +5,9 @@ nothing; any number of workers, either executor and a stop in between end at the
 import pytest
 import torch
 
-from paragan.build import grid as build_cells
-from paragan.coevolution.executors import choice, stacked
 from paragan.config import read_recipe
+from paragan.extensions.grid.build import trainer as build_cells
+from paragan.extensions.grid.executors import choice, stacked
 from paragan.game.policy import Policy
 from paragan.losses import hinge, least_squares, nonsaturating, relativistic
 from paragan.optim import adabelief, lamb

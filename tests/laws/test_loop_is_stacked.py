@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.coevolution.cell import Cell
-from paragan.coevolution.executors import choice, stacked
-from paragan.coevolution.executors.stacked_adam import StackedAdam
 from paragan.core import rng
 from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.types import Batch, Rows, Side
 from paragan.core.weight_schedule import WeightSchedule
+from paragan.extensions.grid.cell import Cell
+from paragan.extensions.grid.executors import choice, stacked
+from paragan.extensions.grid.executors.stacked_adam import StackedAdam
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from paragan import build
-from paragan.build import grid
 from paragan.config import read_recipe
 from paragan.core.types import Side
+from paragan.extensions.grid.build import trainer as grid
 from paragan.game.state import state_of
 
 BASE = (

@@ -9,9 +9,9 @@ from PIL import Image
 
 import paragan as pg
 from paragan import build
-from paragan.build import grid
 from paragan.config import read_recipe
 from paragan.engine.training_loop import TrainingLoop
+from paragan.extensions.grid.build import trainer as grid
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from paragan.build import grid
-from paragan.coevolution.executors import choice, stacked
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
+from paragan.extensions.grid.build import trainer as grid
+from paragan.extensions.grid.executors import choice, stacked
 from paragan.game.options import EmaOptions, ScheduleOptions
 from paragan.hardware import graphs
 from tests.laws.test_loop_is_stacked import BATCH, GAMES, apart, cells, loss_of, weights

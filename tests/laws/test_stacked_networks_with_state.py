@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.build import grid
-from paragan.coevolution.cell import Cell
-from paragan.coevolution.executors import choice, stacked
 from paragan.config import read_recipe
 from paragan.core import rng
 from paragan.core.types import Batch, Rows, Side
+from paragan.extensions.grid.build import trainer as grid
+from paragan.extensions.grid.cell import Cell
+from paragan.extensions.grid.executors import choice, stacked
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
 from paragan.game.network import Calling

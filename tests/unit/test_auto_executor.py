@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from paragan.build import grid
-from paragan.coevolution.executors import choice, stacked
 from paragan.config import read_recipe
+from paragan.extensions.grid.build import trainer as grid
+from paragan.extensions.grid.executors import choice, stacked
 from tests.laws.test_loop_is_stacked import BATCH, apart, cells, loss_of, weights
 
 WORDS = (

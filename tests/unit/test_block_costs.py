@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
+from paragan.extensions.large_models.block_costs import block_costs
 from paragan.layers.blocks import run_blocks
-from paragan.parallel._block_costs import block_costs
 
 ROWS = 4
 

@@ -6,9 +6,9 @@ import pytest
 from obstore.exceptions import NotFoundError
 
 from paragan.core.errors import CheckpointError, DataError, StorageError
+from paragan.extensions.buckets.lease import LEASE, Lease
 from paragan.storage.bucket import ConflictError, open_bucket
 from paragan.storage.byte_store import MissingFileError
-from paragan.storage.lease import LEASE, Lease
 from tests.memory_bucket import failing, truncating
 
 QUICK_S = 0.6  # until a lease expires

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from paragan.checkpoint.bucket_checkpoints import BucketCheckpoints
 from paragan.checkpoint.manifest import NewerFormat
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError, StorageError
 from paragan.core.pieces import Pieces
+from paragan.extensions.buckets.bucket_checkpoints import BucketCheckpoints
 from tests.memory_bucket import failing, lying
 
 FILES = ("d.safetensors", "g.safetensors", "manifest.json", "state.json")
@@ -162,7 +162,7 @@ def test_file_larger_than_the_manifest_allows_is_refused_before_its_bytes_arrive
     remote, bucket, tmp_path, file, monkeypatch
 ):
     """For a manifest itself: larger than its reader accepts."""
-    monkeypatch.setattr("paragan.checkpoint.bucket_checkpoints.MAX_JSON_BYTES", 2000)
+    monkeypatch.setattr("paragan.extensions.buckets.bucket_checkpoints.MAX_JSON_BYTES", 2000)
     monkeypatch.setattr("paragan.checkpoint.manifest.MAX_JSON_BYTES", 2000)
     name = f"checkpoints/step-000000002/{file}"
     bucket.write(name, bucket.content(name) + b" " * 8000)

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from paragan.build import worker as builder, workers
 from paragan.config import dump, read_recipe
 from paragan.core.dist import serve_store
-from paragan.distributed.transports.control import Listener
+from paragan.extensions.grid.build import coordinator as workers, worker as builder
+from paragan.extensions.grid.transports.control import Listener
 
 TOKEN = "5e" * 32
 WAIT_S = 60.0

@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from paragan.coevolution.topology import ring, torus
-from paragan.coevolution.workers.cell_assignment import assign_cells, generation_seconds, rectangular_blocks
-from paragan.coevolution.workers.genome_exchange import exchange_routes
+from paragan.extensions.grid.topology import ring, torus
+from paragan.extensions.grid.workers.cell_assignment import assign_cells, generation_seconds, rectangular_blocks
+from paragan.extensions.grid.workers.genome_exchange import exchange_routes
 
 
 @pytest.mark.parametrize(("rows", "columns"), list(product(range(1, 7), range(1, 7))))

@@ -2,13 +2,13 @@
 
 import torch
 
-from paragan.build import grid as build_cells
-from paragan.build.grid_factory import GridFactory
-from paragan.coevolution.data_shares import DataShares
-from paragan.coevolution.options import CellOptions, GridOptions
 from paragan.config import dump, parse_recipe, read_recipe
+from paragan.config.grid_options import CellOptions, GridOptions
 from paragan.core.types import Rows, Side
 from paragan.datasets import digits
+from paragan.extensions.grid.build import trainer as build_cells
+from paragan.extensions.grid.build.factory import GridFactory
+from paragan.extensions.grid.data_shares import DataShares
 from paragan.losses import hinge, least_squares, nonsaturating
 
 WORDS = (

@@ -10,17 +10,17 @@ from paragan.cli.plan import format_decisions
 from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
+from paragan.extensions.planning import plan_settings
+from paragan.extensions.planning.choose import Candidate, PlanGoal, choose_plan
+from paragan.extensions.planning.cluster import Link
+from paragan.extensions.planning.parallel_plan import ParallelPlan
+from paragan.extensions.planning.plan_settings import PlanSource
+from paragan.extensions.planning.planned_training import settings_of_run, to_words
+from paragan.extensions.planning.profile import Curve
+from paragan.extensions.planning.profile_run import updates_fingerprint
 from paragan.game.options import EmaOptions, OptimizerOptions, PlayerOptions, ScheduleOptions
 from paragan.hardware import device
 from paragan.parallel import ddp, local_sgd
-from paragan.runs import plan_settings
-from paragan.runs.plan_settings import PlanSource
-from paragan.runs.planned_training import settings_of_run, to_words
-from paragan.runs.profile_run import updates_fingerprint
-from paragan.scaling.choose import Candidate, PlanGoal, choose_plan
-from paragan.scaling.cluster import Link
-from paragan.scaling.parallel_plan import ParallelPlan
-from paragan.scaling.profile import Curve
 from paragan.schemes import asynchronous
 from tests.simulated_workers import cluster, game, player_profile, profile
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from paragan.core.errors import ConfigError
-from paragan.distributed.clusters import load_target, target_names
+from paragan.extensions.clusters import load_target, target_names
 from tests.cluster_jobs import HOSTILE, RECORDER, a_job, run_script, start_script, write_program
 from tests.processes import wait_for
 

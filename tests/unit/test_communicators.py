@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.distributed.transports.peer_connection import NO_FAILURE, MessageKind, PeerConnection
-from paragan.distributed.transports.waiting import WorkerError
+from paragan.extensions.grid.transports.peer_connection import NO_FAILURE, MessageKind, PeerConnection
+from paragan.extensions.grid.transports.waiting import WorkerError
 from tests import thread_communicator
 from tests.distributed.cases_communicators import GRAPHS, fine, graph_of, play, together
 
@@ -131,7 +131,7 @@ def test_alone_all_is_here():
 
 def test_missing_mpi4py_gives_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    monkeypatch.delitem(sys.modules, "paragan.distributed.transports.mpi_runtime", raising=False)
-    monkeypatch.delitem(sys.modules, "paragan.distributed.transports.mpi_communicator", raising=False)
+    monkeypatch.delitem(sys.modules, "paragan.extensions.grid.transports.mpi_runtime", raising=False)
+    monkeypatch.delitem(sys.modules, "paragan.extensions.grid.transports.mpi_communicator", raising=False)
     with pytest.raises(ConfigError, match=r"requires mpi4py; run .* -m pip install mpi4py mpich"):
-        importlib.import_module("paragan.distributed.transports.mpi_communicator")
+        importlib.import_module("paragan.extensions.grid.transports.mpi_communicator")

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from paragan.runs import remote_run
+from paragan.extensions.buckets import remote_run
 
 
 @pytest.mark.parametrize(("stored_text", "is_continued"), [("seed: 1\n", True), ("seed: 2\n", False)])

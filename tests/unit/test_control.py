@@ -10,8 +10,8 @@ from contextlib import suppress
 import pytest
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.distributed.transports import control
-from paragan.distributed.transports.control import ControlConnection, Listener, connect
+from paragan.extensions.grid.transports import control
+from paragan.extensions.grid.transports.control import ControlConnection, Listener, connect
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0

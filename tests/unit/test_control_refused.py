@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as some
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports import control
-from paragan.distributed.transports.control import ControlConnection, Listener, connect
-from paragan.distributed.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, session_key
+from paragan.extensions.grid.transports import control
+from paragan.extensions.grid.transports.control import ControlConnection, Listener, connect
+from paragan.extensions.grid.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, session_key
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0

@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from paragan.build.grid_factory import GridFactory
-from paragan.coevolution.workers.genome_exchange import AsyncGenomeExchange
-from paragan.coevolution.workers.worker import Worker
 from paragan.config import read_recipe
 from paragan.core.errors import ParaganError
-from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
-from paragan.distributed.transports.waiting import WorkerError
+from paragan.extensions.grid.build.factory import GridFactory
+from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
+from paragan.extensions.grid.transports.waiting import WorkerError
+from paragan.extensions.grid.workers.genome_exchange import AsyncGenomeExchange
+from paragan.extensions.grid.workers.worker import Worker
 from tests import thread_communicator
 from tests.unit.threaded_grid import WAIT_S, WORDS, Grid, Line, alone
 

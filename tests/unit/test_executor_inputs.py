@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from paragan.coevolution.executors.inputs import CellStreams
 from paragan.datasets import synthetic
+from paragan.extensions.grid.executors.inputs import CellStreams
 from paragan.loading.loader import Loader
 
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from paragan.distributed.transports.heartbeat import ArrivalGaps, FailureDetector
+from paragan.extensions.grid.transports.heartbeat import ArrivalGaps, FailureDetector
 
 STEP_S = 0.25  # between two looks
 

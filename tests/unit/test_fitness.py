@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from paragan.coevolution.fitness import FitnessEvaluator
-from paragan.coevolution.genome import EvalNetwork, Genome, Traits
-from paragan.coevolution.topology import ring, torus
 from paragan.core.loss import Loss
 from paragan.core.types import Batch, Rows, Side
+from paragan.extensions.grid.fitness import FitnessEvaluator
+from paragan.extensions.grid.genome import EvalNetwork, Genome, Traits
+from paragan.extensions.grid.topology import ring, torus
 from paragan.losses import nonsaturating
 from paragan.models import mlp
 

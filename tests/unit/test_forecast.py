@@ -4,10 +4,10 @@ import pytest
 
 from paragan.cli.main import main
 from paragan.core.errors import ConfigError
-from paragan.runs import profile_run
-from paragan.runs.plan_settings import read_parallel_plan
-from paragan.scaling.cluster import Link, Unevenness
-from paragan.scaling.forecast import Goal, forecast
+from paragan.extensions.planning import profile_run
+from paragan.extensions.planning.cluster import Link, Unevenness
+from paragan.extensions.planning.forecast import Goal, forecast
+from paragan.extensions.planning.plan_settings import read_parallel_plan
 from paragan.schemes import asynchronous
 from tests.simulated_workers import cluster, game
 

@@ -5,11 +5,11 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from paragan.core.errors import ConfigError
+from paragan.extensions.planning.cluster import Link, Unevenness
+from paragan.extensions.planning.forecast import Goal, forecasts
+from paragan.extensions.planning.forecast_plot import check_plot_file, write_forecast_plot
+from paragan.extensions.planning.plan import ForecastPlan
 from paragan.report import figure
-from paragan.scaling.cluster import Link, Unevenness
-from paragan.scaling.forecast import Goal, forecasts
-from paragan.scaling.forecast_plot import check_plot_file, write_forecast_plot
-from paragan.scaling.plan import ForecastPlan
 from tests.simulated_workers import cluster, game
 
 COUNTS = (1, 8, 64)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from paragan.coevolution.genome import Genome, Traits
 from paragan.core.errors import CheckpointError
 from paragan.core.types import Side
+from paragan.extensions.grid.genome import Genome, Traits
 from paragan.game.policy import Policy
 from paragan.game.state import state_of
 from paragan.optim import adabelief

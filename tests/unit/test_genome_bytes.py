@@ -8,10 +8,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load
 
-from paragan.coevolution.cell_state import CellState
-from paragan.coevolution.genome import Genome, Traits
 from paragan.core.errors import CheckpointError
 from paragan.core.types import Side
+from paragan.extensions.grid.cell_state import CellState
+from paragan.extensions.grid.genome import Genome, Traits
 
 TENSORS = {
     "net/odd": torch.arange(3, dtype=torch.uint8),

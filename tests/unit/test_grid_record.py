@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import torch
 
-from paragan.coevolution.evolution import Generations
-from paragan.coevolution.profile import Profile
 from paragan.core.clock import Clock
+from paragan.extensions.grid.evolution import Generations
+from paragan.extensions.grid.profile import Profile
 from paragan.report.chart import run_end
 from paragan.report.grid_record import GridHistory
 from paragan.report.population import population_section

@@ -7,16 +7,17 @@ import threading
 
 import pytest
 
-from paragan.build import workers
-from paragan.build.worker import join_coordinator
 from paragan.cli.main import main
 from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.interrupt import Interrupt
-from paragan.distributed.launch import external_workers, handshake, rank_env
+from paragan.distributed.launch import rank_env
 from paragan.distributed.launch.rank_env import RankEnv
-from paragan.distributed.launch.run_token import new_token
-from paragan.distributed.transports.control import Listener
+from paragan.extensions.grid.build import coordinator as workers
+from paragan.extensions.grid.build.worker import join_coordinator
+from paragan.extensions.grid.transports.control import Listener
+from paragan.extensions.grid.workers import external_workers, handshake
+from paragan.extensions.grid.workers.run_token import new_token
 from paragan.runs import start as run_start
 from paragan.runs.run_request import RunRequest
 from paragan.runs.start import run_worker, with_num_workers

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports import control
-from paragan.distributed.transports.control import Listener, connect
-from paragan.distributed.transports.heartbeat import FailureDetector, PeriodicHeartbeat, WorkerState, WorkerStatus
+from paragan.extensions.grid.transports import control
+from paragan.extensions.grid.transports.control import Listener, connect
+from paragan.extensions.grid.transports.heartbeat import FailureDetector, PeriodicHeartbeat, WorkerState, WorkerStatus
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0
@@ -90,8 +90,8 @@ def test_beats_end_with_their_line(capfd):
 
 CHILD = """
 import sys
-from paragan.distributed.transports.control import connect
-from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
+from paragan.extensions.grid.transports.control import connect
+from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 line = connect(sys.stdin.readline().strip(), "127.0.0.1", int(sys.argv[1]), 20.0, {})
 PeriodicHeartbeat(line.send, 0.1, WorkerStatus())
 while line.disconnect_reason is None:

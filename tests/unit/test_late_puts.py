@@ -4,8 +4,8 @@ import pytest
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 
 from paragan.core.errors import StorageError
-from paragan.runs import run_mirror
-from paragan.runs.run_mirror import MirroredFiles
+from paragan.extensions.buckets import run_mirror
+from paragan.extensions.buckets.run_mirror import MirroredFiles
 
 
 class KilledError(OSError):

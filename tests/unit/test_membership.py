@@ -9,10 +9,10 @@ from collections import deque
 
 import pytest
 
-from paragan.coevolution.workers import membership as membership_module
-from paragan.coevolution.workers.membership import FailedWorker, Membership
 from paragan.core.errors import RankError
-from paragan.distributed.launch.handshake import has_ended, reported_error, worker_info
+from paragan.extensions.grid.workers import membership as membership_module
+from paragan.extensions.grid.workers.handshake import has_ended, reported_error, worker_info
+from paragan.extensions.grid.workers.membership import FailedWorker, Membership
 
 HEARTBEAT_S = 1.0
 

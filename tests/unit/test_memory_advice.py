@@ -4,8 +4,8 @@ import pytest
 
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
+from paragan.extensions.planning.plan_run import plan
 from paragan.runs import train
-from paragan.runs.plan_run import plan
 from paragan.runs.run_request import RunRequest
 from paragan.runs.start import start_training
 

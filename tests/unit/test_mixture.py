@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 import paragan as pg
-from paragan.coevolution.mixture import (
+from paragan.core.metric import SampleFeatures
+from paragan.extensions.grid.mixture import (
     evolve_weights,
     greedy_ensemble,
     image_counts,
     mixture_features,
     normalize_weights,
 )
-from paragan.core.metric import SampleFeatures
 from paragan.game.mixture import Mixture, mixture_of
 
 

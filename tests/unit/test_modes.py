@@ -11,6 +11,9 @@ import paragan as pg
 from paragan.api.estimator import Estimator
 from paragan.cli.main import main
 from paragan.core.types import Batch, Rows
+from paragan.extensions.verify import diagnosis, network_laws
+from paragan.extensions.verify.reference_run import exact_arithmetic
+from paragan.extensions.verify.verify_networks import VerifyRequest, verified_networks
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork
 from paragan.game.options import EmaOptions
@@ -20,10 +23,7 @@ from paragan.layers.cross_rank import CrossRankBatchNorm, convert
 from paragan.layers.update_once import mixes_samples
 from paragan.losses import wasserstein
 from paragan.penalties import gradient_penalty
-from paragan.runs.verify_networks import VerifyRequest, verified_networks
 from paragan.schemes import synchronous
-from paragan.verify import diagnosis, network_laws
-from paragan.verify.reference_run import exact_arithmetic
 
 SHAPE = (1, 4, 4)
 

@@ -14,9 +14,9 @@ import paragan
 from paragan.cli.main import main
 from paragan.cli.new import FILES, new
 from paragan.core.errors import ConfigError
-from paragan.runs.verify_networks import VerifyRequest, verified_networks
-from paragan.verify import laws
-from paragan.verify.reference_run import exact_arithmetic
+from paragan.extensions.verify import laws
+from paragan.extensions.verify.reference_run import exact_arithmetic
+from paragan.extensions.verify.verify_networks import VerifyRequest, verified_networks
 
 SOURCES = str(Path(paragan.__file__).parents[1])
 

@@ -3,9 +3,9 @@
 from paragan.cli.plan import format_operators, format_plan
 from paragan.config import read_recipe
 from paragan.core.dist import World
+from paragan.extensions.planning.plan import OperatorTime
+from paragan.extensions.planning.plan_run import PlanRequest, plan_run
 from paragan.runs import layout
-from paragan.runs.plan_run import PlanRequest, plan_run
-from paragan.scaling.plan import OperatorTime
 from tests.unit.test_memory_layout import CONVOLUTIONS, WORDS
 
 

@@ -6,10 +6,10 @@ from torch import nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
+from paragan.extensions.parameter_server.messages import NetworkChange, load_packed, max_message_bytes, pack_change
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.snapshot import packed
-from paragan.schemes.parameter_server.messages import NetworkChange, load_packed, max_message_bytes, pack_change
 
 
 class Net(nn.Module):

@@ -9,9 +9,9 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from paragan.coevolution.executors.inputs import CellStreams
 from paragan.core.errors import DataError
 from paragan.core.source import Source, image_specs
+from paragan.extensions.grid.executors.inputs import CellStreams
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import DeviceCopy, Pipeline
 

@@ -7,7 +7,7 @@ import pytest
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
-from paragan.parallel._pipeline_cuts import BlockCost, balanced_cuts, refuse_invalid_cuts
+from paragan.extensions.large_models.pipeline_cuts import BlockCost, balanced_cuts, refuse_invalid_cuts
 
 
 def drawn(number: int, seed: int, most: int = 6) -> list[BlockCost]:

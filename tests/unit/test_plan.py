@@ -15,12 +15,12 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.types import Batch, Rows, Side
+from paragan.extensions.planning import simulated_step
+from paragan.extensions.planning.allocations import AllocationRecord
+from paragan.extensions.planning.largest_batch import find_largest_batch
+from paragan.extensions.planning.plan_run import PlanRequest, plan_run, simulated_game
 from paragan.layers import warp
-from paragan.runs.plan_run import PlanRequest, plan_run, simulated_game
 from paragan.runs.shape_only_data import shape_only_data
-from paragan.scaling import simulated_step
-from paragan.scaling.allocations import AllocationRecord
-from paragan.scaling.largest_batch import find_largest_batch
 
 CPU = torch.device("cpu")
 SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 4

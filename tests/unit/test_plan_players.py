@@ -12,12 +12,12 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.types import Batch, Rows, Side
+from paragan.extensions.planning.plan_run import PlanRequest, plan_run
+from paragan.extensions.planning.profile import read_profile
+from paragan.extensions.planning.profile_run import measure_profile, updates_fingerprint
+from paragan.extensions.planning.simulation import GameCosts, SimulatedTime
 from paragan.parallel import ddp, zero3
 from paragan.penalties import approximate_r1
-from paragan.runs.plan_run import PlanRequest, plan_run
-from paragan.runs.profile_run import measure_profile, updates_fingerprint
-from paragan.scaling.profile import read_profile
-from paragan.scaling.simulation import GameCosts, SimulatedTime
 from tests.simulated_workers import Link, cluster, constant, player_profile, profile
 from tests.unit.test_players import MODEL, TERM
 

@@ -10,8 +10,8 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.runs.profile_run import measure_profile, updates_fingerprint
-from paragan.scaling.profile import Curve, read_profile
+from paragan.extensions.planning.profile import Curve, read_profile
+from paragan.extensions.planning.profile_run import measure_profile, updates_fingerprint
 from tests.simulated_workers import profile
 
 WORDS = ["data.size=8", "model.width=4", "model.latent=8", "train.batch=16", "train.threads=1"]

@@ -69,7 +69,7 @@ def test_project_command_writes_the_images_and_the_latent(folder, sampler, tmp_p
     ],
 )
 def test_project_invalid_input_is_one_line(folder, tmp_path, capsys, monkeypatch, words, message):
-    monkeypatch.setattr("paragan.runs.write_projection.project", None)  # the input is refused before
+    monkeypatch.setattr("paragan.extensions.serving.write_projection.project", None)  # the input is refused before
     (tmp_path / "five.txt").write_text("no image")
     Image.new("L", (9, 9)).save(tmp_path / "good.png")
     name, *rest = words

@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from paragan.core.errors import ConfigError
-from paragan.distributed.clusters import load_target
+from paragan.extensions.clusters import load_target
 from tests.cluster_jobs import HOSTILE, RECORDER, a_job, run_script, write_program
 
 RAY = load_target("ray")

@@ -1,6 +1,6 @@
 """From which edge a grid goes on when somebody is gone."""
 
-from paragan.coevolution.workers.coordinator import RecoverySource, recovery_sources
+from paragan.extensions.grid.workers.coordinator import RecoverySource, recovery_sources
 
 LAST = ["a", "a", "b", "b"]
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from paragan.build import grid
 from paragan.config import read_recipe
 from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.types import Side
+from paragan.extensions.grid.build import trainer as grid
 from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork
 from paragan.game.options import PlayerOptions

@@ -11,9 +11,9 @@ import pytest
 import paragan as pg
 from paragan.cli.main import main
 from paragan.engine.rollback_state import rollback_targets
-from paragan.runs import remote_run
-from paragan.runs.run_mirror import MirroredFiles
-from paragan.storage.lease import LEASE, Lease
+from paragan.extensions.buckets import remote_run
+from paragan.extensions.buckets.lease import LEASE, Lease
+from paragan.extensions.buckets.run_mirror import MirroredFiles
 from tests.memory_bucket import ADDRESS, failing
 from tests.tiny_run import SMALL, TINY
 
@@ -24,8 +24,8 @@ WORDS = ("train", "digits", *TINY, *SMALL, "train.timeout_s=20", "every.save_kim
 def cache(bucket, tmp_path, monkeypatch):
     """An empty machine with a bucket: tests remove the cache to have another one."""
     monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("paragan.runs.run_mirror._PAUSE_S", 0.05)
-    monkeypatch.setattr("paragan.runs.run_mirror._POLL_S", 0.01)
+    monkeypatch.setattr("paragan.extensions.buckets.run_mirror._PAUSE_S", 0.05)
+    monkeypatch.setattr("paragan.extensions.buckets.run_mirror._POLL_S", 0.01)
     return tmp_path / "cache"
 
 

@@ -15,7 +15,7 @@ from paragan.checkpoint.reader import file_sha256
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.runs.replay_plan import plan_replay
+from paragan.extensions.replay.replay_plan import plan_replay
 from tests.golden.configurations import write_pairs
 
 WORDS = (

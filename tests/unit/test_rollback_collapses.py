@@ -12,9 +12,9 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError, DivergedError
+from paragan.extensions.replay.replay import replay_run
 from paragan.loading.order import Order
 from paragan.report.record import open_record
-from paragan.runs.replay import replay_run
 from tests.unit.test_rollback import RUN, differing, rollbacks, tensors
 
 

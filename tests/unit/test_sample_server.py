@@ -19,9 +19,9 @@ from PIL import Image
 from paragan.cli.main import main
 from paragan.core import http_server
 from paragan.core.errors import ConfigError
-from paragan.runs import sample_server
+from paragan.extensions.serving import sample_server
+from paragan.extensions.serving.sample_server import MOST_IMAGES, SampleServer
 from paragan.runs.open_generator import open_generator
-from paragan.runs.sample_server import MOST_IMAGES, SampleServer
 from paragan.storage.image_sheet import make_sheet
 from tests import tiny_run
 from tests.processes import running

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from paragan.extensions.planning.cluster import Cluster, Interconnect, Link, Unevenness
+from paragan.extensions.planning.collectives import collective_seconds
+from paragan.extensions.planning.simulation import SimulatedTime
 from paragan.parallel import MemoryOptions, ddp, local_sgd, zero1, zero3
-from paragan.scaling.cluster import Cluster, Interconnect, Link, Unevenness
-from paragan.scaling.collectives import collective_seconds
-from paragan.scaling.simulation import SimulatedTime
 from paragan.schemes import asynchronous, shared_fakes, skipping
 from tests.simulated_workers import cluster, game
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields, replace
 import pytest
 import torch
 
-from paragan.coevolution.executors import choice, stacked
-from paragan.coevolution.executors.stacked_adam import can_stack
 from paragan.core.types import Side
+from paragan.extensions.grid.executors import choice, stacked
+from paragan.extensions.grid.executors.stacked_adam import can_stack
 from paragan.game.options import ScheduleOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.coevolution.executors.stacked_networks import StackedNetwork
+from paragan.extensions.grid.executors.stacked_networks import StackedNetwork
 from paragan.layers.init import initialise
 from paragan.models import mlp
 

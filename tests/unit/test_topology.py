@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from paragan.coevolution.topology import ring, torus
+from paragan.extensions.grid.topology import ring, torus
 
 SHAPES = list(product(range(1, 9), range(1, 9)))
 

@@ -13,9 +13,9 @@ from paragan.cli.main import main
 from paragan.core.errors import CheckpointError, ConfigError, DataError, DivergedError, outcome
 from paragan.core.metric import Direction
 from paragan.evaluation.score import Score
-from paragan.runs import tune, tune_results, tune_space
-from paragan.runs.tune_space import parse_space
-from paragan.runs.tune_study import Study, StudyPlan
+from paragan.extensions.tuning import results as tune_results, space as tune_space, tune
+from paragan.extensions.tuning.space import parse_space
+from paragan.extensions.tuning.study import Study, StudyPlan
 
 RATE = "g.optimizer.lr=log:1e-5..1e-1"
 SHORT = ["tune", "digits", "--kimg", "8", "every.score_kimg=2", "--out", "study"]

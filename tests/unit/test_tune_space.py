@@ -3,7 +3,7 @@
 import pytest
 
 from paragan.core.errors import ConfigError
-from paragan.runs.tune_space import Dimension, parse_ranges, parse_space
+from paragan.extensions.tuning.space import Dimension, parse_ranges, parse_space
 
 RATE = "g.optimizer.lr=log:1e-5..1e-3"
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from paragan.coevolution.options import RateOptions
-from paragan.coevolution.population import Population, draw_loss, mutate_lr, tournament
+from paragan.config.grid_options import RateOptions
 from paragan.core.types import Side
+from paragan.extensions.grid.population import Population, draw_loss, mutate_lr, tournament
 
 TIMES = 6000
 

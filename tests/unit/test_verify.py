@@ -9,10 +9,10 @@ import torch
 
 from paragan.cli.main import main
 from paragan.core.balancer import Balancer
-from paragan.runs.verify_networks import VerifyRequest, verified_networks
-from paragan.verify import laws
-from paragan.verify.diagnosis import unsupported_penalty
-from paragan.verify.reference_run import TraceDifference, compare_traces, exact_arithmetic
+from paragan.extensions.verify import laws
+from paragan.extensions.verify.diagnosis import unsupported_penalty
+from paragan.extensions.verify.reference_run import TraceDifference, compare_traces, exact_arithmetic
+from paragan.extensions.verify.verify_networks import VerifyRequest, verified_networks
 from tests.unit.unlawful import FAULTS, SEVERAL, STRAIGHT, TORCH_SPECTRAL, faulty
 
 
@@ -172,7 +172,7 @@ def test_verify_good_networks_pass_on_two_ranks(verified):
     assert left["pipeline"][0] == "not run"
     assert left["pipeline"][1].startswith("strategy pipeline needs the attribute `blocks` of Generator")
     left = subprocess.run(
-        ["pgrep", "-f", f"paragan.runs.verify_networks .*{name_of(faulty())}"],
+        ["pgrep", "-f", f"paragan.extensions.verify.verify_networks .*{name_of(faulty())}"],
         capture_output=True,
         text=True,
         timeout=30,

@@ -14,10 +14,11 @@ from paragan.core.dist import ALONE, World
 from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.core.weight_schedule import WeightSchedule, images_of, weight_at
+from paragan.extensions.parameter_server.schemes import parameter_server
 from paragan.game.state import state_of
 from paragan.losses import hinge
 from paragan.penalties import lecam, r1
-from paragan.schemes import asynchronous, extragradient, parameter_server, shared_fakes, skipping, synchronous
+from paragan.schemes import asynchronous, extragradient, shared_fakes, skipping, synchronous
 from tests.tiny_run import SMALL, TINY
 
 BATCH = 8

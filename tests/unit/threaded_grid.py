@@ -4,14 +4,14 @@ import queue
 import threading
 from functools import partial
 
-from paragan.build.grid_factory import GridFactory
-from paragan.coevolution.workers.coordinator import Coordinator
-from paragan.coevolution.workers.membership import Membership
-from paragan.coevolution.workers.worker import Worker
 from paragan.config import read_recipe
 from paragan.core.errors import RankError
 from paragan.core.types import Side
-from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
+from paragan.extensions.grid.build.factory import GridFactory
+from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
+from paragan.extensions.grid.workers.coordinator import Coordinator
+from paragan.extensions.grid.workers.membership import Membership
+from paragan.extensions.grid.workers.worker import Worker
 from tests import thread_communicator
 
 WORDS = (

@@ -19,14 +19,14 @@ from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
+from paragan.extensions.planning import rules
+from paragan.extensions.planning.parallel_plan import ParallelPlan
+from paragan.extensions.planning.planned_training import ProgramPlan
+from paragan.extensions.tuning.program import ProgramTuning
+from paragan.extensions.tuning.space import parse_ranges
 from paragan.runs import session as runs
-from paragan.runs.planned_training import ProgramPlan
 from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import RunRequest
-from paragan.runs.tune_program import ProgramTuning
-from paragan.runs.tune_space import parse_ranges
-from paragan.scaling import rules
-from paragan.scaling.parallel_plan import ParallelPlan
 
 _FINISHED = "finished"
 

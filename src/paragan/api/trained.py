@@ -12,8 +12,8 @@ from paragan.api.estimator import sampling_networks
 from paragan.core.addresses import is_url
 from paragan.core.printable import to_printable
 from paragan.export.sampler import Sampler
+from paragan.extensions.buckets.remote_run import open_copy
 from paragan.runs.open_generator import open_generator
-from paragan.runs.remote_run import open_copy
 
 
 def load(

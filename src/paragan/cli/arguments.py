@@ -20,7 +20,7 @@ def run_path(text: str, checkpoints: bool = True, follow: bool = False) -> Path:
     """Return a path, or the local copy of the run at an address; arguments as of `open_copy`."""
     if not is_url(text):
         return Path(text)
-    from paragan.runs.remote_run import open_copy
+    from paragan.extensions.buckets.remote_run import open_copy
 
     return open_copy(text, checkpoints, follow)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from paragan.cli.table import format_table
 
 if TYPE_CHECKING:
-    from paragan.scaling.plan import ForecastPlan
+    from paragan.extensions.planning.plan import ForecastPlan
 
 
 _GBIT = 1e9 / 8

@@ -15,7 +15,7 @@ from paragan.cli.train import Out
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from paragan.distributed.clusters import ClusterJob
+    from paragan.extensions.clusters import ClusterJob
 
 _FOLDER = Path("launch")
 _NUMBERS = (
@@ -84,8 +84,8 @@ def launch_command(
     recipe, overrides, folder = parse_words(words, context)
     config = load_config(recipe, overrides, trusted_recipe(trust, code))
     job = _job(context.params, (recipe, *overrides), out or folder)
-    from paragan.distributed.clusters import load_target
-    from paragan.runs.cluster_runs import check_job_start, refuse_unfit, submit
+    from paragan.extensions.clusters import load_target
+    from paragan.extensions.clusters.cluster_runs import check_job_start, refuse_unfit, submit
 
     render = load_target(target).render
     refuse_unfit(config, job, target)
@@ -98,7 +98,7 @@ def launch_command(
 
 def _job(options: Mapping[str, Any], words: Sequence[str], out: str | None) -> ClusterJob:
     """Return the job of the command's options."""
-    from paragan.distributed.clusters import ClusterJob
+    from paragan.extensions.clusters import ClusterJob
     from paragan.runs.folder import run_name
 
     title = run_name(words[0])

@@ -17,9 +17,9 @@ from paragan.cli.table import format_table
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from paragan.runs.plan_run import PlanRequest
-    from paragan.scaling.parallel_plan import ParallelPlan
-    from paragan.scaling.plan import MeasuredTimes, OperatorTime, Plan
+    from paragan.extensions.planning.parallel_plan import ParallelPlan
+    from paragan.extensions.planning.plan import MeasuredTimes, OperatorTime, Plan
+    from paragan.extensions.planning.plan_run import PlanRequest
 
 _MEASURE = "Also time some steps on this machine, in about 20 s."
 Measure = Annotated[bool, typer.Option("--measure", help=_MEASURE)]
@@ -76,8 +76,8 @@ def plan_command(
         raise typer.BadParameter("--profile-file, --assume, --choose and --plot are of a forecast; pass --workers, too")
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, trusted_recipe(trust, code))
-    from paragan.runs.forecast_run import ForecastRequest
-    from paragan.runs.plan_run import PlanRequest
+    from paragan.extensions.planning.forecast_run import ForecastRequest
+    from paragan.extensions.planning.plan_run import PlanRequest
 
     forecast = None
     if workers is not None:
@@ -91,7 +91,7 @@ def plan_command(
 
 
 def _print_plan(request: PlanRequest, as_json: bool) -> None:
-    from paragan.runs.plan_run import plan_run
+    from paragan.extensions.planning.plan_run import plan_run
 
     with show_lines() as say:
         plan = plan_run(request, say)

@@ -34,8 +34,8 @@ def project_command(
     as_json: AsJson = False,
 ) -> None:
     """Find the latent of an image."""
+    from paragan.extensions.serving.write_projection import write_projection
     from paragan.runs.open_generator import open_generator
-    from paragan.runs.write_projection import write_projection
 
     sampler = open_generator(path, trusted(trust, code), best)
     with show_progress("steps") as update:

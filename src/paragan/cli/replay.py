@@ -21,7 +21,7 @@ def replay(path: Run, step: Step = None, out: Out = None, trust: Trust = False, 
     Trains from the nearest checkpoint before the step to the next recorded losses or checkpoint.
     Exit code 0: equal bit for bit; 2: different, with the first loss or tensor that differs.
     """
-    from paragan.runs.replay import replay_run
+    from paragan.extensions.replay.replay import replay_run
 
     exit_code, text = replay_run(path, step, out, trusted(trust, code))
     if text:

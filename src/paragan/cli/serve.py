@@ -20,8 +20,8 @@ def serve_command(
     code: Code = None,
 ) -> None:
     """Show images of a trained generator on a local page."""
+    from paragan.extensions.serving.sample_server import SampleServer
     from paragan.runs.open_generator import open_generator
-    from paragan.runs.sample_server import SampleServer
 
     sampler = open_generator(path, trusted(trust, code), best, steps=steps)
     with SampleServer(sampler, f"{path.name}, step {sampler.info.step:,}", port) as server:

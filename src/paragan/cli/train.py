@@ -57,7 +57,7 @@ def train_command(
     folder = _working_folder(where)
     if plan is not None:
         from paragan.cli.plan import format_decisions
-        from paragan.runs.planned_training import PlannedRun
+        from paragan.extensions.planning.planned_training import PlannedRun
 
         run = PlannedRun(config, recipe, folder, fresh, format_decisions)
         overrides += run.words(plan, print)
@@ -78,6 +78,6 @@ def _working_folder(where: str) -> Path:
     """Return the folder of a run on this machine."""
     if not is_url(where):
         return Path(where)
-    from paragan.runs.remote_run import working_folder
+    from paragan.extensions.buckets.remote_run import working_folder
 
     return working_folder(where)

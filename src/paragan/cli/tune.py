@@ -19,7 +19,7 @@ from paragan.core.printable import print_line
 if TYPE_CHECKING:
     from paragan.config import RunConfig
     from paragan.core.interrupt import Interrupt
-    from paragan.runs.tune import Tuning
+    from paragan.extensions.tuning.tune import Tuning
 
 _OUT = "Folder of the study, on this machine (default: runs/RECIPE-tune)."
 Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
@@ -68,11 +68,11 @@ def _tuning(
     """Return the study of the command's words. Raises `ConfigError` for what cannot be tuned."""
     from paragan.config import read_recipe
     from paragan.distributed.launch.rank_env import from_environment
+    from paragan.extensions.tuning.space import parse_space, refuse_missing_optuna, trial_words
+    from paragan.extensions.tuning.study import StudyPlan
+    from paragan.extensions.tuning.tune import Tuning, check_trials, goal_direction
     from paragan.runs.folder import run_name
     from paragan.runs.session import join_world
-    from paragan.runs.tune import Tuning, check_trials, goal_direction
-    from paragan.runs.tune_space import parse_space, refuse_missing_optuna, trial_words
-    from paragan.runs.tune_study import StudyPlan
 
     refuse_missing_optuna()
     fixed, dimensions = parse_space(overrides)
@@ -106,8 +106,8 @@ def _tuning(
 
 def _run(tuning: Tuning, interrupt: Interrupt) -> int:
     """Run the study and print its results; return the exit code. `ParaganError`: no trial has a score."""
-    from paragan.runs.tune import tune
-    from paragan.runs.tune_results import best_trial, trial_rows, winner_command, write_results
+    from paragan.extensions.tuning.results import best_trial, trial_rows, winner_command, write_results
+    from paragan.extensions.tuning.tune import tune
 
     trials = tune(tuning, interrupt, print_line)
     if interrupt.requested:

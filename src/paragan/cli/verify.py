@@ -18,7 +18,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.printable import to_printable
 
 if TYPE_CHECKING:
-    from paragan.verify.finding import LawResult
+    from paragan.extensions.verify.finding import LawResult
 
 _HEAD = ("law", "strategy", "result", "difference", "reason")
 _RESULTS = ("held", "FAILED", "exempt", "not run")
@@ -47,7 +47,7 @@ def verify(
     if len(targets) != 1:
         raise ConfigError("verify needs exactly one module such as mine.nets, or one recipe")
     size = None if shape is None else parse_shape(shape)
-    from paragan.runs.verify_networks import VerifyRequest, run_verification
+    from paragan.extensions.verify.verify_networks import VerifyRequest, run_verification
 
     request = VerifyRequest(targets[0], overrides, size, classes, ranks, trust, code_folder(trust or None, code))
 

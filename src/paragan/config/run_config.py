@@ -14,8 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from paragan.coevolution.options import GridOptions
 from paragan.config.field_types import fields_of
+from paragan.config.grid_options import GridOptions
 from paragan.core import registry, strict_yaml
 from paragan.core.capabilities import BACKGROUND, EXECUTORS, GRID, Capability, Need, missing, needed
 from paragan.core.option_types import Category, Choice, Interval

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from paragan import build
-from paragan.build import grid
 from paragan.config import RunConfig, read_recipe
 from paragan.config.sections import outside_of_run
 from paragan.core.command import program_command
@@ -14,6 +13,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.outside_code import CodeFolder
 from paragan.core.printable import print_to_stderr
 from paragan.engine.training_loop import TrainingLoop
+from paragan.extensions.grid.build import trainer as grid
 
 
 def config_path(run: Path) -> Path:

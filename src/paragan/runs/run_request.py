@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from paragan.config import RunConfig, outside_names
 from paragan.core.outside_code import CodeFolder
-from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.rank_env import RankEnv
+from paragan.extensions.grid.workers.external_workers import ExternalWorkers
 
 if TYPE_CHECKING:
     from paragan.core.network_factory import Model

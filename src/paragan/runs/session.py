@@ -12,9 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from paragan import build
-from paragan.build import grid, workers
 from paragan.build.initial_weights import initial_paths, load_initial_weights
-from paragan.coevolution.evolution import Evolution
 from paragan.config import RunConfig, dump, outside_names
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
@@ -29,6 +27,8 @@ from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
+from paragan.extensions.grid.build import coordinator as workers, trainer as grid
+from paragan.extensions.grid.evolution import Evolution
 from paragan.hardware import device as devices
 from paragan.hardware.deterministic import deterministic_kernels, report_missing_kernels
 from paragan.hardware.executors import report_compile_errors as compiling

@@ -19,9 +19,9 @@ from paragan.core.interrupt import Interrupt, install
 from paragan.core.printable import print_line
 from paragan.core.process_environment import num_cores
 from paragan.distributed.launch import exit_status, launcher
-from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.launcher import Job
 from paragan.distributed.launch.rank_env import RankEnv, from_environment, mpi_rank_and_size
+from paragan.extensions.grid.workers.external_workers import ExternalWorkers
 from paragan.runs.folder import RunFolder
 from paragan.runs.run_request import RunRequest
 
@@ -54,7 +54,7 @@ def start_training(request: RunRequest) -> int:
 
 def _advise_on_memory(request: RunRequest) -> str:
     """Return what a step needs by its plan, and what divides it between ranks."""
-    from paragan.runs.plan_run import PlanRequest, plan_run
+    from paragan.extensions.planning.plan_run import PlanRequest, plan_run
 
     gc.collect()
     small = "lower train.batch or the model's width"
@@ -77,7 +77,7 @@ def mirroring(request: RunRequest) -> AbstractContextManager[None]:
     """Mirror the working folder of a run at an address, if that is the task of this process."""
     if not request.address or _is_mirrored_by_another(request.place):
         return nullcontext()
-    from paragan.runs.remote_run import mirrored
+    from paragan.extensions.buckets.remote_run import mirrored
 
     return mirrored(request)
 
@@ -198,7 +198,7 @@ def _on_mpiexec(request: RunRequest, rank: int) -> int:
 
 def _mpi_processes(config: RunConfig) -> ExternalWorkers:
     """Return the processes of mpiexec. Initialises MPI."""
-    from paragan.distributed.transports.mpi_communicator import MpiWorld
+    from paragan.extensions.grid.transports.mpi_communicator import MpiWorld
 
     world = MpiWorld()
     timeout_s = config.train.timeout_s
@@ -238,7 +238,7 @@ def with_num_workers(config: RunConfig, processes: ExternalWorkers) -> RunConfig
 
 def run_worker(config: RunConfig, processes: ExternalWorkers) -> int:
     """Run a worker until the coordinator ends it; return the exit code."""
-    from paragan.build.worker import join_coordinator
+    from paragan.extensions.grid.build.worker import join_coordinator
 
     message = processes.receive()
     if "token" not in message:  # the coordinator failed to start, and prints why

@@ -12,7 +12,7 @@ from typing import Any
 
 from paragan.core.roles import Roles
 from paragan.core.traffic import Collective
-from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, connect_pair
+from paragan.distributed.links.gloo_link import GlooReceiver, GlooSender, connect_pair
 
 _SESSION_NUMBERS = itertools.count()  # equal on all ranks, which open their sessions in one order
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from paragan.core.protocols import Turn
 from paragan.core.row_padding import concatenate_rows, pad_rows
 from paragan.core.types import Batch, Rows, TurnInputs
-from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
+from paragan.distributed.links.link import Message, ReceiveEnd, SendEnd
 from paragan.game.gan import GAN
 from paragan.game.snapshot import num_bytes, packed, unpacked
 

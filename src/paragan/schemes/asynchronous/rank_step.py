@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Side
-from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender
+from paragan.distributed.links.gloo_link import GlooReceiver, GlooSender
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player

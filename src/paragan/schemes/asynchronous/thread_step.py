@@ -16,7 +16,7 @@ import torch
 from paragan.core.errors import RankError
 from paragan.core.network_factory import copy_networks
 from paragan.core.types import Batch, Report, Side, Update
-from paragan.distributed.transports.link import Message, timeout_error
+from paragan.distributed.links.link import Message, timeout_error
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player

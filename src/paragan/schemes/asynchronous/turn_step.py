@@ -14,8 +14,8 @@ from paragan.core.errors import RankError
 from paragan.core.phases import Phase, phase
 from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Side, Update
-from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender
-from paragan.distributed.transports.link import Message
+from paragan.distributed.links.gloo_link import GlooReceiver, GlooSender
+from paragan.distributed.links.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.remote_player import RemotePlayer

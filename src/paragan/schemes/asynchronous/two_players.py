@@ -17,7 +17,7 @@ from paragan.core.errors import RankError
 from paragan.core.fakes import detached_fakes
 from paragan.core.protocols import Turn
 from paragan.core.types import Batch, Rows, TurnInputs, Update
-from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
+from paragan.distributed.links.link import Message, ReceiveEnd, SendEnd
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player

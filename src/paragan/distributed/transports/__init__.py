@@ -1,1 +1,0 @@
-"""Exchange of tensors and messages between processes, threads and accelerators."""

@@ -1,0 +1,99 @@
+"""Runs as jobs of a cluster: checks before a job waits in a queue, and submission."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from paragan import build
+from paragan.config import RunConfig
+from paragan.core.addresses import is_url
+from paragan.core.capabilities import Capability, check_capabilities
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.core.files import write_bytes
+from paragan.core.types import Side
+from paragan.extensions.clusters import ClusterJob, load_target
+from paragan.runs import rank_checks
+from paragan.runs.run_request import RunRequest
+from paragan.runs.session import check_start, refuse_missing_init
+
+
+def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
+    """Raise `ConfigError` if the ranks of this job could not train this config."""
+    is_grid = config.grid is not None
+    if target == "mpi" and not is_grid:
+        raise ConfigError(
+            f"`launch mpi` trains grids, and {job.words[0]} is none: its ranks exchange nothing by MPI; start them by "
+            f"{_start_ranks(job)}, or use `launch slurm` or `launch kubernetes`"
+        )
+    if target != "mpi" and config.transport == "mpi":
+        raise ConfigError(f"transport=mpi does not apply to `launch {target}`; leave it out")
+    if target in ("local", "ray") and is_grid and job.size > 1:
+        raise ConfigError(f"--ranks does not apply to a grid on one host; use workers={job.size}")
+    if config.devices is not None:
+        given = f"devices={config.devices}"
+        raise ConfigError(f"{given} does not apply to `launch`; use --ranks {config.devices}")
+    if not is_grid and config.train.batch < job.size:
+        raise ConfigError(f"{job.size} ranks share train.batch={config.train.batch}; raise it, or use fewer ranks")
+    if not is_grid and job.size > 1:
+        rank_checks.refuse_small_batch(config, World(size=job.size))
+        _refuse_unfit_ranks(config, job.size)
+    if job.seeds and any(word.startswith("seed=") for word in job.words):
+        raise ConfigError("seed= and --seeds are both given; leave one of them out")
+
+
+def check_job_start(config: RunConfig, job: ClusterJob, target: str) -> None:
+    """Raise, before any process starts, what `train` would raise, as far as this host can know it.
+
+    On a cluster, files of data may lie on its hosts only; what a run starts from is on the disk that
+    they share, as run folders are. Pods and hosts of Ray may have other paths for both.
+    """
+    request = RunRequest(config, job.words[0], Path(job.out))
+    if target == "slurm":
+        refuse_missing_init(request)
+    elif target in ("local", "mpi") and not is_url(job.out):
+        check_start(request, job.size)
+
+
+def _refuse_unfit_ranks(config: RunConfig, size: int) -> None:
+    """Raise `ConfigError` if the scheme cannot give each player its ranks among so many."""
+    scheme = build.scheme(config)
+    check_capabilities(scheme.holder, [need for need in config.needs if need.capability is Capability.EXTRA_PLAYERS])
+    sides = scheme.assign(size)
+    is_split = set(sides[Side.G]).isdisjoint(sides[Side.D])
+    if is_split and {side.value for side in sides} != set(config.player_options):
+        names = ", ".join(config.player_options)
+        raise ConfigError(
+            f"the players are {names}, and scheme {config.scheme.name} has ranks for "
+            f"{', '.join(side.value for side in sides)}; give ranks to each: scheme.ranks"
+        )
+
+
+def _start_ranks(job: ClusterJob) -> str:
+    """Return how a plain run is trained on the ranks of a job, without a cluster's program."""
+    train = shlex.join(["-m", "paragan", "train", *job.words, "--out", job.out])
+    if job.nodes == 1:
+        return f"`torchrun --standalone --nproc-per-node={job.ranks_per_node} {train}`"
+    hosts = f"--nnodes={job.nodes} --nproc-per-node={job.ranks_per_node}"
+    address = "--master-addr=ADDRESS-OF-A --master-port=29500 --node-rank=N"
+    return f"`torchrun {hosts} {address} {train}` on each host, where N is 0 on host A"
+
+
+def submit(job: ClusterJob, target: str, folder: Path) -> None:
+    """Write the job's file into `folder`, and become the program that submits it."""
+    cluster = load_target(target)
+    path = folder / f"{job.name}{cluster.suffix}"
+    text = cluster.render(job)
+    words = cluster.submit(job, path)
+    if shutil.which(words[0]) is None:
+        hint = "run this where it is installed, or pass --dry-run to print the file"
+        raise ConfigError(f"the program {words[0]} is not on PATH; {hint}")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, text.encode(), 0o600)  # hosts share the disk, and --env may hold a secret
+    print(f"submitting: {shlex.join(words)}")
+    sys.stdout.flush()
+    os.execvp(words[0], words)

@@ -1,0 +1,15 @@
+"""This machine: a shell script that trains one run after another with `devices=N`."""
+
+from __future__ import annotations
+
+from paragan.extensions.clusters._job import ClusterJob, Target, one_host_script, refuse
+
+
+def _render(job: ClusterJob) -> str:
+    """Return the script. `ConfigError`: the job sets what only a cluster has."""
+    options = {"memory_mb": "--memory-mb", "time_limit_min": "--time-limit", "site": "--site"}
+    refuse(job, "local", nodes="--nodes", image="--image", volumes="--volume", **options)
+    return one_host_script(job)
+
+
+TARGET = Target(".sh", lambda _, path: ["sh", str(path)], _render)

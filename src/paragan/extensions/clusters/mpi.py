@@ -1,0 +1,22 @@
+"""MPI: a shell script that starts a grid on several hosts by `mpiexec`.
+
+Rank 0 coordinates, the others train cells. Other runs exchange nothing by MPI.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from paragan.extensions.clusters._job import ClusterJob, Target, refuse, shell_command, shell_script
+
+
+def _render(job: ClusterJob) -> str:
+    """Return the script. site: options of mpiexec, such as `--hostfile hosts`."""
+    limits = {"memory_mb": "--memory-mb", "time_limit_min": "--time-limit"}
+    refuse(job, "mpi", image="--image", volumes="--volume", **limits)
+    mpiexec = shlex.join(["mpiexec", "-n", str(job.size), *job.site])
+    more = [] if "transport=mpi" in job.words else ["transport=mpi"]
+    return shell_script(job, f"{mpiexec} {shell_command(job, *more)}")
+
+
+TARGET = Target(".sh", lambda _, path: ["sh", str(path)], _render)

@@ -1,0 +1,38 @@
+"""Ray: a shell script for `ray job submit`, which Ray runs on one node that has the resources.
+
+Ranks are those of `devices=N`: torchrun would hide their exit codes, and open a port on the network.
+The run folder must be on a disk that all nodes share, so that another node can resume the run.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from paragan.core.errors import ConfigError
+from paragan.extensions.clusters._job import ClusterJob, Target, one_host_script, refuse
+
+
+def _render(job: ClusterJob) -> str:
+    """Return the script. `ConfigError`: the job sets what Ray does not have."""
+    refuse(job, "ray", nodes="--nodes", image="--image", volumes="--volume", time_limit_min="--time-limit")
+    # Ray starts the script in a copy of its folder
+    return one_host_script(replace(job, directory=job.directory or Path.cwd()))
+
+
+def _submit(job: ClusterJob, path: PurePath) -> list[str]:
+    """Return the command. Ray kills a job that has not ended some time after a request to stop."""
+    if "--" in job.site:
+        raise ConfigError("--site: -- is no option of `ray job submit`, such as --address=URL")
+    environment = {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(2 * job.save_s)}}
+    resources = [f"--entrypoint-num-cpus={job.cpus_per_rank * job.size}"]
+    if job.gpus_per_rank:
+        resources.append(f"--entrypoint-num-gpus={job.size}")
+    if job.memory_mb is not None:
+        resources.append(f"--entrypoint-memory={(job.memory_mb << 20) * job.size}")
+    folder = ["--working-dir", str(path.parent), "--runtime-env-json", json.dumps(environment)]
+    return ["ray", "job", "submit", *folder, *resources, *job.site, "--", "sh", path.name]
+
+
+TARGET = Target(".ray.sh", _submit, _render)

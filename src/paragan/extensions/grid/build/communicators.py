@@ -1,0 +1,48 @@
+"""Construction of the communicators of a grid on workers, and of their store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from paragan.config import RunConfig
+from paragan.core.errors import RankError
+from paragan.extensions.grid.transports.communicator import Communicator, CommunicatorFactory
+from paragan.extensions.grid.transports.gloo_communicator import GlooCommunicator
+
+CONNECT_TIMEOUT_S = 60.0
+_MAX_GENOME_BYTES = 1 << 34
+
+
+def connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
+    """Connect to a store; `RankError` if the address has none."""
+    try:
+        patience = timedelta(seconds=min(timeout_s, CONNECT_TIMEOUT_S))
+        return dist.TCPStore(host, port, is_master=False, timeout=patience)
+    except RuntimeError as error:
+        problem = f"worker: cannot connect to the store of the run at {host}:{port} ({str(error)[:200]})"
+        raise RankError(f"{problem}; run the same command again to resume") from None
+
+
+def communicator_factory(config: RunConfig, store: dist.Store) -> CommunicatorFactory:
+    """Return the factory of communicators; the coordinator has the rank after the last worker's."""
+    options: dict[str, Any] = {"most_bytes": _MAX_GENOME_BYTES, "timeout_s": config.train.timeout_s}
+    host = config.coordinator_address[0]
+    # None: this host's address for the others.
+    listens_on = host if host.startswith("127.") else None
+
+    def join_links(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
+        name = f"membership/{order['membership']}"
+        place = (order["rank"], order["size"], order["peers"])
+        return GlooCommunicator(store, name, *place, stopped=stopped, coordinated=True, host=listens_on, **options)
+
+    def join_mpi(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
+        from paragan.extensions.grid.transports.mpi_communicator import MpiWorld  # initialises MPI
+
+        place = (f"membership/{order['membership']}", order["places"], order["peers"])
+        return MpiWorld().join(*place, coordinator=0, stopped=stopped, **options)
+
+    return join_mpi if config.transport == "mpi" else join_links

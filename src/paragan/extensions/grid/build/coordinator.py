@@ -1,0 +1,218 @@
+"""Coordinator of a grid on workers."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import torch.distributed as dist
+
+from paragan.config import RunConfig, dump
+from paragan.core.command import program_command
+from paragan.core.dist import serve_store
+from paragan.core.errors import ConfigError, RankError
+from paragan.core.files import create_file, create_subfolder
+from paragan.core.local_processes import LocalProcesses
+from paragan.extensions.grid.build.communicators import communicator_factory
+from paragan.extensions.grid.build.factory import GridFactory
+from paragan.extensions.grid.build.trainer import population_trainer
+from paragan.extensions.grid.cell import Cell
+from paragan.extensions.grid.cell_state import Centre
+from paragan.extensions.grid.evolution import Evolution
+from paragan.extensions.grid.topology import Topology
+from paragan.extensions.grid.transports.control import ControlConnection, Listener
+from paragan.extensions.grid.workers.coordinator import Coordinator
+from paragan.extensions.grid.workers.external_workers import ExternalWorkers
+from paragan.extensions.grid.workers.handshake import incompatibility
+from paragan.extensions.grid.workers.membership import Membership
+from paragan.extensions.grid.workers.remote_population import RemoteCell, RemotePopulation
+from paragan.extensions.grid.workers.run_token import TOKEN, TOKEN_FILE, new_token, save_token
+
+_PATIENCE_S = 10.0  # for local workers that were dismissed
+_REFUSED_S = 10.0  # between two messages about refused connections
+
+
+def evolution_on_workers(
+    config: RunConfig,
+    folder: Path,
+    say: Callable[[str], None],
+    stop: Callable[[], bool],
+    external_workers: ExternalWorkers | None = None,
+) -> Evolution:
+    """Return the trainer of a grid whose cells are on workers.
+
+    external_workers: processes started by a launcher; None: `begin` starts local workers.
+    """
+    assert config.grid is not None and config.workers is not None
+    if config.workers > config.grid.num_cells:
+        most = config.grid.num_cells
+        problem = f"{config.workers} workers are too many for a grid of {most} cells"
+        raise ConfigError(f"workers: {problem}; use at most {most}")
+    factory = GridFactory.of(config, folder, say, stop=stop)
+    first = factory.cell(0)
+    local = factory.population([first], lambda text: None)
+    state = first.state()
+    cells = [RemoteCell(replace(state, number=number)) for number in range(config.grid.num_cells)]
+    server = _CoordinatorServer.open(config, folder, say, external_workers, local.topology, first.centre)
+    population = RemotePopulation(
+        local.seed,
+        local.options,
+        cast(Sequence[Cell], cells),
+        local.topology,
+        local.make_evaluator,
+        local.executor,
+        mixture_scorer=local.mixture_scorer,
+        coordinator=server.coordinator,
+        clock=first.gan.clock,
+        begin=server.begin,
+        end=server.end,
+    )
+    return population_trainer(factory, first, population, folder, say, stop)
+
+
+@dataclass
+class _CoordinatorServer:
+    """Address of a coordinator, and its workers. local_workers: none with external ones."""
+
+    config: RunConfig
+    folder: Path
+    say: Callable[[str], None]
+    token: str
+    listener: Listener
+    welcome: Mapping[str, Any]
+    local_workers: LocalWorkers
+    external_workers: ExternalWorkers | None
+    silent_until: float = 0.0  # for refused connections
+    coordinator: Coordinator = field(init=False)
+    store: dist.Store = field(init=False)  # stops serving when no object refers to it: over MPI only this does
+
+    @classmethod
+    def open(
+        cls,
+        config: RunConfig,
+        folder: Path,
+        say: Callable[[str], None],
+        external_workers: ExternalWorkers | None,
+        topology: Topology,
+        like: Centre,
+    ) -> _CoordinatorServer:
+        grid = config.grid
+        assert grid is not None
+        timeout_s = config.train.timeout_s
+        host, port = config.coordinator_address
+        token = os.environ.get(TOKEN) or new_token()
+        listener = Listener(token, host, port)
+        store = serve_store(host, 0, timedelta(seconds=timeout_s))
+        welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
+        local_workers = LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks")
+        server = cls(config, folder, say, token, listener, welcome, local_workers, external_workers)
+        server.store = store
+        is_recoverable = config.transport != "mpi"  # mpiexec ends all processes when one is killed
+        server.coordinator = Coordinator(
+            Membership(server._accept, say, grid.heartbeat_s, timeout_s, local_workers.kill, is_recoverable),
+            grid.rows_columns,
+            topology,
+            communicator_factory(config, store),
+            like,
+            timeout_s,
+            num_generations=-(-len(config.max_steps) // grid.batches),
+            max_age=grid.age,
+        )
+        return server
+
+    def begin(self) -> None:
+        """Start the local workers, or call the external ones, and wait for them."""
+        config = self.config
+        host, port = self.listener.address
+        assert config.workers is not None
+        save_token(create_subfolder(self.folder, "ranks") / "token", self.token)
+        if self.external_workers is not None:
+            self.external_workers.broadcast({"token": self.token, "host": host, "port": port})
+        else:
+            self.local_workers.start(config.workers)
+        self.coordinator.await_workers(config.workers, self.local_workers.failure)
+        if config.transport != "mpi":
+            token = shlex.quote(str(self.folder / "ranks" / "token"))
+            self.say(f"workers   to add a worker, run  {TOKEN_FILE}={token} {program_command()} worker {host}:{port}")
+
+    def end(self) -> None:
+        """Release the workers."""
+        self.coordinator.end()
+        self.listener.close()
+        self.local_workers.shutdown()
+        (self.folder / "ranks" / "token").unlink(missing_ok=True)
+
+    def _accept(self) -> ControlConnection | None:
+        """Return the next compatible worker; refuse others with a reason."""
+        self._report_refused()
+        while (line := self.listener.accept(0.0)) is not None:
+            reason = incompatibility(line.peer_info, self.welcome["config"])
+            if reason:
+                self.say(f"workers   {line.peer_info.get('host', line.peer_address)} was refused: {reason}")
+            with suppress(RankError):  # it has disconnected
+                line.send("refused", reason=reason) if reason else line.send("welcome", **self.welcome)
+                if not reason:
+                    return line
+            line.close()
+        return None
+
+    def _report_refused(self) -> None:
+        """Print how many clients did not prove that they know the token, at most once in 10 s."""
+        refused = self.listener.refused
+        if refused and time.monotonic() >= self.silent_until:
+            self.silent_until = time.monotonic() + _REFUSED_S
+            self.say(f"workers   refused connections: {len(refused)}, the last: {refused[-1]}")
+            refused.clear()
+
+
+class LocalWorkers:
+    """Worker processes of this host. They exit when the coordinator is unreachable.
+
+    address: of the coordinator. environment: additional variables, which other users cannot read,
+    unlike a command line. logs: folder of their output.
+    """
+
+    def __init__(self, address: tuple[str, int], environment: Mapping[str, str], logs: Path) -> None:
+        self.address = address
+        self.logs = logs
+        self._environment = {**os.environ, **environment}
+        self._processes = LocalProcesses()
+
+    def start(self, count: int) -> None:
+        """Start `count` workers, each on a separate accelerator while there are enough."""
+        create_subfolder(self.logs.parent, self.logs.name)
+        address = f"{self.address[0]}:{self.address[1]}"
+        for number in range(count):
+            create_file(self._log(number)).close()
+            words = ["worker", address, "--device", str(number)]
+            command = [sys.executable, "-P", "-m", "paragan", *words]
+            self._processes.start(command, self._environment, self._log(number))
+
+    def failure(self) -> str:
+        """Return why a worker has failed, by the last line of its output; empty if none has."""
+        for number, code in enumerate(self._processes.codes):
+            if code not in (None, 0):
+                reason = self._processes.exit_reason(number)
+                return f"worker {number + 1} {reason}; see {self._log(number)}"
+        return ""
+
+    def kill(self, about: Mapping[str, Any]) -> None:
+        """Kill a worker that hangs: it must not rejoin a run that continues without it."""
+        pid = about.get("pid")
+        self._processes.kill([process for process in self._processes.running if process.pid == pid])
+
+    def shutdown(self) -> None:
+        """Wait for workers that were dismissed, and kill the others."""
+        self._processes.wait(_PATIENCE_S)
+        self._processes.kill()
+
+    def _log(self, number: int) -> Path:
+        return self.logs / f"worker-{number + 1}.log"

@@ -1,0 +1,87 @@
+"""Worker of this process in a run on a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from paragan.config import RunConfig, parse_recipe
+from paragan.core.errors import ConfigError
+from paragan.extensions.grid.build.communicators import CONNECT_TIMEOUT_S, communicator_factory, connect_store
+from paragan.extensions.grid.build.factory import GridFactory
+from paragan.extensions.grid.transports.control import ControlConnection, connect
+from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
+from paragan.extensions.grid.workers.external_workers import ExternalWorkers
+from paragan.extensions.grid.workers.handshake import worker_info
+from paragan.extensions.grid.workers.worker import Worker
+from paragan.hardware import device as devices
+from paragan.hardware.deterministic import deterministic_kernels
+
+
+def join_coordinator(
+    token: str,
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    device: str = "auto",
+    external_workers: ExternalWorkers | None = None,
+    config: str = "",
+) -> str:
+    """Run a worker of the coordinator at `host:port` until its run ends.
+
+    Returns why it ended early, or an empty string. device: see
+    `hardware.device.device_from_option`. external_workers, config: the launcher's processes and
+    config, if it started this one. Raises `ConfigError` if the worker does not fit the run.
+    """
+    torch_device = devices.device_from_option(device)
+    place = external_workers.rank if external_workers is not None and external_workers.mpi else None
+    about = worker_info(str(torch_device), config or None, place)
+    line = connect(token, host, port, CONNECT_TIMEOUT_S, about)
+    try:
+        welcome = line.receive(CONNECT_TIMEOUT_S)
+        if welcome is None:
+            reason = line.disconnect_reason or "silent"
+            return f"no message from the coordinator at {host}:{port} ({reason})"
+        if welcome["kind"] == "refused":
+            raise ConfigError(f"worker: refused by the coordinator at {host}:{port}: {welcome['reason']}")
+        run = parse_recipe(welcome["config"], "the coordinator's config")
+        assert run.grid is not None
+        if run.transport == "mpi" and external_workers is None:
+            raise ConfigError(f"worker: the run at {host}:{port} uses transport=mpi; start its workers with mpiexec")
+        status = WorkerStatus()
+        # Heartbeats start before the data is read, which may take long.
+        with closing(PeriodicHeartbeat(line.send, run.grid.heartbeat_s, status)):
+            store = connect_store(host, welcome["store"], run.train.timeout_s)
+            with deterministic_kernels(run.train.deterministic):
+                folder = Path(welcome["folder"])
+                return _build_worker(run, line, folder, store, status, torch_device, say).run()
+    finally:
+        line.close()
+
+
+def _build_worker(
+    run: RunConfig,
+    line: ControlConnection,
+    folder: Path,
+    store: dist.Store,
+    status: WorkerStatus,
+    device: torch.device,
+    say: Callable[[str], None],
+) -> Worker:
+    assert run.grid is not None
+    torch.set_num_threads(run.train.threads or torch.get_num_threads())
+    factory = GridFactory.of(run, folder, say, device=device)
+    return Worker(
+        line,
+        factory.cell,
+        partial(factory.population, say=say),
+        communicator_factory(run, store),
+        status,
+        age=run.grid.age,
+        timeout_s=run.train.timeout_s,
+    )

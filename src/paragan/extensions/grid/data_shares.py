@@ -1,0 +1,105 @@
+"""Training data of each cell of a grid: all of it, a share, or some classes; and their prior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paragan.config.grid_options import GridOptions
+from paragan.core import rng
+from paragan.core.errors import ConfigError
+from paragan.core.source import Source
+from paragan.core.types import Rows
+from paragan.game.prior import Prior
+from paragan.loading import subset
+from paragan.loading.order import Indices
+from paragan.loading.subset import SubsetSource
+
+_MAX_NAMES = 20  # class names in a message
+
+
+class DataShares:
+    """Training data by cell; depends only on the run's seed, the options and the cell number.
+
+    Raises `ConfigError` if the data does not have one of the classes.
+    """
+
+    def __init__(self, options: GridOptions, source: Source, seed: int) -> None:
+        self.options = options
+        self.source = source
+        self.seed = seed
+        self._shares = options.data_shares
+        self._sources: dict[int, Source] = {}
+        self._classes: dict[int, tuple[int, ...]] = {}
+        for spec_index, cells in enumerate(options.cells):
+            numbers = {self._class_number(label, spec_index) for label in cells.classes or ()}
+            self._classes |= dict.fromkeys(cells.at, tuple(sorted(numbers)))
+
+    def of(self, cell: int) -> Source:
+        """Return the data of a cell: the source, or a subset of its rows made once."""
+        if cell not in self._sources:
+            self._sources[cell] = self._make(cell)
+        return self._sources[cell]
+
+    def classes(self, cell: int) -> tuple[int, ...]:
+        """Return the numbers of the classes of a cell; empty for all classes."""
+        return self._classes.get(cell, ())
+
+    def _make(self, cell: int) -> Source:
+        share = self._shares[cell]
+        classes = self.classes(cell)
+        num = len(self.source)
+        if share == 1 and not classes:
+            return self.source
+        rows = np.arange(num) if share == 1 else subset.random_rows(num, share, self.seed, cell)
+        selected = rows[np.isin(self._labels[rows], classes)] if classes else rows
+        if not len(selected):
+            spec_index = self.options.cells.index(self.options.of_cell(cell))
+            fix = "increase its diet" if share < 1 else "name other classes"
+            raise ConfigError(f"grid.cells.{spec_index}.classes: cell {cell} has no image of these classes; {fix}")
+        return SubsetSource(self.source, selected)
+
+    @cached_property
+    def _labels(self) -> Indices:
+        return subset.read_labels(self.source)
+
+    def _class_number(self, label: int | str, spec_index: int) -> int:
+        """Return the number of a class that an item of `grid.cells` gives by name or number."""
+        names = self.source.class_names
+        if label in names:
+            return names.index(str(label))
+        if isinstance(label, int) and label < len(names):
+            return label
+        key = f"grid.cells.{spec_index}.classes"
+        if not names:
+            raise ConfigError(f"{key}: this data has no classes; remove the key")
+        listed = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
+        hint = f"use one of {listed} or a number below {len(names)}"
+        raise ConfigError(f"{key}: the data has no class {label!r}; {hint}")
+
+
+@dataclass(frozen=True)
+class ClassSubsetPrior(Prior):
+    """Prior with labels drawn uniformly from a subset of the classes.
+
+    Fakes of other classes would teach D that these labels are fake. classes: their numbers, at
+    least one.
+    """
+
+    classes: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, prior: Prior, classes: tuple[int, ...]) -> Prior:
+        """Restrict a prior to these classes; an unconditional prior is returned unchanged."""
+        if not prior.num_classes:
+            return prior
+        return cls(**vars(prior), classes=classes)
+
+    def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
+        z, _ = super().draw_on_cpu(stream, rows)
+        indices = rng.integers(self.seed, f"{stream}/y", rows, len(self.classes))
+        return z, torch.tensor(self.classes)[indices]

@@ -1,0 +1,225 @@
+"""Training loop of a grid: a step is one generation, the generator is the best cell's mixture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.checkpoint.reader import Checkpoint, read_counts
+from paragan.core.event import Event
+from paragan.core.interrupt import StopRequested
+from paragan.core.phases import Phase, phase, work_on
+from paragan.core.pieces import Pieces
+from paragan.core.types import Batch, Report, Rows, Side
+from paragan.engine.training_loop import TrainingLoop
+from paragan.evaluation.fixed_samples import SampleSheet, samples_event
+from paragan.evaluation.score import Score
+from paragan.extensions.grid.cell import Cell, players_of
+from paragan.extensions.grid.cell_state import CellState, finite_number
+from paragan.extensions.grid.executors.choice import AutoExecutor
+from paragan.extensions.grid.genome import Genome
+from paragan.extensions.grid.population import Population
+from paragan.extensions.grid.profile import Profile
+from paragan.game.gan import GAN
+from paragan.game.mixture import Mixture
+from paragan.game.network import CalledNetwork
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+from paragan.game.sampling import generate_images
+from paragan.game.scheme import Scheme
+
+_IMAGES_PER_CELL = 10  # in the image grid
+_MAX_ROWS = 16  # cells in the image grid
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Greedy ensemble of the generators of a finished grid.
+
+    counts: number of times that each cell's generator is a member. distance: from the real images,
+    by the metric that scores mixtures.
+    """
+
+    counts: Mapping[int, int]
+    distance: float
+
+
+class Generations(Scheme):
+    """Scheme whose step is one generation of a population."""
+
+    def __init__(self, population: Population) -> None:
+        self.population = population
+        self.profile = Profile()  # times of the newest generation
+
+    def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
+        with work_on(f"generation {self.population.generation + 1}"):
+            self.profile, scalars = self.population.evolve()
+        by_number = [scalars[number] for number in sorted(scalars)]  # workers report in any order
+        return Report(gan.clock.step, gan.clock.images, _mean_scalars(by_number))
+
+
+@dataclass(kw_only=True)
+class Evolution(TrainingLoop):
+    """Training loop of a population.
+
+    gan, batches: of the first cell in this process; all cells share its clock. scheme:
+    `Generations` of the population. make_mixture: builds a network of generators with weights.
+    judge: scores it. load_generator: loads a genome as a network to sample from. losses: names of
+    the losses that cells train with; empty: the run's loss. scored_by: metric of the mixtures.
+    prepare: trains the judge before the first generation.
+    """
+
+    population: Population
+    make_mixture: Callable[[Sequence[Mapping[str, Tensor]], Sequence[float]], Mixture]
+    load_generator: Callable[[Genome], CalledNetwork]
+    judge: Callable[[Prior, Mixture], Score] | None = None
+    losses: Sequence[str] = ()
+    scored_by: str | None = None
+    prepare: Callable[[], object] | None = None
+    ensemble: Ensemble | None = None  # of the whole grid, once it is trained
+
+    def __post_init__(self) -> None:
+        judge = self.judge
+        if judge is not None:
+            self.score = lambda player, prior: judge(prior, self.best_mixture())
+
+    @property
+    def cells(self) -> Sequence[Cell]:
+        return self.population.cells
+
+    @property
+    def players(self) -> dict[str, Player]:
+        """Players of the first cell; all cells have the same networks."""
+        return {side.value: player for side, player in players_of(self.gan).items()}
+
+    @property
+    def _auto(self) -> AutoExecutor | None:
+        """Automatic executor, if used; a resumed run repeats its choice for equal rounding."""
+        executor = self.population.executor
+        return executor if isinstance(executor, AutoExecutor) else None
+
+    def _begin(self) -> Iterator[Event]:
+        """Train the judge first, so that a stop during its training interrupts no generation."""
+        if self.prepare is not None and not self.is_finished:
+            with suppress(StopRequested), phase(Phase.EVALUATION):
+                self.prepare()
+        yield from super()._begin()
+
+    def describe(self) -> dict[str, Any]:
+        grid = {
+            "shape": self.population.options.rows_columns,
+            "losses": list(self.losses),
+            "scored_by": self.scored_by,
+            "neighbours": self.population.topology.neighbours,
+        }
+        return {**super().describe(), "grid": grid}
+
+    def _log_step(self, report: Report) -> Iterator[Event]:
+        self.ensemble = None
+        yield from super()._log_step(report)
+        yield self.event("generation", self.record())
+
+    def end(self) -> Iterator[Event]:
+        """Build and report the ensemble of a finished grid."""
+        if self.is_finished and self.ensemble is None and self.population.can_mix:
+            with suppress(StopRequested):
+                with phase(Phase.EVALUATION):
+                    self.ensemble = Ensemble(*self.population.build_ensemble())
+                self.saved_at = -1  # the next checkpoint must contain it
+                yield self.event("generation", self.record())
+        yield from super().end()
+
+    def record(self) -> dict[str, Any]:
+        """Return the values of a generation for JSON."""
+        assert isinstance(self.scheme, Generations)
+        profile = self.scheme.profile
+        return {
+            "generation": self.population.generation,
+            "cells": {str(cell.number): cell.record for cell in self.cells},
+            "profile": {"wall_s": profile.wall_s, "cpu_s": profile.cpu_s},
+            **({"workers": workers} if (workers := self.population.workers) else {}),
+            **({} if self.ensemble is None else {"ensemble": asdict(self.ensemble)}),
+        }
+
+    @property
+    def best_cell(self) -> Cell:
+        """Cell with the lowest mixture distance at its last score; before any, the first cell."""
+        scores = {c.number: math.inf if c.score is None else c.score for c in self.cells}
+        return min(self.cells, key=lambda cell: (scores[cell.number], cell.number))
+
+    def best_mixture(self) -> Mixture:
+        """Build the mixture of the best cell, or the ensemble if its distance is lower."""
+        self.population.collect()
+        cell = self.best_cell
+        score = math.inf if cell.score is None else cell.score
+        if self.ensemble is not None and self.ensemble.distance < score:
+            members = list(self.ensemble.counts)
+            weights = [float(count) for count in self.ensemble.counts.values()]
+        else:
+            members = list(self.population.topology.neighbours[cell.number])
+            weights = list(cell.weights) if len(cell.weights) == len(members) else [1.0] * len(members)
+        generators = {cell.number: cell.centre[Side.G] for cell in self.cells}
+        return self.make_mixture([generators[n].network_state(average=True) for n in members], weights)
+
+    @phase(Phase.EVALUATION)
+    def samples(self) -> Event:
+        """Sample each cell's generator from fixed latents, one row of images per cell."""
+        self.population.collect()
+        z, y = self.prior.draw("grid", Rows(0, 0, _IMAGES_PER_CELL, _IMAGES_PER_CELL))
+        cells = self.cells[:_MAX_ROWS]
+        assert self.fixed_samples is not None
+        mode = self.fixed_samples.mode
+        rows = []
+        for cell in cells:
+            generator = self.load_generator(cell.centre[Side.G])
+            rows.append(generate_images(generator, z, y, mode=mode, seed=self.prior.seed).cpu())
+        names = tuple(f"cell {cell.number}" for cell in cells)
+        return samples_event(self.clock, SampleSheet(torch.cat(rows), _IMAGES_PER_CELL, names), mode)
+
+    def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
+        """Return tensors by group (each cell's genomes, the best mixture), and values for JSON."""
+        self.population.collect()
+        groups = {}
+        for cell in self.cells:
+            for side, genome in cell.centre.items():
+                groups[f"cell-{cell.number}-{side.value}"] = Pieces(genome.tensors)
+        state = self.best_mixture().state_dict()
+        mixture = {f"net/{name}": value.contiguous() for name, value in state.items()}
+        groups["g"] = Pieces(mixture)
+        return groups, {
+            "generation": self.population.generation,
+            "cells": {str(cell.number): cell.state().to_dict() for cell in self.cells},
+            "best_cell": self.best_cell.number,
+            "executor": self._auto.chosen if self._auto else None,
+            "ensemble": self.ensemble and asdict(self.ensemble),
+            "players": {},
+        }
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Restore the cells, the generation, the executor's choice and the ensemble."""
+        self.population.generation = read_counts(checkpoint.values, "generation")["generation"]
+        if self._auto and (chosen := checkpoint.values.get("executor")) in self._auto.executors:
+            self._auto.chosen = chosen
+        if (ensemble := checkpoint.values["ensemble"]) is not None:
+            counts = read_counts(ensemble["counts"], *ensemble["counts"])
+            by_cell = {int(cell): count for cell, count in counts.items()}
+            self.ensemble = Ensemble(by_cell, finite_number(ensemble["distance"]))
+        for cell in self.cells:
+            tensors = {side: checkpoint.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
+            values = checkpoint.values["cells"][str(cell.number)]
+            cell.restore(CellState.from_dict(cell.number, values, tensors))
+
+
+def _mean_scalars(cells: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Average each scalar over the cells that report it."""
+    values: dict[str, list[Tensor]] = {}
+    for scalars in cells:
+        for name, value in scalars.items():
+            values.setdefault(name, []).append(value.float())
+    return {name: torch.stack(of_cells).mean() for name, of_cells in values.items()}

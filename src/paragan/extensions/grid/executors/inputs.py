@@ -1,0 +1,162 @@
+"""Inputs and losses of stacked turns: those of the cells, concatenated; and tensors by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+from paragan.core.loss import Loss
+from paragan.core.protocols import Augment, Network, Turn
+from paragan.core.row_draws import turn_draws
+from paragan.core.types import Batch, Rows, TurnInputs
+from paragan.extensions.grid.cell import Cell
+from paragan.game.network import CalledNetwork
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+from paragan.game.turn_context import layer_seed
+from paragan.layers.random import CellGenerators
+from paragan.loading.loader import BatchStream, next_joint_batch
+
+
+def tensors_of(feed: TurnInputs) -> dict[str, Tensor]:
+    """Return the tensors of turn inputs by name, except ready-made fakes."""
+    real = {} if feed.real is None else feed.real.tensors
+    return {**feed.tensors, **{f"real/{name}": value for name, value in real.items()}}
+
+
+def with_tensors(feed: TurnInputs, tensors: Mapping[str, Tensor]) -> TurnInputs:
+    """Replace the tensors of turn inputs. tensors: by the names of `tensors_of`."""
+    drawn = {name: tensors[name] for name in feed.tensors}
+    if feed.real is None:
+        return replace(feed, tensors=drawn)
+    real = {name: tensors[f"real/{name}"] for name in feed.real.tensors}
+    return replace(feed, tensors=drawn, real=replace(feed.real, tensors=real))
+
+
+@dataclass
+class CellStreams:
+    """Stream of the next batches of all cells, concatenated."""
+
+    streams: Sequence[Iterator[Batch]]
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        joinable = [stream for stream in self.streams if isinstance(stream, BatchStream)]
+        if len(joinable) == len(self.streams):
+            return next_joint_batch(joinable)
+        batches = [next(stream) for stream in self.streams]
+        rows = replace(batches[0].rows, count=sum(batch.rows.count for batch in batches))
+        tensors = {n: torch.cat([b.tensors[n] for b in batches]) for n in batches[0].tensors}
+        return Batch(rows, tensors)
+
+
+@dataclass(frozen=True)
+class CellPriors(Prior):
+    """Prior that concatenates the draws of the cells' priors."""
+
+    priors: Sequence[Prior] = ()
+
+    @classmethod
+    def of(cls, priors: Sequence[Prior]) -> CellPriors:
+        """Join the priors of the cells, which differ in what `draw_on_cpu` reads alone."""
+        shared = {option.name: getattr(priors[0], option.name) for option in fields(Prior)}
+        return cls(**shared, priors=priors)
+
+    def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
+        """Draw from each cell's prior, and concatenate in the order of the cells."""
+        each = replace(rows, count=rows.count // len(self.priors))
+        drawn = [prior.draw_on_cpu(stream, each) for prior in self.priors]
+        return torch.cat([z for z, _ in drawn]), _concatenate([y for _, y in drawn])
+
+
+@dataclass(frozen=True)
+class CellAugments:
+    """Augmentation of the images of each cell with the seed of that cell."""
+
+    augment: Augment
+    cells: Sequence[Cell]
+
+    def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
+        each = replace(rows, count=rows.count // len(self.cells))
+        parts = zip(self.cells, x_BCHW.chunk(len(self.cells)), strict=True)
+        return torch.cat([self.augment(x, cell.gan.prior.seed, stream, each) for cell, x in parts])
+
+
+class CellDraws:
+    """Draws of the layers of both networks for each cell.
+
+    seeds: of the cells' games.
+    """
+
+    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
+        self.seeds = seeds
+        self.generators = CellGenerators(len(seeds), device)
+
+    @contextmanager
+    def of_turn(self, turn: Turn, players: Sequence[Player], *nets: Network) -> Iterator[None]:
+        """Seed the draws inside as each player does in its turn."""
+        if not any(net.draws for net in nets if isinstance(net, CalledNetwork)):
+            yield
+            return
+        pairs = zip(players, self.seeds, strict=True)
+        self.generators.seed([layer_seed(turn, player.version, seed) for player, seed in pairs])
+        with turn_draws(self.seeds, turn.side.value):
+            yield
+
+
+class MixedLoss:
+    """Losses of `num` cells with `rows` rows each.
+
+    A tensor on the device stores the loss number of each row, which a recorded turn reads. Equal
+    sets of losses share one `Loss` object, however they are assigned to cells.
+    """
+
+    def __init__(self, num: int, rows: int, device: torch.device) -> None:
+        self.device = device
+        self._number_B = torch.zeros(num * rows, dtype=torch.uint8, device=device)
+        self._rows = rows
+        self._assigned: tuple[int, ...] = ()
+        self._pairs: dict[tuple[int, ...], Loss] = {}
+
+    def of(self, losses: Sequence[Loss]) -> Loss:
+        """Return the loss of all rows, from losses by cell; one that all share is unchanged."""
+        kinds = list({id(loss): loss for loss in losses}.values())
+        kinds.sort(key=id)
+        if len(kinds) == 1:
+            return kinds[0]
+        key = tuple(map(id, kinds))
+        numbers = tuple(key.index(id(loss)) for loss in losses)
+        if (*key, *numbers) != self._assigned:
+            self._assigned = (*key, *numbers)
+            numbers_C = torch.tensor(numbers, dtype=torch.uint8)
+            self._number_B.copy_(numbers_C.repeat_interleave(self._rows))
+        if key not in self._pairs:
+            self._pairs[key] = self._pair(kinds)
+        return self._pairs[key]
+
+    def _pair(self, kinds: Sequence[Loss]) -> Loss:
+        def d(real: Tensor, fake: Tensor) -> Tensor:
+            return self._select([kind.d(real, fake) for kind in kinds])
+
+        def g(fake: Tensor, real: Tensor | None) -> Tensor:
+            return self._select([kind.g(fake, real) for kind in kinds])
+
+        return Loss(d, g, any(kind.g_needs_real for kind in kinds))
+
+    def _select(self, values_of: Sequence[Tensor]) -> Tensor:
+        number_B = self._number_B.view(-1, *(1 for _ in values_of[0].shape[1:]))
+        result = values_of[0]
+        for number, values in enumerate(values_of[1:], start=1):
+            result = torch.where(number_B == number, values, result)
+        return result
+
+
+def _concatenate(values: Sequence[Tensor | None]) -> Tensor | None:
+    present = [value for value in values if value is not None]
+    return torch.cat(present) if present else None

@@ -1,0 +1,252 @@
+"""Executor that trains all cells of a process as one batched program.
+
+The scheme trains one game whose player slots, data, prior and loss combine those of all cells, row
+by row. Adam steps are batched too; players with other optimisers are stepped one by one. Faster if
+kernel launches limit the steps: small networks, accelerators. On these a turn can also be recorded
+and replayed (`hardware/graphs`), since it depends only on tensors drawn before on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from paragan.core.clock import Clock
+from paragan.core.fakes import generate, with_d_fakes
+from paragan.core.loss import Loss
+from paragan.core.phases import turn_phase, work_on
+from paragan.core.protocols import Network, Opponent, Turn
+from paragan.core.types import LossTerms, Side, Update
+from paragan.extensions.grid.cell import Cell
+from paragan.extensions.grid.executors.inputs import (
+    CellAugments,
+    CellDraws,
+    CellPriors,
+    CellStreams,
+    MixedLoss,
+    tensors_of,
+    with_tensors,
+)
+from paragan.extensions.grid.executors.stacked_adam import StackedAdam, can_stack
+from paragan.extensions.grid.executors.stacked_networks import StackedNetwork, called_stack
+from paragan.game.gan import GAN
+from paragan.game.player import Player
+from paragan.hardware.graphs import Graph, RecordedFunction, Work
+
+_LARGE_NUM_WEIGHTS = 65536  # from here on torch's fused Adam is faster on a CPU
+
+
+class StackedExecutor:
+    """`coevolution.population.Executor` that owns the cells' weights from the first generation on.
+
+    rows: of each cell's batch.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self._stack: _StackedCells | None = None
+
+    def train(
+        self,
+        cells: Sequence[Cell],
+        num_batches: int,
+        loss_of: Callable[[Cell, int], int],
+        graph: Callable[[], Graph] | None = None,
+    ) -> dict[int, dict[str, Tensor]]:
+        """Train all cells as one program; returns the last scalars by cell. graph: records it."""
+        if self._stack is None or not self._stack.is_of(cells):
+            self._stack = _StackedCells(cells, self.rows)
+        stack = self._stack
+        stack.begin(graph)
+        with stack.batched_optimizers(), work_on("the stack of all cells"):
+            for batch in range(num_batches):
+                stack.choose([loss_of(cell, batch) for cell in cells])
+                stack.step()
+        return stack.scalars()
+
+
+@dataclass(frozen=True)
+class RecordedSteps:
+    """`coevolution.population.Executor` that replays the recorded turns of a stacked executor."""
+
+    executor: StackedExecutor
+    graph: Callable[[], Graph]
+
+    def train(
+        self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
+    ) -> dict[int, dict[str, Tensor]]:
+        return self.executor.train(cells, num_batches, loss_of, self.graph)
+
+
+class _StackedCells:
+    """Cells with stacked weights, as one game."""
+
+    def __init__(self, cells: Sequence[Cell], rows: int) -> None:
+        first = cells[0]
+        self.cells = list(cells)
+        self.batches = CellStreams([cell.batches for cell in cells])
+        self.mixed = MixedLoss(len(cells), rows, first.players[Side.G].updates.device)
+        draws = CellDraws([cell.gan.prior.seed for cell in cells], self.mixed.device)
+        self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows, draws) for s in Side}
+        self.gan = GAN(
+            self.slots[Side.G],
+            self.slots[Side.D],
+            first.gan.loss,
+            CellPriors.of([cell.gan.prior for cell in cells]),
+            first.gan.g_penalties,
+            first.gan.d_penalties,
+            None if first.gan.augment is None else CellAugments(first.gan.augment, cells),
+            Clock(first.gan.clock.step, first.gan.clock.images),
+            adversarial=first.gan.adversarial,
+        )
+
+    def is_of(self, cells: Sequence[Cell]) -> bool:
+        return list(map(id, cells)) == list(map(id, self.cells))
+
+    def begin(self, graph: Callable[[], Graph] | None) -> None:
+        """Begin a generation without scalars of earlier ones, or of a measurement."""
+        for slot in self.slots.values():
+            slot.stack.take_over(slot.nets)
+            slot.graph = graph
+            slot.scalars = {}
+
+    def choose(self, numbers: Sequence[int]) -> None:
+        """Set the loss of each cell. numbers: by cell, among its losses."""
+        for cell, number in zip(self.cells, numbers, strict=True):
+            if cell.losses:
+                cell.loss = number
+                cell.gan.loss = cell.losses[number]
+        self.gan.loss = self.mixed.of([cell.gan.loss for cell in self.cells])
+        for slot in self.slots.values():
+            slot.loss = self.gan.loss
+
+    @contextmanager
+    def batched_optimizers(self) -> Iterator[None]:
+        """Step the players of each side as one program inside the block, if possible."""
+        adams = [slot.adam for slot in self.slots.values() if slot.adam is not None]
+        for adam in adams:
+            adam.take_over()
+        try:
+            yield
+        finally:
+            for adam in adams:
+                adam.hand_back()
+
+    def step(self) -> None:
+        first = self.cells[0]
+        self.gan.clock = replace(first.gan.clock)
+        first.scheme.step(self.gan, self.batches)
+        for cell in self.cells:
+            cell.gan.clock.step = self.gan.clock.step
+            cell.gan.clock.images = self.gan.clock.images
+
+    def scalars(self) -> dict[int, dict[str, Tensor]]:
+        """Return the last scalars of each cell."""
+        scalars: dict[int, dict[str, Tensor]] = {cell.number: {} for cell in self.cells}
+        for side, slot in self.slots.items():
+            for name, values in slot.scalars.items():
+                # cloned, because a recorded turn overwrites it
+                for cell, value in zip(self.cells, values.clone(), strict=True):
+                    scalars[cell.number][f"{side.value}/{name}"] = value
+        return scalars
+
+
+class _StackedSlot:
+    """`core.protocols.PlayerSlot` for the players of one side.
+
+    scalars: last values of each cell, by name. graph: records turns; None: no recording. loss: loss
+    of the turns.
+    """
+
+    graph: Callable[[], Graph] | None = None
+    loss: Loss | None = None
+
+    def __init__(self, side: Side, players: Sequence[Player], rows: int, draws: CellDraws) -> None:
+        self.side = side
+        self.players = players
+        self.draws = draws
+        self.nets = [player.net for player in players]
+        self.stack = StackedNetwork(self.nets, rows, draws.generators, players[0].calling.channels_last)
+        self.plain_network = called_stack(self.stack, players[0].plain_network)
+        is_large = self.stack.flat_CP.is_cpu and self.stack.flat_CP.shape[1] >= _LARGE_NUM_WEIGHTS
+        together = can_stack(players) and not is_large
+        self.adam = StackedAdam(players, self.stack.flat_CP, self.stack.buffers_C) if together else None
+        self.scalars: dict[str, Tensor] = {}
+        self._recorded: dict[object, RecordedFunction] = {}
+
+    @property
+    def version(self) -> int:
+        return self.players[0].version
+
+    @property
+    def updates_per_step(self) -> int:
+        return self.players[0].updates_per_step
+
+    @property
+    def update_probability(self) -> float:
+        return self.players[0].update_probability
+
+    def network(self) -> Network:
+        return self.plain_network
+
+    def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
+        self.stack.begin_update()
+        with self.draws.of_turn(turn, self.players, self.plain_network):
+            return (generate(self.plain_network, turn.feed).images,)
+
+    @turn_phase
+    def update(self, turn: Turn, against: Opponent) -> Update:
+        if not turn.is_due:
+            for player in self.players:
+                update = player.update(turn, against)
+            return update
+        given = tensors_of(turn.feed)
+        with self.draws.of_turn(turn, self.players, self.plain_network, against.network()):
+            if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
+                given["average"] = weight
+            self.scalars |= self._work(turn, against)(given)
+        return Update({}, turn.feed.rows, self.version)
+
+    def _work(self, turn: Turn, against: Opponent) -> Work:
+        """Return the turn as a function of its input tensors, recorded if possible."""
+        if self.graph is None or self.adam is None or turn.feed.fakes is not None:
+            return partial(self._run_turn, turn, against)
+        kind = (self.loss, *map(id, turn.penalties))
+        if kind not in self._recorded:
+            run = partial(self._run_turn, turn, against)
+            self._recorded[kind] = RecordedFunction(run, self.graph())
+        return self._recorded[kind]
+
+    def _run_turn(self, turn: Turn, against: Opponent, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Run all device work of a turn."""
+        turn = replace(turn, feed=with_tensors(turn.feed, given))
+        opponent = against.network()
+        turn = with_d_fakes(turn, opponent, 1)
+        if turn.side is Side.D or turn.feed.fakes is None:  # else `generate_fakes` has begun it
+            self.stack.begin_update()
+        nets = {self.side: self.plain_network, Side.D if self.side is Side.G else Side.G: opponent}
+        with opponent.frozen():
+            terms = self.players[0].strategy.forward_backward(turn, nets, 1)
+        norm_C = self._step(turn.feed.rows.total, given.get("average"))
+        self.stack.zero_grad()
+        return self._scalars(terms, norm_C)
+
+    def _step(self, images: int, average: Tensor | None) -> Tensor:
+        """Step all players as one program, or one by one."""
+        if self.adam is not None:
+            return self.adam.step(self.stack.gradient(), average)
+        each = enumerate(self.players)
+        gradients = self.stack.gradients
+        return torch.stack([p.apply_external_gradients(gradients(i), images) for i, p in each])
+
+    def _scalars(self, terms: LossTerms, norm_C: Tensor) -> dict[str, Tensor]:
+        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()}
+        rows |= terms.observations_B
+        shape = (len(self.players), -1)
+        parts = {name: rows_B.detach().float().unflatten(0, shape) for name, rows_B in rows.items()}
+        return {name: part.mean(1) for name, part in parts.items()} | {"gradient_norm": norm_C}

@@ -1,0 +1,154 @@
+"""Mixtures of a neighbourhood's generators, with weights evolved by one (1+1)-ES per cell.
+
+The weights make one step per generation. The images of each generator are computed once; a mixture
+takes some rows of each. Two mixtures are thus compared on the same images, and scoring a mixture
+runs no network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from paragan.core import rng
+from paragan.core.errors import ConfigError
+from paragan.core.metric import SampleFeatures
+from paragan.core.phases import beat
+from paragan.core.types import Rows
+from paragan.evaluation.evaluator import Evaluator
+from paragan.extensions.grid.genome import EvalNetwork, Genome
+from paragan.game.prior import Prior
+from paragan.game.sampling import generate_images
+from paragan.metrics import fd
+
+# distance of images from the real ones, by their features; lower is better
+Distance = Callable[[SampleFeatures], float]
+
+
+@dataclass(frozen=True)
+class MixtureScorer:
+    """Scorer of mixtures by the Frechet distance of their images to the training images.
+
+    network: into which generators are loaded. num_images: of each generator.
+    """
+
+    network: EvalNetwork
+    judge: Callable[[], Evaluator]
+    prior: Prior
+    num_images: int
+
+    def features(self, genome: Genome, generation: int) -> SampleFeatures | None:
+        """Return features of a generator's images; all generators use the same latents.
+
+        None if the extractor fails, which is said once: the run goes on.
+        """
+        beat()
+        z, y = self.prior.draw("mixture", Rows(generation, 0, self.num_images, self.num_images))
+        images = generate_images(self.network.load(genome, average=True), z, y)
+        judge = self.judge()
+        try:
+            return judge.extractor.compute(images)
+        except Exception as error:
+            judge.report_failure("of a mixture", error)
+            return None
+
+    def distance(self, features: SampleFeatures) -> float:
+        """Return the distance of images with these features; infinite for non-finite ones."""
+        beat()
+        if not features.features_BF.isfinite().all():
+            return float("inf")
+        try:
+            return self._empty.update(features).compute()
+        except ConfigError as error:  # such as equal features of all real images
+            self.judge().report_failure("of a mixture", error)
+            return float("inf")
+
+    @cached_property
+    def _empty(self) -> fd.Metric:
+        return fd.Metric.from_reference(self.judge().reference)
+
+
+def normalize_weights(weights: Sequence[float]) -> tuple[float, ...]:
+    """Clip weights at 0 and scale their sum to 1; equal weights if all are 0."""
+    clipped = [max(0.0, weight) for weight in weights]
+    total = sum(clipped)
+    return tuple(w / total for w in clipped) if total > 0 else (1 / len(clipped),) * len(clipped)
+
+
+def image_counts(weights: Sequence[float], num: int) -> list[int]:
+    """Return each member's number of images among `num`, by weight (largest-remainder rounding)."""
+    exact = [weight * num for weight in normalize_weights(weights)]
+    whole = [int(share) for share in exact]
+    by_rest = sorted(range(len(exact)), key=lambda i: (whole[i] - exact[i], i))
+    for i in by_rest[: num - sum(whole)]:
+        whole[i] += 1
+    return whole
+
+
+def mixture_features(pools: Sequence[SampleFeatures], weights: Sequence[float]) -> SampleFeatures:
+    """Return the features of a mixture: rows of member 0, the next rows of member 1, and so on.
+
+    pools: features of the same number of images of each member.
+    """
+    first = 0
+    parts = []
+    for pool, count in zip(pools, image_counts(weights, len(pools[0])), strict=True):
+        parts.append(pool.rows(first, first + count))
+        first += count
+    return SampleFeatures.concatenate(parts)
+
+
+def evolve_weights(
+    pools: Sequence[SampleFeatures],
+    weights: Sequence[float],
+    sigma: float,
+    distance: Distance,
+    seed: int,
+    cell: int,
+    time: int,
+) -> tuple[tuple[float, ...], float]:
+    """Return the weights after one (1+1)-ES step, and their distance (Beyer & Schwefel 2002).
+
+    Each weight is moved by N(0, sigma); the result is accepted if its distance is lower.
+    """
+    parent_distance = distance(mixture_features(pools, weights))
+    if len(pools) == 1 or not sigma:
+        return tuple(weights), parent_distance
+    generator = rng.generator(seed, "mixture", cell, time)
+    steps = torch.randn(len(weights), generator=generator, dtype=torch.float64).tolist()
+    pairs = zip(weights, steps, strict=True)
+    child = normalize_weights([weight + sigma * step for weight, step in pairs])
+    child_distance = distance(mixture_features(pools, child))
+    if child_distance < parent_distance:
+        return child, child_distance
+    return tuple(weights), parent_distance
+
+
+def greedy_ensemble(
+    pools: Sequence[SampleFeatures], distance: Distance, most: int, patience: int = 3
+) -> tuple[dict[int, int], float]:
+    """Grow an ensemble greedily, with repetition; returns counts by member, and the distance.
+
+    Each round adds the member that lowers the distance most. Ends with `most` members, or after
+    `patience` rounds without an improvement (Caruana et al. 2004; for generators Toutouh et al.
+    2020).
+    """
+    chosen: list[int] = []
+    best: tuple[dict[int, int], float] = ({}, float("inf"))
+    for _ in range(most + patience):
+        tried = [(distance(_equal_mixture(pools, [*chosen, i])), i) for i in range(len(pools))]
+        found, winner = min(tried)
+        chosen.append(winner)
+        if found < best[1] and len(chosen) <= most:
+            best = {i: chosen.count(i) for i in sorted(set(chosen))}, found
+        if len(chosen) >= most or len(chosen) - sum(best[0].values()) >= patience:
+            break
+    return best
+
+
+def _equal_mixture(pools: Sequence[SampleFeatures], members: Sequence[int]) -> SampleFeatures:
+    names = sorted(set(members))
+    return mixture_features([pools[i] for i in names], [members.count(i) for i in names])

@@ -1,0 +1,264 @@
+"""Population: the cells of this process, and their evolution over one generation.
+
+Draws are keyed by their purpose and place, never by process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, product
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from paragan.config.grid_options import GridOptions, RateOptions
+from paragan.core import rng
+from paragan.core.metric import SampleFeatures
+from paragan.core.phases import work_on
+from paragan.core.types import Side
+from paragan.extensions.grid.cell import Cell
+from paragan.extensions.grid.cell_state import Centre
+from paragan.extensions.grid.fitness import FitnessEvaluator
+from paragan.extensions.grid.genome import Genome
+from paragan.extensions.grid.mixture import MixtureScorer, evolve_weights, greedy_ensemble
+from paragan.extensions.grid.profile import Profile
+from paragan.extensions.grid.topology import Topology
+from paragan.game.network import CalledNetwork
+
+
+class Executor(Protocol):
+    """Trainer of the cells of one process."""
+
+    def train(
+        self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
+    ) -> dict[int, dict[str, Tensor]]:
+        """Train each cell for `num_batches` steps; returns the last scalars by cell.
+
+        loss_of: number of the loss of a cell at a step.
+        """
+
+
+class Exchange(Protocol):
+    """Source of the genomes of cells, also of cells in other processes."""
+
+    def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+        """Return the centres of the cells in `reach`, from this process (`cells`) and others."""
+
+
+class LocalExchange:
+    """Exchange where all cells are in this process."""
+
+    def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+        return {cell.number: cell.centre for cell in cells}
+
+
+@dataclass
+class Population:
+    """Cells of one process.
+
+    make_evaluator: fitness of a generation. mixture_scorer: None: mixture weights stay unchanged.
+    opponent: loads a genome as a network to play against.
+    """
+
+    seed: int
+    options: GridOptions
+    cells: Sequence[Cell]
+    topology: Topology
+    make_evaluator: Callable[[int], FitnessEvaluator]
+    executor: Executor
+    mixture_scorer: MixtureScorer | None = None
+    opponent: Callable[[Side, Genome], CalledNetwork] | None = None
+    exchange: Exchange = field(default_factory=LocalExchange)
+    generation: int = 0  # number of finished generations
+    check_stop: Callable[[], None] = lambda: None  # called before every step; raises to abort
+
+    def evolve(self) -> tuple[Profile, dict[int, dict[str, Tensor]]]:
+        """Run one generation; returns its times, and the last training scalars of each cell."""
+        time = self.generation
+        profile = Profile()
+        evaluator = self.make_evaluator(time)
+        with profile.measure("gather"):
+            near = self._gather(time)
+        with profile.measure("evaluate"):
+            evaluator.precompute_logits(chain.from_iterable(map(_pairs, near.values())))
+            before = {n: self._fitness(evaluator, group, group, n) for n, group in near.items()}
+        with profile.measure("update_genomes"):
+            parents = {n: self._select(before[n], near[n], n) for n in near}
+        with profile.measure("mutate"):
+            rates = {n: {side: self._mutated_lr(parents[n][side], n, side) for side in Side} for n in near}
+        with profile.measure("update_genomes"):
+            for cell in self.cells:
+                self._clone(cell, near[cell.number], parents[cell.number], rates[cell.number])
+        with profile.measure("train"):
+            scalars = self.executor.train(self.cells, self.options.batches, self._loss_of)
+        with profile.measure("update_genomes"):
+            trained = {cell.number: cell.snapshot(time + 1) for cell in self.cells}
+        with profile.measure("evaluate"):
+            after = {n: self._fitness(evaluator, [trained[n]], near[n], n) for n in near}
+        with profile.measure("update_genomes"):
+            for cell in self.cells:
+                self._replace(cell, before[cell.number], trained[cell.number], after[cell.number])
+        with profile.measure("score"):
+            pools: dict[Genome, SampleFeatures | None] = {}
+            for cell in self.cells:
+                with work_on(f"cell {cell.number}"):
+                    self._mix(cell, [centre[Side.G] for centre in near[cell.number]], time, pools)
+        self.generation += 1
+        return profile, scalars
+
+    def _gather(self, time: int) -> dict[int, list[Centre]]:
+        """Return the centres of each cell's neighbourhood, beginning with the cell."""
+        mine = {cell.number: cell.centre for cell in self.cells}
+        theirs = self.exchange.gather(self.cells, self.topology.reach(mine), time)
+        neighbours = self.topology.neighbours
+        return {cell: [mine[cell], *(theirs[n] for n in neighbours[cell][1:])] for cell in mine}
+
+    def _fitness(
+        self, evaluator: FitnessEvaluator, centres: Sequence[Centre], group: Sequence[Centre], cell: int
+    ) -> dict[Side, list[float]]:
+        """Return the fitness of the genomes of some centres against a cell's neighbourhood."""
+        aggregate = self.options.fitness.aggregate
+        fitness = {}
+        for side in Side:
+            opponents = [centre[_OPPONENT[side]] for centre in group]
+            fitness[side] = [evaluator.fitness(side, c[side], opponents, cell, aggregate) for c in centres]
+        return fitness
+
+    def _select(
+        self, fitness: Mapping[Side, Sequence[float]], group: Sequence[Centre], cell: int
+    ) -> dict[Side, Genome]:
+        """Return the genomes that a cell clones, with optimiser state and learning rate."""
+        size = self.options.tournament
+        parents = {}
+        for side in Side:
+            place = tournament(fitness[side], size, self.seed, cell, self.generation, side) if size else 0
+            parents[side] = group[place][side]
+        return parents
+
+    def _mutated_lr(self, parent: Genome, cell: int, side: Side) -> float:
+        return mutate_lr(parent.traits.lr, self.options.rates, self.seed, cell, self.generation, side)
+
+    def _clone(
+        self, cell: Cell, group: Sequence[Centre], parents: Mapping[Side, Genome], rates: Mapping[Side, float]
+    ) -> None:
+        for side in Side:
+            cell.clone(side, parents[side], rates[side])
+        for side, slot in cell.random_opponents.items():
+            assert self.opponent is not None
+            candidates = [self.opponent(side, centre[side]) for centre in group]
+            slot.draw(candidates, self.options.batches, self.seed, cell.number, self.generation)
+
+    def _loss_of(self, cell: Cell, batch: int) -> int:
+        """Return the loss of a cell, which is that of the generation in every batch."""
+        self.check_stop()
+        count = len(cell.losses)
+        return draw_loss(count, self.seed, cell.number, self.generation) if count else 0
+
+    def _replace(
+        self,
+        cell: Cell,
+        before: Mapping[Side, Sequence[float]],
+        trained: Centre,
+        after: Mapping[Side, Sequence[float]],
+    ) -> None:
+        """Replace the genomes of a cell by the trained ones, if these are fitter."""
+        is_always = self.options.replacement == "always"
+        centre = dict(cell.centre)
+        for side in Side:
+            current = before[side][0]
+            new = after[side][0]
+            is_replaced = is_always or new < current or math.isnan(current)
+            cell.fitness[side] = new if is_replaced else current
+            if is_replaced:
+                centre[side] = trained[side]
+        cell.centre = centre
+
+    @property
+    def workers(self) -> list[dict[str, Any]]:
+        """Workers, for the run record; empty if all cells are in this process."""
+        return []
+
+    def collect(self) -> None:
+        """Collect the cells from workers; does nothing without workers."""
+
+    def release_workers(self) -> None:
+        """Release the workers; without workers, the threads of the cells."""
+        for cell in self.cells:
+            cell.batches.close()
+
+    @property
+    def can_mix(self) -> bool:
+        """Whether mixtures are scored and an ensemble is enabled."""
+        mixture = self.options.mixture
+        return self.mixture_scorer is not None and min(mixture.num_images, mixture.ensemble) > 0
+
+    def build_ensemble(self) -> tuple[dict[int, int], float]:
+        """Build the greedy ensemble of all generators; returns counts by cell, and its distance."""
+        scorer = self.mixture_scorer
+        assert scorer is not None
+        self.collect()
+        generators = [cell.centre[Side.G] for cell in self.cells]
+        pools = [scorer.features(generator, self.generation) for generator in generators]
+        known = [pool for pool in pools if pool is not None]
+        if len(known) < len(pools):  # the extractor has failed: no generator is known to be better
+            return {self.cells[0].number: 1}, math.inf
+        counts, distance = greedy_ensemble(known, scorer.distance, self.options.mixture.ensemble)
+        return {self.cells[place].number: count for place, count in counts.items()}, distance
+
+    def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, SampleFeatures | None]) -> None:
+        """Evolve a cell's mixture of its new generator and the gathered ones of its neighbours.
+
+        pools: cache of features by genome.
+        """
+        members = [cell.centre[Side.G], *group[1:]]
+        if len(cell.weights) != len(members):  # the first generation, or another radius after a resume
+            cell.weights = (1 / len(members),) * len(members)
+        scorer = self.mixture_scorer
+        if scorer is None or not self.options.mixture.num_images:
+            return
+        for genome in members:
+            if genome not in pools:
+                pools[genome] = scorer.features(genome, time)
+        features = [known for genome in members if (known := pools[genome]) is not None]
+        if len(features) < len(members):  # the extractor has failed: the mixture stays, without a score
+            cell.score = None
+            return
+        sigma = self.options.mixture.sigma
+        cell.weights, score = evolve_weights(
+            features, cell.weights, sigma, scorer.distance, self.seed, cell.number, time
+        )
+        cell.score = score if math.isfinite(score) else None
+
+
+def _pairs(group: Sequence[Centre]) -> list[tuple[Genome, Genome]]:
+    """Return every generator of a neighbourhood with every discriminator."""
+    return [(g[Side.G], d[Side.D]) for g, d in product(group, group)]
+
+
+_OPPONENT = {Side.G: Side.D, Side.D: Side.G}
+
+
+def tournament(fitness: Sequence[float], size: int, seed: int, cell: int, generation: int, side: Side) -> int:
+    """Return the index of the fittest of `size` drawn without replacement; ties: first drawn."""
+    generator = rng.generator(seed, "tournament", cell, generation, side.value)
+    drawn = torch.randperm(len(fitness), generator=generator)[:size].tolist()
+    return int(min(drawn, key=lambda index: fitness[index] if math.isfinite(fitness[index]) else math.inf))
+
+
+def mutate_lr(lr: float, options: RateOptions, seed: int, cell: int, generation: int, side: Side) -> float:
+    """Return the learning rate after a possible mutation."""
+    generator = rng.generator(seed, "rate", cell, generation, side.value)
+    drawn = float(torch.rand((), generator=generator, dtype=torch.float64))
+    step = options.rate * float(torch.randn((), generator=generator, dtype=torch.float64))
+    if drawn >= options.probability:
+        return lr
+    return lr * math.exp(step) if options.form == "lognormal" else max(0.0, lr + step)
+
+
+def draw_loss(count: int, seed: int, cell: int, generation: int) -> int:
+    """Draw the number of a loss uniformly from `count` (Mustangs)."""
+    generator = rng.generator(seed, "loss", cell, generation, 0)
+    return int(torch.randint(count, (), generator=generator))

@@ -1,0 +1,196 @@
+"""Connections from one worker to others, for any transport, and the buffer of messages that arrive."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+
+from torch import Tensor
+
+from paragan.extensions.grid.transports.waiting import WorkerError, wait_until
+
+_AHEAD = 2  # waiting lists of one worker: its next call needs an answer to the last
+NO_FAILURE = -1  # instead of the rank of an unreachable worker
+CLOSED = -2
+
+
+class ReceiveBuffer:
+    """Messages of the other workers until this one takes them.
+
+    The number of a call counts from 1 for `exchange`, from -1 downwards for `gather`.
+    """
+
+    def __init__(self, timeout_s: float, stopped: Callable[[], bool]) -> None:
+        self.timeout_s = timeout_s
+        self.stopped = stopped
+        self._changed = threading.Condition()
+        self._lists: dict[int, deque[tuple[int, list[Tensor]]]] = {}
+        self._newest: dict[int, list[Tensor]] = {}
+        self._failures: dict[int, WorkerError] = {}
+        self._closed: set[int] = set()
+        self._ended = False
+
+    def put(self, peer: int, number: int, tensors: list[Tensor]) -> None:
+        """Add the messages of a worker's call with this number."""
+        with self._changed:
+            waiting = self._lists.setdefault(peer, deque())
+            if self._ended:
+                return
+            if len(waiting) >= _AHEAD:
+                self._failures.setdefault(peer, _out_of_step_error(peer, number, waiting[0][0]))
+            else:
+                waiting.append((number, tensors))
+            self._changed.notify_all()
+
+    def post(self, peer: int, tensors: list[Tensor]) -> None:
+        """Replace the messages that a worker has posted."""
+        with self._changed:
+            if not self._ended:
+                self._newest[peer] = tensors
+                self._changed.notify_all()
+
+    def mark_left(self, peer: int, failed: int) -> None:
+        """Record that a worker leaves.
+
+        failed: the worker that it could not reach, NO_FAILURE, or CLOSED (an error only if more is
+        expected).
+        """
+        if failed >= 0:
+            text = f"worker {peer} has left because worker {failed} failed"
+            return self.mark_failed(peer, WorkerError(text, failed))
+        with self._changed:
+            if failed == CLOSED:
+                self._closed.add(peer)
+            self.mark_failed(peer, WorkerError(f"worker {peer} has left", peer))
+
+    def mark_failed(self, peer: int, error: WorkerError) -> None:
+        """Record why nothing more comes from a worker. The first reason counts."""
+        with self._changed:
+            self._failures.setdefault(peer, error)
+            self._changed.notify_all()
+
+    def take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
+        """Return each worker's messages of this call; `WorkerError` if one is at another call."""
+        peers = list(peers)
+        with self._changed:
+            self.wait_until(lambda: [peer for peer in peers if not self._lists.get(peer)])
+            for peer in peers:
+                if (found := self._lists[peer][0][0]) != number:
+                    raise _out_of_step_error(peer, found, number)
+            return {peer: self._lists[peer].popleft()[1] for peer in peers}
+
+    def newest(self) -> dict[int, list[Tensor]]:
+        """Return untaken posts by worker. Raises the failure of a worker that did not close."""
+        with self._changed:
+            for peer in self._failures.keys() - self._closed:
+                raise self._failures[peer]
+            found = self._newest
+            self._newest = {}
+            return found
+
+    def wait(self, peer: int) -> None:
+        """Wait until the worker has posted something that is not taken yet."""
+        self.wait_until(lambda: [] if peer in self._newest else [peer])
+
+    def has_closed(self, peer: int) -> bool:
+        """Return whether the worker has left in an orderly way."""
+        return peer in self._closed
+
+    def discard(self) -> None:
+        """Drop all messages, including later ones."""
+        with self._changed:
+            self._ended = True
+            self._lists.clear()
+            self._newest.clear()
+
+    def wait_until(self, missing: Callable[[], list[int]]) -> None:
+        """Wait until no worker is missing. Raises `WorkerError` at once if one has failed."""
+
+        def missing_and_alive() -> list[int]:
+            left = missing()
+            for peer in left:
+                if peer in self._failures:
+                    raise self._failures[peer]
+            return left
+
+        with self._changed:
+            wait_until(missing_and_alive, self.timeout_s, self.stopped, self._pause())
+
+    def _pause(self) -> Callable[[float], object]:
+        return self._changed.wait
+
+
+def _out_of_step_error(peer: int, found: int, expected: int) -> WorkerError:
+    text = f"worker {peer} is at {_call_name(found)}, this worker at {_call_name(expected)}"
+    return WorkerError(f"{text}; all workers must make the same calls", peer)
+
+
+def _call_name(number: int) -> str:
+    return f"{'exchange' if number > 0 else 'gather'} {abs(number)}"
+
+
+class MessageKind(IntEnum):
+    """Purpose of a list of messages: a call, a post, its receipt, or a sender that leaves."""
+
+    CALL = 0
+    POST = 1
+    TAKEN = 2
+    LEAVE = 3
+
+
+class PeerConnection(ABC):
+    """A connection to one worker, in both directions.
+
+    At most one post is in flight; the newest waiting one is next: slow workers skip the others.
+    is_posting: whether a posted list has not arrived yet.
+    """
+
+    def __init__(self, peer: int, arrivals: ReceiveBuffer) -> None:
+        self.peer = peer
+        self._arrivals = arrivals
+        self._lock = threading.Lock()  # a list is sent in one piece
+        self.is_posting = False
+        self._has_left = False
+        self._next: list[Tensor] | None = None
+
+    def send(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
+        """Start to send a list of messages, in one piece; nothing after a LEAVE."""
+        with self._lock:
+            if not self._has_left:  # no process reads what follows a LEAVE
+                self._has_left = kind is MessageKind.LEAVE
+                self._put(kind, number, tensors)
+
+    def post(self, tensors: Sequence[Tensor]) -> None:
+        """Send as soon as the previous post has been taken, unless a newer one replaces it."""
+        with self._lock:
+            self._next = list(tensors)
+            if not self.is_posting:
+                self._post_next()
+
+    def _dispatch(self, kind: MessageKind, number: int, tensors: list[Tensor]) -> None:
+        """Handle a list of messages from the other end."""
+        match kind:
+            case MessageKind.CALL:
+                self._arrivals.put(self.peer, number, tensors)
+            case MessageKind.POST:
+                self._arrivals.post(self.peer, tensors)
+                self.send(MessageKind.TAKEN, 0, [])
+            case MessageKind.TAKEN:
+                with self._lock:
+                    self._post_next()
+            case MessageKind.LEAVE:
+                self._arrivals.mark_left(self.peer, number)
+
+    def _post_next(self) -> None:
+        tensors = self._next
+        self._next = None
+        self.is_posting = tensors is not None
+        if tensors is not None and not self._has_left:
+            self._put(MessageKind.POST, 0, tensors)
+
+    @abstractmethod
+    def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
+        """Start to send, in order, without blocking; never raises for an unreachable worker."""

@@ -1,0 +1,275 @@
+"""Coordinator: assigns cells to workers, starts generations, detects failed or slow workers.
+
+Genomes are exchanged between workers directly. A generation is complete when every worker has
+finished it; after a failure the remaining workers repeat it from the previous boundary. In
+lock-step the result is identical bit for bit, because random draws are keyed by their position.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from statistics import median_high
+from typing import Any
+
+from paragan.core.errors import ConfigError, RankError
+from paragan.extensions.grid.cell_state import CellState, Centre
+from paragan.extensions.grid.topology import Topology
+from paragan.extensions.grid.transports.communicator import Communicator, CommunicatorFactory
+from paragan.extensions.grid.workers.cell_assignment import assign_cells, is_unbalanced
+from paragan.extensions.grid.workers.genome_exchange import exchange_routes, transfer_cells, transfer_routes
+from paragan.extensions.grid.workers.membership import POLL_S, FailedWorker, Membership
+
+Answer = Mapping[str, Any]
+SavedCells = Mapping[str, Mapping[int, Sequence[int]]]
+_MIN_GENERATIONS = 2  # consecutive unbalanced generations, before cells are reassigned
+
+
+@dataclass(frozen=True)
+class RecoverySource:
+    """Holder of the state of a cell. name: worker or coordinator. edge: boundary of the state."""
+
+    name: str
+    edge: int
+
+
+@dataclass
+class Coordinator:
+    """Coordinator of the workers of a grid.
+
+    make_communicator: makes the communicator described by an order; this process has the rank after
+    the last worker's. like: genomes with the grid's networks. timeout_s: time for workers to
+    arrive. num_generations: of the run. max_age: generations by which the first worker may be ahead
+    of the last; 0: lock-step.
+    """
+
+    membership: Membership
+    shape: tuple[int, int]
+    topology: Topology
+    make_communicator: CommunicatorFactory
+    like: Centre
+    timeout_s: float
+    num_generations: int
+    max_age: int = 0
+    states: dict[int, CellState] = field(default_factory=dict)  # as collected last, or resumed from
+    at: int = 0  # generations finished by all workers
+    _edge: int = 0  # generation boundary of `states`
+    _owners: list[int] = field(default_factory=list)
+    _membership_number: int = 0
+    _num_unbalanced: int = 0
+    _communicator: Communicator | None = None
+
+    def resume(self, states: Mapping[int, CellState], at: int) -> None:
+        """Begin at the generation boundary of a checkpoint."""
+        self.states = dict(states)
+        self.at = at
+        self._edge = at
+
+    def evolve(self, target: int) -> list[Answer]:
+        """Run until all cells have finished `target` generations; return each worker's last result."""
+        results: list[Answer] = []
+        while not results or self.at < target:
+            try:
+                self.membership.admit()
+                if self.membership.is_stale or self._unbalanced():
+                    self._assign()
+                results = self._run_generation()
+            except FailedWorker:
+                continue
+        return results
+
+    def collect(self) -> dict[int, CellState]:
+        """Collect the states of all cells after the last generation.
+
+        A worker that fails meanwhile sets its cells back: they repeat what was not collected.
+        """
+        target = self.at
+        while self._edge != target or not self.states:
+            with suppress(FailedWorker):
+                if self.membership.is_stale:
+                    self._assign()
+                if self.at < target:
+                    self.evolve(target)
+                self._gather()
+        return self.states
+
+    def end(self) -> None:
+        """Release the workers; without failures all processes close their communicator together."""
+        is_intact = not (self.membership.is_stale or self.membership.has_failed)
+        self.membership.release()
+        if self._communicator is not None:
+            with suppress(RankError):
+                if is_intact:
+                    self._communicator.close()
+            self._communicator.abort()  # does nothing once it is closed
+        self.membership.close()
+
+    def await_workers(self, count: int, start_error: Callable[[], str]) -> None:
+        """Wait until `count` workers have joined. start_error: why they cannot start; empty: none.
+
+        Raises `ConfigError` on a start error, `RankError` after the time-out.
+        """
+        began = time.monotonic()
+        while self.membership.admit() < count:
+            if error := start_error():
+                raise ConfigError(f"workers: {error}")
+            if time.monotonic() - began > self.timeout_s:
+                joined = f"{len(self.membership.members)} of {count} joined within {self.timeout_s:g} s"
+                raise RankError(f"workers: only {joined}; check their logs")
+            self.membership.poll()
+            time.sleep(POLL_S)
+
+    @property
+    def workers(self) -> list[dict[str, Any]]:
+        """Workers and their cells, for the run record."""
+        return [
+            {
+                "name": member.name,
+                **{key: member.line.peer_info.get(key) for key in ("host", "cores", "device")},
+                "state": member.state,
+                "cells": self._owners.count(member.rank),
+                "cells_per_s": member.speed,
+            }
+            for member in self.membership.members
+        ]
+
+    def _run_generation(self) -> list[Answer]:
+        for member in self.membership.active:
+            self.membership.send(member, "go", until=self._until())
+        answers = self.membership.collect("done", generation=self.at + 1)
+        self.at += 1
+        for member in self.membership.active:
+            cells = self._owners.count(member.rank)
+            member.speed = cells / max(float(answers[member.name]["seconds"]), 1e-6)
+        return list(answers.values())
+
+    def _until(self) -> int:
+        """Return the generation up to which workers may run before the next one is complete."""
+        return min(self.num_generations, self.at + 1 + self.max_age)
+
+    def _gather(self) -> None:
+        for member in self.membership.active:
+            self.membership.send(member, "gather", edge=self.at)
+        assert self._communicator is not None
+        try:
+            gathered = self._communicator.gather([])
+        except RankError:
+            raise self.membership.failure() from None
+        assert gathered is not None
+        parts = list(chain.from_iterable(gathered))
+        states = [CellState.unpack(parts[at : at + 3], self.like) for at in range(0, len(parts), 3)]
+        self.membership.collect("gathered", edge=self.at)
+        self.states = {state.number: state for state in states}
+        self._edge = self.at
+
+    def _assign(self) -> None:
+        """Start a new membership: assign cells to workers, from the newest common boundary."""
+        rows, columns = self.shape
+        before = {member.rank: member.name for member in self.membership.members}
+        self._membership_number += 1
+        saved = self._stop_workers()
+        if not self.membership.members:
+            raise RankError("workers: all have failed; run the same command again to resume")
+        for rank, member in enumerate(self.membership.members):
+            member.rank = rank if rank < rows * columns else -1
+        active = self.membership.active
+        saved = {member.name: saved[member.name] for member in active}
+        known = [member.speed for member in active if member.speed is not None]
+        speeds = [member.speed or (median_high(known) if known else 1.0) for member in active]
+        last = [before.get(owner, "") for owner in self._owners] or [""] * rows * columns
+        self._owners = assign_cells(rows, columns, speeds)
+        saved["coordinator"] = {self._edge: list(self.states)}
+        ranks = {member.name: member.rank for member in active} | {"coordinator": len(active)}
+        self.at, cell_sources = recovery_sources(saved, last, may_differ=self.max_age > 0)
+        self._connect(ranks, cell_sources)
+        self.membership.collect("ready", membership=self._membership_number)
+        self.membership.is_stale = False
+        counts = ", ".join(str(self._owners.count(member.rank)) for member in active)
+        self.membership.say(f"workers   {len(active)} with {counts} cells, from generation {self.at}")
+
+    def _connect(self, ranks: Mapping[str, int], cell_sources: Sequence[RecoverySource | None]) -> None:
+        """Connect the workers of a new membership, and send cells to their new workers."""
+        source_ranks = [None if source is None else ranks[source.name] for source in cell_sources]
+        active = self.membership.active
+        transfers = transfer_routes(self._owners, source_ranks)
+        root = len(active)
+        exchanged = exchange_routes(self._owners, self.topology)
+        routes = {route for route in exchanged | transfers if root not in route}
+        order = {
+            "membership": self._membership_number,
+            "size": root,
+            "owners": self._owners,
+            "sources": source_ranks,
+            "edges": [None if source is None else source.edge for source in cell_sources],
+            "generation": self.at,
+            "places": [member.line.peer_info.get("place") for member in active],
+        }
+        for member in active:
+            peers = sorted(b for a, b in routes if a == member.rank)
+            self.membership.send(member, "join", rank=member.rank, peers=peers, **order)
+        try:
+            communicator = self._communicator = self.make_communicator(
+                {"rank": root, "peers": [], **order}, self.membership.check_failed
+            )
+            transfer_cells(communicator.exchange_with_root, root, transfers, self.states, self.like)
+        except RankError:
+            raise self.membership.failure() from None
+
+    def _stop_workers(self) -> dict[str, dict[int, list[int]]]:
+        """Stop the work in progress; returns each worker's saved cells by generation boundary."""
+        if self._communicator is not None:
+            self._communicator.abort()
+            self._communicator = None
+        replies = self.membership.drop_all(self._membership_number)
+        saved = {member.name: replies[member.name]["saved"] for member in self.membership.members}
+        return {name: {int(edge): cells for edge, cells in edges.items()} for name, edges in saved.items()}
+
+    def _unbalanced(self) -> bool:
+        """Whether another assignment would have been faster for some generations."""
+        active = self.membership.active
+        if len(active) < 2 or any(member.speed is None for member in active):
+            return False
+        speeds = [float(member.speed or 0.0) for member in active]
+        is_slower = is_unbalanced(self._owners, *self.shape, speeds)
+        self._num_unbalanced = self._num_unbalanced + 1 if is_slower else 0
+        if self._num_unbalanced < _MIN_GENERATIONS:
+            return False
+        self._num_unbalanced = 0
+        return True
+
+
+def recovery_sources(
+    saved: SavedCells, last: Sequence[str], may_differ: bool = False
+) -> tuple[int, list[RecoverySource | None]]:
+    """Return the boundary from which to resume, and each cell's source; None: it has not begun.
+
+    saved: saved cells by name and boundary. last: name of the last worker of each cell. The boundary
+    is the newest for which a state of every cell exists. may_differ: cells may resume from
+    different boundaries; then it is the oldest of the cells' newest boundaries, and a cell without
+    a state there uses the next boundary for which one exists.
+    """
+    edges = sorted(set().union(*saved.values()), reverse=True)
+    for edge in edges:
+        sources = [_source_at(saved, edge, cell, name) for cell, name in enumerate(last)]
+        if None not in sources:
+            return edge, sources
+    if not may_differ:
+        return 0, [None] * len(last)
+    having = [[edge for edge in edges if _source_at(saved, edge, n, "")] for n in range(len(last))]
+    newest = [max(edges_of_cell, default=0) for edges_of_cell in having]
+    oldest = min(newest)
+    later = sorted(edge for edge in edges if edge >= oldest)
+    sources = []
+    for cell, name in enumerate(last):
+        candidates = (_source_at(saved, edge, cell, name) for edge in later)
+        sources.append(next((source for source in candidates if source is not None), None))
+    return oldest, sources
+
+
+def _source_at(saved: SavedCells, edge: int, cell: int, last: str) -> RecoverySource | None:
+    """Return the source of a cell at a boundary, if possible its last worker (no transfer)."""
+    names = [name for name, states in saved.items() if cell in states.get(edge, ())]
+    return RecoverySource(last if last in names else names[0], edge) if names else None

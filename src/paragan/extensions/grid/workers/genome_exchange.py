@@ -1,0 +1,155 @@
+"""Genome exchange between the workers of a grid at a generation boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from paragan.extensions.grid.cell import Cell
+from paragan.extensions.grid.cell_state import CellState, Centre
+from paragan.extensions.grid.topology import Topology
+from paragan.extensions.grid.transports.communicator import Communicator
+
+Swap = Callable[[Mapping[int, Sequence[Tensor]]], dict[int, list[Tensor]]]
+
+
+def exchange_routes(owners: Sequence[int], topology: Topology) -> dict[tuple[int, int], list[int]]:
+    """Return the cells to send in an exchange, by (sender, receiver), in order.
+
+    Every route has its reverse, which may be empty. Cells that no other worker reads are sent to
+    the next worker, so that a copy survives any failure.
+    """
+    workers = sorted(set(owners))
+    routes: dict[tuple[int, int], set[int]] = {}
+    for cell, near in enumerate(topology.neighbours):
+        for other in near:
+            if owners[other] != owners[cell]:
+                routes.setdefault((owners[other], owners[cell]), set()).add(other)
+    if len(workers) > 1:
+        read = set().union(*routes.values())
+        for cell, owner in enumerate(owners):
+            if cell not in read:
+                after = workers[(workers.index(owner) + 1) % len(workers)]
+                routes.setdefault((owner, after), set()).add(cell)
+    for a, b in list(routes):
+        routes.setdefault((b, a), set())
+    return {way: sorted(cells) for way, cells in routes.items()}
+
+
+def transfer_routes(
+    owners: Sequence[int],
+    sources: Sequence[int | None],
+) -> dict[tuple[int, int], list[int]]:
+    """Return the cells that change their worker, by (sender, receiver).
+
+    Every route has its reverse, which may be empty. sources: rank that has each cell; None: it has
+    not begun.
+    """
+    routes: dict[tuple[int, int], list[int]] = {}
+    for cell, (source, owner) in enumerate(zip(sources, owners, strict=True)):
+        if source is not None and source != owner:
+            routes.setdefault((source, owner), []).append(cell)
+            routes.setdefault((owner, source), [])
+    return routes
+
+
+def transfer_cells(
+    swap: Swap,
+    rank: int,
+    routes: Mapping[tuple[int, int], Sequence[int]],
+    states: Mapping[int, CellState],
+    like: Centre,
+) -> dict[int, CellState]:
+    """Send cells along their routes; returns the received cells by number.
+
+    states: of the cells of this process.
+    """
+    sent = {b: cells for (a, b), cells in routes.items() if a == rank}
+    messages = swap({b: pack_cells(cells, states) for b, cells in sent.items()})
+    received: dict[int, CellState] = {}
+    for (a, b), cells in routes.items():
+        if b == rank:
+            received |= unpack_cells(cells, messages[a], like)
+    return received
+
+
+def pack_cells(cells: Sequence[int], states: Mapping[int, CellState]) -> list[Tensor]:
+    """Encode cells as messages."""
+    return list(chain.from_iterable(states[cell].pack() for cell in cells))
+
+
+def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, CellState]:
+    """Decode the messages of `pack_cells`; raises `CheckpointError` if they are invalid."""
+    each = len(messages) // max(1, len(cells))
+    states = {}
+    for place, cell in enumerate(cells):
+        states[cell] = CellState.unpack(messages[each * place : each * (place + 1)], like)
+    return states
+
+
+@dataclass
+class GenomeExchange:
+    """`coevolution.population.Exchange` between workers, in lock-step.
+
+    owners: rank of the worker of each cell. like: genomes with the grid's networks. copies: cells
+    received since they were last taken out, by generation and number.
+    """
+
+    communicator: Communicator
+    owners: Sequence[int]
+    topology: Topology
+    like: Centre
+    copies: dict[int, dict[int, CellState]] = field(default_factory=dict)
+
+    def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+        """Exchange cells with the other workers; returns the centres of the cells in `reach`."""
+        routes = exchange_routes(self.owners, self.topology)
+        here = {cell.number: cell.state() for cell in cells}
+        received = transfer_cells(self.communicator.exchange, self.communicator.rank, routes, here, self.like)
+        self.copies[generation] = received
+        return {cell: (here.get(cell) or received[cell]).centre for cell in reach}
+
+    def progress(self) -> None:
+        """Receive messages during a generation; in lock-step there are none."""
+
+
+@dataclass
+class AsyncGenomeExchange(GenomeExchange):
+    """Asynchronous exchange: copies of neighbours may be `age` generations old.
+
+    The newest copy is used without waiting if it is not older. The messages of a post are its
+    generation number and the cells.
+    """
+
+    age: int = 0
+    _last: dict[int, int] = field(default_factory=dict)  # generation of each worker's last message
+    _routes: Mapping[tuple[int, int], Sequence[int]] = field(default_factory=dict)
+    _received: dict[int, CellState] = field(default_factory=dict)
+
+    def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+        """Post this worker's cells, and wait only for neighbours older than the bound."""
+        here = {cell.number: cell.state() for cell in cells}
+        rank = self.communicator.rank
+        self._routes = exchange_routes(self.owners, self.topology)
+        number = torch.tensor([generation]).view(torch.uint8)
+        sent = {b: cells for (a, b), cells in self._routes.items() if a == rank}
+        self.communicator.post({b: [number, *pack_cells(cells, here)] for b, cells in sent.items()})
+        self.progress()
+        for a in [a for (a, b), cells in self._routes.items() if b == rank and cells]:
+            while a not in self._last or self._last[a] < generation - self.age:
+                self.communicator.wait(a)
+                self.progress()
+        return {cell: (here.get(cell) or self._received[cell]).centre for cell in reach}
+
+    def progress(self) -> None:
+        """Receive the messages that have arrived."""
+        for a, (number, *messages) in self.communicator.newest().items():
+            generation = int(number.view(torch.int64)) if len(number) == 8 else -1
+            received = unpack_cells(self._routes[a, self.communicator.rank], messages, self.like)
+            self._last[a] = generation
+            self._received |= received
+            self.copies.setdefault(generation, {}).update(received)

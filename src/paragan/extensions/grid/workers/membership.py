@@ -1,0 +1,245 @@
+"""Membership: the workers of a grid, their messages, and their failures."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from paragan.core.errors import RankError
+from paragan.distributed.launch.rank_env import RESUME_HINT
+from paragan.extensions.grid.transports.control import ControlConnection
+from paragan.extensions.grid.transports.heartbeat import FailureDetector, PeriodicHeartbeat, Silence
+from paragan.extensions.grid.workers.handshake import has_ended, reported_error
+
+POLL_S = 0.02
+
+
+class FailedWorker(Exception):
+    """Failure of an active worker; the others have to take over its cells."""
+
+
+@dataclass
+class Member:
+    """Worker of a grid, as the coordinator knows it.
+
+    heartbeat: sends heartbeats to the worker. rank: among the active workers, -1 if it is spare.
+    speed: cells per second of its last generation. state, progress: from its last heartbeat.
+    progressed_at: time of its last progress, even a single step. is_suspect: it has been silent for
+    longer than usual. messages: not read yet.
+    """
+
+    name: str
+    line: ControlConnection
+    heartbeat: PeriodicHeartbeat
+    rank: int = -1
+    speed: float | None = None
+    state: str = "inactive"
+    progress: Any = None
+    progressed_at: float = 0.0
+    is_suspect: bool = False
+    messages: deque[Mapping[str, Any]] = field(default_factory=deque)
+
+    def take(self, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Remove and return the first message that has these values; None without one."""
+        for message in self.messages:
+            if values.items() <= message.items():
+                self.messages.remove(message)
+                return message
+        return None
+
+
+@dataclass
+class Membership:
+    """Workers of a grid.
+
+    accept: returns the next worker that joins, or None. on_failure: called with the description of
+    a failed worker. timeout_s: time a worker may take for an answer without any progress, even if
+    it sends heartbeats. is_recoverable: whether others can take over the cells of a failed worker;
+    if not, the run ends.
+
+    is_stale: the active workers have to be chosen again. has_failed: an active worker has failed.
+    """
+
+    accept: Callable[[], ControlConnection | None]
+    say: Callable[[str], None]
+    heartbeat_s: float
+    timeout_s: float
+    on_failure: Callable[[Mapping[str, Any]], None] = lambda about: None
+    is_recoverable: bool = True
+    members: list[Member] = field(default_factory=list)
+    is_stale: bool = True
+    has_failed: bool = False
+    _is_ending: bool = False
+    _num_joined: int = 0
+    _fatal: RankError | None = None
+
+    def __post_init__(self) -> None:
+        self._detector = FailureDetector(self.heartbeat_s, self.timeout_s)
+
+    @property
+    def active(self) -> list[Member]:
+        """Workers that train cells, by rank."""
+        return [member for member in self.members if member.rank >= 0]
+
+    def admit(self) -> int:
+        """Admit waiting workers, active from the next boundary on; returns the member count."""
+        while (line := self.accept()) is not None:
+            self._num_joined += 1
+            name = f"worker {self._num_joined} ({line.peer_info.get('host', line.peer_address)})"
+            now = time.monotonic()
+            heartbeat = PeriodicHeartbeat(line.send, self.heartbeat_s, dict)
+            self.members.append(Member(name, line, heartbeat, progressed_at=now))
+            self._detector.record_arrival(name, now)
+            self.is_stale = True
+        return len(self.members)
+
+    def send(self, member: Member, kind: str, **values: Any) -> None:
+        """Send a message; an unreachable worker has failed."""
+        try:
+            member.line.send(kind, **values)
+        except RankError as error:
+            if member in self.members:
+                self._remove(member, str(error))
+
+    def collect(self, kind: str, **values: Any) -> dict[str, Mapping[str, Any]]:
+        """Wait for a message of this kind from every active worker; returns them by name.
+
+        values: that the message must have. Raises `FailedWorker` if a worker fails meanwhile.
+        """
+        began = time.monotonic()
+        answers: dict[str, Mapping[str, Any]] = {}
+        while True:
+            self.poll()
+            if self.has_failed:
+                raise self.failure()
+            if self._take_answers(self.active, {"kind": kind, **values}, answers, began):
+                return answers
+
+    def drop_all(self, membership: int) -> dict[str, Mapping[str, Any]]:
+        """Make all workers stop their work in progress; returns their replies by name."""
+        for member in list(self.members):
+            self.send(member, "drop", membership=membership)
+        began = time.monotonic()
+        answers: dict[str, Mapping[str, Any]] = {}
+        wanted = {"kind": "dropped", "membership": membership}
+        while not self._take_answers(self.members, wanted, answers, began):
+            self.poll()
+        for member in self.members:
+            member.messages.clear()  # they belong to the previous membership
+        self.has_failed = False
+        return answers
+
+    def poll(self) -> None:
+        """Read all messages, and remove workers that have failed or are silent.
+
+        Raises the error that a worker reports: it would occur on any other worker too.
+        """
+        for member in list(self.members):
+            while (message := member.line.receive(0.0)) is not None:
+                self._receive(member, message, time.monotonic())
+            if member.line.disconnect_reason is not None and self._is_ending:
+                self.members.remove(member)  # it was released
+                self._detector.forget(member.name)
+            elif member.line.disconnect_reason is not None:
+                self._remove(member, str(member.line.disconnect_reason))
+        suspects = self._detector.suspects(time.monotonic())
+        for member in list(self.members):
+            self._judge(member, suspects.get(member.name))
+
+    def check_failed(self) -> bool:
+        """Whether an active worker has failed; called while waiting for data."""
+        self.poll()
+        return self.has_failed
+
+    def failure(self) -> FailedWorker:
+        """Return the error of a failed worker, and mark the membership as stale.
+
+        Raises the error that ended the run, if one did while waiting for data.
+        """
+        if self._fatal is not None:
+            raise self._fatal
+        self.is_stale = True
+        return FailedWorker()
+
+    def release(self) -> None:
+        """Release all workers; those that disconnect afterwards have not failed."""
+        self._is_ending = True
+        for member in list(self.members):
+            with suppress(RankError):
+                member.line.send("end")
+
+    def close(self) -> None:
+        """Close the connections to all workers."""
+        for member in self.members:
+            member.heartbeat.close(1.0)
+            member.line.close()
+
+    def _judge(self, member: Member, silence: Silence | None) -> None:
+        """Report a worker that is silent or responds again; remove it if it has failed."""
+        if silence is None:
+            if member.is_suspect:
+                self.say(f"workers   {member.name} responds again")
+        elif has_ended(member.line.peer_info):
+            self._remove(member, "its process has ended")
+        elif silence.is_failure:
+            self._remove(member, f"no heartbeat for {silence.seconds:.1f} s")
+        elif not member.is_suspect:
+            since = f"{silence.seconds:.1f} s (fails at {silence.fail_after_s:.1f} s)"
+            self.say(f"workers   {member.name} is late: no heartbeat for {since}")
+        member.is_suspect = silence is not None
+
+    def _receive(self, member: Member, message: Mapping[str, Any], now: float) -> None:
+        self._detector.record_arrival(member.name, now)
+        if message["kind"] != "beat":
+            member.progressed_at = now
+        match message["kind"]:
+            case "beat":
+                if message.get("progress") != member.progress:
+                    member.progressed_at = now
+                member.state = str(message.get("state", member.state))
+                member.progress = message.get("progress")
+            case "failed":
+                raise reported_error(member.name, message)
+            case "unreachable":  # another worker is, from this one
+                self.has_failed = True
+            case _:
+                member.messages.append(message)
+
+    def _take_answers(
+        self, members: Sequence[Member], wanted: Mapping[str, Any], answers: dict[str, Mapping[str, Any]], began: float
+    ) -> bool:
+        """Add the messages that have arrived; return whether all have, otherwise after a moment.
+
+        Removes workers that send heartbeats but make no progress.
+        """
+        missing = []
+        for member in members:
+            if member.name not in answers and (message := member.take(wanted)) is not None:
+                answers[member.name] = message
+            if member.name not in answers:
+                missing.append(member)
+        now = time.monotonic()
+        for member in missing:
+            if now - max(began, member.progressed_at) > self.timeout_s:
+                self._remove(member, f"it sends heartbeats but made no progress for {self.timeout_s:g} s")
+        if missing:
+            time.sleep(POLL_S)
+        return not missing
+
+    def _remove(self, member: Member, why: str) -> None:
+        self.say(f"workers   {member.name} failed: {why}")
+        self.members.remove(member)
+        self._detector.forget(member.name)
+        self.is_stale = True
+        self.has_failed = self.has_failed or member.rank >= 0
+        member.heartbeat.close(0.0)
+        member.line.begin_close()
+        self.on_failure(member.line.peer_info)
+        if not self.is_recoverable:
+            problem = f"{member.name} failed ({why}), which ends a run over MPI"
+            self._fatal = RankError(f"{problem}; {RESUME_HINT}")
+            raise self._fatal

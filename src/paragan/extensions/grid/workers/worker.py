@@ -1,0 +1,247 @@
+"""Worker: a process that trains some cells of a grid for a coordinator.
+
+One thread receives orders, another trains. A worker saves the states of its cells at the last two
+generation boundaries, and the copies of other cells received in the exchange. Every cell of a
+failed worker thus exists on another one.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from paragan.core.errors import RankError, outcome
+from paragan.extensions.grid.cell import Cell
+from paragan.extensions.grid.cell_state import CellState
+from paragan.extensions.grid.population import Population
+from paragan.extensions.grid.transports.communicator import Communicator, CommunicatorFactory
+from paragan.extensions.grid.transports.control import ControlConnection
+from paragan.extensions.grid.transports.heartbeat import WorkerState, WorkerStatus
+from paragan.extensions.grid.workers.genome_exchange import (
+    AsyncGenomeExchange,
+    GenomeExchange,
+    pack_cells,
+    transfer_cells,
+    transfer_routes,
+)
+from paragan.hardware import heap
+
+_POLL_S = 0.1
+_NUM_EDGES = 2  # boundaries with saved states; one more for each generation of age
+_JOIN_TIMEOUT_S = 5.0
+
+Order = Mapping[str, Any]
+
+
+class GenerationDropped(Exception):
+    """Abort of the generation in progress by the coordinator."""
+
+
+@dataclass
+class Worker:
+    """Worker of a grid.
+
+    line: connection to the coordinator. make_cell: makes a cell at its initial state, by number.
+    make_communicator: makes the communicator described by an order. status: reported by heartbeats.
+    age: generations by which a neighbour's copy may be behind; 0: lock-step. timeout_s: of silence
+    of the coordinator, and for closing at the end.
+    """
+
+    line: ControlConnection
+    make_cell: Callable[[int], Cell]
+    make_population: Callable[[Sequence[Cell]], Population]
+    make_communicator: CommunicatorFactory
+    status: WorkerStatus
+    age: int = 0
+    timeout_s: float = 300.0
+    _cells: dict[int, Cell] = field(default_factory=dict)
+    _saved: dict[int, dict[int, CellState]] = field(default_factory=dict)
+    _population: Population | None = None
+    _exchange: GenomeExchange | None = None
+    _communicator: Communicator | None = None
+    _until: int = 0  # number of generations that may be finished
+    _has_ended: bool = False
+    _num_drops: int = 0  # orders to abort received so far
+    _num_drops_of_order: int = 0  # orders to abort received before the order in progress
+    _orders: queue.Queue[tuple[int, Order] | None] = field(default_factory=queue.Queue)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._work, daemon=True, name="trains")
+
+    def run(self) -> str:
+        """Run until the coordinator ends the run (returns an empty text) or fails (the reason)."""
+        self._thread.start()
+        received_at = time.monotonic()
+        try:
+            while not self._has_ended:
+                order = self.line.receive(_POLL_S)
+                if order is not None:
+                    received_at = time.monotonic()
+                    if order["kind"] != "beat":
+                        self._has_ended = order["kind"] == "end"
+                        self._num_drops += order["kind"] == "drop"
+                        self._orders.put((self._num_drops, order))
+                elif self.line.disconnect_reason is not None:
+                    return f"the connection to the coordinator failed ({self.line.disconnect_reason})"
+                elif time.monotonic() - received_at > self.timeout_s:
+                    return f"no message from the coordinator for {self.timeout_s:g} s"
+            self._orders.put(None)
+            self._thread.join(self.timeout_s)
+            return ""
+        finally:
+            self._num_drops += 1
+            self._orders.put(None)
+            self._thread.join(_JOIN_TIMEOUT_S)
+
+    def _work(self) -> None:
+        """Execute orders, and between them the generations that are due (thread)."""
+        while True:
+            population = self._population
+            due = self._exchange is not None and population is not None and population.generation < self._until
+            try:
+                next_one = self._orders.get(block=not due)
+            except queue.Empty:
+                self._run_guarded(self._evolve)
+                continue
+            if next_one is None:
+                return self._leave()
+            self._num_drops_of_order, order = next_one
+            self.status.progress += 1
+            self._run_guarded(partial(self._execute, order))
+
+    def _execute(self, order: Order) -> None:
+        match order["kind"]:
+            case "join":
+                self._join(order)
+            case "go":
+                self._until = order["until"]
+            case "gather":
+                self._gather(order["edge"])
+            case "drop":
+                self._drop(order["membership"])
+            case "end" if self._communicator is not None:
+                self._communicator.close()  # together with the other processes
+
+    def _run_guarded(self, action: Callable[[], None]) -> None:
+        """Run an action; report its errors to the coordinator, which then orders what to do."""
+        try:
+            return action()
+        except GenerationDropped:
+            pass
+        except RankError as error:
+            if not self._stopped():
+                self._send("unreachable", reason=str(error)[:300])
+        except Exception as error:
+            code, reason = outcome(error)
+            self.status.state = WorkerState.FAILED
+            self._send("failed", reason=(reason or f"{type(error).__name__}: {error}")[:500], code=code)
+        self._exchange = None  # nothing is due until the next membership
+
+    def _send(self, kind: str, **values: Any) -> None:
+        with suppress(RankError):  # `run` returns why the connection failed
+            self.line.send(kind, **values)
+
+    def _join(self, order: Order) -> None:
+        """Join a membership: receive the cells of this worker from their present owners."""
+        self._leave()
+        at = order["generation"]
+        owners = order["owners"]
+        sources = order["sources"]
+        communicator = self._communicator = self.make_communicator(order, self._stopped)
+        rank = communicator.rank
+        mine = [number for number, owner in enumerate(owners) if owner == rank]
+        for number in mine:
+            if sources[number] is None or number not in self._cells:
+                self._cells[number] = self.make_cell(number)
+        like = self._cells[mine[0]].centre
+        states = {n: self._saved[order["edges"][n]][n] for n, source in enumerate(sources) if source == rank}
+        routes = transfer_routes(owners, sources)
+        states |= transfer_cells(communicator.exchange_with_root, rank, routes, states, like)
+        for number in mine:
+            if sources[number] is not None:
+                self._cells[number].restore(states[number])
+        cells = [self._cells[number] for number in mine]
+        population = self._population
+        if population is None or list(population.cells) != cells:
+            population = self._population = self.make_population(cells)
+        population.generation = at
+        population.check_stop = self._check_stop
+        exchange = (communicator, owners, population.topology, like)
+        population.exchange = self._exchange = (
+            AsyncGenomeExchange(*exchange, age=self.age) if self.age else GenomeExchange(*exchange)
+        )
+        self._saved = {at: states | {cell.number: cell.state() for cell in cells}}
+        self._until = at
+        self._send("ready", membership=order["membership"])
+
+    def _evolve(self) -> None:
+        """Run one generation and report it."""
+        population = self._population
+        exchange = self._exchange
+        assert population is not None and exchange is not None
+        self.status.state = WorkerState.PROCESSING
+        began = time.perf_counter()
+        profile, scalars = population.evolve()
+        at = population.generation
+        states = {cell.number: cell.state() for cell in population.cells}
+        for edge, copies in exchange.copies.items():
+            self._saved.setdefault(edge, {}).update(copies)
+        exchange.copies.clear()
+        recent = {edge: saved for edge, saved in self._saved.items() if edge > at - _NUM_EDGES - self.age}
+        self._saved = recent | {at: recent.get(at, {}) | states}
+        seconds = time.perf_counter() - began
+        self.status.state = WorkerState.FINISHED
+        self._send(
+            "done",
+            generation=at,
+            seconds=seconds - profile.wall_s["gather"],
+            cells=[(n, state.record, state.clock, _finite(scalars[n])) for n, state in states.items()],
+            profile=asdict(profile),
+        )
+        heap.release_freed_memory()  # others may still be at work
+
+    def _gather(self, edge: int) -> None:
+        """Send the states of the cells at a boundary to the coordinator."""
+        assert self._communicator is not None and self._population is not None
+        mine = [cell.number for cell in self._population.cells]
+        self._communicator.gather(pack_cells(mine, self._saved[edge]))
+        self._send("gathered", edge=edge)
+
+    def _drop(self, membership: int) -> None:
+        """Stop the work in progress, and report the saved cells."""
+        self._leave()
+        self.status.state = WorkerState.INACTIVE
+        saved = {edge: sorted(states) for edge, states in self._saved.items()}
+        self._send("dropped", saved=saved, membership=membership)
+
+    def _leave(self) -> None:
+        self._exchange = None
+        if self._communicator is not None:
+            self._communicator.abort()
+            self._communicator = None
+
+    def _stopped(self) -> bool:
+        return self._num_drops != self._num_drops_of_order
+
+    def _check_stop(self) -> None:
+        """Report a step, and raise to abort the generation. Called before every step."""
+        self.status.progress += 1
+        if self._stopped() or self._has_ended:
+            raise GenerationDropped
+        if self._exchange is not None:
+            self._exchange.progress()
+
+
+def _finite(scalars: Mapping[str, Tensor]) -> dict[str, float]:
+    """Return the scalars that a message can contain."""
+    values = {name: float(value) for name, value in scalars.items()}
+    return {name: value for name, value in values.items() if math.isfinite(value)}

@@ -1,0 +1,141 @@
+"""The part of a network that is on one rank of a pipeline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from paragan.core.errors import ConfigError
+from paragan.core.layout import Shape
+from paragan.core.network_factory import NetworkFactory
+from paragan.core.shard import local_shard
+from paragan.core.source import dtype_name
+from paragan.core.traffic import Collective
+from paragan.extensions.large_models.block_costs import block_costs
+from paragan.extensions.large_models.pipeline_cuts import NEARLY_EQUAL, BlockCost, balanced_cuts, refuse_invalid_cuts
+from paragan.layers.update_once import mixing_layers
+from paragan.parallel._fully_shard import build_sharded
+from paragan.parallel._placement import placement_of
+from paragan.parallel._rank_groups import RankGroups
+from paragan.parallel._row_moves import Messages
+from paragan.parallel._strategy import Strategy
+
+
+@dataclass(frozen=True)
+class PipelinedNetwork:
+    """A pipelined network as a whole: its ranks, shapes of all tensors, names of all parameters."""
+
+    ranks: RankGroups
+    messages: Messages
+    shapes: Mapping[str, Shape]
+    parameters: Sequence[str]
+
+    @contextmanager
+    def backward_passes(self, differentiates: bool) -> Iterator[None]:
+        """Enclose a micro-batch of a turn. differentiates: whether input gradients get a graph."""
+        self.messages.tokens = [] if differentiates else None
+        try:
+            yield
+        finally:
+            self.messages.tokens = None
+
+
+def is_in_block(name: str) -> bool:
+    """Return whether a parameter or buffer of this name is in a block."""
+    return name.startswith("blocks.")
+
+
+def pipelined(net: nn.Module) -> PipelinedNetwork:
+    """Return what a network, or its wrapper, is a part of."""
+    inner = net.module if isinstance(net, DistributedDataParallel) else net
+    return cast(PipelinedNetwork, inner._pipelined)
+
+
+class PartFactory(NetworkFactory):
+    """Factory of a part of a network, whose other weights have no memory at any time."""
+
+    def __call__(self) -> nn.Module:
+        return super().__call__() if self.fill is None else build_sharded(self, lambda net: net)
+
+
+def blocks_to_cut(net: nn.Module) -> nn.ModuleList | nn.Sequential:
+    """Return the blocks of a network; raise `ConfigError` if they cannot be on several ranks."""
+    name = type(net).__name__
+    declared = getattr(net, "blocks", None)
+    if not isinstance(declared, (nn.ModuleList, nn.Sequential)):
+        problem = f"strategy pipeline needs the attribute `blocks` of {name}, an nn.ModuleList or nn.Sequential"
+        raise ConfigError(f"{problem}, run by paragan.layers.blocks.run_blocks; add it, or use zero3")
+    inside = set(declared.modules())
+    mixing = [key for key, module in net.named_modules() if module in mixing_layers(net) - inside]
+    if mixing:
+        raise ConfigError(
+            f"strategy pipeline: {name} has layers outside of its blocks that mix samples ({', '.join(mixing[:3])}); "
+            "move them into a block, or use ddp"
+        )
+    owners = Counter(chain.from_iterable({id(p) for p in block.parameters()} for block in declared.children()))
+    if max(owners.values(), default=0) > 1:
+        raise ConfigError(f"strategy pipeline: blocks of {name} share a weight; use zero3")
+    return declared
+
+
+def stage_edges(
+    blocks: nn.Module, stages: int, cuts: tuple[int, ...] | None, make: NetworkFactory | None = None
+) -> tuple[int, ...]:
+    """Return where the stages of blocks begin and end. cuts: None: balanced.
+
+    make: to estimate the work of a call; if it cannot, stages have equal counts of blocks.
+    """
+    number = len(list(blocks.children()))
+    if cuts is None and make is not None and make.inputs is not None:
+        cuts = balanced_cuts(_estimated_work(make), stages, NEARLY_EQUAL)
+    elif cuts is None:
+        cuts = tuple(number * stage // stages for stage in range(1, stages))
+    refuse_invalid_cuts(cuts, number, stages)
+    return (0, *cuts, number)
+
+
+def _estimated_work(make: NetworkFactory) -> list[BlockCost]:
+    """Return the estimated work of each block."""
+    assert make.inputs is not None
+    with torch.device("meta"):
+        net = make.construct()
+    return block_costs(net, make.inputs(net))
+
+
+def collect_weights(placed: PipelinedNetwork, here: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return all parameters and buffers of a network. here: those of this rank. Collective."""
+    pipeline = placed.ranks.group
+    dtypes = pipeline.gather({name: dtype_name(value.dtype) for name, value in here.items()})
+    found = {}
+    for name, shape in placed.shapes.items():
+        stage = next(rank for rank, names in enumerate(dtypes) if name in names)
+        dtype = getattr(torch, dtypes[stage][name])
+        value = here[name].contiguous() if stage == pipeline.rank else torch.empty(shape, dtype=dtype)
+        value = value.to(pipeline.device)
+        if pipeline.size > 1:
+            pipeline.count("parameters", value, collective=Collective.BROADCAST)
+            dist.broadcast(value, group_src=stage, group=pipeline.group)
+        found[name] = value
+    return found
+
+
+def zero_gradient(copies: Strategy, net: nn.Module, name: str) -> Tensor:
+    """Give a weight, and what the optimiser steps for it, a gradient of zeros; return it."""
+    weight = net.get_parameter(name)
+    weight.grad = torch.zeros_like(weight)
+    here = local_shard(weight.grad)
+    stepped = next((piece for whole, piece in placement_of(net).shards if whole is weight), weight)
+    if stepped is not weight:
+        is_sharded = isinstance(weight, DTensor)
+        stepped.grad = here if is_sharded else copies.optimizer_layout(net)[name].cut(here)
+    return here

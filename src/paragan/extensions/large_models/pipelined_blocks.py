@@ -1,0 +1,215 @@
+"""Blocks of a network on the ranks of a pipeline, and the execution of their chain.
+
+Every rank calls the network with rows of its own and receives the output of these rows: outside of
+its blocks a network computes as under data parallelism. Inside, the rows of all ranks of the
+pipeline go to the rank of the first stage, in micro-batches, from stage to stage, and the output of
+each row returns to its rank.
+
+The order is that of GPipe (Huang et al. 2019): all micro-batches of one stage, then those of the
+next; one backward pass goes through all of them in reverse.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.errors import ConfigError
+from paragan.core.layout import Layout
+from paragan.extensions.large_models.chained_blocks import ChainedBlocks
+from paragan.extensions.large_models.network_parts import is_in_block
+from paragan.extensions.large_models.row_split import MicroBatch, RowSplit
+from paragan.extensions.large_models.structures import put_together, specs_of_structure, take_rows_apart
+from paragan.layers.random import RowDrawing, row_drawing_layers, uses_random_numbers, with_keys
+from paragan.layers.update_once import UpdateOnce, mixes_samples
+from paragan.parallel._rank_groups import RankGroups
+from paragan.parallel._row_moves import Messages, RowMove, absent
+
+_MICRO_BATCHES = 4
+
+
+@dataclass(frozen=True)
+class PipelineStage:
+    """Consecutive blocks, first to stop - 1, on one rank of a pipeline."""
+
+    first: int
+    stop: int
+    rank: int
+
+
+class AbsentBlock(UpdateOnce):
+    """A block that is on another rank. mixes, draws: of that block."""
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.mixes = mixes_samples(block)
+        self.draws = uses_random_numbers(block)
+
+
+class PipelinedBlocks(ChainedBlocks, RowDrawing):
+    """`net.blocks` of a pipelined network: this rank's blocks, under their numbers.
+
+    micro_batches: row r of the batch is in number r modulo that, as in accumulation; None: 4, or 1
+    for blocks that mix the samples of a batch. Layers that draw use keys of the rows of all ranks.
+    """
+
+    def __init__(
+        self,
+        blocks: nn.ModuleList | nn.Sequential,
+        edges: Sequence[int],
+        ranks: RankGroups,
+        messages: Messages,
+        micro_batches: int | None,
+    ) -> None:
+        super().__init__()
+        self.stages = [PipelineStage(first, stop, rank) for rank, (first, stop) in enumerate(pairwise(edges))]
+        self.ranks = ranks
+        self.messages = messages
+        self._structures: dict[str, Any] = {}
+        for number, block in enumerate(blocks.children()):
+            here = self.stage_of(number) == ranks.group.rank
+            self.add_module(str(number), block if here else AbsentBlock(block))
+        self.draws = any(map(uses_random_numbers, self.children()))
+        self._mixes = mixes_samples(self)
+        # the statistics of batch norm would be those of a micro-batch
+        self.micro_batches = micro_batches or (1 if self._mixes else _MICRO_BATCHES)
+
+    def stage_of(self, number: int) -> int:
+        """Return the rank of a block in its pipeline."""
+        return next(stage.rank for stage in self.stages if stage.first <= number < stage.stop)
+
+    def with_stages(self, layout: Layout) -> Layout:
+        """Return the layout of a network with the stage of each tensor of a block."""
+        found = dict(layout)
+        for name, box in layout.items():
+            if is_in_block(name):
+                found[name] = replace(box, stage=self.stage_of(int(name.split(".")[1])))
+        return found
+
+    def run_range(self, h: Any, labels: Sequence[Tensor | None], numbers: range) -> Any:
+        """Run consecutive blocks on this rank's rows; return the output of these rows. Collective."""
+        first = numbers.start
+        stop = numbers.stop
+        stages = [
+            PipelineStage(max(stage.first, first), min(stage.stop, stop), stage.rank)
+            for stage in self.stages
+            if stage.first < stop and stage.stop > first
+        ]
+        value, structure = take_rows_apart(h)
+        # as `core.fakes.detached_fakes`: without a gradient, layers mix samples of the whole batch
+        is_whole = self.training and self._mixes and not torch.is_grad_enabled()
+        rows = RowSplit.of(self.ranks, len(value[0]), 1 if is_whole else self.micro_batches)
+        self.messages.flush()  # all ranks are here, so what was sent before has arrived
+        whole = [rows.gather(each) for each in labels]
+        keys = rows.gather(self.keys_B if self.draws else None)
+        held = self._enter(value, rows, stages[0].rank)
+        route = [stages[0].rank, *(stage.rank for stage in stages), stages[-1].rank]
+        for number, stage in enumerate(stages):
+            ends = (route[number], route[number + 2])
+            structure = self._run_stage(stage, ends, held, rows, [keys, *whole], structure)
+        outputs = self._leave(held, rows, stages[-1].rank)
+        if not torch.is_grad_enabled():  # no turn follows, which flushes after its backward
+            self.messages.flush()
+        return put_together(outputs, structure)
+
+    def _enter(self, value: Sequence[Tensor], rows: RowSplit, rank: int) -> list[list[Tensor]]:
+        """Move the rows of all ranks to the first stage; a backward follows if one needs it."""
+        return [
+            RowMove(self.messages, part.counts, part.all_on(rank), is_recorded_always=False)(
+                [tensor[rows.mine(part)] for tensor in value]
+            )
+            for part in rows.parts
+        ]
+
+    def _run_stage(
+        self,
+        stage: PipelineStage,
+        ends: tuple[int, int],
+        held: list[list[Tensor]],
+        rows: RowSplit,
+        labels: Sequence[Sequence[Tensor | None]],
+        structure: Any,
+    ) -> Any:
+        """Run one stage on all micro-batches, in place in `held`; return the structure of its output.
+
+        labels: after the keys of layers that draw. ends: ranks that the input comes from and the output goes to.
+        """
+        here = stage.rank
+        keys, *labels = labels
+        layers = [layer for block in self._blocks_of(stage) for layer in row_drawing_layers(block)]
+        for number, part in enumerate(rows.parts):
+            value = held[number]
+            if here == self.ranks.group.rank:
+                # rows are received just before they are used, and sent just after: other ranks compute meanwhile
+                if ends[0] != here:
+                    value = self._move(part, ends[0], here)(value)
+                out: Any = put_together(value, structure)
+                with with_keys(layers, keys[number]):
+                    for block in self._blocks_of(stage):
+                        out = block(out, *(each[number] for each in labels))
+                value, produced = self._taken_apart(out, sum(part.counts), stage, structure)
+                if ends[1] != here:
+                    value = self._move(part, here, ends[1])(value)
+            else:
+                # tensors of no rows carry the graph, so that this rank's backward reaches all moves, too
+                produced = self._agree(stage, structure, None)
+                value = absent(specs_of_structure(produced), value)
+            held[number] = value
+        return produced
+
+    def _move(self, part: MicroBatch, source: int, target: int) -> RowMove:
+        return RowMove(self.messages, part.all_on(source), part.all_on(target))
+
+    def _blocks_of(self, stage: PipelineStage) -> list[nn.Module]:
+        return list(self.children())[stage.first : stage.stop]
+
+    def _taken_apart(self, out: Any, count: int, stage: PipelineStage, before: Any) -> Any:
+        """Return the tensors of a stage's output, and its structure."""
+        try:
+            value, found = take_rows_apart(out, count)
+        except ConfigError as error:
+            self._agree(stage, before, str(error))
+            raise
+        return value, self._agree(stage, before, found)
+
+    def _agree(self, stage: PipelineStage, before: Any, found: Any) -> Any:
+        """Return the structure of a stage's output, which its rank sends once per kind of input.
+
+        found: of that rank; a text is the message of an error, which all ranks raise.
+        """
+        autocast = torch.is_autocast_enabled(self.ranks.group.device.type)
+        key = json.dumps([stage.first, stage.stop, before, autocast, self.training])
+        if key not in self._structures:
+            produced = self.ranks.group.gather(found)[stage.rank]
+            if isinstance(produced, str):
+                raise ConfigError(produced)
+            self._structures[key] = produced
+        return self._structures[key]
+
+    def _leave(self, held: Sequence[Sequence[Tensor]], rows: RowSplit, rank: int) -> list[Tensor]:
+        """Move the outputs to the ranks of their rows, each tensor in a node of its own."""
+        moved: list[list[Tensor]] = []
+        for part, value in zip(rows.parts, held, strict=True):
+            back = RowMove(self.messages, part.all_on(rank), part.counts)
+            moved.append(list(chain.from_iterable(back([tensor]) for tensor in value)))
+        return [rows.in_order(pieces) for pieces in zip(*moved, strict=True)]
+
+
+def refuse_empty_stages(net: nn.Module, edges: Sequence[int]) -> None:
+    """Raise `ConfigError` for a rank without weights to train. edges: of stages."""
+    names = [name for name, weight in net.named_parameters() if weight.requires_grad]
+    trained = {name.split(".")[1] if is_in_block(name) else "" for name in names}
+    for rank, (first, stop) in enumerate(pairwise(edges)):
+        here = list(map(str, range(first, stop)))
+        if trained.isdisjoint({"", *here}):  # "": weights outside of blocks, which every rank has
+            where = f"in blocks {', '.join(here)} of {type(net).__name__}"
+            raise ConfigError(
+                f"strategy pipeline: rank {rank} has no weight to train: none is {where}; "
+                "pass other cuts, or fewer stages"
+            )

@@ -1,0 +1,250 @@
+"""Choice of the settings of a run on many workers, each with its reason and prediction.
+
+Candidates are simulated on the same draws. One that changes the algorithm (rarer synchronisation,
+asynchronous players) is chosen only if its predicted gain clears a margin. Sources: ParaGAN
+(arXiv 2411.03999), the scaling manager; Goyal et al. 2017 and Malladi et al. 2022 (learning rates).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from paragan.core.errors import ConfigError
+from paragan.core.types import Side
+from paragan.extensions.planning.cluster import Cluster
+from paragan.extensions.planning.parallel_plan import ParallelPlan, PlannedSetting, Prediction
+from paragan.extensions.planning.profile import RunProfile
+from paragan.extensions.planning.rules import learning_rate_factor, scale_learning_rates
+from paragan.extensions.planning.simulation import GameCosts, SimulatedTime
+from paragan.game.options import PlayerOptions
+
+_STEPS = 120
+_WARM_UP = 20
+# copies of the weights that a strategy shards: moments of Adam and an average, gradients, weights
+_SHARDED_COPIES = {"ddp": 0, "zero1": 3, "zero2": 4, "zero3": 5}
+_MOST_WARM_UP = 0.1  # of a run's updates
+_FEWEST_HALF_LIFE = 10  # updates in the half-life of an average
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to train.
+
+    settings: of the config, by dotted key. margin: predicted gain that it needs.
+    """
+
+    name: str
+    game: GameCosts
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    margin: float = 0.0
+
+    def most_samples(self, workers: int) -> int:
+        """Return the most samples on a worker: separate ranks of a player are fewer."""
+        fewest = min(map(len, self.game.scheme.assign(workers).values()))
+        return -(-self.game.batch // fewest)
+
+
+@dataclass(frozen=True)
+class PlanGoal:
+    """What a plan is for.
+
+    batch: of D, over all workers. base_batch: for which the learning rates are set. kimg: length of
+    the run. rule: of the learning rates; None: by the optimiser. memory_bytes: of a worker.
+    """
+
+    batch: int
+    base_batch: int
+    kimg: float
+    rule: str | None = None
+    memory_bytes: int | None = None
+    is_decoded: bool = False
+
+
+def choose_plan(
+    profile: RunProfile,
+    cluster: Cluster,
+    goal: PlanGoal,
+    candidates: Callable[[str], Sequence[Candidate]],
+    players: Mapping[Side, PlayerOptions],
+) -> ParallelPlan:
+    """Return the plan of a run.
+
+    candidates: with a strategy for both players; the first one is the config with that strategy
+    alone. Raises `ConfigError` for a goal that no candidate reaches, and for workers without a
+    sample.
+    """
+    _refuse_small_batch(goal.batch, cluster.workers)
+    local = -(-goal.batch // cluster.workers)
+    fitted = _fit_memory(profile, cluster.workers, local, goal.memory_bytes)
+    possible = fitted.possible(candidates(fitted.strategy), profile, cluster.workers)
+    predictions = _predict(possible, cluster)
+    best = _select(possible, predictions)
+    chosen = predictions[best]
+    decisions = (
+        PlannedSetting("train.batch", goal.batch, f"{local} samples on each of {cluster.workers} workers"),
+        *fitted.decisions(players),
+        *_explain(possible[best], chosen),
+        *_rates(goal, players, round(goal.kimg * 1000 / (goal.batch * profile.d_updates))),
+        *_averages(goal, players),
+        *_prefetch(profile, local, chosen.step_s, goal.is_decoded),
+    )
+    alone = profile.d_updates * goal.batch / profile.alone_step_s.at(goal.batch)
+    return ParallelPlan(
+        fingerprint=profile.fingerprint,
+        machine=profile.machine,
+        workers=cluster.workers,
+        batch=goal.batch,
+        local_batch=local,
+        chosen=chosen.name,
+        settings={one.key: one.value for one in decisions if one.key},
+        step_s=chosen.step_s,
+        images_per_s=chosen.images_per_s,
+        efficiency=chosen.images_per_s / (cluster.workers * alone),
+        hours=goal.kimg * 1000 / chosen.images_per_s / 3600,
+        kimg=goal.kimg,
+        decisions=decisions,
+        predictions=(chosen, *(one for one in predictions if one is not chosen)),
+    )
+
+
+def _predict(candidates: Sequence[Candidate], cluster: Cluster) -> list[Prediction]:
+    """Return the forecast of each candidate, with its gain over the first one."""
+    found: list[Prediction] = []
+    for candidate in candidates:
+        time = SimulatedTime(candidate.game, cluster)
+        ends = time.run(_STEPS)
+        step_s = float(np.diff(ends)[_WARM_UP:].mean())
+        images_per_s = candidate.game.batch * candidate.game.profile.d_updates / step_s
+        gain = images_per_s / found[0].images_per_s - 1 if found else 0.0
+        link_bytes = sum(time.bytes.values()) / _STEPS
+        found.append(Prediction(candidate.name, step_s, images_per_s, gain, link_bytes))
+    return found
+
+
+def _select(candidates: Sequence[Candidate], predictions: Sequence[Prediction]) -> int:
+    """Return the fastest candidate among those whose gain over the first clears their margin."""
+    gains = [one.gain for one in predictions]
+    eligible = [n for n, one in enumerate(candidates) if n == 0 or gains[n] >= one.margin]
+    return max(eligible, key=lambda n: (round(gains[n] - candidates[n].margin, 6), -n))
+
+
+def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSetting]:
+    """Return decisions about scheme and strategies."""
+    speed = f"{prediction.images_per_s:,.4g} images/s"
+    predicted = f"{1000 * prediction.step_s:,.3g} ms a step, {speed} predicted"
+    if not candidate.settings:
+        reason = f"{predicted}; no other candidate gains more than its margin"
+        return [PlannedSetting("", candidate.name, reason)]
+    gain = f"{prediction.gain:+.0%} images/s, more than its margin of {candidate.margin:.0%}"
+    why = f"{gain}; {predicted}"
+    return [PlannedSetting(key, value, why) for key, value in candidate.settings.items()]
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Strategy and micro-batches that fit. peak: bytes of a step; None without a limit.
+
+    parts: into which each of the config's micro-batches is split. saved: bytes by sharding.
+    """
+
+    strategy: str = "ddp"
+    parts: int = 1
+    peak: float | None = None
+    limit: int = 0
+    saved: float = 0.0
+
+    def possible(self, candidates: Sequence[Candidate], profile: RunProfile, workers: int) -> list[Candidate]:
+        """Return the first candidate, and others whose workers have no more samples than fit."""
+        first, *others = candidates
+        return [first, *(one for one in others if self._holds(profile, one.most_samples(workers)))]
+
+    def _holds(self, profile: RunProfile, local: int) -> bool:
+        """Return whether a worker of both players can have so many samples; any, without a limit."""
+        return self.peak is None or profile.memory.at(-(-local // self.parts)) - self.saved <= self.limit
+
+    def decisions(self, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
+        if self.peak is None:
+            unchanged = "strategy and micro-batches as configured"
+            return [
+                PlannedSetting("", unchanged, "no memory limit is known, or the memory of the networks is not planned")
+            ]
+        reason = f"{self.peak / 1e6:,.0f} MB at the peak of a step, within {self.limit / 1e6:,.0f} MB"
+        values: dict[str, Any] = {}
+        for side in Side:
+            if self.strategy != "ddp":
+                values[f"{side.value}.strategy.name"] = self.strategy
+            if self.parts > 1:
+                values[f"{side.value}.micro_batches"] = self.parts * players[side].micro_batches
+        return [PlannedSetting(key, value, reason) for key, value in values.items()] or [
+            PlannedSetting("", "memory", reason)
+        ]
+
+
+def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None) -> _Fit:
+    """Return the first strategy, and the fewest micro-batches, that fit into a worker's memory."""
+    if limit is None:
+        return _Fit()
+    weights = profile.g.weight_bytes + profile.d.weight_bytes
+    for name, copies in _SHARDED_COPIES.items():
+        saved = copies * weights * (1 - 1 / workers)
+        for parts in (parts for parts in range(1, local + 1) if local % parts == 0):
+            peak = profile.memory.at(local // parts) - saved
+            if peak <= limit:
+                return _Fit(name, parts, peak, limit, saved)
+    least = profile.memory.at(1) - _SHARDED_COPIES["zero3"] * weights * (1 - 1 / workers)
+    raise ConfigError(
+        f"no strategy fits into {limit / 1e9:g} GB on {workers} workers: one sample needs {least / 1e9:.3g} GB; "
+        "use more workers, recompute, or a smaller model"
+    )
+
+
+def _rates(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updates: int) -> list[PlannedSetting]:
+    """Return factors of the learning rates, and warm-ups, for another batch."""
+    ratio = goal.batch / goal.base_batch
+    if ratio == 1:
+        reason = f"the batch of {goal.batch} is the one they are set for"
+        return [PlannedSetting("", "learning rates", reason)]
+    found = []
+    for side, player in players.items():
+        name = side.value
+        rule = goal.rule or ("linear" if player.optimizer.name == "SGD" else "sqrt")
+        factor = learning_rate_factor(rule, ratio)
+        reason = f"{rule} rule for a batch {ratio:g} times as large, with {player.optimizer.name}"
+        scaled = scale_learning_rates(player, factor).optimizer
+        found.append(PlannedSetting(f"{name}.optimizer.lr", scaled.lr, reason))
+        if scaled.groups:
+            found.append(PlannedSetting(f"{name}.optimizer.groups", list(scaled.groups), reason))
+        if factor > 1:
+            warmup = max(player.schedule.warmup, min(round(_MOST_WARM_UP * updates), round(100 * ratio)))
+            reason = "updates until the larger rate"
+            found.append(PlannedSetting(f"{name}.schedule.warmup", warmup, reason))
+    return found
+
+
+def _averages(goal: PlanGoal, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
+    """Return half-lives of averages, which count images: long enough for the larger batch."""
+    found = []
+    for side, player in players.items():
+        least = _FEWEST_HALF_LIFE * goal.batch / 1000
+        if player.ema is not None and player.ema.half_life_kimg < least:
+            key = f"{side.value}.ema.half_life_kimg"
+            reason = f"{_FEWEST_HALF_LIFE} updates of the larger batch"
+            found.append(PlannedSetting(key, least, reason))
+    return found
+
+
+def _prefetch(profile: RunProfile, local: int, step_s: float, is_decoded: bool) -> list[PlannedSetting]:
+    share = profile.d_updates * profile.load_s.at(local) / step_s
+    if is_decoded and share > 0.02:
+        reason = f"reading is {share:.0%} of a step, and can run ahead"
+        return [PlannedSetting("loading.prefetch", "auto", reason)]
+    return [PlannedSetting("", "loading.prefetch", f"reading is {share:.1%} of a step")]
+
+
+def _refuse_small_batch(batch: int, workers: int) -> None:
+    if batch < workers:
+        raise ConfigError(f"a batch of {batch} has no sample for each of {workers} workers; pass a larger train.batch")

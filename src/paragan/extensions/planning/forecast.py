@@ -1,0 +1,174 @@
+"""Forecast of a run on a cluster: time, bytes, cost, and what the time is lost to.
+
+Every number comes from simulated steps (`simulation.py`). Losses are differences between
+simulations with the same random draws, to which one cause after the other is added, in a fixed
+order; they add up to the whole step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paragan.core.errors import ConfigError
+from paragan.extensions.planning.cluster import Cluster, Link, Unevenness
+from paragan.extensions.planning.simulation import GameCosts, SimulatedTime
+
+Scaling = Literal["weak", "strong"]
+_NUM_STEPS = 200
+_WARM_UP = 20
+_FREE = Link(0.0, float("inf"))
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Length of a run, and how it scales.
+
+    kimg: thousands of real images. scaling: `weak`: the batch grows with the workers; `strong`: it
+    is that of one worker. save_kimg: between two checkpoints.
+    """
+
+    kimg: float
+    scaling: Scaling = "weak"
+    save_kimg: float = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """A run on one number of workers.
+
+    batch: of D, over all workers. step_s: mean seconds of a step, with `low_s` and `high_s`, the
+    5th and 95th percentile. efficiency: images per second and worker, relative to one worker
+    without network and unevenness (weak: with the same rows; strong: with the whole batch).
+    link_bytes: of a step over all links, by kind. hours: to the goal. losses: shares of the
+    time in per cent, which add up to 100; `compute` is what one worker would need.
+    """
+
+    workers: int
+    hosts: int
+    batch: int
+    step_s: float
+    low_s: float
+    high_s: float
+    images_per_s: float
+    efficiency: float
+    link_bytes: Mapping[str, float]
+    hours: float
+    losses: Mapping[str, float]
+
+    @property
+    def needed_bytes_per_s(self) -> float:
+        """Rate of each worker that sends a step's bytes in the time of the step's computation."""
+        compute_s = self.step_s * self.losses["compute"] / 100
+        return sum(self.link_bytes.values()) / self.workers / compute_s
+
+
+def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NUM_STEPS, seed: int = 0) -> Forecast:
+    """Forecast one number of workers. game.batch: of one worker (weak), or of all (strong)."""
+    batch = game.batch * cluster.workers if goal.scaling == "weak" else game.batch
+    if batch < cluster.workers:
+        raise ConfigError(f"{cluster.workers} workers share a batch of {batch}; pass train.batch={cluster.workers}")
+    here = replace(game, batch=batch, g_batch=_scaled(game.g_batch, batch, game.batch))
+    steps = {name: _steps(here, each, num_steps, seed) for name, each in _loss_stages(cluster).items()}
+    single = _steps(game, _lone_worker(cluster), num_steps, seed)
+    images = here.profile.batches_per_step * batch
+    compute_s = float(single.mean()) * batch / game.batch / cluster.workers
+    whole = SimulatedTime(here, cluster, seed)
+    whole.run(num_steps)
+    times = steps["stragglers"]
+    step_s = float(times.mean())
+    failure_s = _failure_seconds(cluster, step_s, goal.save_kimg * 1000 / images * step_s / 2)
+    whole_s = step_s + failure_s
+    low_s, high_s = np.percentile(times, [5, 95])
+    return Forecast(
+        workers=cluster.workers,
+        hosts=cluster.hosts,
+        batch=batch,
+        step_s=whole_s,
+        low_s=float(low_s),
+        high_s=float(high_s),
+        images_per_s=images / whole_s,
+        efficiency=compute_s / whole_s,
+        link_bytes={kind: number / num_steps for kind, number in whole.bytes.items()},
+        hours=goal.kimg * 1000 / images * whole_s / 3600,
+        losses=_loss_shares(compute_s, steps, failure_s),
+    )
+
+
+def forecasts(
+    game: GameCosts, cluster: Cluster, goal: Goal, counts: Sequence[int], num_steps: int = _NUM_STEPS
+) -> tuple[Forecast, ...]:
+    """Forecast several numbers of workers."""
+    return tuple(forecast(game, cluster.with_workers(count), goal, num_steps) for count in counts)
+
+
+def _scaled(g_batch: int | None, batch: int, before: int) -> int | None:
+    return None if g_batch is None else g_batch * batch // before
+
+
+def _loss_stages(cluster: Cluster) -> dict[str, Cluster]:
+    """Return clusters with one more cause of loss each, by the name of that cause."""
+    uneven = cluster.unevenness
+    free = replace(cluster.network, inside=_FREE, between=_FREE)
+    ideal = replace(cluster, network=free, unevenness=Unevenness())
+    connected = replace(cluster, unevenness=Unevenness())
+    jittery = Unevenness(jitter=uneven.jitter)
+    slowed = replace(jittery, stragglers=uneven.stragglers, straggler_factor=uneven.straggler_factor)
+    return {
+        "imbalance": ideal,
+        "communication": connected,
+        "jitter": replace(cluster, unevenness=jittery),
+        "stragglers": replace(cluster, unevenness=slowed),
+    }
+
+
+def _lone_worker(cluster: Cluster) -> Cluster:
+    """Return one worker of a cluster, which computes alone and waits for nothing."""
+    free = replace(cluster.network, inside=_FREE, between=_FREE)
+    one = replace(cluster, workers=1, cores=None, network=free)
+    return replace(one, unevenness=Unevenness())
+
+
+def _steps(game: GameCosts, cluster: Cluster, num_steps: int, seed: int) -> NDArray[np.float64]:
+    """Return the seconds of simulated steps, without those of the start."""
+    ends = SimulatedTime(game, cluster, seed).run(num_steps + _WARM_UP)
+    return np.diff(ends)[_WARM_UP - 1 :]
+
+
+def _failure_seconds(cluster: Cluster, step_s: float, repeated_s: float) -> float:
+    """Return the seconds that failures add to a step (Young 1974, first order).
+
+    Any worker's failure stops all. repeated_s: work that is then repeated, on average half of what
+    lies between two checkpoints. Raises `ConfigError` if workers fail before one on average.
+    """
+    hours = cluster.unevenness.mtbf_hours
+    if hours is None:
+        return 0.0
+    failures_per_s = cluster.workers / (hours * 3600)
+    lost = failures_per_s * (cluster.unevenness.restart_s + repeated_s)
+    if lost >= 1:
+        raise ConfigError(
+            f"{cluster.workers} workers with mtbf_hours={hours:g} fail before the next checkpoint (every.save_kimg) on "
+            "average: the run does not end; plan for fewer workers"
+        )
+    return step_s * lost / (1 - lost)
+
+
+def _loss_shares(compute_s: float, steps: Mapping[str, NDArray[np.float64]], failure_s: float) -> dict[str, float]:
+    """Return shares of the time in per cent. steps: seconds of steps with one more cause each.
+
+    compute_s: of a step without any loss.
+    """
+    before = compute_s
+    seconds = {"compute": compute_s}
+    for name, times in steps.items():
+        mean = float(times.mean())
+        seconds[name] = mean - before
+        before = mean
+    seconds["failures"] = failure_s
+    total = sum(seconds.values())
+    return {name: 100 * value / total for name, value in seconds.items()}

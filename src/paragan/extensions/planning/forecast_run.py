@@ -1,0 +1,170 @@
+"""The profile and the forecast of a recipe: what one worker was measured to do, and many would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import torch
+
+from paragan import build
+from paragan.config import RunConfig
+from paragan.core.capabilities import CHOOSER, Capability, Need, check_capabilities
+from paragan.core.errors import ConfigError
+from paragan.core.types import Side
+from paragan.extensions.planning.cluster import Cluster, Interconnect, Link, Unevenness, find_interconnect
+from paragan.extensions.planning.forecast import Goal, Scaling, forecasts
+from paragan.extensions.planning.forecast_plot import check_plot_file, write_forecast_plot
+from paragan.extensions.planning.plan import ForecastPlan
+from paragan.extensions.planning.profile import RunProfile, read_profile
+from paragan.extensions.planning.profile_run import measure_profile, updates_fingerprint
+from paragan.extensions.planning.simulation import GameCosts
+
+_MOST_WORKERS = 1 << 16
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ForecastRequest:
+    """What to forecast. workers: numbers of them. network: a preset, or LATENCY_US,GBIT.
+
+    profile: file to read, or to write if there is none; None: measure and keep nothing. assume:
+    KEY=VALUE words about the cluster. is_chosen: choose settings for the largest number. plot: SVG
+    or PNG file to draw.
+    """
+
+    workers: Sequence[int]
+    network: str = "ethernet-10g"
+    scaling: Scaling = "weak"
+    profile: Path | None = None
+    assume: Sequence[str] = ()
+    is_chosen: bool = False
+    plot: Path | None = None
+
+
+def forecast_run(
+    config: RunConfig, recipe: str, request: ForecastRequest, found: build.Data, memory: Callable[[int], int], say: Say
+) -> ForecastPlan:
+    """Return the forecasts of a request. memory: bytes at the peak of a step of a batch size.
+
+    Raises `ConfigError` for what cannot be simulated, and for the profile of another model.
+    """
+    refuse_forecast(config, request)
+    cluster = cluster_of(request.network, request.assume)
+    if request.profile is not None and request.profile.exists():
+        profile = _read_profile_of(config, request.profile)
+    else:
+        profile = measure_profile(config, recipe, found, memory, say=say)
+        if request.profile is not None:
+            profile.write(request.profile)
+    goal = Goal(config.train.kimg, request.scaling, config.every.save_kimg)
+    game = simulated_game_of(config, profile)
+    say(f"simulating {', '.join(f'{count:,}' for count in request.workers)} workers")
+    plan = ForecastPlan(profile, cluster, goal, forecasts(game, cluster, goal, request.workers))
+    if request.plot is not None:
+        write_forecast_plot(plan, request.plot)
+    return plan
+
+
+def refuse_forecast(config: RunConfig, request: ForecastRequest) -> None:
+    """Raise `ConfigError` for a scheme, strategies, workers, a network, … that no forecast can have."""
+    refuse_simulation(config)
+    if request.is_chosen:
+        check_capabilities(CHOOSER, config.needs)
+    for count in request.workers:
+        if not 1 <= count <= _MOST_WORKERS:
+            raise ConfigError(f"--workers must be numbers from 1 to {_MOST_WORKERS:,}, not {count}")
+    if request.plot is not None:
+        check_plot_file(request.plot)
+    cluster_of(request.network, request.assume)
+
+
+def refuse_simulation(config: RunConfig) -> None:
+    """Raise `ConfigError` for a scheme or strategies whose steps are not simulated."""
+    workers = [Need("--workers (of plan) or --plan (of train)", Capability.FORECAST)]
+    scheme = build.scheme(config)
+    check_capabilities(scheme.holder, workers)
+    if config.players and scheme.is_concurrent:
+        raise ConfigError(
+            f"--workers simulates players other than G and D on the same ranks; scheme {config.scheme.name} may have "
+            "them on separate ones: plan them with scheme=synchronous"
+        )
+    for options in config.player_options.values():
+        check_capabilities(build.strategy_on_ranks(options, torch.device("cpu")).holder, workers)
+
+
+def _read_profile_of(config: RunConfig, path: Path) -> RunProfile:
+    """Return the profile in a file; `ConfigError` for one of other networks and updates."""
+    profile = read_profile(path)
+    if profile.fingerprint != updates_fingerprint(config):
+        raise ConfigError(
+            f"{path} is the profile of recipe {profile.recipe} with other networks, losses or updates; measure this "
+            "one: name another file"
+        )
+    return profile
+
+
+def simulated_game_of(config: RunConfig, profile: RunProfile) -> GameCosts:
+    """Return the game of a config for simulation: its scheme, and what its strategies exchange."""
+    cpu = torch.device("cpu")
+    players = config.player_options.items()
+    strategies = {Side(name): build.strategy_on_ranks(options, cpu) for name, options in players}
+    return GameCosts(
+        profile=profile,
+        scheme=build.scheme(config),
+        exchanges={side: strategy.exchanges for side, strategy in strategies.items()},
+        batch=config.train.batch,
+        g_batch=getattr(config.scheme.options, "g_batch", None),
+        spans_norms={side: strategy.spans_norms for side, strategy in strategies.items()},
+    )
+
+
+def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:
+    """Return a cluster of one worker. assume: `cores=2`, `speed=3`, `jitter=0.05`, …
+
+    Raises `ConfigError` for an unknown network or key.
+    """
+    cluster = Cluster(1, _parse_network(network))
+    for word in assume:
+        key, _, text = word.partition("=")
+        value = _number(key, text)
+        if key == "cores":
+            cluster = replace(cluster, cores=int(value))
+        elif key == "speed":
+            cluster = replace(cluster, speed=value)
+        elif key == "workers_per_host":
+            links = replace(cluster.network, workers_per_host=int(value))
+            cluster = replace(cluster, network=links)
+        else:
+            cluster = replace(cluster, unevenness=replace(cluster.unevenness, **{key: value}))
+    return cluster
+
+
+_KEYS = ("cores", "speed", "workers_per_host", *(one.name for one in fields(Unevenness)))
+
+
+def _number(key: str, text: str) -> float:
+    if key not in _KEYS:
+        raise ConfigError(f"--assume: unknown key {key!r}; choose one of {', '.join(_KEYS)}")
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf") or (value == 0 and key in ("cores", "speed", "workers_per_host", "mtbf_hours")):
+        raise ConfigError(f"--assume {key}={text}: {key} must be a positive number")
+    return value
+
+
+def _parse_network(text: str) -> Interconnect:
+    """Return a preset, or a network of `LATENCY_US,GBIT` between workers of separate hosts."""
+    latency, comma, speed = text.partition(",")
+    if not comma:
+        return find_interconnect(text)
+    try:
+        link = Link(float(latency) * 1e-6, float(speed) * 1e9 / 8)
+    except ValueError:
+        link = Link(-1.0, 0.0)
+    if link.latency_s < 0 or not 0 < link.bytes_per_s < float("inf"):
+        raise ConfigError(f"--network {text}: pass LATENCY_US,GBIT, such as 50,10, or a preset")
+    return Interconnect(link, link, 1, source="as given")

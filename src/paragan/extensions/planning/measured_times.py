@@ -1,0 +1,128 @@
+"""Times of a few real steps of a recipe, in a limited time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from math import lcm
+
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import profile
+
+from paragan import build
+from paragan.build.data import batch_stream
+from paragan.config import RunConfig
+from paragan.core.types import Batch, Side
+from paragan.extensions.planning.plan import MeasuredTimes, OperatorTime
+from paragan.game.gan import GAN
+from paragan.hardware.executors import synchronized_time, time_call
+from paragan.runs.shape_only_data import ShapeOnlySource
+from paragan.runs.trial_steps import noise_batches
+
+BUDGET_S = 20.0  # for the steps
+_MOST_STEPS = 8
+_TURNS = 3
+_FEWEST_ROWS = 2  # batch norm needs two samples
+
+
+def measure_times(
+    config: RunConfig, found: build.Data, device: torch.device, budget_s: float = BUDGET_S
+) -> MeasuredTimes:
+    """Time steps on noise, and the reading of batches; the batch grows while time is left.
+
+    The first step of a batch size is not counted. No step is started that would exceed the budget.
+    """
+    with torch.random.fork_rng(devices=[]):
+        game = build.gan(config.with_started_terms, found, device)
+        scheme = build.scheme(config)
+
+        def step(batches: Iterator[Batch]) -> None:
+            scheme.step(game, batches)
+
+        batch, first_s = _largest_in_time(config, found, device, step, budget_s)
+        batches = noise_batches(config, found, device, batch)
+        number = max(1, min(_MOST_STEPS, int(budget_s / 2 / first_s)))
+        step_s = min(time_call(device, lambda: step(batches)) for _ in range(number))
+        turns = max(1, min(_TURNS, int(budget_s / 4 / first_s)))
+        turn_s = {
+            side.value: min(time_call(device, partial(_update, game, side, batches)) for _ in range(turns))
+            for side in game.slots
+        }
+    images_per_s = batch * config.batches_per_step / step_s
+    return MeasuredTimes(
+        batch=batch,
+        num_steps=number,
+        step_s=step_s,
+        d_turn_s=turn_s.pop("d"),
+        g_turn_s=turn_s.pop("g"),
+        further_turn_s=turn_s,
+        load_s=None if isinstance(found.train, ShapeOnlySource) else _load_s(config, found, device, batch),
+        images_per_s=images_per_s,
+        kimg=config.train.kimg,
+        hours=config.train.kimg * 1000 / images_per_s / 3600,
+    )
+
+
+def profile_operators(
+    config: RunConfig, found: build.Data, device: torch.device, batch: int
+) -> Mapping[str, tuple[OperatorTime, ...]]:
+    """Return the times of torch's operators in the turn of each side, the slowest first, by torch's profiler.
+
+    On an accelerator these are the seconds of their kernels. A turn is a backward pass and a step of
+    the optimiser, too; its first one is not counted.
+    """
+    with torch.random.fork_rng(devices=[]):
+        game = build.gan(config.with_started_terms, found, device)
+        batches = noise_batches(config, found, device, batch)
+        sides = dict.fromkeys((Side.D, Side.G, *game.slots))  # each once, D's first
+        return {side.value: _profile(device, partial(_update, game, side, batches)) for side in sides}
+
+
+def _profile(device: torch.device, run: Callable[[], None]) -> tuple[OperatorTime, ...]:
+    run()
+    is_cpu = device.type == "cpu"
+    with profile() as profiled:
+        for _ in range(_TURNS):
+            run()
+        synchronized_time(device)
+    found = []
+    for event in profiled.key_averages():
+        micros = event.self_cpu_time_total if is_cpu else event.self_device_time_total
+        if micros > 0 and event.device_type == DeviceType.CPU:  # others are the kernels of these
+            found.append(OperatorTime(event.key, event.count / _TURNS, micros / 1e6 / _TURNS))
+    return tuple(sorted(found, key=lambda one: -one.seconds))
+
+
+def _largest_in_time(
+    config: RunConfig, found: build.Data, device: torch.device, step: Callable[[Iterator[Batch]], None], budget_s: float
+) -> tuple[int, float]:
+    """Return the batch to measure, up to that of the run, and the seconds of a step of it."""
+    parts = lcm(*(player.micro_batches for player in config.player_options.values()))
+    batch = min(config.train.batch, _FEWEST_ROWS * parts)
+    spent_s = 0.0
+    while True:
+        batches = noise_batches(config, found, device, batch)
+        warm_up_s = time_call(device, lambda: step(batches))  # noqa: B023  # called at once
+        step_s = time_call(device, lambda: step(batches))  # noqa: B023
+        spent_s += warm_up_s + step_s
+        left_s = budget_s / 4 - spent_s
+        larger = min(config.train.batch, 4 * batch)
+        if batch == config.train.batch or 2 * step_s * larger / batch > left_s:
+            return batch, max(step_s, 1e-6)
+        batch = larger
+
+
+def _update(game: GAN, side: Side, batches: Iterator[Batch]) -> None:
+    game.slots[side].update(game.turn(side, next(batches)), against=game.d if side is Side.G else game.g)
+
+
+def _load_s(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> float:
+    train = replace(config.train, batch=batch)
+    stream = batch_stream(replace(config, train=train), found.train, config.seed, device, flip=found.flip)
+    try:
+        next(stream)
+        return min(time_call(device, lambda: next(stream)) for _ in range(_TURNS))
+    finally:
+        stream.close()

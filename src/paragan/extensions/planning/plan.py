@@ -1,0 +1,162 @@
+"""The plan of a run: one document of what a recipe costs, before and after measuring."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paragan.extensions.planning.cluster import Cluster
+from paragan.extensions.planning.forecast import Forecast, Goal
+from paragan.extensions.planning.parallel_plan import ParallelPlan
+from paragan.extensions.planning.profile import RunProfile
+
+VERSION = 5
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """Size of one network.
+
+    parameters: trainable ones. buffers: elements of other state. forward_gmacs: billions of
+    multiply-accumulate operations of convolutions and matrix products, for one sample; None for a
+    further player, which is called by its terms alone.
+    """
+
+    parameters: int
+    buffers: int
+    forward_gmacs: float | None
+
+
+@dataclass(frozen=True)
+class FurtherPlayerPlan:
+    """A player other than G and D: its network, updates of a step, and what a turn costs."""
+
+    network: NetworkPlan
+    updates: int
+    turn_gmacs: float
+    saved_by_turn: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPlan:
+    """Size of both networks and of their turns, and of further players by name.
+
+    d_turn_gmacs, g_turn_gmacs: of one update on the whole batch, the mean over its penalties'
+    intervals; spectral norm, norms and activations are not counted. d_updates: of a step.
+    """
+
+    name: str
+    generator: NetworkPlan
+    discriminator: NetworkPlan
+    d_turn_gmacs: float
+    g_turn_gmacs: float
+    d_updates: int
+    further: Mapping[str, FurtherPlayerPlan] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPlan:
+    """Peak memory of a training step, in bytes.
+
+    terms: what the peak consists of: weights, gradients, optimizer, ema, activations, workspace
+    (copies inside of kernels, and on a CPU freed blocks that the C library holds). saved_by_d_turn,
+    saved_by_g_turn: saved for the backward pass of one update. limit_bytes: memory that the run may
+    use. largest_batch: that fits into it; None without a limit, 0 if one sample does not fit.
+
+    Not included: the libraries, the data set, samples and scores.
+    """
+
+    device: str
+    peak_bytes: int
+    terms: Mapping[str, int]
+    saved_by_d_turn: int
+    saved_by_g_turn: int
+    limit_bytes: int | None = None
+    largest_batch: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataPlan:
+    """Samples of a run. num_images: of the training split; None if only the shape is known.
+
+    shape: of what G generates. batch_bytes: of one batch as it is read. batch: real images per update of D.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    num_classes: int
+    num_images: int | None
+    batch: int
+    batch_bytes: int
+    kimg: float
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredTimes:
+    """Times of a few steps on this machine, and the length of the run that follows from them.
+
+    batch: of the measured steps; smaller than that of the run if those take too long. step_s,
+    d_turn_s, g_turn_s, load_s: seconds of one step, one update of either player, and reading one
+    batch of images (None without data). kimg: the goal. further_turn_s: of other players.
+    """
+
+    batch: int
+    num_steps: int
+    step_s: float
+    d_turn_s: float
+    g_turn_s: float
+    load_s: float | None
+    images_per_s: float
+    kimg: float
+    hours: float
+    further_turn_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """An operator of torch in one turn: calls, and seconds of it alone on the device, as profiled."""
+
+    name: str
+    calls: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ForecastPlan:
+    """Simulated runs on several numbers of workers of a cluster. A forecast is no measurement.
+
+    profile: measured on one worker. cluster: with one worker. rows: one for each number of workers.
+    """
+
+    profile: RunProfile
+    cluster: Cluster
+    goal: Goal
+    rows: tuple[Forecast, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run costs: size, operations, memory, data and, if measured, time.
+
+    operators: of the turn of each side, the slowest first, if profiled. parallel: settings chosen
+    for several workers, forecast: their time; both if requested. notes: what the numbers leave out
+    for this recipe.
+    """
+
+    recipe: str
+    model: ModelPlan
+    memory: MemoryPlan
+    data: DataPlan
+    measured: MeasuredTimes | None = None
+    operators: Mapping[str, tuple[OperatorTime, ...]] = field(default_factory=dict)
+    parallel: ParallelPlan | None = None
+    forecast: ForecastPlan | None = None
+    notes: tuple[str, ...] = ()
+    version: int = VERSION
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as plain maps, lists and scalars, for JSON."""
+        return dataclasses.asdict(self)

@@ -1,0 +1,252 @@
+"""The plan of a recipe: simulated on tensors without data, and measured on request."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import lcm, prod
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+from paragan import build
+from paragan.build.data import sample_name
+from paragan.build.networks import has_outside_networks
+from paragan.config import RunConfig, outside_names, read_recipe
+from paragan.core import registry
+from paragan.core.capabilities import PLAN, check_capabilities
+from paragan.core.errors import ConfigError
+from paragan.core.network_factory import NetworkFactory
+from paragan.core.outside_code import reraise_as_config_error
+from paragan.core.types import Side
+from paragan.extensions.planning.allocations import to_fake
+from paragan.extensions.planning.forecast_run import ForecastRequest, forecast_run, refuse_forecast
+from paragan.extensions.planning.largest_batch import find_largest_batch
+from paragan.extensions.planning.measured_times import measure_times, profile_operators
+from paragan.extensions.planning.plan import (
+    DataPlan,
+    FurtherPlayerPlan,
+    MemoryPlan,
+    ModelPlan,
+    NetworkPlan,
+    OperatorTime,
+    Plan,
+)
+from paragan.extensions.planning.plan_settings import PlanSource, choose_settings
+from paragan.extensions.planning.simulated_step import SimulatedGame, StepMemory, StepOperations
+from paragan.game.gan import GAN
+from paragan.hardware import device as devices
+from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
+
+_GIGA = 10**9
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What to plan. shape, classes: those of the recipe's data if None.
+
+    memory_gb: for the largest batch; None: it is not computed. is_measured: time some steps, too.
+    forecast: of several workers; None: none. is_profiled: time the
+    operators of measured steps, too.
+    """
+
+    config: RunConfig
+    recipe: str
+    shape: tuple[int, int, int] | None = None
+    classes: int | None = None
+    memory_gb: float | None = None
+    is_measured: bool = False
+    forecast: ForecastRequest | None = None
+    is_profiled: bool = False
+
+
+def _ignore(line: str) -> None:
+    pass
+
+
+def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memory_gb: float | None = None) -> Plan:
+    """Return the plan of a recipe with `key.path=value` words written over it.
+
+    measure: time some steps on this machine, too. memory_gb: memory for which the largest batch is
+    computed, in units of 1e9 bytes. Raises `ConfigError` for a grid, and for what `train` refuses.
+    """
+    config = read_recipe(recipe, overrides)
+    return plan_run(PlanRequest(config, recipe, memory_gb=memory_gb, is_measured=measure))
+
+
+def plan_run(request: PlanRequest, say: Say = _ignore) -> Plan:
+    """Return the plan of a request. say: called with a line before each long part."""
+    _refuse(request)
+    notes = _notes(request.config)
+    config = _simulated_config(request.config)
+    found = open_planned_data(request)
+    device = devices.select_device(config.train.threads)
+    simulated = simulated_game(config, found, device)
+    outside = has_outside_networks(config, None)
+    with reraise_as_config_error("plan: a simulated step") if outside else contextlib.nullcontext():
+        say("counting parameters and operations")
+        operations = simulated.operations(config.train.batch)
+        say("simulating the memory of a step")
+        simulated_memory = simulated.memory(config.train.batch)
+        memory = _plan_memory(request, config, simulated, simulated_memory, say)
+    measured = None
+    operators: Mapping[str, tuple[OperatorTime, ...]] = {}
+    if request.is_measured:
+        say("measuring some steps")
+        measured = measure_times(config, found, device)
+        if request.is_profiled:
+            say("profiling operators")
+            operators = profile_operators(config, found, device, measured.batch)
+    ahead = None
+    chosen = None
+    if request.forecast is not None:
+        ahead = forecast_run(request.config, request.recipe, request.forecast, found, simulated.peak_bytes, say)
+        if request.forecast.is_chosen:
+            source = PlanSource(request.config, found, ahead.profile)
+            chosen = choose_settings(source, ahead.cluster, request.forecast, request.memory_gb)
+    model = _plan_model(config, found, operations, simulated_memory.saved)
+    size = (model, memory, _plan_data(config, found))
+    return Plan(request.recipe, *size, measured, operators, chosen, ahead, notes)
+
+
+def _refuse(request: PlanRequest) -> None:
+    """Raise `ConfigError` for what cannot be planned."""
+    check_capabilities(PLAN, request.config.needs)
+    if request.forecast is not None:
+        refuse_forecast(request.config, request.forecast)
+
+
+def _notes(config: RunConfig) -> tuple[str, ...]:
+    notes = []
+    if config.train.executor != "eager":
+        notes.append(f"train.executor={config.train.executor}: planned as eager")
+    if (config.devices or 1) > 1:
+        notes.append(f"devices={config.devices}: size and memory are those of one process with the whole batch")
+    if build.scheme(config).is_concurrent:
+        notes.append(f"scheme.name={config.scheme.name}: size and memory are those of synchronous")
+    return tuple(notes)
+
+
+def _simulated_config(config: RunConfig) -> RunConfig:
+    """Return the config of one eager process whose players take turns, without padded channels."""
+    for name, player in config.player_options.items():
+        config = config.with_player(name, replace(player, channel_multiple=1))
+    train = replace(config.train, executor="eager", layout="plain")
+    return build.in_turns(replace(config, devices=None, train=train))
+
+
+def open_planned_data(request: PlanRequest) -> build.Data:
+    """Return the data of a request, or only its shape."""
+    if request.shape is None:
+        found = open_data_or_advise(request.config)
+        if request.classes is not None:
+            return shape_only_data(found.train.shape, request.classes, found.has_pairs, found.is_image)
+        return found
+    if request.classes is None and getattr(request.config.model.options, "conditional", False):
+        raise ConfigError("--shape: model.conditional=true needs labels; pass the number of classes, too: --classes N")
+    kind = registry.load_chosen("models", request.config.model).Generator
+    has_pairs = bool(getattr(kind, "takes_condition", False))
+    is_image = sample_name(request.config, None) is None
+    return shape_only_data(request.shape, request.classes or 0, has_pairs, is_image)
+
+
+@dataclass(frozen=True)
+class _FakeNetworks(NetworkFactory):
+    """Factory of a network without data."""
+
+    def __call__(self) -> nn.Module:
+        return to_fake(self.construct(), self.device)
+
+
+def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -> SimulatedGame:
+    """Return the game of a config, to simulate on tensors without data."""
+    # constructors of outside code may read values, which the meta device does not have
+    place = contextlib.nullcontext() if outside_names(config) else torch.device("meta")
+    makers = {side: build.maker(config, side, found, device) for side in map(Side, config.player_options)}
+
+    def construct(side: Side) -> nn.Module:
+        with _disable_current_modes(), place:
+            return makers[side].construct()
+
+    fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in makers}
+    started = config.with_started_terms
+
+    def make() -> GAN:
+        return build.gan(started, found, device, makers=fakes)
+
+    return SimulatedGame(make, build.scheme(config), found.train.tensors, device)
+
+
+def _plan_memory(
+    request: PlanRequest, config: RunConfig, simulated: SimulatedGame, memory: StepMemory, say: Say
+) -> MemoryPlan:
+    limit = None if request.memory_gb is None else round(request.memory_gb * _GIGA)
+    largest = None
+    if limit is not None:
+
+        def peak_bytes(batch: int) -> int:
+            say(f"simulating batch {batch:,}")
+            return simulated.peak_bytes(batch)
+
+        parts = lcm(*(player.micro_batches for player in config.player_options.values()))
+        largest = find_largest_batch(peak_bytes, limit, config.train.batch, parts)
+    return MemoryPlan(
+        device=str(simulated.device),
+        peak_bytes=memory.peak_bytes,
+        terms=memory.terms,
+        saved_by_d_turn=memory.saved[Side.D],
+        saved_by_g_turn=memory.saved[Side.G],
+        limit_bytes=limit,
+        largest_batch=largest,
+    )
+
+
+def _plan_model(
+    config: RunConfig, found: build.Data, operations: StepOperations, saved: Mapping[Side, int]
+) -> ModelPlan:
+    networks = {}
+    for side in operations.turn:
+        with torch.device("meta") if not outside_names(config) else contextlib.nullcontext():
+            net = build.maker(config, side, found, torch.device("cpu")).construct()
+        trainable = sum(weight.numel() for weight in net.parameters() if weight.requires_grad)
+        rest = [*net.buffers(), *(weight for weight in net.parameters() if not weight.requires_grad)]
+        macs = operations.forward.get(side)
+        gmacs = None if macs is None else macs / config.train.batch / _GIGA
+        networks[side] = NetworkPlan(trainable, sum(one.numel() for one in rest), gmacs)
+    further = {
+        name: FurtherPlayerPlan(
+            network=networks[Side(name)],
+            updates=player.updates_per_step,
+            turn_gmacs=operations.turn[Side(name)] / _GIGA,
+            saved_by_turn=saved[Side(name)],
+        )
+        for name, player in config.players.items()
+    }
+    return ModelPlan(
+        name=config.model.name,
+        generator=networks[Side.G],
+        discriminator=networks[Side.D],
+        d_turn_gmacs=operations.turn[Side.D] / _GIGA,
+        g_turn_gmacs=operations.turn[Side.G] / _GIGA,
+        d_updates=config.d.updates_per_step,
+        further=further,
+    )
+
+
+def _plan_data(config: RunConfig, found: build.Data) -> DataPlan:
+    source = found.train
+    sample_bytes = sum(prod(spec.shape) * spec.dtype.itemsize for spec in source.tensors.values())
+    return DataPlan(
+        name=config.data.name,
+        shape=source.tensors[sample_name(config, None) or "image"].shape,
+        num_classes=found.num_classes,
+        num_images=None if isinstance(source, ShapeOnlySource) else len(source),
+        batch=config.train.batch,
+        batch_bytes=sample_bytes * config.train.batch,
+        kimg=config.train.kimg,
+        steps=len(config.max_steps),
+    )

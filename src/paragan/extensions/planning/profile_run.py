@@ -1,0 +1,284 @@
+"""Measurement of a run's profile: real updates on noise at several batch sizes, in one process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import lcm
+from typing import Any
+
+import torch
+
+from paragan import build
+from paragan.build.data import batch_stream
+from paragan.config import RunConfig, to_tree
+from paragan.core.fakes import detached_fakes
+from paragan.core.network_factory import Model
+from paragan.core.roles import colocated_roles
+from paragan.core.types import Batch, Side
+from paragan.distributed.launch.join import LoneRank, lone_rank
+from paragan.extensions.planning.profile import Curve, PlayerProfile, RunProfile
+from paragan.game.gan import GAN
+from paragan.game.player import Player
+from paragan.hardware import device as devices
+from paragan.hardware.executors import time_call
+from paragan.runs.shape_only_data import ShapeOnlySource
+from paragan.runs.trial_steps import noise_batches
+
+_REPEATS = 12
+_FEWEST_PERIODS = 3
+_MOST_PERIOD = 32
+_MOST_SIZES = 4
+_FEWEST_ROWS = 2  # batch norm needs two samples
+_OF_THE_MODEL = ("data", "model", "loss", "penalties", "augment", "balancer")
+Say = Callable[[str], None]
+
+
+def measure_profile(
+    config: RunConfig,
+    recipe: str,
+    found: build.Data,
+    memory: Callable[[int], int],
+    rows: Sequence[int] = (),
+    say: Say = lambda line: None,
+    model: Model | None = None,
+) -> RunProfile:
+    """Time the updates of one worker at several batch sizes, and count what they would exchange.
+
+    model: networks from memory, instead of the config's. rows: batch sizes to measure; the
+    config's, its half, quarter and eighth unless given. memory: bytes at the peak of a step of a
+    batch size. Needs some seconds, and a machine that does nothing else.
+    """
+    device = devices.select_device(config.train.threads)
+    sizes = tuple(sorted(set(rows)) or _batch_sizes(config))
+    one = _on_one_worker(config)
+    with torch.random.fork_rng(devices=[]):
+        measured = _measure_sizes(one, found, model, device, sizes, say)
+    sample_bytes, fake_bytes = _row_bytes(next(noise_batches(one, found, device, 1)))
+    return RunProfile(
+        recipe=recipe,
+        model=one.model.name,
+        fingerprint=updates_fingerprint(config),
+        machine=devices.machine(device),
+        device=str(device),
+        threads=torch.get_num_threads(),
+        batch=one.train.batch,
+        d_updates=one.d.updates_per_step,
+        sample_bytes=sample_bytes,
+        fake_bytes=fake_bytes,
+        memory=Curve(sizes, tuple(float(memory(size)) for size in sizes)),
+        **measured,
+    )
+
+
+def _measure_sizes(
+    config: RunConfig, found: build.Data, model: Model | None, device: torch.device, sizes: tuple[int, ...], say: Say
+) -> dict[str, Any]:
+    """Return what was measured at all batch sizes, by its names in a profile."""
+    alone = build.gan(config, found, device, model=model)
+    alone_s = [_Worker(config, found, alone, device, size).step_s() for size in sizes]
+    with lone_rank(device) as world:
+        game = build.gan(config, found, device, colocated_roles(world), model)
+        counted = _Worker(config, found, game, device, sizes[0])
+        generate_norms = _count_norms(world, counted.generate)
+        norms = {side: _count_norms(world, partial(counted.update, side)) for side in game.slots}
+        costs = [_measure(_Worker(config, found, game, device, size), say) for size in sizes]
+
+    def curve(values: Iterable[float]) -> Curve:
+        return Curve(sizes, tuple(values))
+
+    players = {}
+    for side in game.slots:
+        players[side.value] = _player(game, side, curve(cost.update_s[side] for cost in costs), norms[side])
+    return {
+        "g": players.pop("g"),
+        "d": players.pop("d"),
+        "further": players,
+        "generate_s": curve(cost.generate_s for cost in costs),
+        "generate_norms": generate_norms.number,
+        "step_s": curve(cost.step_s for cost in costs),
+        "alone_step_s": curve(alone_s),
+        "load_s": curve(cost.load_s for cost in costs),
+        "cpu_share": curve(min(1.0, cost.cpu_share) for cost in costs),
+    }
+
+
+def _on_one_worker(config: RunConfig) -> RunConfig:
+    """Return the config of one eager process whose players take turns; D trains in each or in none."""
+    one = replace(config, devices=None, train=replace(config.train, executor="eager")).with_started_terms
+    for name, player in one.player_options.items():
+        one = one.with_player(name, replace(player, strategy=None))
+    return build.in_turns(replace(one, d=replace(one.d, update_probability=1.0)))
+
+
+def _row_bytes(batch: Batch) -> tuple[int, int]:
+    """Return the bytes of one real sample, and of one fake with its label."""
+    sizes = {name: tensor.element_size() * tensor[0].numel() for name, tensor in batch.tensors.items()}
+    return sum(sizes.values()), sizes["image"] + sizes.get("label", 0)
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Seconds of the parts of a step of one batch size."""
+
+    generate_s: float
+    update_s: Mapping[Side, float]
+    step_s: float
+    load_s: float
+    cpu_share: float
+
+
+@dataclass(frozen=True)
+class _Norms:
+    """All-reduces of batch norm, and bytes of all of them."""
+
+    number: int
+    num_bytes: int
+
+
+class _Worker:
+    """Parts of the steps of a game, on noise of one batch size."""
+
+    def __init__(self, config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int) -> None:
+        self.config = config
+        self.found = found
+        self.device = device
+        self.size = size
+        self._game = game
+        self._scheme = build.scheme(config)
+        self._batches = noise_batches(config, found, device, size)
+        self._fakes: tuple[torch.Tensor, ...] = ()
+        self.periods = {side: _period(game, side) for side in game.slots}
+
+    def generate(self) -> None:
+        """Generate the fakes of D's turn; none if it is not due."""
+        turn = self._game.d_turn(next(self._batches))
+        parts = self.config.d.micro_batches
+        self._fakes = detached_fakes(turn, self._game.g.network(), parts) if turn.is_due else ()
+
+    def update(self, side: Side) -> None:
+        """Run one update; D's on the fakes that were generated last."""
+        game = self._game
+        turn = game.turn(side, next(self._batches))
+        if side is Side.D:
+            turn = turn.with_fakes(self._fakes)
+        game.slots[side].update(turn, against=game.d if side is Side.G else game.g)
+
+    def step(self) -> None:
+        """Run one step of the scheme."""
+        self._scheme.step(self._game, self._batches)
+
+    def step_s(self) -> float:
+        """Return the mean seconds of a step."""
+        return _seconds(self.device, self.step, lcm(*self.periods.values()))
+
+
+def _count_norms(world: LoneRank, run: Callable[[], None]) -> _Norms:
+    """Return what batch norms reduce in a call."""
+    number = world.calls["norm"]
+    num_bytes = world.sent["norm"]
+    run()
+    return _Norms(world.calls["norm"] - number, world.sent["norm"] - num_bytes)
+
+
+def _measure(worker: _Worker, say: Say) -> _Costs:
+    say(f"measuring updates of {worker.size:,} samples")
+    worker.generate()
+    step_s = worker.step_s()
+    update_s = {
+        side: _seconds(worker.device, partial(worker.update, side), period) for side, period in worker.periods.items()
+    }
+    wall_s = time.perf_counter()
+    cpu_s = time.process_time()
+    worker.step()
+    cpu_share = (time.process_time() - cpu_s) / (time.perf_counter() - wall_s)
+    return _Costs(
+        generate_s=_seconds(worker.device, worker.generate),
+        update_s=update_s,
+        step_s=step_s,
+        load_s=_load_s(worker),
+        cpu_share=cpu_share,
+    )
+
+
+def _period(game: GAN, side: Side) -> int:
+    """Return the updates after which lazy penalties repeat."""
+    return min(_MOST_PERIOD, lcm(*(penalty.interval for penalty in game.penalties[side])))
+
+
+def _seconds(device: torch.device, run: Callable[[], object], period: int = 1) -> float:
+    """Return the mean seconds of a call over a period of calls.
+
+    The mean is that of the faster half of some periods: other processes only make calls slower.
+    """
+
+    def run_period() -> None:
+        for _ in range(period):
+            run()
+
+    run_period()
+    times = [time_call(device, run_period) / period for _ in range(max(_FEWEST_PERIODS, _REPEATS // period))]
+    return statistics.mean(sorted(times)[: len(times) // 2 + 1])
+
+
+def _load_s(worker: _Worker) -> float:
+    """Return the seconds that a step waits for a batch: none with prefetch."""
+    config = worker.config
+    found = worker.found
+    if isinstance(found.train, ShapeOnlySource) or config.loading.prefetch:
+        return 0.0
+    config = replace(config, train=replace(config.train, batch=worker.size))
+    stream = batch_stream(config, found.train, config.seed, worker.device, flip=found.flip)
+    try:
+        return _seconds(worker.device, lambda: next(stream))
+    finally:
+        stream.close()
+
+
+def _batch_sizes(config: RunConfig) -> list[int]:
+    """Return the batch of the config and its halves, at most four sizes."""
+    least = _FEWEST_ROWS * lcm(*(player.micro_batches for player in config.player_options.values()))
+    sizes = [config.train.batch]
+    while len(sizes) < _MOST_SIZES and sizes[0] // 2 >= least and sizes[0] % 2 == 0:
+        sizes.insert(0, sizes[0] // 2)
+    return sizes
+
+
+def _player(game: GAN, side: Side, update_s: Curve, norms: _Norms) -> PlayerProfile:
+    seat = game.slots[side]
+    assert isinstance(seat, Player)
+    trains = side is not Side.D or not game.d_pauses
+    trained = [weight for weight in seat.net.parameters() if weight.requires_grad and trains]
+    state = seat.net.state_dict().values()
+    return PlayerProfile(
+        parameters=sum(weight.numel() for weight in trained),
+        weight_bytes=sum(weight.numel() * weight.element_size() for weight in trained),
+        state_bytes=sum(value.numel() * value.element_size() for value in state),
+        update_s=update_s,
+        norms=norms.number,
+        norm_bytes=norms.num_bytes,
+        updates=seat.updates_per_step if side.is_further else 1,  # D's are in `d_updates`
+        calls=tuple(called.value for called in game.called_by(side) if called.is_further),
+    )
+
+
+def updates_fingerprint(config: RunConfig) -> str:
+    """Return a word for the networks, losses that act, and precision that a profile was measured with."""
+    tree = to_tree(config)
+    parts = {name: tree[name] for name in _OF_THE_MODEL}
+    parts["data"] = parts["data"]["name"]
+    started = config.with_started_terms.adversarial
+    parts["acting"] = [started.weight != 0, started.start_kimg == 0, started.d_start_kimg == 0]
+    parts["precision"] = [config.g.precision, config.d.precision]
+    parts["updates"] = [config.d.updates_per_step, config.g.micro_batches, config.d.micro_batches]
+    if config.players:
+        parts["players"] = {
+            name: [player.precision, player.updates_per_step, player.micro_batches]
+            for name, player in config.players.items()
+        }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

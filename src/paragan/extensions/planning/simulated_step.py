@@ -1,0 +1,189 @@
+"""Some steps of a game on tensors without data: operations, and memory by term at the peak."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
+from math import lcm
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.source import TensorSpec
+from paragan.core.types import Batch, Rows, Side
+from paragan.extensions.planning.allocations import AllocationRecord, record_allocations
+from paragan.game.gan import GAN
+from paragan.game.player import Player
+from paragan.game.scheme import Scheme
+
+TERMS = ("weights", "gradients", "optimizer", "ema", "activations", "workspace")
+_CPU_SHARE = 0.25  # of the tensors: copies inside of convolutions and freed blocks of the heap, as measured
+_PROGRAM_BYTES = 250_000  # of oneDNN for a convolution or product of new shapes, as measured
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """Bytes of a step at its peak: their sum, and each of `TERMS`.
+
+    saved: bytes that autograd saves for the backward pass of one turn, by side.
+    """
+
+    peak_bytes: int
+    terms: Mapping[str, int]
+    saved: Mapping[Side, int]
+
+
+@dataclass(frozen=True)
+class StepOperations:
+    """Multiply-accumulate operations of the whole batch: forward of G and D, and each turn.
+
+    A turn is the mean over the updates of a player: penalties with an interval are due in some.
+    """
+
+    forward: Mapping[Side, float]
+    turn: Mapping[Side, float]
+
+
+@dataclass(frozen=True)
+class SimulatedGame:
+    """A game to simulate. make: builds it, on tensors without data; called once per simulation.
+
+    tensors: declaration of a sample; images become float32.
+    """
+
+    make: Callable[[], GAN]
+    scheme: Scheme
+    tensors: Mapping[str, TensorSpec]
+    device: torch.device
+
+    def peak_bytes(self, batch: int) -> int:
+        """Return the bytes of a step at its peak."""
+        return self.memory(batch).peak_bytes
+
+    def memory(self, batch: int) -> StepMemory:
+        """Simulate a step with all penalties due, and one turn of each player."""
+        with record_allocations() as record:
+            game = self.make()
+            _name_gradients(record, game)
+            batches = self._batches(batch)
+            self.scheme.step(game, batches)  # allocates the state of the optimisers
+            _name_tensors(record, game)
+            start = len(record.events)
+            _set_version(game, 0)
+            self.scheme.step(game, batches)
+            end = len(record.events)
+            saved = {side: _saved_bytes(record, game, side, next(batches)) for side in game.slots}
+            return _peak(record, start, end, saved, self.device.type == "cpu")
+
+    def operations(self, batch: int) -> StepOperations:
+        """Count the operations of both networks and of all kinds of turns."""
+        with record_allocations() as record:
+            game = self.make()
+            real = next(self._batches(batch))
+            forward = {side: _forward_macs(record, game, side, real) for side in Side}
+            return StepOperations(forward, {side: _mean_turn(record, game, side, real) for side in game.slots})
+
+    def _batches(self, batch: int) -> Iterator[Batch]:
+        for step in count():
+            yield Batch(Rows(step, 0, batch, batch), self._tensors(batch))
+
+    def _tensors(self, batch: int) -> dict[str, Tensor]:
+        made = {}
+        for name, spec in self.tensors.items():
+            dtype = torch.float32 if spec.is_image else spec.dtype
+            made[name] = torch.empty((batch, *spec.shape), dtype=dtype, device=self.device)
+        return made
+
+
+def _players(game: GAN) -> dict[Side, Player]:
+    return {side: slot for side, slot in game.slots.items() if isinstance(slot, Player)}
+
+
+def _set_version(game: GAN, version: int) -> None:
+    """Set the number of updates, by which penalties are due."""
+    for player in _players(game).values():
+        player.version = version
+
+
+def _name_tensors(record: AllocationRecord, game: GAN) -> None:
+    for player in _players(game).values():
+        record.name_kind("weights", [*player.net.parameters(), *player.net.buffers()])
+        if player.ema is not None:
+            record.name_kind("ema", [*player.ema.net.parameters(), *player.ema.net.buffers()])
+        record.name_kind("optimizer", getattr(player.optimizer, "copies", ()))
+        for state in player.optimizer.state.values():
+            record.name_kind("optimizer", [value for value in state.values() if isinstance(value, Tensor)])
+
+
+def _name_gradients(record: AllocationRecord, game: GAN) -> None:
+    def name(weight: Tensor) -> None:
+        if weight.grad is not None:
+            record.name_kind("gradients", [weight.grad])
+
+    for player in _players(game).values():
+        for weight in player.net.parameters():
+            if weight.requires_grad:
+                weight.register_post_accumulate_grad_hook(name)
+
+
+def _saved_bytes(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> int:
+    with record.saved_for_backward():
+        _turn(game, side, real)
+    return sum(record.saved.values())
+
+
+def _turn(game: GAN, side: Side, real: Batch) -> None:
+    """Run the gradients of one turn, if it has any; nothing is stepped."""
+    players = _players(game)
+    other = Side.D if side is Side.G else Side.G
+    turn = game.turn(side, real)
+    if not turn.is_due:
+        return
+    players[side].compute_gradients(turn, against=players[other])
+    for weight in players[side].net.parameters():
+        weight.grad = None
+
+
+def _forward_macs(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> float:
+    feed = game.prior.feed("plan", real)
+    inputs = feed.fake_inputs if side is Side.G else feed.real_inputs
+    if all(tensor is None for tensor in inputs):
+        raise ConfigError("G reads other tensors than --shape describes; leave it out, and plan with the data")
+    before = record.macs
+    with torch.no_grad():
+        _players(game)[side].plain_network(*inputs)
+    return float(record.macs - before)
+
+
+def _mean_turn(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> float:
+    penalties = game.penalties[side]
+    versions = range(lcm(*(penalty.interval for penalty in penalties)))
+    kinds = Counter(tuple(version % penalty.interval == 0 for penalty in penalties) for version in versions)
+    total = 0.0
+    for due, number in kinds.items():
+        first = next(v for v in versions if due == tuple(v % penalty.interval == 0 for penalty in penalties))
+        _set_version(game, first)
+        before = record.macs
+        _turn(game, side, real)
+        total += (record.macs - before) * number
+    return total / len(versions)
+
+
+def _peak(record: AllocationRecord, start: int, end: int, saved: Mapping[Side, int], is_cpu: bool) -> StepMemory:
+    """Return the memory at the peak of the events from `start` to `end`; all events are replayed."""
+    live: Counter[str] = Counter()
+    peak = 0
+    terms: Counter[str] = Counter()
+    for place, event in enumerate(record.events[:end]):
+        number = event if event >= 0 else ~event
+        size = record.sizes[number]
+        live[record.kinds.get(number, "activations")] += size if event >= 0 else -size
+        if place >= start and live.total() > peak:
+            peak = live.total()
+            terms = live.copy()
+    if is_cpu:
+        terms["workspace"] = round(_CPU_SHARE * peak) + _PROGRAM_BYTES * len(record.programs)
+    return StepMemory(terms.total(), {term: terms[term] for term in TERMS}, saved)

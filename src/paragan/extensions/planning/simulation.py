@@ -1,0 +1,255 @@
+"""Simulated time of a run: clocks of all ranks, moved by the scheme's own order of turns.
+
+A rank's update takes the profile's time times its jitter; an exchange starts when its last rank
+arrives. What is sent in the background occupies the sender's link, and exchanges share it. Nothing
+is trained: a step of 1,024 ranks is a few operations on arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paragan.core.traffic import Collective, RankExchange
+from paragan.core.types import Rows, Side
+from paragan.extensions.planning.cluster import Cluster, Interconnect, Link
+from paragan.extensions.planning.collectives import collective_seconds, exchange_bytes, hidden_seconds, latency_seconds
+from paragan.extensions.planning.profile import RunProfile
+from paragan.game.scheme import Scheme
+
+Times = NDArray[np.float64]
+Ranks = NDArray[np.int64]
+Exchanges = Callable[[int, bool], Sequence[RankExchange]]
+
+
+@dataclass(frozen=True)
+class GameCosts:
+    """What is simulated. exchanges: of each side's strategy; see `Strategy.exchanges`.
+
+    batch: of D, over all its ranks; g_batch: of G's turn; None: as many. spans_norms: whether
+    statistics of batch norm span the ranks of a side.
+    """
+
+    profile: RunProfile
+    scheme: Scheme
+    exchanges: Mapping[Side, Exchanges]
+    batch: int
+    g_batch: int | None = None
+    spans_norms: Mapping[Side, bool] = field(default_factory=lambda: dict.fromkeys(Side, True))
+
+
+@dataclass
+class SimulatedTime:
+    """A `Timeline` of all ranks of a cluster. bytes: over all links, by kind."""
+
+    game: GameCosts
+    cluster: Cluster
+    seed: int = 0
+    step: int = field(default=0, init=False)
+    bytes: dict[str, float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        size = self.cluster.workers
+        profile = self.game.profile
+        assigned = self.game.scheme.assign(size)
+        sides = {side: assigned.get(side, assigned[Side.D]) for side in profile.players}
+        self._ranks = {side: np.asarray(list(ranks)) for side, ranks in sides.items()}
+        hosts = {side: ranks // self.cluster.network.workers_per_host for side, ranks in self._ranks.items()}
+        self._per_host = {side: int(np.bincount(of_side).max()) for side, of_side in hosts.items()}
+        self._is_split = not np.array_equal(self._ranks[Side.G], self._ranks[Side.D])
+        self._now = np.zeros(size)
+        self._link_free = np.zeros(size)
+        self._versions = dict.fromkeys(sides, 0)
+        self._arrivals: dict[tuple[Side, int], Times] = {}
+        self._rows = {side: self._share(side) for side in sides}
+        self._sizes = {side: np.unique(rows, return_inverse=True) for side, rows in self._rows.items()}
+        self._speed = self._draw_speeds()
+        self._random = np.random.default_rng([self.seed, 1])
+
+    @property
+    def d_updates(self) -> int:
+        """Updates of D in a step."""
+        return self.game.profile.d_updates
+
+    def critics(self) -> Sequence[Sequence[Side]]:
+        """Return, for each batch of a step, the players but G that it updates: each uses the last ones."""
+        updates = self.game.profile.updates
+        left = range(self.game.profile.batches_per_step, 0, -1)
+        return [[side for side, number in updates.items() if side is not Side.G and number >= of] for of in left]
+
+    @property
+    def now_s(self) -> float:
+        """Time of the last rank."""
+        return float(self._now.max())
+
+    def run(self, num_steps: int) -> Times:
+        """Simulate steps; return the time at which each ends on the last rank."""
+        ends = np.zeros(num_steps)
+        for number in range(num_steps):
+            self.game.scheme.simulate(self)
+            self.step += 1
+            ends[number] = self.now_s
+        return ends
+
+    def load(self) -> None:
+        """Read a batch on the ranks of D."""
+        seconds = self._per_rows(Side.D, self.game.profile.load_s.at)
+        self._now[self._ranks[Side.D]] += seconds * self._core_wait(Side.D)
+
+    def generate(self) -> None:
+        """Generate one batch on the ranks of G."""
+        profile = self.game.profile
+        seconds = self._per_rows(Side.G, profile.generate_s.at)
+        if self._is_split:  # an asynchronous G generates within its turn
+            self._compute(Side.G, seconds)
+            return
+        self._exchange_opponent(Side.G)
+        self._compute(Side.G, seconds)
+        self._synchronize_norms(Side.G, profile.generate_norms, 0)
+
+    def update(self, side: Side, has_fakes: bool = False) -> None:
+        """Run one update of a player, and the exchanges that its strategy has due."""
+        profile = self.game.profile
+        player = profile.player(side)
+        seconds = self._per_rows(side, player.update_s.at)
+        norms = player.norms
+        if side is not Side.D and has_fakes:
+            seconds = seconds - self._per_rows(side, profile.generate_s.at)
+            norms -= profile.generate_norms
+        if not self._is_split:
+            for called in self._called(side, has_fakes):
+                self._exchange_opponent(called)
+        self._compute(side, seconds + self._between_seconds(side))
+        self._synchronize_norms(side, norms, player.norm_bytes)
+        self._versions[side] += 1
+        for exchange in self.game.exchanges[side](player.weight_bytes, False):
+            if self._versions[side] % exchange.every == 0:
+                self._exchange(side, exchange, seconds / self.cluster.speed)
+
+    def send_fakes(self, version: int, share: float = 1.0) -> None:
+        """Send G's images to the ranks of D that hold the same rows of the batch."""
+        if not self._is_split:  # two threads of one process
+            return
+        sources = self._ranks[Side.G]
+        targets = self._ranks[Side.D]
+        num_bytes = share * self.game.profile.fake_bytes * float(self._rows[Side.G].sum())
+        first = np.arange(len(targets)) * len(sources) // len(targets)
+        last = (np.arange(1, len(targets) + 1) * len(sources) - 1) // len(targets)
+        link = _link_between(sources[np.stack([first, last])], targets, self.cluster.network)
+        done = self._occupy(sources, num_bytes / len(sources), link)
+        self._arrivals[Side.G, version] = np.maximum(done[first], done[last]) + link.latency_s
+        self._count("fakes", num_bytes)
+
+    def send_state(self, version: int, share: float = 1.0) -> None:
+        """Send D's state to every rank of G, from the ranks of D in turn."""
+        if not self._is_split:
+            return
+        sources = self._ranks[Side.D]
+        num_g = len(self._ranks[Side.G])
+        num_bytes = share * self.game.profile.d.state_bytes
+        serving = np.arange(num_g) * len(sources) // num_g
+        served = np.bincount(serving, minlength=len(sources))
+        link = _link_between(sources[serving], self._ranks[Side.G], self.cluster.network)
+        done = self._occupy(sources, num_bytes * served, link)
+        self._arrivals[Side.D, version] = done[serving] + link.latency_s
+        self._count("states", num_bytes * num_g)
+
+    def wait(self, receiver: Side, version: int) -> None:
+        """Wait for the message of a version, if one was sent."""
+        arrivals = self._arrivals.get((Side.D if receiver is Side.G else Side.G, version))
+        if arrivals is not None:
+            ranks = self._ranks[receiver]
+            self._now[ranks] = np.maximum(self._now[ranks], arrivals)
+
+    def _called(self, side: Side, has_fakes: bool) -> list[Side]:
+        """Return the players whose weights an update gathers; G's images of D's turn exist already."""
+        further = [Side(name) for name in self.game.profile.player(side).calls]
+        opponent = Side.D if side is Side.G else Side.G
+        return further if side is Side.D or (side.is_further and has_fakes) else [opponent, *further]
+
+    def _share(self, side: Side) -> NDArray[np.int64]:
+        batch = self.game.g_batch or self.game.batch if side is Side.G else self.game.batch
+        return np.asarray([rows.count for rows in Rows(0, 0, batch, batch).shares(len(self._ranks[side]))])
+
+    def _per_rows(self, side: Side, cost: Callable[[float], float]) -> Times:
+        """Return a cost of each rank of a side."""
+        sizes, inverse = self._sizes[side]
+        return np.asarray([cost(float(size)) for size in sizes])[inverse]
+
+    def _between_seconds(self, side: Side) -> Times:
+        """Return the part of an update in what lies between updates."""
+        updates = 1 if self._is_split else sum(self.game.profile.updates.values())
+        return self._per_rows(side, self.game.profile.between_s) / updates
+
+    def _lone_share(self, rows: float) -> float:
+        """Return the time of a step without the norms of several ranks, as a share of it."""
+        profile = self.game.profile
+        return profile.alone_step_s.at(rows) / max(profile.step_s.at(rows), 1e-12)
+
+    def _draw_speeds(self) -> Times:
+        uneven = self.cluster.unevenness
+        size = self.cluster.workers
+        slow = np.random.default_rng([self.seed, 0]).random(size) < uneven.stragglers
+        return np.where(slow, uneven.straggler_factor, 1.0) / self.cluster.speed
+
+    def _core_wait(self, side: Side) -> Times:
+        """Return how much slower ranks are that share the cores of a host."""
+        profile = self.game.profile
+        waiting = self.cluster.core_wait(profile.threads)
+        return 1 + waiting * np.minimum(self._per_rows(side, profile.cpu_share.at), 1.0)
+
+    def _compute(self, side: Side, seconds: Times) -> None:
+        ranks = self._ranks[side]
+        if self.cluster.workers == 1 or not self.game.spans_norms[side]:
+            seconds = seconds * self._per_rows(side, self._lone_share)
+        sigma = self.cluster.unevenness.jitter
+        jitter = np.exp(sigma * self._random.standard_normal(len(ranks)) - sigma**2 / 2)
+        self._now[ranks] += seconds * jitter * self._speed[ranks] * self._core_wait(side)
+
+    def _synchronize_norms(self, side: Side, count: int, num_bytes: int) -> None:
+        """Add the small all-reduces of batch norm, which make the ranks wait for one another."""
+        num_ranks = len(self._ranks[side])
+        if count and num_ranks > 1 and self.game.spans_norms[side]:
+            network = self.cluster.network
+            seconds = (count - 1) * latency_seconds(num_ranks, network)
+            self._exchange(side, RankExchange(Collective.ALL_REDUCE, num_bytes), np.zeros(1), "norm")
+            self._now[self._ranks[side]] += seconds
+
+    def _exchange_opponent(self, side: Side) -> None:
+        """Add the exchanges of an opponent's weights (`zero2`, `zero3`)."""
+        for exchange in self.game.exchanges[side](self.game.profile.player(side).weight_bytes, True):
+            self._exchange(side, exchange, np.zeros(1))
+
+    def _exchange(self, side: Side, exchange: RankExchange, update_s: Times, kind: str = "parameters") -> None:
+        """Let the ranks of a side exchange something; it starts when the last one arrives."""
+        ranks = self._ranks[side]
+        if len(ranks) < 2:
+            return
+        seconds = collective_seconds(exchange, len(ranks), self.cluster.network, self._per_host[side])
+        if exchange.overlaps:
+            seconds -= hidden_seconds(exchange.num_bytes, seconds, float(update_s.max()))
+        began = float(self._now[ranks].max())
+        queued = np.maximum(self._link_free[ranks] - began, 0.0)
+        ends = began + seconds + np.minimum(queued, seconds)  # two streams share a link
+        self._link_free[ranks] += np.where(queued > 0, seconds, 0.0)
+        self._now[ranks] = ends.max()
+        self._count(kind, exchange_bytes(exchange, len(ranks)))
+
+    def _occupy(self, sources: NDArray[np.int64], num_bytes: float | NDArray[Any], link: Link) -> Times:
+        """Queue messages on the links of ranks; return when each has left."""
+        begins = np.maximum(self._now[sources], self._link_free[sources])
+        self._link_free[sources] = begins + num_bytes / link.bytes_per_s
+        return self._link_free[sources]
+
+    def _count(self, kind: str, num_bytes: float) -> None:
+        self.bytes[kind] = self.bytes.get(kind, 0.0) + num_bytes
+
+
+def _link_between(sources: Ranks, targets: Ranks, network: Interconnect) -> Link:
+    """Return the link of a host if no message leaves it, else that between hosts."""
+    is_inside = sources // network.workers_per_host == targets // network.workers_per_host
+    return network.inside if is_inside.all() else network.between

@@ -1,0 +1,232 @@
+"""Replay: repetition of steps of any run, compared with its record bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.checkpoint.reader import Checkpoint, read_checkpoint
+from paragan.checkpoint.writer import CheckpointWriter
+from paragan.config import RunConfig, read_recipe
+from paragan.config.run_config import flatten
+from paragan.config.sections import outside_of_run
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.files import create_subfolder, link_or_copy, read_json_lines, refuse_link
+from paragan.core.outside_code import CodeFolder
+from paragan.core.printable import print_to_stderr
+from paragan.extensions.replay.replay_plan import ReplayPlan, follows_order, plan_replay
+from paragan.runs.folder import RunFolder, environment, read_environment
+from paragan.runs.open_run import config_path
+from paragan.runs.run_request import RunRequest
+from paragan.runs.start import start_training
+
+# depend on the speed of the machine, not on the weights
+_TIMES = ("images_per_s", "eta_s", "data_wait", "wait_ms", "lag", "age")
+_NOT_COMPARED = ("kind", "seconds", "profile", "workers")
+
+
+@dataclass
+class ReplayResult:
+    """What was compared, and the first difference in words.
+
+    losses: newest step with equal numbers, tensors: newest with equal checkpoints; 0: none.
+    """
+
+    losses: int = 0
+    tensors: int = 0
+    difference: str = ""
+
+
+def compare_replay(original: Path, repetition: Path, plan: ReplayPlan, in_order: bool) -> ReplayResult:
+    """Compare numbers and checkpoints of the repeated steps up to the first difference.
+
+    in_order: the run has a recorded order of updates: learning rates are read at any moment.
+    """
+    found = ReplayResult()
+    theirs = _numbers(original, plan, in_order)
+    ours = _numbers(repetition, plan, in_order)
+    for (step, kind), recorded in theirs.items():
+        replayed = ours.get((step, kind), {})
+        common = [name for name in recorded if name in replayed]
+        name = next((name for name in common if recorded[name] != replayed[name]), None)
+        if name is not None:
+            found.difference = f"step {step}: {name} is {replayed[name]!r}, recorded {recorded[name]!r}"
+            return found
+        if common:
+            found.losses = step
+    _compare_checkpoints(original, repetition, plan, found)
+    if not found.difference and plan.last not in (found.losses, found.tensors):
+        found.difference = f"step {plan.last}: the replay has no losses and no checkpoint to compare"
+    return found
+
+
+def _numbers(folder: Path, plan: ReplayPlan, in_order: bool) -> dict[tuple[int, str], dict[str, Any]]:
+    """Return the numbers of each repeated step and generation, by (step, kind)."""
+    found: dict[tuple[int, str], dict[str, Any]] = {}
+    for line in read_json_lines(folder / "metrics.jsonl"):
+        step = line.get("step")
+        if line.get("kind") in ("step", "generation") and isinstance(step, int) and plan.first < step <= plan.last:
+            # a NaN differs from itself: compare as text
+            values = {k: v if v == v else "nan" for k, v in _compared(line, in_order)}
+            found[step, line["kind"]] = values
+    return found
+
+
+def _compared(line: Mapping[str, Any], in_order: bool) -> Iterator[tuple[str, Any]]:
+    for key, value in flatten({k: v for k, v in line.items() if k not in _NOT_COMPARED}).items():
+        name = key.rpartition("/")[2]
+        if name not in _TIMES and not (in_order and name.startswith("lr")):
+            yield key, value
+
+
+def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, found: ReplayResult) -> None:
+    """Compare all checkpoints of repeated steps that both folders have."""
+    theirs = CheckpointWriter(original / "checkpoints")
+    ours = CheckpointWriter(repetition / "checkpoints")
+    for path in theirs.paths():
+        repeated = ours.folder / path.name
+        if not (ours.path_of(plan.first).name < path.name <= ours.path_of(plan.last).name and repeated.is_dir()):
+            continue
+        try:
+            recorded = read_checkpoint(path)
+        except CheckpointError as error:
+            print_to_stderr(f"{error}; it is not compared")
+            continue
+        name = _first_difference(recorded, read_checkpoint(repeated))
+        if name is not None:
+            found.difference = f"step {recorded.step}: {name} differs from the checkpoint"
+            return
+        found.tensors = recorded.step
+
+
+def _first_difference(recorded: Checkpoint, replayed: Checkpoint) -> str | None:
+    """Return the name of the first tensor that differs."""
+    for group, tensors in recorded.groups.items():
+        others: Mapping[str, Tensor] = replayed.groups.get(group, {})
+        for name, value in tensors.items():
+            if name not in others or not _is_equal(value, others[name]):
+                return f"{group}: {name}"
+    return None
+
+
+def _is_equal(a: Tensor, b: Tensor) -> bool:
+    """Return whether two tensors have the same bits."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
+
+
+_SAME = ("seed", "data", "model", "loss", "writers")  # of all repetitions of a run
+_VERSIONS = ("paragan", "torch", "numpy", "python", "cpu", "threads")
+
+
+def replay_run(
+    path: Path, step: int | None = None, out: Path | None = None, trust: bool | CodeFolder = False
+) -> tuple[int, str]:
+    """Repeat a step of the run at `path` in `out` and compare it with the record.
+
+    Begins at the nearest checkpoint before the step, and ends at the next recorded losses or
+    checkpoint. Schemes with a recorded order of updates begin where the session of the step began.
+    Returns the exit code (0: equal, 2: different) and one line of text, which is empty if training
+    failed.
+
+    step: from 1; None: the last recorded one. out: RUN/replay unless given. Raises
+    `CheckpointError` for a folder that is not a run, `ConfigError` for a step that cannot be
+    repeated.
+    """
+    config_file = config_path(path)
+    outside = outside_of_run(trust)
+    config = read_recipe(str(config_file), (), outside)
+    plan = plan_replay(path, config, step)
+    repetition = read_recipe(str(config_file), list(plan.overrides), outside)
+    folder = out or path / "replay"
+    if out is None:
+        refuse_link(folder)
+    _refuse_other_run(path, folder, repetition, outside)
+    _print_plan(path, plan, repetition)
+    _prepare(path, folder, plan)
+    request = RunRequest(repetition, str(config_file), folder, has_commands=True, overrides=plan.overrides)
+    request = replace(request, code=trust if isinstance(trust, CodeFolder) else None)
+    if code := start_training(request):
+        return code, ""
+    found = compare_replay(path, folder, plan, follows_order(config, plan.ranks))
+    return (2, _difference(path, folder, plan, found)) if found.difference else (0, _equality(plan, found))
+
+
+def _print_plan(path: Path, plan: ReplayPlan, config: RunConfig) -> None:
+    """Print the steps to repeat, and what may change the last bits of their numbers."""
+    start = "the start" if plan.checkpoint is None else f"checkpoint {plan.checkpoint.name}"
+    ranks = f" on {plan.ranks} ranks" if plan.ranks > 1 else ""
+    print(f"replaying steps {plan.first + 1} to {plan.last} from {start}{ranks}", flush=True)
+    recorded = read_environment(path)
+    here = environment(plan.ranks)
+    if config.train.threads is not None:
+        here["threads"] = config.train.threads
+    versions = [name for name in _VERSIONS if name in recorded and recorded[name] != here[name]]
+    changed = [f"{name} {recorded[name]} (now {here[name]})" for name in versions]
+    if changed:
+        print_to_stderr(f"warning: the run used {', '.join(changed)}; numbers may differ in their last bits")
+    if config.grid is not None and config.workers is not None and config.grid.executor == "auto":
+        print_to_stderr("warning: grid.executor=auto: workers choose again, and numbers may differ in their last bits")
+
+
+def _refuse_other_run(path: Path, folder: Path, repetition: RunConfig, outside: Container[str]) -> None:
+    """Raise `CheckpointError` if a folder has a run that is no repetition of this one: it would be set aside."""
+    if not RunFolder(folder).config.exists():
+        return
+    try:
+        former: RunConfig | None = read_recipe(str(RunFolder(folder).config), (), outside)
+    except ConfigError:
+        former = None
+    is_itself = folder.resolve() == path.resolve()
+    if is_itself or former is None or any(getattr(former, key) != getattr(repetition, key) for key in _SAME):
+        raise CheckpointError(f"{folder} holds another run; give another --out DIR")
+
+
+def _prepare(path: Path, folder: Path, plan: ReplayPlan) -> None:
+    """Make a folder that continues at the plan's checkpoint, with the judge of the run."""
+    former = RunFolder(folder)
+    if (aside := former.set_aside()) is not None:
+        print(f"the former replay was moved to {aside}", flush=True)
+    if (folder / "checkpoints").exists():
+        raise CheckpointError(f"{folder} holds checkpoints of something else; give another --out DIR")
+    sources = [path / "judge", *([] if plan.checkpoint is None else [plan.checkpoint])]
+    for source in filter(Path.is_dir, sources):
+        target = create_subfolder(folder, source.relative_to(path).parts[0])
+        if target.name != source.name:
+            target = create_subfolder(target, source.name)
+        for file in sorted(source.iterdir()):
+            link_or_copy(file, target / file.name)
+
+
+def _equality(plan: ReplayPlan, found: ReplayResult) -> str:
+    equal = []
+    if found.losses:
+        equal.append(f"losses of step {found.losses}")
+    if found.tensors:
+        equal.append(f"all tensors of step {found.tensors}")
+    return f"replayed steps {plan.first + 1} to {plan.last}: {' and '.join(equal)} are equal bit for bit"
+
+
+def _difference(path: Path, folder: Path, plan: ReplayPlan, found: ReplayResult) -> str:
+    """Describe the first difference, and a difference of the players that explains it."""
+    text = f"replayed steps {plan.first + 1} to {plan.last}; first difference: {found.difference}"
+    recorded = _players(path, plan.first)
+    here = _players(folder, plan.first)
+    for side, player in recorded.items():
+        for key, value in player.items():
+            if (now := here.get(side, {}).get(key)) != value:
+                return f"{text} ({side}: {key} was {value}, now {now})"
+    return text
+
+
+def _players(folder: Path, first: int) -> dict[str, Any]:
+    """Return the players of the session that trained the steps after `first`."""
+    lines = [line for line in read_json_lines(folder / "metrics.jsonl") if line.get("kind") == "start"]
+    sessions = [line for line in lines if line["step"] <= first]
+    return dict(sessions[-1].get("players", {})) if sessions else {}

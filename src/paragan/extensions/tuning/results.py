@@ -1,0 +1,112 @@
+"""Results of a study: lines, `trials.csv`, `trials.png`, and the command that trains the winner."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paragan.core.command import program_command
+from paragan.core.files import write_bytes, write_text
+from paragan.extensions.tuning.space import Value, trial_words
+from paragan.extensions.tuning.study import StudyPlan, TrialRecord
+from paragan.report.figure import COLOURS, render_figure
+from paragan.report.scale import format_number
+from paragan.runs.folder import run_name
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLUMNS = 3  # of the picture
+
+
+def best_trial(plan: StudyPlan, trials: Sequence[TrialRecord]) -> TrialRecord | None:
+    """Return the complete trial with the best score; None without one."""
+    first = next(iter(_ranked(plan, trials)), None)
+    return first if first is not None and first.state == "complete" else None
+
+
+def trial_line(plan: StudyPlan, trials: Sequence[TrialRecord], number: int) -> str:
+    """Return a line about a trial that has just ended."""
+    trial = next(one for one in trials if one.number == number)
+    best = best_trial(plan, trials)
+    ended = trial.reason or trial.state
+    values = " ".join(f"{key}={_short(value)}" for key, value in trial.values.items())
+    lead = f"; best: trial {best.number} with {_score(best)}" if best is not None else ""
+    return f"trial {number} ({len(trials)} of {plan.max_trials}): {plan.goal} {_score(trial)}, {ended}, {values}{lead}"
+
+
+def trial_rows(plan: StudyPlan, trials: Sequence[TrialRecord]) -> list[list[str]]:
+    """Return rows of texts with a head: the best trial first, those without a score last."""
+    keys = [one.key for one in plan.dimensions]
+    rows = [["trial", "state", plan.goal, *keys]]
+    for trial in _ranked(plan, trials):
+        rows.append([str(trial.number), trial.state, _score(trial), *(_short(trial.values[key]) for key in keys)])
+    return rows
+
+
+def write_results(plan: StudyPlan, trials: Sequence[TrialRecord], folder: Path) -> str:
+    """Write `trials.csv` and `trials.png`; return a line about both."""
+    write_text(folder / "trials.csv", _as_csv(plan, trials))
+    if find_spec("matplotlib") is None:
+        return (
+            f"{folder / 'trials.csv'}; for a picture of the trials run {sys.executable} -m pip install 'paragan[plot]'"
+        )
+    height = 3.0 * -(-len(plan.dimensions) // _COLUMNS)
+    picture = render_figure(plan.recipe, (10.0, height), lambda figure: _draw(figure, plan, trials), "png")
+    write_bytes(folder / "trials.png", picture)
+    return f"{folder / 'trials.csv'}, {folder / 'trials.png'}"
+
+
+def winner_command(plan: StudyPlan, best: TrialRecord) -> str:
+    """Return the shell command that trains the recipe at the best values, at its own length."""
+    words = [plan.recipe, *plan.settings, *trial_words(best.values), "--out", f"runs/{run_name(plan.recipe)}-tuned"]
+    return f"{program_command()} train {shlex.join(words)}"
+
+
+def _as_csv(plan: StudyPlan, trials: Sequence[TrialRecord]) -> str:
+    keys = [one.key for one in plan.dimensions]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["trial", "state", plan.goal, "reason", *keys])
+    for trial in trials:
+        values = (trial.values[key] for key in keys)
+        writer.writerow([trial.number, trial.state, trial.value, trial.reason, *values])
+    return text.getvalue()
+
+
+def _ranked(plan: StudyPlan, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    def place(trial: TrialRecord) -> tuple[bool, bool, float]:
+        return trial.state != "complete", trial.value is None, -plan.direction * (trial.value or 0.0)
+
+    return sorted(trials, key=place)
+
+
+def _score(trial: TrialRecord) -> str:
+    return "–" if trial.value is None else format_number(trial.value)
+
+
+def _short(value: Value) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _draw(figure: Figure, plan: StudyPlan, trials: Sequence[TrialRecord]) -> None:
+    """Draw the scores over each setting; those of pruned trials are hollow."""
+    scored = [one for one in trials if one.value is not None]
+    scores = [one.value for one in trials if one.value is not None]
+    fills = [COLOURS[0] if one.state == "complete" else "none" for one in scored]
+    columns = min(_COLUMNS, len(plan.dimensions))
+    for place, dimension in enumerate(plan.dimensions, start=1):
+        axis = figure.add_subplot(-(-len(plan.dimensions) // columns), columns, place)
+        values = [one.values[dimension.key] for one in scored]
+        axis.scatter(values, scores, s=18, facecolors=fills, edgecolors=COLOURS[0], zorder=3)
+        if dimension.kind == "log":
+            axis.set_xscale("log")
+        axis.set_xlabel(dimension.key)
+        axis.set_ylabel(plan.goal)
+        axis.grid(alpha=0.4)

@@ -1,0 +1,273 @@
+"""Traits of a network, found without reading its code, and why it breaks a law or a law does not apply."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+from torch.overrides import TorchFunctionMode
+
+from paragan.core import rng
+from paragan.core.capabilities import Capability, missing
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.core.source import dtype_name
+from paragan.core.types import Side
+from paragan.extensions.verify.finding import SPECTRAL, LawResult
+from paragan.extensions.verify.reference_run import (
+    NAMES,
+    NEAR,
+    TraceDifference,
+    VerifiedNetworks,
+    make_strategy,
+    max_difference,
+    network_inputs,
+)
+from paragan.game import network
+from paragan.game.needs import term_needs
+from paragan.game.network import CalledNetwork
+from paragan.layers.random import RowDrawing, preserved_state, uses_random_numbers
+from paragan.layers.update_once import mixing_layers
+from paragan.parallel._blocks import blocks
+
+_VALUE_ACCESS = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__"}
+_NOT_USER_CODE = (str(Path(__file__).resolve().parent.parent), str(Path(traceback.__file__).parent), "<")
+_CALLER = str(Path(network.__file__).resolve())
+_SPECTRAL_HOOK = "SpectralNorm"  # class name of the hook of torch.nn.utils.spectral_norm
+
+
+@dataclass(frozen=True)
+class NetworkTraits:
+    """Traits of one network, with names as in its `named_modules`.
+
+    mixing_layers: batch norms.
+    random_layers: layers that declare that they draw from torch's generator, not by row.
+    hidden_generator: random generator that a forward draws from without declaring it.
+    torch_spectral_norms: modules with torch's spectral norm.
+    used_outside: (weight, block) of weights that are used outside the forward of their block.
+    value_access: source line where a forward reads the value of a tensor.
+    row_dependence: how much a row changes with the number of rows.
+    low_precision: dtype of the output if it is not float64.
+    custom_functions: autograd Functions that are not part of torch.
+    """
+
+    mixing_layers: tuple[str, ...] = ()
+    random_layers: tuple[str, ...] = ()
+    hidden_generator: str = ""
+    torch_spectral_norms: tuple[str, ...] = ()
+    used_outside: tuple[tuple[str, str], ...] = ()
+    value_access: str = ""
+    row_dependence: float = 0.0
+    low_precision: str = ""
+    custom_functions: tuple[str, ...] = ()
+
+
+Traits = Mapping[Side, NetworkTraits]
+
+
+def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
+    """Find the traits from the modules, one traced forward, and one forward on half of the rows."""
+    net = subject.net(side)
+    watch = _Watch(net)
+    before = rng.global_states()
+    given = network_inputs(subject, side)
+    with preserved_state(net):
+        with watch.following():
+            out = network_output(side, net, given)
+        moved = next((name for name, state in rng.global_states().items() if state != before[name]), "")
+    return NetworkTraits(
+        mixing_layers=_module_names(net, mixing_layers(net).__contains__),
+        random_layers=_module_names(net, _draws_from_generator),
+        hidden_generator="" if moved == "torch" and uses_random_numbers(net) else moved,
+        torch_spectral_norms=_module_names(net, has_torch_spectral_norm),
+        used_outside=tuple(watch.used_outside),
+        value_access=watch.value_access,
+        row_dependence=0.0 if moved else _row_dependence(subject, side),
+        low_precision="" if out.dtype == torch.float64 else dtype_name(out.dtype),
+        custom_functions=_custom_functions(out),
+    )
+
+
+def _draws_from_generator(module: nn.Module) -> bool:
+    inside = any(map(uses_random_numbers, module.children()))
+    return uses_random_numbers(module) and not inside and not isinstance(module, RowDrawing)
+
+
+def network_output(side: Side, net: nn.Module, given: tuple[Tensor | None, ...]) -> Tensor:
+    """Call the network: return images of a generator, logits of a discriminator."""
+    out = CalledNetwork(net)(*given)
+    return GeneratorOutput.of(out).images if side is Side.G else DiscriminatorOutput.of(out).logits_B
+
+
+def has_torch_spectral_norm(module: nn.Module) -> bool:
+    """Return whether the module has torch's spectral norm, which every training forward changes."""
+    hooks = module._forward_pre_hooks.values()
+    return isinstance(module, parametrizations._SpectralNorm) or any(
+        type(hook).__name__ == _SPECTRAL_HOOK for hook in hooks
+    )
+
+
+def _module_names(net: nn.Module, condition: Callable[[nn.Module], bool]) -> tuple[str, ...]:
+    modules = ((name or "the network", module) for name, module in net.named_modules() if condition(module))
+    return tuple(f"{name.split('.parametrizations.')[0]} ({type(module).__name__})" for name, module in modules)
+
+
+def _row_dependence(subject: VerifiedNetworks, side: Side) -> float:
+    """Compare half of the rows with the same rows of the whole batch, on two new networks.
+
+    Batch norms are in evaluation mode because their statistics span ranks.
+    """
+    half = subject.batch // 2
+    net_half = subject.net(side)
+    net_whole = subject.net(side)
+    for module in mixing_layers(net_half) | mixing_layers(net_whole):
+        module.eval()
+    with torch.no_grad():
+        out_half = network_output(side, net_half, network_inputs(subject, side, half))
+        out_whole = network_output(side, net_whole, network_inputs(subject, side))
+    difference = max_difference(out_half, out_whole[:half])
+    return difference if difference > NEAR else 0.0
+
+
+def _custom_functions(out: Tensor) -> tuple[str, ...]:
+    todo = [out.grad_fn]
+    visited = {out.grad_fn}
+    names: dict[str, None] = {}
+    while todo:
+        node = todo.pop()
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            names[type(node).__name__.removesuffix("Backward")] = None
+        following = [after for after, _ in (node.next_functions if node is not None else ())]
+        todo += [after for after in following if after not in visited]
+        visited.update(following)
+    return tuple(names)
+
+
+class _Watch(TorchFunctionMode):
+    """Trace of torch calls in a forward: weights used outside their block, tensor values read."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        names = {module: name for name, module in net.named_modules()}
+        self.blocks = {block: names[block] for block in blocks(net)}
+        weights = {id(weight): name for name, weight in net.named_parameters()}
+        self.owners: dict[int, tuple[str, nn.Module]] = {}
+        for block in self.blocks:
+            self.owners |= {id(w): (weights[id(w)], block) for w in block.parameters()}
+        self.inside: list[nn.Module] = []
+        self.used_outside: dict[tuple[str, str], None] = {}
+        self.value_access = ""
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Trace the forward inside this context."""
+        hooks = []
+        for block in self.blocks:
+            hooks.append(block.register_forward_pre_hook(lambda module, _: self.inside.append(module)))
+            hooks.append(block.register_forward_hook(lambda *_: self.inside.pop() and None, always_call=True))
+        try:
+            with self:
+                yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in _VALUE_ACCESS:
+            self.value_access = self.value_access or user_code_line()
+        if isinstance(out, Tensor) and out.requires_grad and not isinstance(out, nn.Parameter):
+            for used in (*args, *(kwargs or {}).values()):
+                weight, block = self.owners.get(id(used), ("", None))
+                if block is not None and block not in self.inside:
+                    self.used_outside[weight, self.blocks[block]] = None
+        return out
+
+
+def user_code_line() -> str:
+    """Return file and line of the user's code that is running, or ""."""
+    frames = traceback.extract_stack()
+    inside = next((n for n, frame in enumerate(frames) if frame.filename == _CALLER), len(frames))
+    for frame in reversed(frames[inside:]):
+        if not frame.filename.startswith(_NOT_USER_CODE) and "site-packages" not in frame.filename:
+            return f"{Path(frame.filename).name}:{frame.lineno}"
+    return ""
+
+
+def explain_difference(found: TraceDifference, traits: Traits) -> str:
+    """Return the likely cause of a difference, from the traits of the networks; or ""."""
+    if found.step == 0:
+        return "the constructor does not draw from torch's generator alone (numpy? random? the order of a set?)"
+    for side, of in traits.items():
+        if of.row_dependence:
+            return (
+                f"{NAMES[side]}: a row changes (by {of.row_dependence:.0e}) with the number of "
+                "rows, apart from batch norm: a mean over the batch? make samples independent, "
+                "or use paragan.BatchNorm, whose statistics span ranks"
+            )
+    if any(of.torch_spectral_norms for of in traits.values()):
+        return SPECTRAL
+    for side, of in traits.items():
+        if of.low_precision:
+            return f"{NAMES[side]}: returns {of.low_precision} for float64 inputs; keep the dtype of the input"
+        if of.value_access:
+            return f"{NAMES[side]}: its forward reads the value of a tensor ({of.value_access}) and may branch on it"
+    return ""
+
+
+def explain_randomness(traits: Traits) -> str:
+    """Return why runs on other splits of the batch differ by design (random layers), or ""."""
+    for side, of in traits.items():
+        if of.random_layers:
+            return (
+                f"{NAMES[side]}: {_some(of.random_layers)} draws for each call and rank, a known exception of the law"
+            )
+    return ""
+
+
+def explain_micro_batches(subject: VerifiedNetworks, traits: Traits, side: Side) -> str:
+    """Return why a turn in micro-batches is refused, or differs by design from one batch; or ""."""
+    penalties = subject.game.g_penalties if side is Side.G else subject.game.d_penalties
+    names = ["the loss"] * subject.game.loss.compares + [p.name for p in penalties if Capability.COUPLED in p.needs]
+    if names:
+        return f"{names[0]} compares the samples of a batch, so micro-batches are refused"
+    for ran in (Side.G, Side.D) if side is Side.G else (Side.D,):  # G's turn runs D, too
+        if traits[ran].mixing_layers:
+            return f"{NAMES[ran]}: {_some(traits[ran].mixing_layers)} computes its statistics per micro-batch"
+    return explain_randomness(traits)
+
+
+def explain_sharding(traits: Traits, found: LawResult) -> str:
+    """Return why a sharded strategy failed (a weight used while its block is sharded), or ""."""
+    is_sharded = Capability.WHOLE_WEIGHTS not in make_strategy(found.strategy.removesuffix(", uneven")).capabilities
+    for side, of in traits.items():
+        if of.used_outside and found.result == "FAILED" and is_sharded:
+            weight, block = of.used_outside[0]
+            return (
+                f"; {NAMES[side]}: {weight} is used outside the forward of its block {block}, "
+                "where it is sharded: call the block itself, or leave the layer out of `blocks`"
+            )
+    return ""
+
+
+def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
+    """Return why `build` would refuse the penalties or the balancer under this strategy, or ""."""
+    holder = make_strategy(name).holder
+    balancer = () if subject.game.balancer is None else subject.game.balancer.needs
+    return missing(holder, (*balancer, *term_needs(subject.penalties, frozenset(), "")))
+
+
+def unsupported_network(subject: VerifiedNetworks, name: str, num_ranks: int) -> str:
+    """Return why that many ranks cannot train one of the networks under this strategy, or ""."""
+    strategy = make_strategy(name)
+    return next(filter(None, (strategy.refusal(subject.net(side), num_ranks) for side in Side)), "")
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")

@@ -1,0 +1,200 @@
+"""Laws of training that run in one process, one result per row.
+
+`on_ranks` has the law that needs several. A failed result gives the difference and its known cause
+in the networks (`diagnosis`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+
+from paragan.core import rng
+from paragan.core.capabilities import Capability
+from paragan.core.dist import ALONE, World
+from paragan.core.pieces import StoredTensors
+from paragan.core.types import Side
+from paragan.distributed.launch.join import destroy_groups, join
+from paragan.extensions.verify.diagnosis import (
+    NetworkTraits,
+    Traits,
+    explain_difference,
+    explain_micro_batches,
+    explain_sharding,
+    inspect_network,
+    unsupported_penalty,
+)
+from paragan.extensions.verify.finding import (
+    DETERMINISTIC,
+    NO_REFERENCE_RUN,
+    LawResult,
+    failed_result,
+    passed_result,
+    run_law,
+)
+from paragan.extensions.verify.network_laws import check_double_backward, check_frozen_opponent
+from paragan.extensions.verify.reference_run import (
+    NAMES,
+    NEAR,
+    STEPS,
+    ReferenceRun,
+    Trace,
+    TraceDifference,
+    VerifiedNetworks,
+    compare_traces,
+)
+from paragan.game.state import restore, state_of
+from paragan.layers.cross_rank import check_synchronised_norm
+
+_STOPPING = "stopping is invisible"
+_PARTS = "parts are the whole"
+_ONE = "one is none"
+_WAIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class PreparedLaws:
+    """Inputs of the laws that compare runs.
+
+    subject: the networks, without penalties that they do not support. traits: of both, by side. plain:
+    the reference run; None if it is not deterministic.
+    """
+
+    subject: VerifiedNetworks
+    traits: Traits
+    plain: Trace | None
+
+
+Comparison = Callable[[PreparedLaws], Iterator[LawResult]]
+
+
+def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> Iterator[LawResult]:
+    """Run all laws; a network that cannot be called in float64 gives one row only.
+
+    comparisons: laws that compare a run with the reference run; "not run" without one.
+    """
+    traits: dict[Side, NetworkTraits] = {}
+    for side in Side:
+        called = run_law("called in float64", side.value.upper(), partial(_look, subject, side, traits))
+        if called.result == "FAILED":
+            yield called
+            return
+    twice = run_law("twice differentiable", "D", lambda: check_double_backward(subject, traits[Side.D]))
+    yield twice
+    if twice.result == "FAILED":  # so that one fault is reported once
+        subject = subject.without(Capability.DOUBLE_BACKWARD)
+    for side in Side:
+        check = partial(check_frozen_opponent, subject, side, traits[side])
+        yield run_law("frozen means frozen", side.value.upper(), check)
+    plain: list[Trace] = []
+    yield run_law(DETERMINISTIC, "none", lambda: deterministic(subject, traits, plain))
+    for comparison in comparisons:
+        yield from comparison(PreparedLaws(subject, traits, plain[0] if plain else None))
+
+
+def compare_with_plain(
+    ready: PreparedLaws, law: str, name: str, play: Callable[[], Trace], allowed: float
+) -> LawResult:
+    """Compare a run with the reference run."""
+    if ready.plain is None:
+        return LawResult(law, name, "not run", None, NO_REFERENCE_RUN)
+    plain = ready.plain
+
+    def look() -> LawResult:
+        return law_result(compare_traces(play(), plain, allowed), ready.traits)
+
+    return run_law(law, name, look)
+
+
+def law_result(found: TraceDifference, traits: Traits) -> LawResult:
+    """Return the result of a comparison, with an explanation if it failed."""
+    if not found.name:
+        return passed_result(found.largest)
+    return failed_result("; ".join(filter(None, (explain_difference(found, traits), str(found)))), found.largest)
+
+
+def deterministic(subject: VerifiedNetworks, traits: Traits, plain: list[Trace]) -> LawResult:
+    """Compare two runs from different random states; `plain` receives the first if they agree."""
+    traces = []
+    for seed in (1, 2):
+        with rng.seeded_globally(seed):
+            traces.append(ReferenceRun(subject).trace())
+    found = compare_traces(traces[1], traces[0], 0.0)
+    if not found.name:
+        plain.append(traces[0])
+        return passed_result(0.0)
+    for side, of in traits.items():
+        if of.hidden_generator:
+            fix = "use torch's generator"
+            if of.hidden_generator == "torch":
+                fix = "use nn.Dropout, or set `draws = True` on the module"
+            why = f"its forward draws from {of.hidden_generator} without declaring it (a functional dropout?); {fix}"
+            return failed_result(f"{NAMES[side]}: {why}; {found}", found.largest)
+    why = "something outside the networks keeps state between runs"
+    if found.step == 0:
+        why = explain_difference(found, traits)
+    return failed_result(f"{why}; {found}", found.largest)
+
+
+def _look(subject: VerifiedNetworks, side: Side, traits: dict[Side, NetworkTraits]) -> LawResult:
+    for name, module in subject.net(side).named_modules():
+        check_synchronised_norm(module, name)
+    traits[side] = inspect_network(subject, side)
+    return passed_result()
+
+
+def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
+    """Stop after one step, restore the state into new players, and continue."""
+
+    def play() -> Trace:
+        first = ReferenceRun(ready.subject)
+        second = ReferenceRun(ready.subject)
+        first.steps(1)
+        for side, player in first.players.items():
+            pieces, counters = state_of(player)
+            saved = StoredTensors.of({name: value.clone() for name, value in pieces.tensors.items()})
+            restore(second.players[side], saved, counters)
+        second.gan.clock.step = first.gan.clock.step
+        second.gan.clock.images = first.gan.clock.images
+        found = {1: second.weights()}
+        second.steps()
+        return found | {STEPS: second.weights()}
+
+    found = compare_with_plain(ready, _STOPPING, "none", play, 0.0)
+    if found.result == "FAILED" and found.difference is not None:
+        why = "a forward changes state that is not in the state dict (an attribute? a non-persistent buffer?)"
+        found = replace(found, reason=f"{why}; {found.reason}")
+    yield found
+
+
+def parts(ready: PreparedLaws) -> Iterator[LawResult]:
+    """Run each player's turn in two micro-batches."""
+    for side in Side:
+        if reason := explain_micro_batches(ready.subject, ready.traits, side):
+            yield LawResult(_PARTS, side.value.upper(), "exempt", None, reason)
+        else:
+            game = partial(_trace, ready.subject, "none", ALONE, {side: 2})
+            yield compare_with_plain(ready, _PARTS, side.value.upper(), game, NEAR)
+
+
+def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
+    """Run each strategy in a group of one rank, which must equal the reference run bit for bit."""
+    world = None if ready.plain is None else join(None, torch.device("cpu"), _WAIT_S, alone_group=True)
+    try:
+        alone = {name: at for name, at in ready.subject.joining_strategies.items() if not at.needs_hosts}
+        for name in alone:
+            if refused := unsupported_penalty(ready.subject, name):
+                yield LawResult(_ONE, name, "not run", None, refused)
+                continue
+            found = compare_with_plain(ready, _ONE, name, partial(_trace, ready.subject, name, world or ALONE), 0.0)
+            yield replace(found, reason=found.reason + explain_sharding(ready.traits, found))
+    finally:
+        if world is not None:
+            destroy_groups(world)
+
+
+def _trace(subject: VerifiedNetworks, name: str, world: World, parts: Mapping[Side, int] | None = None) -> Trace:
+    return ReferenceRun(subject, name, world, parts or {}).trace()

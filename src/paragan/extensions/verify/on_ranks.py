@@ -1,0 +1,226 @@
+"""Law "ranks are the batch", run on processes of this host.
+
+Every wait has a timeout and all processes are ended.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from paragan.core.answering_processes import AnsweringProcesses, reserve_output, source_environment
+from paragan.core.capabilities import Capability
+from paragan.core.dist import World
+from paragan.core.errors import ParaganError
+from paragan.core.files import write_bytes
+from paragan.core.outside_code import reraise_as_config_error
+from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
+from paragan.extensions.verify.diagnosis import (
+    explain_randomness,
+    explain_sharding,
+    unsupported_network,
+    unsupported_penalty,
+)
+from paragan.extensions.verify.finding import NO_REFERENCE_RUN, LawResult
+from paragan.extensions.verify.laws import PreparedLaws, law_result
+from paragan.extensions.verify.reference_run import (
+    ReferenceRun,
+    Trace,
+    TraceDifference,
+    VerifiedNetworks,
+    compare_traces,
+    exact_arithmetic,
+)
+
+_RANKS = "ranks are the batch"
+_START_S = 120.0  # Python and torch on a busy machine
+_TALK_S = 60.0  # one exchange
+_ROW_S = 240.0
+_GRACE_S = 15.0  # for the others, once one rank has failed
+# words of errors of a rank that the failure of another one caused
+_SECONDARY = ("onnection", "imed out", "timeout")
+_TRACE = "plain.safetensors"  # file of the reference run
+_HOST = 2  # ranks that stand for one host, so that there are both shards and replicas under `hsdp`
+
+
+@dataclass(frozen=True)
+class Row:
+    """Strategy and split of the batch. uneven: rank 0 has a row less, rank 1 one more."""
+
+    strategy: str
+    uneven: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the row in the table."""
+        return f"{self.strategy}, uneven" if self.uneven else self.strategy
+
+    def share(self, rank: int, size: int, batch: int) -> tuple[int, int]:
+        """Return (first, count) of a rank's rows; at least two each."""
+        counts = [batch // size] * size
+        if self.uneven:
+            counts[0] = counts[0] - 1
+            counts[1] = counts[1] + 1
+        return sum(counts[:rank]), counts[rank]
+
+
+class RankProcesses:
+    """The law on `size` processes, which start again after a row that a rank did not answer.
+
+    command: starts a rank; it receives the rank, the number of ranks and the file of a store, and
+    calls `verify_rank`. folder: for the reference run, logs and stores.
+    """
+
+    def __init__(self, command: Sequence[str], size: int, folder: Path) -> None:
+        self._command = command
+        self._size = size
+        self._folder = folder
+        self._num_rows = 0  # so far
+        self._processes = AnsweringProcesses()
+
+    def __call__(self, ready: PreparedLaws) -> Iterator[LawResult]:
+        """Yield the rows of the law, then the strategies that are exempt or need more ranks."""
+        if ready.plain is not None:
+            _save_trace(ready.plain, self._folder)
+        too_few = []
+        exempt = []
+        try:
+            for name, strategy in ready.subject.joining_strategies.items():
+                if strategy.exemption:
+                    exempt.append(LawResult(_RANKS, name, "exempt", None, strategy.exemption))
+                elif strategy.needs_hosts and (self._size <= _HOST or self._size % _HOST):
+                    reason = "needs 4 ranks for shards and replicas; pass --ranks 4"
+                    too_few.append(LawResult(_RANKS, name, "not run", None, reason))
+                else:
+                    instead = self._instead(ready, name)
+                    for row in (Row(name, uneven=False), Row(name, uneven=True)):
+                        yield replace(instead or self._run(row, ready), strategy=row.name)
+        finally:
+            self._processes.kill()
+        yield from too_few
+        yield from exempt
+
+    def _instead(self, ready: PreparedLaws, name: str) -> LawResult | None:
+        """Return the result of a strategy's rows if no process is needed, or None to run them."""
+        if ready.plain is None:
+            return LawResult(_RANKS, name, "not run", None, NO_REFERENCE_RUN)
+        if self._size == 1:
+            return LawResult(_RANKS, name, "not run", None, "--ranks 1 starts no other process")
+        if reason := explain_randomness(ready.traits):
+            return LawResult(_RANKS, name, "exempt", None, reason)
+        refusal = unsupported_penalty(ready.subject, name) or unsupported_network(ready.subject, name, self._size)
+        return LawResult(_RANKS, name, "not run", None, refusal) if refusal else None
+
+    def _run(self, row: Row, ready: PreparedLaws) -> LawResult:
+        """Return the result of a row: the largest difference of a rank, or the error that came first."""
+        is_first = not self._processes.processes
+        if is_first:
+            self._start()
+        self._num_rows += 1
+        double = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in ready.subject.penalties)
+        order = {"number": self._num_rows, "double": double, **asdict(row)}
+        answers = self._processes.request(order, _ROW_S + (_START_S if is_first else 0.0), _GRACE_S)
+        if any("at" not in answer for answer in answers):
+            self._processes.kill()
+            self._processes = AnsweringProcesses()
+        errors = {rank: answer for rank, answer in enumerate(answers) if "error" in answer}
+        if errors:
+            rank = min(errors, key=lambda rank: _priority(errors[rank]))
+            result = LawResult(_RANKS, row.name, "FAILED", None, f"rank {rank}: {errors[rank]['error']}")
+        else:
+            differences = [TraceDifference(**answer["difference"]) for answer in answers]
+            worst = max(differences, key=lambda difference: (bool(difference.name), difference.largest))
+            result = replace(law_result(worst, ready.traits), law=_RANKS, strategy=row.name)
+        return replace(result, reason=result.reason + explain_sharding(ready.traits, result))
+
+    def _start(self) -> None:
+        environment = source_environment()
+        if (interface := loopback_interface()) is not None:
+            environment[GLOO_INTERFACE] = interface
+        store = self._folder / f"store-{self._num_rows}"
+        for rank in range(self._size):
+            words = [*self._command, str(rank), str(self._size), str(store)]
+            self._processes.start(words, environment, self._folder / f"rank-{rank}.log", pipes=True)
+
+
+def _priority(answer: dict[str, Any]) -> tuple[bool, float]:
+    """Order errors: those that another rank's failure caused last, then by time."""
+    is_secondary = any(words in answer["error"] for words in _SECONDARY)
+    return is_secondary, answer.get("at", time.monotonic())
+
+
+def verify_rank(networks: Callable[[], VerifiedNetworks], rank: int, size: int, folder: Path, store: Path) -> None:
+    """Run one rank: answer the orders on standard input until the parent process closes it."""
+    reply = reserve_output()
+    subject = networks()
+    plain = _load_trace(folder)
+    base = dist.FileStore(str(store), size)
+    with exact_arithmetic():
+        for line in sys.stdin:
+            order = json.loads(line)
+            row = Row(order["strategy"], order["uneven"])
+            chosen = subject if order["double"] else subject.without(Capability.DOUBLE_BACKWARD)
+            prefixed = dist.PrefixStore(f"row {order['number']}", base)
+            answer = _run_row(chosen, plain, row, rank, size, prefixed)
+            reply({"at": time.monotonic(), **answer})
+
+
+def _run_row(
+    subject: VerifiedNetworks, plain: Trace, row: Row, rank: int, size: int, store: dist.Store
+) -> dict[str, Any]:
+    """Run a row in a separate process group: a failed row leaves nothing behind."""
+    done_keys = [f"done {other}" for other in range(size)]
+    store.set(f"here {rank}", "")
+    try:
+        with reraise_as_config_error(row.name):
+            store.wait([f"here {other}" for other in range(size)], timedelta(seconds=_START_S))
+            world = _group(rank, size, store)
+            first, count = row.share(rank, size, subject.batch)
+            found = compare_traces(ReferenceRun(subject, row.strategy, world, {}, first, count).trace(), plain)
+            store.set(f"done {rank}", "")
+            store.wait(done_keys, timedelta(seconds=_TALK_S))
+        return {"difference": asdict(found)}
+    except ParaganError as error:
+        store.set(f"done {rank}", "")
+        return {"error": str(error).removeprefix(f"{row.name} ")}
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        gc.collect()  # the networks of this row reference the group, and so hold its connections
+
+
+def _group(rank: int, size: int, store: dist.Store) -> World:
+    timeout = timedelta(seconds=_TALK_S)
+    group = dist.PrefixStore("group", store)
+    dist.init_process_group("gloo", store=group, rank=rank, world_size=size, timeout=timeout)
+    control = dist.new_group(backend="gloo", timeout=timeout)
+    host = _HOST if size % _HOST == 0 else size
+    return World(rank, size, rank % host, host, torch.device("cpu"), dist.group.WORLD, control, store)
+
+
+def _save_trace(trace: Trace, folder: Path) -> None:
+    """Write the reference run for the ranks to compare with."""
+    weights: dict[str, Tensor] = {}
+    for step, tensors in trace.items():
+        weights |= {f"{step}/{name}": tensor.contiguous() for name, tensor in tensors.items()}
+    write_bytes(folder / _TRACE, save(weights))
+
+
+def _load_trace(folder: Path) -> Trace:
+    trace: Trace = {}
+    for name, value in load_file(folder / _TRACE).items():
+        step, _, rest = name.partition("/")
+        trace.setdefault(int(step), {})[rest] = value
+    return trace

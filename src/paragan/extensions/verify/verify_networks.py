@@ -1,0 +1,159 @@
+"""Run of `paragan verify`: networks of a dotted path or a recipe, built from shapes, without data.
+
+As a program, it is one rank: `python -m paragan.extensions.verify.verify_networks REQUEST FOLDER RANK SIZE
+STORE`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter
+from torch import nn
+
+from paragan import build
+from paragan.build.data import sample_name
+from paragan.config import RunConfig, choose, read_recipe
+from paragan.config.sections import ANY
+from paragan.core import registry
+from paragan.core.network_factory import NetworkFactory
+from paragan.core.outside_code import CodeFolder
+from paragan.core.types import Side
+from paragan.extensions.verify import laws, on_ranks
+from paragan.extensions.verify.finding import LawResult
+from paragan.extensions.verify.reference_run import VerifiedNetworks, exact_arithmetic
+from paragan.game.policy import Policy
+from paragan.layers.frozen import frozen_networks
+from paragan.runs.shape_only_data import open_data_or_advise, shape_only_data
+
+_BARE = ("loss.name=hinge", "scheme.name=synchronous", "penalties=[{name: r1, weight: 1.0, interval: 2}]")
+_SHAPE = (3, 32, 32)
+_EPS = 1e-3  # of Adam-like optimizers: rounding errors must not become full steps
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class VerifyRequest:
+    """Arguments of the command. shape, classes: those of the recipe's data if None."""
+
+    target: str
+    overrides: tuple[str, ...] = ()
+    shape: tuple[int, int, int] | None = None
+    classes: int | None = None
+    ranks: int = 2
+    trust: bool = False
+    code: CodeFolder | None = None
+
+
+_REQUESTS = TypeAdapter(VerifyRequest)  # to and from JSON, for other processes
+
+
+def run_verification(request: VerifyRequest) -> Iterator[LawResult]:
+    """Yield the result of each law. Raises `ConfigError` for networks that cannot be built."""
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "paragan.extensions.verify.verify_networks",
+        _REQUESTS.dump_json(request).decode(),
+    ]
+    warnings.filterwarnings("ignore", module="torch")  # of strategies that the user did not choose
+    networks = verified_networks(request)
+    with tempfile.TemporaryDirectory(prefix="paragan-verify-") as folder, exact_arithmetic():
+        ranks = on_ranks.RankProcesses([*command, folder], request.ranks, Path(folder))
+        yield from laws.run_laws(networks, (laws.parts, laws.stopping, laws.one_is_none, ranks))
+
+
+def verified_networks(request: VerifyRequest) -> VerifiedNetworks:
+    """Return the networks of a request, to be built in float64 later.
+
+    Raises `ConfigError` if they do not fit the shape or the game. Call it outside
+    `exact_arithmetic()`: the game is tried once in float32, as in a run.
+    """
+    config, data, strategies = _config(request)
+    game = build.gan(config, data, _CPU, turns=False)  # the laws run the turns
+    return VerifiedNetworks(
+        {side: _in_float64(build.maker(config, side, data, _CPU)) for side in Side},
+        {Side.G: _policy(config, Side.G), Side.D: _policy(config, Side.D)},
+        {Side.G: config.g.ema, Side.D: config.d.ema},
+        replace(game, prior=replace(game.prior, dtype=torch.float64)),
+        build.scheme(config),
+        data.train.shape,
+        data.num_classes,
+        data.has_pairs,
+        batch=max(8, 4 * request.ranks),
+        strategies=strategies,
+    )
+
+
+def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, ...]]:
+    """Return the config, the data and the custom strategies that the config names.
+
+    The config is the recipe's, or a minimal one; players run on one process, in full precision.
+    """
+    is_file = request.target.endswith((".yaml", ".yml"))
+    is_recipe = is_file or request.target in registry.names("recipes")
+    if is_recipe:
+        config = read_recipe(request.target, request.overrides, request.code or (ANY if request.trust else None))
+    else:
+        config = read_recipe("digits", [f"model.name={request.target}", *_BARE, *request.overrides])
+    plain: dict[str, Any] = {
+        "precision": "fp32",
+        "strategy": None,
+        "micro_batches": 1,
+        "offload": False,
+        "channels_last": False,
+    }
+    chosen = {options.strategy.name for options in (config.g, config.d) if options.strategy is not None}
+    strategies = tuple(sorted(chosen - set(registry.names("parallel"))))
+    config = replace(config, g=replace(config.g, **plain), d=replace(config.d, **plain))
+    if config.scheme.name == "asynchronous" and not config.scheme.options.takes_turns:  # exact without delay only
+        config = replace(config, scheme=choose("schemes", "shared_fakes"))
+    if is_recipe and (request.shape is None or request.classes is None):
+        real = open_data_or_advise(config)
+        shape = real.train.shape
+        classes = real.num_classes
+        pairs = real.has_pairs
+    else:
+        kind = registry.load_chosen("models", config.model).Generator
+        shape = _SHAPE
+        classes = 0
+        pairs = bool(getattr(kind, "takes_condition", False))
+    classes = classes if request.classes is None else request.classes
+    is_image = sample_name(config, None) is None
+    return config, shape_only_data(request.shape or shape, classes, pairs, is_image), strategies
+
+
+def _in_float64(make: NetworkFactory) -> NetworkFactory:
+    def construct() -> nn.Module:
+        net = make.construct().double()
+        for frozen in frozen_networks(net).values():
+            frozen.cast(torch.float64)
+        return net
+
+    return replace(make, construct=construct)
+
+
+def _policy(config: RunConfig, side: Side) -> Policy:
+    policy = build.policy(config.g if side is Side.G else config.d)
+    eps = policy.arguments.get("eps", 0.0)
+    takes = "Adam" in getattr(policy.kind, "__name__", "") and isinstance(eps, float)
+    return replace(policy, arguments={**policy.arguments, "eps": max(eps, _EPS)}) if takes else policy
+
+
+def main(words: list[str]) -> None:
+    """Run one rank of `verify.on_ranks.RankProcesses`."""
+    request = _REQUESTS.validate_json(words[0])
+    rank, size = map(int, words[2:4])
+    on_ranks.verify_rank(lambda: verified_networks(request), rank, size, Path(words[1]), Path(words[4]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
