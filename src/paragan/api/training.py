@@ -26,10 +26,9 @@ from paragan.distributed.launch.rank_env import from_environment
 from paragan.export.bundle import read_score
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Label, Sampler
-from paragan.extensions.buckets.remote_run import open_copy, working_folder
+from paragan.extensions.buckets.remote_run import mirroring, open_copy, working_folder
 from paragan.runs.folder import RunFolder, run_name
 from paragan.runs.run_request import RunRequest
-from paragan.runs.start import mirroring
 from paragan.runs.train import train_in_program
 
 _ARGUMENTS = {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +15,9 @@ from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 from paragan.datasets._options import FolderOptions
+
+if TYPE_CHECKING:
+    from paragan.runs.run_request import RunRequest
 
 _OUT = "Run folder (default: runs/RECIPE), or an address in an object store (s3://BUCKET/RUN)."
 Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
@@ -63,7 +67,24 @@ def train_command(
         overrides += run.words(plan, print)
         config = load_config(recipe, overrides, outside)
     request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides), code=moved)
-    raise typer.Exit(start_training(replace(request, address=where if is_url(where) else "")))
+    request = replace(request, address=where if is_url(where) else "")
+    with _mirroring(request):
+        raise typer.Exit(start_training(request, _advise_on_memory))
+
+
+def _mirroring(request: RunRequest) -> AbstractContextManager[None]:
+    """Mirror the working folder of a run in an object store."""
+    if not request.address:
+        return nullcontext()
+    from paragan.extensions.buckets.remote_run import mirroring
+
+    return mirroring(request)
+
+
+def _advise_on_memory(request: RunRequest) -> str:
+    from paragan.extensions.planning.memory_advice import advise_on_memory
+
+    return advise_on_memory(request)
 
 
 def _check_folder(options: object) -> None:

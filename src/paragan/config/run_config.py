@@ -171,6 +171,16 @@ class RunConfig:
         return max(options.updates_per_step for options in (self.d, *self.players.values()))
 
     @property
+    def extension_key(self) -> str | None:
+        """Key that is set and that an extension of its name provides; None: the run is one game."""
+        return None if self.grid is None else "grid"
+
+    @property
+    def images_per_report(self) -> int:
+        """Real images of a step, or of a generation of each cell."""
+        return self.train.batch * self.batches_per_step * (1 if self.grid is None else self.grid.batches)
+
+    @property
     def coordinator_address(self) -> tuple[str, int]:
         """Host and port of the coordinator."""
         host, _, port = self.coordinator.rpartition(":")

@@ -1,6 +1,7 @@
 """Registry of files: `model.name: biggan` is `models/biggan.py`.
 
-A category is a folder of such files: models, losses, penalties, … Outside code is a dotted path or
+A category is a folder of such files: models, losses, penalties, … An extension adds files in a folder of
+the same name: `extensions/large_models/parallel/tensor.py` is `strategy: tensor`. Outside code is a dotted path or
 a .py file. A file may have a frozen dataclass `Options`. It is *read* from the source, not
 imported, so that help and config errors are fast and do not import torch; the class may therefore
 use only builtins, dataclasses, typing, `core.option_types`, `core.weight_schedule` and the
@@ -32,7 +33,7 @@ _READABLE = (
     *("__future__", "dataclasses", "typing", "collections.abc"),
     *("paragan.core.option_types", "paragan.core.weight_schedule"),
 )
-_SHARED_OPTIONS = re.compile(r"paragan\.\w+\._options")  # shared, without torch
+_SHARED_OPTIONS = re.compile(r"paragan(\.\w+)+\._options")  # shared, without torch
 _NOUNS = {  # category -> name of one of its files, for messages
     "models": "model",
     "losses": "loss",
@@ -82,11 +83,17 @@ def noun(category: str) -> str:
 
 def names(category: str) -> list[str]:
     """Return the names of the public files of a category, sorted."""
-    folder = _ROOT / category
-    files = [path.stem for path in folder.glob(f"*{_suffix(category)}")]
-    packages = [path.parent.name for path in folder.glob("*/__init__.py")]
-    public = [name for name in (*files, *packages) if not name.startswith("_") and name not in _HELPERS]
-    return sorted(public)
+    return sorted(_sources(category))
+
+
+def _sources(category: str) -> dict[str, Path]:
+    """Return the public files of a category by name: a file or a package, of paragan or of an extension."""
+    paths: list[Path] = []
+    for folder in (_ROOT / category, *_ROOT.glob(f"extensions/*/{category}")):
+        paths += [path for path in folder.glob(f"*{_suffix(category)}") if path.name != "__init__.py"]
+        paths += folder.glob("*/__init__.py")
+    named = {path.parent.name if path.name == "__init__.py" else path.stem: path for path in paths}
+    return {name: path for name, path in named.items() if not name.startswith("_") and name not in _HELPERS}
 
 
 def descriptions(category: str) -> dict[str, str]:
@@ -96,7 +103,7 @@ def descriptions(category: str) -> dict[str, str]:
     if category not in known:
         meant = did_you_mean(closest_name(category, known))
         raise ConfigError(f"unknown category {category!r}; choose one of {', '.join(known)}{meant}")
-    sources = {name: find_source(category, name) for name in names(category)}
+    sources = dict(sorted(_sources(category).items()))
     if category == "recipes":
         sources |= {str(path): path for path in _local_recipes()}
     described = {name: _description(path) for name, path in sources.items()}
@@ -119,7 +126,8 @@ def load_module(category: str, name: str) -> ModuleType:
     """Import a file of a category; `ConfigError` if outside code fails or lacks a required name."""
     path = find_source(category, name)
     if "." not in name:
-        return importlib.import_module(f"paragan.{category}.{name}")
+        parts = path.parent.parts if path.name == "__init__.py" else path.with_suffix("").parts
+        return importlib.import_module(".".join(("paragan", *parts[len(_ROOT.parts) :])))
     module = outside_code.import_outside(name)
     required = _REQUIRED_NAMES.get(category, ())
     if missing := [needed for needed in required if not hasattr(module, needed)]:
@@ -154,12 +162,12 @@ def find_source(category: str, name: str, also: tuple[str, ...] = ()) -> Path:
         return outside_code.find_outside_source(name)
     if _is_record(category, name):
         return Path(from_memory.__file__)
-    if name not in names(category):
-        hint = did_you_mean(closest_name(name, [*also, *names(category)]))
+    sources = _sources(category)
+    if name not in sources:
+        hint = did_you_mean(closest_name(name, [*also, *sorted(sources)]))
         valid = describe_choices(category, also)
         raise ConfigError(f"unknown {noun(category)} {name!r}; choose {valid}{hint}")
-    package = _ROOT / category / name / "__init__.py"
-    return package if package.is_file() else _ROOT / category / f"{name}{_suffix(category)}"
+    return sources[name]
 
 
 def summary(category: str, name: str) -> str:

@@ -124,6 +124,12 @@ class TrainingLoop(SavedGame):
         if self.background is not None and self.is_finished:
             yield from self._wait_for_scores(self.background)
 
+    def release(self) -> None:
+        """End the threads and the other processes of the run, finished or failed."""
+        self.batches.close()
+        if self.background is not None:
+            self.background.process.end()
+
     def _wait_for_scores(self, background: BackgroundScores) -> Iterator[Event]:
         """Wait for the scores in the background, each up to its time-out, or for a stop. Collective."""
         while self.world.any(background.is_busy):

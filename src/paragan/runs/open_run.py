@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from paragan import build
 from paragan.config import RunConfig, read_recipe
 from paragan.config.sections import outside_of_run
 from paragan.core.command import program_command
@@ -13,7 +12,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.outside_code import CodeFolder
 from paragan.core.printable import print_to_stderr
 from paragan.engine.training_loop import TrainingLoop
-from paragan.extensions.grid.build import trainer as grid
+from paragan.runs.runner import runner_of
 
 
 def config_path(run: Path) -> Path:
@@ -61,8 +60,7 @@ def open_run(
     number = [] if num_images is None else [f"evaluation.num_images={num_images}"]
     outside = outside_of_run(trust)
     config = read_with_steps(lambda words: read_recipe(source, [*words, *number], outside), steps)
-    make = build.trainer if config.grid is None else grid.evolution
-    trainer = make(config, path, print_to_stderr, lambda: False, reading=True)
+    trainer = runner_of(config).open(config, path, print_to_stderr)
     if not trainer.resume(best):
         raise CheckpointError(f"{path} has no checkpoint yet; train longer, or lower every.save_kimg")
     return trainer

@@ -19,6 +19,7 @@ from paragan.evaluation import tensor_images
 from paragan.features.judge import JUDGE
 from paragan.game.label_use import IGNORED
 from paragan.runs.run_request import RunRequest
+from paragan.runs.runner import Runner
 from paragan.writers.console import clock_time, score_line
 
 
@@ -65,14 +66,19 @@ def complete_line(about: Mapping[str, Any], request: RunRequest, trainer: Traini
     return f"already finished at step {trainer.clock.step}: {request.where}; to train longer: {longer}"
 
 
-def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: TrainingLoop, resumed: bool) -> str:
+def start_lines(
+    about: Mapping[str, Any], request: RunRequest, trainer: TrainingLoop, resumed: bool, runner: Runner
+) -> str:
     """Return the start lines: what is trained, on which data, and where. Collective."""
     start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
     run = f"{request.name} for {trainer.images / 1000:g} kimg in {request.where}"
     source = trainer.batches.source
     players = trainer.describe()["players"]
     batch = request.config.train.batch
-    lines = [f"{start}: {run} ({request.resume_hint})", *_length_of_grid(request.config)]
+    lines = [
+        f"{start}: {run} ({request.resume_hint})",
+        *runner.start_lines(request.config),
+    ]
     lines.append(f"data      {_data_text(source)}")
     if batch > len(source) > 0:
         found = f"train.batch={batch} is larger than the data set ({len(source):,} samples)"
@@ -101,16 +107,6 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Training
     if request.config.train.executor in ("compile", "graphs"):
         lines.append("executor  compiled: the first steps take a minute or two")
     return "\n".join(lines)
-
-
-def _length_of_grid(config: RunConfig) -> list[str]:
-    """Return a line about a grid whose length is no whole number of generations."""
-    num_steps = len(config.max_steps)
-    if config.grid is None or num_steps % config.grid.batches == 0:
-        return []
-    generations = -(-num_steps // config.grid.batches)
-    kimg = generations * config.grid.batches * config.train.batch * config.batches_per_step / 1000
-    return [f"length    {generations} whole generations, {kimg:g} kimg instead of {config.train.kimg:g}"]
 
 
 def _data_text(source: Source) -> str:

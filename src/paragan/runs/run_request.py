@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from paragan.config import RunConfig, outside_names
 from paragan.core.outside_code import CodeFolder
 from paragan.distributed.launch.rank_env import RankEnv
-from paragan.extensions.grid.workers.external_workers import ExternalWorkers
 
 if TYPE_CHECKING:
     from paragan.core.network_factory import Model
@@ -22,8 +21,7 @@ class RunRequest:
     name: of the recipe, or of the program. out: the run folder. fresh: set a former run aside.
     place: the rank of this process, if there are several. model: networks from memory, instead of
     the config's. resume_hint: how to stop and resume, in words. has_commands: whether commands of
-    the command line apply to the run. overrides: settings of the command. external_workers:
-    processes that wait to be the workers of a grid. address: of a run in an object store, whose
+    the command line apply to the run. overrides: settings of the command. address: of a run in an object store, whose
     working folder is `out`. code: where the outside code of the run lies now.
     """
 
@@ -36,7 +34,6 @@ class RunRequest:
     resume_hint: str = "Ctrl-C saves; the same command resumes"
     has_commands: bool = False
     overrides: tuple[str, ...] = ()
-    external_workers: ExternalWorkers | None = None
     address: str = ""
     code: CodeFolder | None = None
 

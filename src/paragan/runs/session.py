@@ -27,16 +27,16 @@ from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
-from paragan.extensions.grid.build import coordinator as workers, trainer as grid
-from paragan.extensions.grid.evolution import Evolution
 from paragan.hardware import device as devices
 from paragan.hardware.deterministic import deterministic_kernels, report_missing_kernels
 from paragan.hardware.executors import report_compile_errors as compiling
-from paragan.runs import choose_executor, layout, rank_checks
+from paragan.runs import rank_checks
+from paragan.runs.before_start import CHOICES
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
 from paragan.runs.folder import STUDY, RunFolder, environment, text_sha256, write_json
 from paragan.runs.run_lines import complete_line, describe_run, start_lines
 from paragan.runs.run_request import RunRequest
+from paragan.runs.runner import Runner, runner_of
 from paragan.writers.jsonl import RankWriter
 
 _MAX_NAMED = 5
@@ -54,21 +54,29 @@ def join_world(config: RunConfig, place: RankEnv | None, stopped: Callable[[], b
 
 
 @contextmanager
-def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
-    """Open a session at the newest checkpoint, or at step 0, and lock the folder. Collective."""
-    with deterministic_kernels(request.config.train.deterministic), _opened(request, world, stop) as session:
+def open_session(
+    request: RunRequest, world: World, stop: Callable[[], bool], runner: Runner | None = None
+) -> Iterator[Session]:
+    """Open a session at the newest checkpoint, or at step 0, and lock the folder. Collective.
+
+    runner: that has started this process; None: that of the config.
+    """
+    runner = runner or runner_of(request.config)
+    with deterministic_kernels(request.config.train.deterministic), _opened(request, world, stop, runner) as session:
         yield session
 
 
 @contextmanager
-def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
+def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner: Runner) -> Iterator[Session]:
     folder = RunFolder(request.out, None if request.place is None else request.place.lock_fd)
     say = printer(world)
     rank_checks.refuse_different(request.config, world)
     rank_checks.refuse_small_batch(request.config, world)
-    config = _measured_config(request, world, say)
+    config = request.config
+    for choose in CHOICES:
+        config = choose(config, request.out, _starts_fresh(request), world, say, request.model)
     request = replace(request, config=config)
-    trainer = _trainer(request, world, stop)
+    trainer = runner.trainer(request, world, say, stop)
     before = _prepare_folder(request, folder) if world.is_main else None
     with folder if world.is_main else nullcontext():
         world.barrier()  # rank 0 has prepared the folder
@@ -91,7 +99,10 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iter
         if world.is_main:
             _record_start(request, folder, text, world.size, is_complete)
         about = describe_run(request, trainer)
-        say(complete_line(about, request, trainer) if is_complete else start_lines(about, request, trainer, resumed))
+        if is_complete:
+            say(complete_line(about, request, trainer))
+        else:
+            say(start_lines(about, request, trainer, resumed, runner))
         writer = MultiWriter([]) if is_complete else _open_writers(request, world, trainer)
         try:
             session = Session(trainer, folder.path, writer, about, world, events, is_complete=is_complete)
@@ -99,7 +110,7 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iter
                 session.keep_files = partial(folder.keep, text)
             yield session
         finally:
-            _release(trainer)
+            trainer.release()
 
 
 def check_start(request: RunRequest, num_ranks: int = 1) -> None:
@@ -134,32 +145,6 @@ def _record_start(request: RunRequest, folder: RunFolder, config: str, num_ranks
         code: dict[str, object] = {"code": code_fingerprints(outside_names(request.config))}
         code["config_sha256"] = text_sha256(config)
         write_json(folder.path / "environment.json", environment(num_ranks) | code)
-
-
-def _measured_config(request: RunRequest, world: World, say: Callable[[str], None]) -> RunConfig:
-    """Return the config with the executor and layout of the run, measured if they are `auto`."""
-    rest = (request.out, _starts_fresh(request), world, say, request.model)
-    return layout.choose_layout(choose_executor.choose_executor(request.config, *rest), *rest)
-
-
-def _release(trainer: TrainingLoop) -> None:
-    """End the threads and the other processes of a run."""
-    trainer.batches.close()
-    if trainer.background is not None:
-        trainer.background.process.end()
-    if isinstance(trainer, Evolution):
-        trainer.population.release_workers()
-
-
-def _trainer(request: RunRequest, world: World, stop: Callable[[], bool]) -> TrainingLoop:
-    if request.config.grid is None:
-        return build.trainer(request.config, request.out, printer(world), stop, world=world, model=request.model)
-    if world.size > 1:
-        raise ConfigError(f"devices={world.size} is not available for a grid; set workers to share out its cells")
-    if request.config.workers is not None:
-        say = printer(world)
-        return workers.evolution_on_workers(request.config, request.out, say, stop, request.external_workers)
-    return grid.evolution(request.config, request.out, printer(world), stop)
 
 
 @contextmanager
@@ -244,8 +229,7 @@ def _starts_fresh(request: RunRequest) -> bool:
 
 def _refuse_shorter(trainer: TrainingLoop, config: RunConfig, folder: RunFolder) -> None:
     """Raise `CheckpointError` if more is trained than `train.kimg`, which would be recorded."""
-    step = config.train.batch * config.batches_per_step * (1 if config.grid is None else config.grid.batches)
-    if trainer.clock.images >= trainer.images + step:
+    if trainer.clock.images >= trainer.images + config.images_per_report:
         done = trainer.clock.images / 1000
         raise CheckpointError(
             f"run folder {folder.path} holds {done:g} kimg of training, more than "

@@ -20,6 +20,7 @@ from paragan.engine.session import Session
 from paragan.runs.hang_watchdog import hang_watchdog
 from paragan.runs.run_lines import command_lines, end_line, result_lines
 from paragan.runs.run_request import RunRequest
+from paragan.runs.runner import Runner
 from paragan.runs.session import end_session, join_world, open_session, printer, record_failure, share_failures
 
 
@@ -31,10 +32,10 @@ class _Ended:
     reason: str = "finished"
 
 
-def train_run(request: RunRequest, interrupt: Interrupt) -> int:
+def train_run(request: RunRequest, interrupt: Interrupt, runner: Runner | None = None) -> int:
     """Train in the run folder, from its newest checkpoint if any; return the exit code.
 
-    A rank that failed because of another rank prints nothing.
+    A rank that failed because of another rank prints nothing. runner: that has started this process.
     """
 
     def stop_reason() -> str:
@@ -47,7 +48,7 @@ def train_run(request: RunRequest, interrupt: Interrupt) -> int:
     ended = _Ended()
     with (
         _join(request, interrupt, ended) as world,
-        open_session(request, world, lambda: world.any(bool(stop_reason()))) as session,
+        open_session(request, world, lambda: world.any(bool(stop_reason())), runner) as session,
     ):
         if not session.is_complete:
             with _record_end(session, stop_reason, ended), hang_watchdog(session, request):

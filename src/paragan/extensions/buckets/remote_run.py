@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +15,7 @@ from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError, ConfigError, DataError
 from paragan.core.files import open_lock_file, read_bytes, read_json_lines, remove_tree
 from paragan.core.printable import print_line, print_to_stderr
+from paragan.distributed.launch.rank_env import RankEnv, from_environment, mpi_rank_and_size
 from paragan.engine.rollback_state import rollback_targets
 from paragan.extensions.buckets.bucket_checkpoints import BucketCheckpoints
 from paragan.extensions.buckets.lease import Lease
@@ -34,6 +35,21 @@ _MAX_CONFIG_BYTES = 1 << 20
 def working_folder(address: str) -> Path:
     """Return the local folder in which a run at an address trains."""
     return _local_folder("runs", address)
+
+
+def mirroring(request: RunRequest) -> AbstractContextManager[None]:
+    """Mirror the working folder of a run at an address, if that is the task of this process."""
+    if not request.address or _is_mirrored_by_another(request.place or from_environment()):
+        return nullcontext()
+    return mirrored(request)
+
+
+def _is_mirrored_by_another(place: RankEnv | None) -> bool:
+    """Return whether another process mirrors the run: our launcher, or rank 0 of another one."""
+    if place is not None:
+        return place.rank > 0 or place.lock_fd is not None
+    rank_and_size = mpi_rank_and_size()
+    return rank_and_size is not None and rank_and_size[0] > 0
 
 
 @contextmanager

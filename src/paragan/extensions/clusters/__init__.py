@@ -1,6 +1,6 @@
 """Jobs on a cluster: the file that a site's program takes, as text.
 
-A kind of cluster is one file of this folder that defines `TARGET`. Nothing here runs a program,
+A kind of cluster is one file of `targets/` that defines `TARGET`. Nothing here runs a program,
 imports torch or knows a config.
 """
 
@@ -10,12 +10,12 @@ import importlib
 from pathlib import Path
 
 from paragan.core.errors import ConfigError
-from paragan.extensions.clusters._job import ClusterJob as ClusterJob, Target as Target
+from paragan.extensions.clusters.job import ClusterJob as ClusterJob, Target as Target
 
 
 def target_names() -> list[str]:
     """Return the names of all targets, sorted."""
-    return sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
+    return sorted(path.stem for path in Path(__file__).parent.glob("targets/[a-z]*.py"))
 
 
 def load_target(name: str) -> Target:
@@ -23,5 +23,5 @@ def load_target(name: str) -> Target:
     if name not in target_names():
         known = ", ".join(target_names())
         raise ConfigError(f"unknown target {name!r}; choose one of {known}")
-    target: Target = importlib.import_module(f"{__name__}.{name}").TARGET
+    target: Target = importlib.import_module(f"{__name__}.targets.{name}").TARGET
     return target

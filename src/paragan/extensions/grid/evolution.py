@@ -135,6 +135,10 @@ class Evolution(TrainingLoop):
                 yield self.event("generation", self.record())
         yield from super().end()
 
+    def release(self) -> None:
+        super().release()
+        self.population.release_workers()
+
     def record(self) -> dict[str, Any]:
         """Return the values of a generation for JSON."""
         assert isinstance(self.scheme, Generations)

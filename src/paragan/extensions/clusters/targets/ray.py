@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from paragan.core.errors import ConfigError
-from paragan.extensions.clusters._job import ClusterJob, Target, one_host_script, refuse
+from paragan.extensions.clusters.job import ClusterJob, Target, one_host_script, refuse
 
 
 def _render(job: ClusterJob) -> str:

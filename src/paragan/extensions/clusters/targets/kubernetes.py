@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from paragan.core.errors import PREEMPTED, ConfigError, ParaganError
-from paragan.extensions.clusters._job import ClusterJob, Target
+from paragan.extensions.clusters.job import ClusterJob, Target
 
 _PORT = "29500"
 _GPU = "nvidia.com/gpu"

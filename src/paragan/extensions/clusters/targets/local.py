@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paragan.extensions.clusters._job import ClusterJob, Target, one_host_script, refuse
+from paragan.extensions.clusters.job import ClusterJob, Target, one_host_script, refuse
 
 
 def _render(job: ClusterJob) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from paragan.core.errors import PREEMPTED, ConfigError, RankError
-from paragan.extensions.clusters._job import ClusterJob, Target, refuse, shell_command, shell_head
+from paragan.extensions.clusters.job import ClusterJob, Target, refuse, shell_command, shell_head
 
 _OPTION = re.compile(r"--?[A-Za-z][-A-Za-z0-9]*([ =][-\w@%+=:,./*|&()\[\]]*)?", re.ASCII)
 _LEAST_END_S = 30

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 
-from paragan.extensions.clusters._job import ClusterJob, Target, refuse, shell_command, shell_script
+from paragan.extensions.clusters.job import ClusterJob, Target, refuse, shell_command, shell_script
 
 
 def _render(job: ClusterJob) -> str:
