@@ -15,7 +15,7 @@ PACKAGE = ROOT / "src" / "paragan"
 
 @dataclass(frozen=True)
 class Module:
-    """One file; `floor` is its first folder in the package, or its own name at the top."""
+    """One file; `floor` is its first folder in the package, or its own name at the top; of an extension its name."""
 
     path: Path
     text: str
@@ -28,7 +28,9 @@ class Module:
 
     @property
     def floor(self) -> str:
-        return self.path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        parts = self.path.relative_to(PACKAGE).parts
+        is_of_extension = parts[0] == "extensions" and len(parts) > 2
+        return parts[1] if is_of_extension else parts[0].removesuffix(".py")
 
     def at(self, node: ast.AST) -> str:
         return f"{self.path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"

@@ -13,14 +13,14 @@ from paragan.core.errors import ConfigError, RankError
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import rank_env
 from paragan.distributed.launch.rank_env import RankEnv
+from paragan.extensions.grid import runner as grid_runner
 from paragan.extensions.grid.build import coordinator as workers
 from paragan.extensions.grid.build.worker import join_coordinator
+from paragan.extensions.grid.runner import run_worker, start_grid, with_num_workers
 from paragan.extensions.grid.transports.control import Listener
 from paragan.extensions.grid.workers import external_workers, handshake
 from paragan.extensions.grid.workers.run_token import new_token
-from paragan.runs import start as run_start
 from paragan.runs.run_request import RunRequest
-from paragan.runs.start import run_worker, with_num_workers
 
 WORDS = ("train.threads=1", "grid.shape=2x2", "evaluation.features=null")
 
@@ -30,7 +30,7 @@ def config(*words):
 
 
 def start(tmp_path, *words, place=None):
-    return run_start.start_grid(RunRequest(config(*words), "digits", tmp_path / "run", place=place, overrides=words))
+    return start_grid(RunRequest(config(*words), "digits", tmp_path / "run", place=place, overrides=words))
 
 
 @pytest.fixture(autouse=True)
@@ -209,7 +209,7 @@ class TestCompany:
         told = []
         mine = external_workers.ExternalWorkers(0, 6, told.append, lambda: "")
         with pytest.raises(ConfigError, match="5 workers are too many for a grid of 4"):
-            run_start._train_together(RunRequest(config(), "digits", tmp_path / "run"), mine, Interrupt())
+            grid_runner._train_together(RunRequest(config(), "digits", tmp_path / "run"), mine, Interrupt())
         assert told == ["{}"]
 
 
