@@ -1,0 +1,1 @@
+"""Links of the players' ranks: tensors and counts between two processes or threads."""

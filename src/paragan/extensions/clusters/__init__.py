@@ -1,7 +1,8 @@
-"""Jobs on a cluster: the file that a site's program takes, as text.
+"""Jobs on a cluster (`paragan launch`): the file that a site's program takes, as text.
 
-A kind of cluster is one file of `targets/` that defines `TARGET`. Nothing here runs a program,
-imports torch or knows a config.
+For Slurm, Kubernetes, Ray and mpiexec. State: mpiexec and Slurm ran jobs in the tests, where they are installed; the
+files of Kubernetes and Ray were checked, and never submitted. A kind of cluster is one file of `targets/` that
+defines `TARGET`.
 """
 
 from __future__ import annotations

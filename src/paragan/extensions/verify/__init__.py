@@ -1,1 +1,4 @@
-"""Laws of training, verified on a user's networks."""
+"""Laws of training on a user's own networks (`paragan verify`). For whoever brings networks, before a long run.
+
+State: on CPUs; the laws for ranks start processes of this machine.
+"""

@@ -1,0 +1,1 @@
+"""Construction of a grid's trainer, workers and coordinator from a config."""
