@@ -33,7 +33,7 @@ from paragan.core.types import Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.distributed.links.gloo_link import GlooSender
-from paragan.schemes import _rank_links
+from paragan.schemes.base import rank_links
 from tests.distributed.cases_asynchronous import begun
 
 SLEEP_S = {Side.D: 0.080, Side.G: 0.100}
@@ -102,7 +102,7 @@ def step_seconds(world: World, staleness: int, latency_s: float) -> dict[str, fl
 
 def on_a_rank(pairs: int) -> None:
     torch.set_num_threads(1)
-    _rank_links.GlooSender = LateSender
+    rank_links.GlooSender = LateSender
     world = join(from_environment(), torch.device("cpu"), 120.0)
     (in_step, _, end_one), (separate, _, end_other) = played(world, 0), played(world, 1)
     faster: Ratio = compare(in_step, separate, pairs, warm_up=1, clock=time.monotonic)

@@ -31,7 +31,7 @@ from paragan.layers.init import initialise
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.layers.split import class_tables, split_layers
 from paragan.layers.update_once import begin_update
-from paragan.parallel._fully_shard import build_sharded
+from paragan.parallel.base.fully_shard import build_sharded
 
 CLASSES, FEATURES, BATCH = 1_000_000, 128, 64
 MIB = 2**20

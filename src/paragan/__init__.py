@@ -139,7 +139,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.optim.adabelief import Optimizer as AdaBelief
     from paragan.optim.lamb import Optimizer as Lamb
     from paragan.optim.optimistic_adam import Optimizer as OptimisticAdam
-    from paragan.parallel._strategy import Strategy as Strategy
+    from paragan.parallel.base.strategy import Strategy as Strategy
     from paragan.parallel.ddp import Strategy as DDPStrategy
     from paragan.parallel.hsdp import Options as HSDPOptions, Strategy as HSDPStrategy
     from paragan.parallel.local_sgd import Options as LocalSGDOptions, Strategy as LocalSGDStrategy

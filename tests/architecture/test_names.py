@@ -24,4 +24,6 @@ def test_recipes_are_named_as_one_types_them():
 
 
 def test_folders_are_at_most_two_deep(modules):
-    assert [str(m.path) for m in modules if len(m.path.relative_to(PACKAGE).parts) > 3] == []
+    paths = [module.path.relative_to(PACKAGE) for module in modules]
+    in_rooms = {path: path.parts[2:] if path.parts[0] == "extensions" else path.parts[1:] for path in paths}
+    assert [str(path) for path, parts in in_rooms.items() if len(parts) > 2] == []

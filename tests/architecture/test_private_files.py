@@ -9,11 +9,7 @@ import pytest
 OPEN = {  # (room, private file): to be moved to the room's sub-package `base`; may only shrink
     ("datasets", "_options"),
     ("models", "_diffusers_folder"),
-    ("parallel", "_blocks"),
-    ("parallel", "_master_weights"),
-    ("parallel", "_strategy"),
     ("penalties", "_perceptual_loss"),
-    ("schemes", "_update_order"),
 }
 
 

@@ -21,7 +21,7 @@ from paragan.core.types import Side
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.evaluation.score import Score
 from paragan.game.state import restore, state_of
-from paragan.parallel._fully_shard import mesh_of
+from paragan.parallel.base.fully_shard import mesh_of
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import alone, strategy
 from tests.laws.matrix_gan import BATCH, STEPS, Switches, game, player, stream

@@ -30,7 +30,7 @@ from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import pix2pix
 from paragan.parallel import MemoryOptions, Strategy, none
-from paragan.parallel._row_moves import Messages
+from paragan.parallel.base.row_moves import Messages
 from paragan.penalties import l1
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import SCHEMES, UNEVEN, alone, strategy

@@ -23,8 +23,8 @@ from paragan.layers.split import Split, class_tables, split_layers
 from paragan.layers.update_once import begin_update, hold_updates
 from paragan.models import sngan
 from paragan.models.r3gan import FixupEmbedding, FixupLinear
-from paragan.parallel._blocks import checkpointed
-from paragan.parallel._fully_shard import build_sharded
+from paragan.parallel.base.blocks import checkpointed
+from paragan.parallel.base.fully_shard import build_sharded
 from tests.distributed.cases_norms import derivatives, largest
 
 INPUTS, CLASSES = 6, 10

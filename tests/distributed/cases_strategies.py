@@ -16,7 +16,7 @@ from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.parallel import MemoryOptions, local_sgd, none
-from paragan.parallel._placement import placement_of
+from paragan.parallel.base.placement import placement_of
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
 from tests.laws.matrix_gan import BATCH, Switches, game, make, player, stream

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from paragan.extensions.grid.executors.choice import LoopExecutor
 from paragan.core.phases import Phase, PhaseClock, set_thread_clock, work_on
+from paragan.extensions.grid.executors.choice import LoopExecutor
 from tests.hanging_loss import HANGING_LOSS
 from tests.processes import environment
 from tests.unit.test_cell_options import WORDS, grid

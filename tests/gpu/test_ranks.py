@@ -26,7 +26,7 @@ from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.parallel import MemoryOptions
-from paragan.parallel._master_weights import MasterWeights
+from paragan.parallel.base.master_weights import MasterWeights
 from paragan.schemes import synchronous
 from tests.laws import matrix_gan
 from tests.laws.matrix_gan import Switches

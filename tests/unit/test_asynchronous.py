@@ -18,11 +18,11 @@ from paragan.engine.delays import DelayLog, mean_delays
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import none
 from paragan.report.record import History, RecordEntry
-from paragan.schemes import _update_order as update_order
 from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.player_step import GradientAlarm
 from paragan.schemes.asynchronous.thread_step import ThreadLink
+from paragan.schemes.base import update_order as update_order
 from tests.laws.small_gan import batches, game, player
 
 

@@ -8,7 +8,7 @@ import paragan as pg
 from paragan.core.discriminator_weights import discriminator_weights
 from paragan.core.types import Side
 from paragan.game.network import CalledNetwork, Calling
-from paragan.parallel._blocks import blocks
+from paragan.parallel.base.blocks import blocks
 from paragan.schemes import synchronous
 from tests.one_turn import BATCH, SHAPE, nets, play, turn
 

@@ -11,7 +11,7 @@ from paragan.core.outputs import DiscriminatorOutput, Outputs
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Batch, Rows, Side, TurnInputs
 from paragan.game.network import CalledNetwork, Calling
-from paragan.parallel import _blocks
+from paragan.parallel.base import blocks
 from paragan.penalties import approximate_r1, approximate_r2
 from tests.one_turn import BATCH, SEED, assert_plain, nets, turn
 
@@ -128,7 +128,7 @@ def test_it_needs_no_second_derivative(way):
     plain, other = made(), made()
     calling = Calling()
     if way == "recomputed":
-        _blocks.checkpoint_activations(other)
+        blocks.checkpoint_activations(other)
     else:
         calling = Calling(compiler=lambda module: torch.compile(module, backend="aot_eager"))
     rows = Rows(0, 0, 6, 6)

@@ -15,7 +15,7 @@ from paragan.layers.frozen import register_frozen_networks
 from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import begin_update, mixes_samples
 from paragan.parallel import MemoryOptions, none
-from paragan.parallel._fully_shard import _weights_on_meta
+from paragan.parallel.base.fully_shard import _weights_on_meta
 
 SHAPE = (1, 4, 4)
 

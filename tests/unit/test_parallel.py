@@ -11,10 +11,10 @@ from paragan.game.policy import Policy
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import sngan
 from paragan.optim.lamb import Optimizer as Lamb
-from paragan.parallel._blocks import blocks
-from paragan.parallel._fully_shard import _weights_on_meta, refuse_whole_weight_optimizers
-from paragan.parallel._grad_norm import clip, norm_of
-from paragan.parallel._master_weights import MasterWeights
+from paragan.parallel.base.blocks import blocks
+from paragan.parallel.base.fully_shard import _weights_on_meta, refuse_whole_weight_optimizers
+from paragan.parallel.base.grad_norm import clip, norm_of
+from paragan.parallel.base.master_weights import MasterWeights
 from paragan.parallel.ddp import unreachable_parameters, zero_of
 from tests.tiny_run import train_and_read
 

@@ -20,8 +20,9 @@ from paragan.game.player_checks import check_player
 from paragan.game.prior import Prior
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.losses import relativistic_average
-from paragan.parallel import _forward_backward, local_sgd
-from paragan.parallel._strategy import input_gradient
+from paragan.parallel import local_sgd
+from paragan.parallel.base import forward_backward
+from paragan.parallel.base.strategy import input_gradient
 from tests.one_turn import nets, play, turn
 from tests.unit.test_cell_options import WORDS
 
@@ -79,8 +80,8 @@ def test_missing_rows_without_ranks_to_gather_from_are_refused():
     with pytest.raises(
         ConfigError, match=r"^loss: it, or a penalty, compares all 6 samples"
     ):  # ranks could be gathered, but not three times
-        _forward_backward.forward_backward(
-            played, called, 3, input_gradient, reduction=_forward_backward.Reduction(across=ReduceGroup(None))
+        forward_backward.forward_backward(
+            played, called, 3, input_gradient, reduction=forward_backward.Reduction(across=ReduceGroup(None))
         )
     rows = replace(played.feed.rows, total=12)
     with pytest.raises(ConfigError, match=r"^loss: it, or a penalty, compares all 12 samples of the batch, but only 6"):

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from paragan.core.dist import ALONE
-from paragan.parallel import _strategy
+from paragan.parallel.base import strategy
 from tests.gpu.test_ranks import held, played, world_on
 from tests.laws.small_gan import distance
 
@@ -13,12 +13,12 @@ from tests.laws.small_gan import distance
 @pytest.mark.parametrize("name", ["zero2", "zero3"])
 def test_r1_reaches_all_weights_before_they_are_reduced(name, monkeypatch):
     expected = held(played("none", ALONE))
-    input_gradient = _strategy.input_gradient
+    input_gradient = strategy.input_gradient
 
     def in_thread(out_B, x, scale=None):
         with ThreadPoolExecutor(1) as pool:  # its operations have low numbers, so that the backward runs them last
             return pool.submit(input_gradient, out_B, x, scale).result()
 
-    monkeypatch.setattr(_strategy, "input_gradient", in_thread)
+    monkeypatch.setattr(strategy, "input_gradient", in_thread)
     with world_on("cpu") as world:
         assert distance(held(played(name, world)), expected) <= 1e-10

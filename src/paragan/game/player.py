@@ -23,7 +23,7 @@ from paragan.game.trained_part import refuse_untrained
 from paragan.game.turn_context import differentiable_attention, seeded_layers
 from paragan.layers.update_once import hold_updates, update_once_layers
 from paragan.parallel import Strategy, none
-from paragan.parallel._master_weights import MasterWeights
+from paragan.parallel.base.master_weights import MasterWeights
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,12 @@ from paragan.core.protocols import Turn
 from paragan.core.traffic import Collective, RankExchange
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
-from paragan.parallel import _strategy
-from paragan.parallel._placement import Placement, attach_placement, placement_of
-from paragan.parallel._reduction import Reduction
+from paragan.parallel.base import strategy
+from paragan.parallel.base.placement import Placement, attach_placement, placement_of
+from paragan.parallel.base.reduction import Reduction
 
 
-class Strategy(_strategy.Strategy):
+class Strategy(strategy.Strategy):
     """torch's DistributedDataParallel around the network of one player."""
 
     capabilities = ALL

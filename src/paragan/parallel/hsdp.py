@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
-from paragan.parallel._fsdp import Sharded
+from paragan.parallel.base.fsdp import Sharded
 
 
 @dataclass(frozen=True)

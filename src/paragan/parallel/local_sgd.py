@@ -39,11 +39,11 @@ from paragan.core.traffic import Collective, RankExchange
 from paragan.layers.cross_rank import convert
 from paragan.layers.modes import frozen_modules
 from paragan.layers.spectral_norm import SpectralNorm
-from paragan.parallel import _strategy
-from paragan.parallel._master_weights import MasterWeights
-from paragan.parallel._placement import Placement, attach_placement, placement_of
-from paragan.parallel._reduction import Reduction
-from paragan.parallel._strategy import NO_MEMORY_OPTIONS, MemoryOptions
+from paragan.parallel.base import strategy
+from paragan.parallel.base.master_weights import MasterWeights
+from paragan.parallel.base.placement import Placement, attach_placement, placement_of
+from paragan.parallel.base.reduction import Reduction
+from paragan.parallel.base.strategy import NO_MEMORY_OPTIONS, MemoryOptions
 
 _AVERAGE_EVERY = 64  # updates, at least, between two averagings where gradients are synchronised
 
@@ -63,7 +63,7 @@ class Options:
     """Factor of the learning rates. sqrt: the square root of the number of ranks, for Adam."""
 
 
-class Strategy(_strategy.Strategy):
+class Strategy(strategy.Strategy):
     """Local SGD: strategy that averages weights over ranks every `every` updates."""
 
     capabilities = ALL - {Capability.COUPLED, Capability.BALANCER}

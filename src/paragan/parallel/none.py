@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paragan.parallel import _strategy
+from paragan.parallel.base import strategy
 
 
-class Strategy(_strategy.Strategy):
+class Strategy(strategy.Strategy):
     """Placement of a whole network on one rank."""

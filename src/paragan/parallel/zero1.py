@@ -19,8 +19,8 @@ from paragan.core.layout import Layout, TensorLayout
 from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective, RankExchange
 from paragan.parallel import ddp
-from paragan.parallel._fully_shard import mesh_of, refuse_whole_weight_optimizers, shard
-from paragan.parallel._placement import placement_of
+from paragan.parallel.base.fully_shard import mesh_of, refuse_whole_weight_optimizers, shard
+from paragan.parallel.base.placement import placement_of
 
 _AT_ONCE = 1 << 25  # elements per exchange, to bound its buffer
 

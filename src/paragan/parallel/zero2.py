@@ -6,7 +6,7 @@ section 5.2, with one difference: between turns the weights are sharded, too.
 
 from __future__ import annotations
 
-from paragan.parallel._fsdp import Sharded
+from paragan.parallel.base.fsdp import Sharded
 
 
 class Strategy(Sharded):

@@ -5,7 +5,7 @@ Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023.
 
 from __future__ import annotations
 
-from paragan.parallel._fsdp import Sharded
+from paragan.parallel.base.fsdp import Sharded
 
 
 class Strategy(Sharded):

@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 
 class Runner:
-    """Runner of one game. An extension derives its own from it, in a file `runner.py` with a class of this name."""
+    """Runner of one game. An extension derives its own from it, which `make_runner` in its `runner.py` returns."""
 
     def start(self, request: RunRequest) -> int | None:
         """Start the processes of a run and return its exit code; None: as `runs.start` does for one game."""
@@ -50,5 +50,5 @@ def runner_of(config: RunConfig) -> Runner:
         return Runner()
     if find_spec("paragan.extensions") is None or find_spec(f"paragan.extensions.{key}") is None:
         raise ConfigError(f"{key}: this installation of paragan was made without extensions/{key}; leave {key} out")
-    runner: Runner = import_module(f"paragan.extensions.{key}.runner").Runner()
+    runner: Runner = import_module(f"paragan.extensions.{key}.runner").make_runner()
     return runner

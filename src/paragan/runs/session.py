@@ -72,9 +72,7 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
     say = printer(world)
     rank_checks.refuse_different(request.config, world)
     rank_checks.refuse_small_batch(request.config, world)
-    config = request.config
-    for choose in CHOICES:
-        config = choose(config, request.out, _starts_fresh(request), world, say, request.model)
+    config = _completed_config(request, world, say)
     request = replace(request, config=config)
     trainer = runner.trainer(request, world, say, stop)
     before = _prepare_folder(request, folder) if world.is_main else None
@@ -99,10 +97,8 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
         if world.is_main:
             _record_start(request, folder, text, world.size, is_complete)
         about = describe_run(request, trainer)
-        if is_complete:
-            say(complete_line(about, request, trainer))
-        else:
-            say(start_lines(about, request, trainer, resumed, runner))
+        lines = partial(start_lines, resumed=resumed, runner=runner)
+        say((complete_line if is_complete else lines)(about, request, trainer))
         writer = MultiWriter([]) if is_complete else _open_writers(request, world, trainer)
         try:
             session = Session(trainer, folder.path, writer, about, world, events, is_complete=is_complete)
@@ -120,10 +116,18 @@ def check_start(request: RunRequest, num_ranks: int = 1) -> None:
     if num_ranks > 1 and config.grid is None:
         config = build.in_turns(config)  # a scheme with ranks for each player has none here
     config = replace(config, workers=None, devices=None)
-    trainer = _trainer(replace(request, config=config), World(), lambda: False)
+    trainer = runner_of(config).trainer(replace(request, config=config), World(), lambda line: None, lambda: False)
     if initial_paths(config) and not (request.out / "config.yaml").exists():
         load_initial_weights(config, trainer, request.model, lambda line: None)
-    _release(trainer)
+    trainer.release()
+
+
+def _completed_config(request: RunRequest, world: World, say: Callable[[str], None]) -> RunConfig:
+    """Return the config with what it leaves to `auto`. Collective."""
+    config = request.config
+    for choose in CHOICES:
+        config = choose(config, request.out, _starts_fresh(request), world, say, request.model)
+    return config
 
 
 def _prepare_history(folder: RunFolder, trainer: TrainingLoop, resumed: bool) -> None:

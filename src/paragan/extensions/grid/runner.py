@@ -28,7 +28,7 @@ from paragan.runs.run_request import RunRequest
 from paragan.runs.train import train_run
 
 
-class Runner(runner.Runner):
+class GridRunner(runner.Runner):
     """Runner of a grid. external_workers: processes that wait to be its workers."""
 
     def __init__(self, external_workers: ExternalWorkers | None = None) -> None:
@@ -55,6 +55,11 @@ class Runner(runner.Runner):
         generations = -(-num_steps // config.grid.batches)
         kimg = generations * config.images_per_report / 1000
         return [f"length    {generations} whole generations, {kimg:g} kimg instead of {config.train.kimg:g}"]
+
+
+def make_runner() -> GridRunner:
+    """Return the runner that `runs.runner` looks for."""
+    return GridRunner()
 
 
 def start_grid(request: RunRequest) -> int:
@@ -132,7 +137,7 @@ def _train_together(request: RunRequest, processes: ExternalWorkers, interrupt: 
     try:
         config = with_num_workers(request.config, processes)
         request = replace(request, config=config, place=None)
-        return train_run(request, interrupt, Runner(processes))
+        return train_run(request, interrupt, GridRunner(processes))
     finally:
         if not processes.has_broadcast:
             with suppress(RankError, OSError):

@@ -24,11 +24,11 @@ from paragan.core.traffic import Collective
 from paragan.extensions.large_models.block_costs import block_costs
 from paragan.extensions.large_models.pipeline_cuts import NEARLY_EQUAL, BlockCost, balanced_cuts, refuse_invalid_cuts
 from paragan.layers.update_once import mixing_layers
-from paragan.parallel._fully_shard import build_sharded
-from paragan.parallel._placement import placement_of
-from paragan.parallel._rank_groups import RankGroups
-from paragan.parallel._row_moves import Messages
-from paragan.parallel._strategy import Strategy
+from paragan.parallel.base.fully_shard import build_sharded
+from paragan.parallel.base.placement import placement_of
+from paragan.parallel.base.rank_groups import RankGroups
+from paragan.parallel.base.row_moves import Messages
+from paragan.parallel.base.strategy import Strategy
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from paragan.extensions.large_models.row_split import MicroBatch, RowSplit
 from paragan.extensions.large_models.structures import put_together, specs_of_structure, take_rows_apart
 from paragan.layers.random import RowDrawing, row_drawing_layers, uses_random_numbers, with_keys
 from paragan.layers.update_once import UpdateOnce, mixes_samples
-from paragan.parallel._rank_groups import RankGroups
-from paragan.parallel._row_moves import Messages, RowMove, absent
+from paragan.parallel.base.rank_groups import RankGroups
+from paragan.parallel.base.row_moves import Messages, RowMove, absent
 
 _MICRO_BATCHES = 4
 

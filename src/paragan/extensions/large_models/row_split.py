@@ -14,7 +14,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective
-from paragan.parallel._rank_groups import RankGroups
+from paragan.parallel.base.rank_groups import RankGroups
 
 
 @dataclass(frozen=True)

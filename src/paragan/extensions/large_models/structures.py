@@ -11,7 +11,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.source import dtype_name
-from paragan.parallel._row_moves import Spec
+from paragan.parallel.base.row_moves import Spec
 
 
 def take_apart(value: Any) -> tuple[list[Tensor], Any]:

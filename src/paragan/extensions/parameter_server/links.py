@@ -13,7 +13,7 @@ from paragan.distributed.links.link import Message
 from paragan.extensions.parameter_server.messages import max_message_bytes
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.schemes._rank_links import RankLinks
+from paragan.schemes.base.rank_links import RankLinks
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from paragan.extensions.parameter_server.messages import NetworkChange
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import packed
-from paragan.schemes._concurrent import StalenessLog
+from paragan.schemes.base.concurrent import StalenessLog
 
 _POLL_S = 0.001  # wait for one worker, while another may have sent
 

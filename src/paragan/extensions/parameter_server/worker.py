@@ -17,8 +17,8 @@ from paragan.extensions.parameter_server.links import ServerLinks, StalenessBoun
 from paragan.extensions.parameter_server.messages import load_packed, pack_change
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.schemes._concurrent import StalenessLog
-from paragan.schemes._update_order import next_used
+from paragan.schemes.base.concurrent import StalenessLog
+from paragan.schemes.base.update_order import next_used
 
 _POLL_S = 0.1  # between two checks of the time while waiting
 _GRACE_S = 5.0  # added to the time-out: the server, which knows the slow worker, fails first

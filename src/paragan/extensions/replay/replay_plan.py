@@ -22,7 +22,7 @@ from paragan.core.printable import print_to_stderr
 from paragan.core.types import Side
 from paragan.engine.options import Change
 from paragan.runs.folder import read_environment
-from paragan.schemes._update_order import read_used
+from paragan.schemes.base.update_order import read_used
 
 
 @dataclass(frozen=True)

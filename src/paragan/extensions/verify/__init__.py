@@ -1,4 +1,4 @@
-"""Laws of training on a user's own networks (`paragan verify`). For whoever brings networks, before a long run.
+"""Laws of training on a user's networks (`paragan verify`). For networks from elsewhere, before a long run.
 
 State: on CPUs; the laws for ranks start processes of this machine.
 """

@@ -34,7 +34,7 @@ from paragan.game.needs import term_needs
 from paragan.game.network import CalledNetwork
 from paragan.layers.random import RowDrawing, preserved_state, uses_random_numbers
 from paragan.layers.update_once import mixing_layers
-from paragan.parallel._blocks import blocks
+from paragan.parallel.base.blocks import blocks
 
 _VALUE_ACCESS = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__"}
 _NOT_USER_CODE = (str(Path(__file__).resolve().parent.parent), str(Path(traceback.__file__).parent), "<")

@@ -26,13 +26,13 @@ from paragan.game.gan import GAN
 from paragan.game.needs import game_needs
 from paragan.game.scheme import Timeline
 from paragan.schemes import synchronous
-from paragan.schemes._concurrent import ConcurrentScheme
 from paragan.schemes._options import AsynchronousOptions as Options
-from paragan.schemes._update_order import read_order
 from paragan.schemes.asynchronous.player_step import StalenessLimit
 from paragan.schemes.asynchronous.rank_step import RankStep
 from paragan.schemes.asynchronous.thread_step import ThreadStep
 from paragan.schemes.asynchronous.turn_step import TurnStep
+from paragan.schemes.base.concurrent import ConcurrentScheme
+from paragan.schemes.base.update_order import read_order
 
 __all__ = ["Options", "Scheme"]
 

@@ -14,9 +14,9 @@ from paragan.core.errors import RankError
 from paragan.core.phases import Phase, phase
 from paragan.core.types import Update
 from paragan.game.player import Player
-from paragan.schemes._concurrent import StalenessLog
 from paragan.schemes._options import AsynchronousOptions
-from paragan.schemes._update_order import next_used
+from paragan.schemes.base.concurrent import StalenessLog
+from paragan.schemes.base.update_order import next_used
 
 _POLL_S = 0.1  # between two checks of the time and of `StalenessLimit.stopped` while waiting
 # bits of a message's note

@@ -12,8 +12,6 @@ from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.remote_player import RemotePlayer
-from paragan.schemes._concurrent import StalenessLog
-from paragan.schemes._rank_links import RankLinks
 from paragan.schemes.asynchronous.fakes import (
     FakesReceiver,
     FakesSender,
@@ -23,6 +21,8 @@ from paragan.schemes.asynchronous.fakes import (
 )
 from paragan.schemes.asynchronous.player_step import StalenessLimit
 from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
+from paragan.schemes.base.concurrent import StalenessLog
+from paragan.schemes.base.rank_links import RankLinks
 
 
 class RankStep:

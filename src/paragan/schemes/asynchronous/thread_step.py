@@ -23,10 +23,10 @@ from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot
 from paragan.game.turn_context import differentiable_attention
 from paragan.hardware.device import SideStream, mark_ready, wait_until_ready
-from paragan.schemes._concurrent import StalenessLog
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, empty_rows
 from paragan.schemes.asynchronous.player_step import StalenessLimit
 from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
+from paragan.schemes.base.concurrent import StalenessLog
 
 
 class ThreadStep:

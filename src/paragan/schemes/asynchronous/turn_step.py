@@ -20,8 +20,8 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.remote_player import RemotePlayer
 from paragan.game.snapshot import Snapshot, packed
-from paragan.schemes._concurrent import StalenessLog
-from paragan.schemes._rank_links import RankLinks
+from paragan.schemes.base.concurrent import StalenessLog
+from paragan.schemes.base.rank_links import RankLinks
 
 _POLL_S = 0.1
 

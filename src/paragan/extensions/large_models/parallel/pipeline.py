@@ -38,11 +38,12 @@ from paragan.extensions.large_models.network_parts import (
 )
 from paragan.extensions.large_models.pipelined_blocks import PipelinedBlocks, refuse_empty_stages
 from paragan.layers.all_reduce import ReduceGroup
-from paragan.parallel import _strategy, ddp, zero1, zero2, zero3
-from paragan.parallel._rank_groups import RankGroups, rank_groups
-from paragan.parallel._reduction import Reduction
-from paragan.parallel._row_moves import Messages
-from paragan.parallel._strategy import NO_MEMORY_OPTIONS, MemoryOptions
+from paragan.parallel import ddp, zero1, zero2, zero3
+from paragan.parallel.base import strategy
+from paragan.parallel.base.rank_groups import RankGroups, rank_groups
+from paragan.parallel.base.reduction import Reduction
+from paragan.parallel.base.row_moves import Messages
+from paragan.parallel.base.strategy import NO_MEMORY_OPTIONS, MemoryOptions
 
 _OF_COPIES = {"ddp": ddp, "zero1": zero1, "zero2": zero2, "zero3": zero3}
 
@@ -68,7 +69,7 @@ class Options:
     """Strategy of the ranks that have the same stage."""
 
 
-class Strategy(_strategy.Strategy):
+class Strategy(strategy.Strategy):
     """Pipeline over the blocks of a network."""
 
     capabilities = (

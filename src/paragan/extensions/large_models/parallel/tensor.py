@@ -26,11 +26,11 @@ from paragan.core.shard import local_shard
 from paragan.layers.cross_rank import convert
 from paragan.layers.split import Split, class_tables, describe_splits, split_layers
 from paragan.parallel import ddp
-from paragan.parallel._fully_shard import build_sharded, refuse_whole_weight_optimizers
-from paragan.parallel._grad_norm import norm_of, norm_over
-from paragan.parallel._placement import placement_of
-from paragan.parallel._rank_groups import RankGroups, rank_groups
-from paragan.parallel._strategy import NO_MEMORY_OPTIONS, MemoryOptions
+from paragan.parallel.base.fully_shard import build_sharded, refuse_whole_weight_optimizers
+from paragan.parallel.base.grad_norm import norm_of, norm_over
+from paragan.parallel.base.placement import placement_of
+from paragan.parallel.base.rank_groups import RankGroups, rank_groups
+from paragan.parallel.base.strategy import NO_MEMORY_OPTIONS, MemoryOptions
 
 
 @dataclass(frozen=True)

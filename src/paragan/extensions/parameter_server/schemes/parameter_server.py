@@ -22,8 +22,8 @@ from paragan.extensions.parameter_server.server import Server
 from paragan.extensions.parameter_server.worker import GradientWorker
 from paragan.game.gan import GAN
 from paragan.schemes import synchronous
-from paragan.schemes._concurrent import ConcurrentScheme
-from paragan.schemes._update_order import read_order
+from paragan.schemes.base.concurrent import ConcurrentScheme
+from paragan.schemes.base.update_order import read_order
 
 
 @dataclass(frozen=True)

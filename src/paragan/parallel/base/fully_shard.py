@@ -20,8 +20,8 @@ from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.source import dtype_name
 from paragan.layers.frozen import Frozen
-from paragan.parallel._blocks import blocks
-from paragan.parallel._strategy import NO_MEMORY_OPTIONS, MemoryOptions
+from paragan.parallel.base.blocks import blocks
+from paragan.parallel.base.strategy import NO_MEMORY_OPTIONS, MemoryOptions
 
 _NEED_WHOLE = ("Muon", "Adafactor")  # in torch.optim: updates need whole weights
 

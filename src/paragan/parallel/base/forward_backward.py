@@ -20,8 +20,8 @@ from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
 from paragan.core.row_draws import rows_of_calls
 from paragan.core.types import LossTerms, Rows, Side, TurnInputs
 from paragan.layers.all_reduce import ReduceGroup, gather_batch
-from paragan.parallel._balanced import PartGradients, recorded_layer, refuse_balancer, term_gradients
-from paragan.parallel._reduction import NO_REDUCTION, Reduction
+from paragan.parallel.base.balanced import PartGradients, recorded_layer, refuse_balancer, term_gradients
+from paragan.parallel.base.reduction import NO_REDUCTION, Reduction
 
 
 def run_networks(

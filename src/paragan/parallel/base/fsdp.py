@@ -22,9 +22,9 @@ from paragan.core.traffic import Collective, RankExchange
 from paragan.core.types import LossTerms, Side
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
-from paragan.parallel import _strategy
-from paragan.parallel._fsdp_traffic import count_traffic
-from paragan.parallel._fully_shard import (
+from paragan.parallel.base import strategy
+from paragan.parallel.base.fsdp_traffic import count_traffic
+from paragan.parallel.base.fully_shard import (
     build_sharded,
     is_replicated,
     mesh_of,
@@ -32,12 +32,12 @@ from paragan.parallel._fully_shard import (
     refuse_whole_weight_optimizers,
     shard,
 )
-from paragan.parallel._grad_norm import multiply_, norm_over
-from paragan.parallel._placement import Placement, attach_placement, placement_of
-from paragan.parallel._reduction import Reduction
+from paragan.parallel.base.grad_norm import multiply_, norm_over
+from paragan.parallel.base.placement import Placement, attach_placement, placement_of
+from paragan.parallel.base.reduction import Reduction
 
 
-class Sharded(_strategy.Strategy):
+class Sharded(strategy.Strategy):
     """Strategy of FSDP2 whose optimiser steps plain tensors, this rank's shards."""
 
     capabilities = ALL - {Capability.WHOLE_WEIGHTS, Capability.PURE, Capability.PADDING, Capability.COMPILE}

@@ -21,11 +21,11 @@ from paragan.core.traffic import RankExchange
 from paragan.core.types import LossTerms, Side
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
-from paragan.parallel import _blocks, _forward_backward
-from paragan.parallel._grad_norm import clip, norm_of
-from paragan.parallel._master_weights import MasterWeights
-from paragan.parallel._placement import placement_of
-from paragan.parallel._reduction import Reduction
+from paragan.parallel.base import blocks, forward_backward
+from paragan.parallel.base.grad_norm import clip, norm_of
+from paragan.parallel.base.master_weights import MasterWeights
+from paragan.parallel.base.placement import placement_of
+from paragan.parallel.base.reduction import Reduction
 
 _NORMS = (
     *(AffineBatchNorm, ConditionalBatchNorm),
@@ -92,7 +92,7 @@ class Strategy:
     def apply_memory_options(self, net: nn.Module) -> nn.Module:
         """Apply the memory options of the player: activation checkpointing, weight dtype."""
         if self.memory.recompute:
-            _blocks.checkpoint_activations(net)
+            blocks.checkpoint_activations(net)
         if self.memory.weight_dtype is not None:
             _cast_weights(net, self.memory.weight_dtype)
         return net
@@ -140,7 +140,7 @@ class Strategy:
         net = nets[turn.side].module
         gradient = partial(self.input_gradient, net, scale=scale)
         reduction = self.reduction(turn, net)
-        return _forward_backward.forward_backward(turn, nets, parts, gradient, scale, reduction)
+        return forward_backward.forward_backward(turn, nets, parts, gradient, scale, reduction)
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         """Return the reduction of a turn's gradients. net: the player's training module."""

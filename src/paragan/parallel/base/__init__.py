@@ -1,0 +1,1 @@
+"""Parts that strategies are built from."""

@@ -1,0 +1,1 @@
+"""Parts that schemes on several ranks are built from."""
