@@ -84,11 +84,8 @@ def public_names(module: Any) -> set[str]:
     """Classes and functions of a module, without the names that every file of its registry defines."""
     kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     names = {node.name for node in module.tree.body if isinstance(node, kinds) and not node.name.startswith("_")}
-    return (
-        names - PROTOCOL
-        if module.path.parent.name in REGISTRIES or module.floor in REGISTRIES or "templates" in module.path.parts
-        else names - {"main"}
-    )
+    folders = {*module.path.parts, module.floor}
+    return names - PROTOCOL if folders & {*REGISTRIES, "templates"} else names - {"main"}
 
 
 def differences(found: dict[str, int], allowed: dict[str, int]) -> list[str]:

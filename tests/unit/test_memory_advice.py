@@ -4,6 +4,7 @@ import pytest
 
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
+from paragan.extensions.planning.memory_advice import advise_on_memory
 from paragan.extensions.planning.plan_run import plan
 from paragan.runs import train
 from paragan.runs.run_request import RunRequest
@@ -18,7 +19,7 @@ def start(tmp_path, monkeypatch, error: Exception) -> int:
         raise error
 
     monkeypatch.setattr(train, "train_run", run)
-    return start_training(RunRequest(read_recipe("digits", WORDS), "digits", tmp_path))
+    return start_training(RunRequest(read_recipe("digits", WORDS), "digits", tmp_path), advise_on_memory)
 
 
 @pytest.mark.parametrize("error", [RuntimeError(TORCH_TEXT), MemoryError()])

@@ -13,6 +13,7 @@ import paragan
 from paragan import build
 from paragan.cli.main import main
 from paragan.config import choose
+from paragan.core import registry
 
 NAMES = sorted(name for name in paragan.__all__ if not name.startswith("__"))
 
@@ -31,7 +32,8 @@ def test_every_noun_is_public(noun):
 def test_every_file_of_a_family_has_a_public_name(category):
     public = {(getattr(paragan, name).__module__, getattr(paragan, name).__name__) for name in NAMES if _is_named(name)}
     for name in paragan.list_names(category):
-        kinds = {(f"paragan.{category}.{name}", kind) for kind in (FAMILIES[category], "step")}
+        module = registry.load_module(category, name).__name__
+        kinds = {(module, kind) for kind in (FAMILIES[category], "step")}
         assert kinds & public, name
 
 
