@@ -167,7 +167,7 @@ def install() -> None:
     from paragan.checkpoint.writer import CheckpointWriter
     from paragan.engine.saved_game import SavedGame
     from paragan.engine.training_loop import TrainingLoop
-    from paragan.extensions.grid.build import coordinator as workers
+    from paragan.extensions.grid import runner as grid_runner
     from paragan.extensions.grid.evolution import Evolution
     from paragan.extensions.grid.workers.worker import Worker
     from paragan.game.player import Player
@@ -176,7 +176,7 @@ def install() -> None:
 
     _before(session, "join", lambda *_, **__: ("join", None))
     _before(build, "trainer", lambda *_, **__: ("build", None))
-    _before(workers, "evolution_on_workers", lambda *_, **__: ("build", None))
+    _before(grid_runner, "evolution_on_workers", lambda *_, **__: ("build", None))
     _before(SavedGame, "resume", lambda *_, **__: ("restore", None))
     _after(SavedGame, "resume", _note)
     _before(Player, "compute_gradients", lambda player, turn, *_, **__: (f"{turn.side.value} turn", None))

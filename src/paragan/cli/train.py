@@ -69,8 +69,8 @@ def train_command(
     request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides), code=moved)
     request = replace(request, address=where if is_url(where) else "")
     with _mirroring(request):
-        code = start_training(request, _advise_on_memory)
-    raise typer.Exit(code)
+        exit_code = start_training(request, _advise_on_memory)
+    raise typer.Exit(exit_code)
 
 
 def _mirroring(request: RunRequest) -> AbstractContextManager[None]:
