@@ -116,7 +116,7 @@ def check_start(request: RunRequest, num_ranks: int = 1) -> None:
     if num_ranks > 1 and config.grid is None:
         config = build.in_turns(config)  # a scheme with ranks for each player has none here
     config = replace(config, workers=None, devices=None)
-    trainer = runner_of(config).trainer(replace(request, config=config), World(), lambda line: None, lambda: False)
+    trainer = runner_of(config).trainer(replace(request, config=config), World(), printer(World()), lambda: False)
     if initial_paths(config) and not (request.out / "config.yaml").exists():
         load_initial_weights(config, trainer, request.model, lambda line: None)
     trainer.release()
