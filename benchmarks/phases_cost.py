@@ -22,7 +22,6 @@ from paragan.config import read_recipe
 from paragan.core.dist import ALONE
 from paragan.core.phases import Phase, PhaseClock, phase, set_thread_clock
 from paragan.core.roles import colocated_roles
-from paragan.engine.options import WatchdogOptions
 from paragan.engine.phase_log import PhaseLog
 from paragan.engine.watchdog import HangLimits, Watchdog
 
@@ -45,7 +44,7 @@ def steps() -> Callable[[], None]:
 def measured(run: Callable[[], None], clock: PhaseClock) -> Callable[[], None]:
     """Return the function with what a run measures around it."""
     log = PhaseLog(clock, colocated_roles(ALONE))
-    limits = HangLimits(WatchdogOptions())
+    limits = HangLimits(floor_s=60.0)
 
     def with_phases() -> None:
         set_thread_clock(clock)
