@@ -2,7 +2,7 @@
 # What new users do, by machine, each part timed: a fresh clone and a folder of 500 images, trained, sampled, exported and
 # loaded again; recipes with the four official files of MNIST alone; a WGAN-GP of the user's; programs; the verbs around a run;
 # a run that is killed, moved and resumed.
-# Usage: tests/walk.sh [setting of the run ...]; the length of the run is shortened unless one is given (train.kimg=8).
+# Usage: tests/walk.sh [setting of the run ...]; the length of the run is shortened unless one is given (train.kimg=5).
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -12,7 +12,7 @@ if [ ! -d "$archive" ]; then
     echo "not run: no real images in $archive (set PARAGAN_DATA)"
     exit 0
 fi
-[ "$#" -gt 0 ] || set -- train.kimg=8
+[ "$#" -gt 0 ] || set -- train.kimg=5
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
@@ -66,10 +66,13 @@ fi
 part "recipes with the official files of MNIST"
 mkdir mnist
 cp "$data"/mnist/*-ubyte.gz mnist/
-for recipe in vanilla-mnist dcgan-mnist cellular-mnist; do
-    user paragan/run train "$recipe" data.path=mnist train.kimg=1 evaluation.num_images=200 --out "runs/$recipe"
-    [ -s "runs/$recipe/score.json" ] || fail "$recipe has no score"
-done
+mnist() { # RECIPE SETTINGS
+    user paragan/run train "$@" data.path=mnist train.kimg=1 evaluation.num_images=200 --out "runs/$1"
+    [ -s "runs/$1/score.json" ] || fail "$1 has no score"
+}
+mnist vanilla-mnist
+mnist dcgan-mnist
+mnist cellular-mnist grid.shape=2x2 grid.batches=5
 
 part "a WGAN-GP of the user's"
 cp "$root"/tests/walk/wgan.* .
@@ -94,7 +97,7 @@ find photos -type f | while read -r image; do # ten classes by the last digit of
     cp "$image" "classes/class $class/"
 done
 user paragan/run data check classes
-user paragan/run train own data.path=classes data.size=16 train.kimg=1 evaluation.num_images=200 --out runs/classes
+user paragan/run train own data.path=classes data.size=16 train.kimg=1 evaluation.features=null --out runs/classes
 user paragan/run sample runs/classes --class "class 3" --num 4 --out class.png
 [ -s class.png ] || fail "no image of a class"
 
@@ -108,7 +111,7 @@ exec(open('use.py').read())
 assert images.shape == (4, 1, 16, 16), images.shape")
 
 part "killed, moved and resumed"
-paragan/run train train.kimg=4 --out runs/killed >killed.log 2>&1 &
+paragan/run train train.kimg=4 evaluation.features=null --out runs/killed >killed.log 2>&1 &
 killed=$!
 waited=0
 until grep -q '"step": *2[0-9]' runs/killed/metrics.jsonl 2>/dev/null; do

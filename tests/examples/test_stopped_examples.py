@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.examples.stopped_runs import Killed, assert_equal_runs, assert_killed_is_straight, killed_at
+from tests.marks import slow
 
 STEPS = 12
 KILLED_AT = sorted(random.Random(20261125).sample(range(2, STEPS), 3))
@@ -12,7 +13,7 @@ SMALL = {"train.batch": 4, "train.kimg": STEPS * 4 / 1000, "every.save_kimg": 0.
 EXAMPLES = {"cyclegan": {"steps": 1}, "dmd2": {"updates": 2}, "tabular": {}, "vqgan": {"steps": 1}}
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", [*list(EXAMPLES)[:-1], slow("vqgan")])
 def test_interrupted_run_equals_the_uninterrupted_one(example, name, tmp_path):
     def trainer(folder):
         return example(name).trainer(out=tmp_path / folder, settings=SMALL, **EXAMPLES[name])

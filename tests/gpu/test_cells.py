@@ -13,6 +13,7 @@ from paragan.core.types import Side
 from paragan.extensions.grid.executors import choice, stacked
 from paragan.hardware import graphs
 from tests.laws.test_loop_is_stacked import BATCH, cells, loss_of
+from tests.marks import slow
 from tests.processes import environment
 from tests.tape_graph import TapeGraph
 
@@ -91,7 +92,7 @@ def test_a_worker_on_the_cpu_beside_one_on_the_accelerator(tmp_path, started):
     assert first.returncode == 0 and "2 with 2, 2 cells" in out, out
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", [slow("cpu"), *DEVICES[1:]])
 def test_the_mixture_of_a_grid_is_scored_where_its_cells_are(tmp_path, device):
     """What is here is used: the CPU where there is no accelerator."""
     words = ["grid.shape=2x2", "grid.batches=10", "train.kimg=0.32", "train.batch=8", SMALL, "data.size=8"]

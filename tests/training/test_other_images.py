@@ -25,6 +25,7 @@ def scores(folder):
     return [x for x in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()) if x["kind"] == "score"]
 
 
+@pytest.mark.usefixtures("quick_judge")
 def test_other_images_under_the_names_of_mnist_are_scored_by_the_judge(tmp_path, capsys):
     """Fashion-MNIST has the files of MNIST; here textures, which no network of digits knows."""
     rng = np.random.default_rng(0)

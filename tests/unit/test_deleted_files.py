@@ -72,7 +72,7 @@ def test_a_run_whose_lock_is_gone_ends_in_one_line_and_resumes(deleting, capsys,
     assert main(["sample", str(folder), "--num", "2"]) == 0
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "samples", "stacks", "environment.json", "report.html", "score.json"])
+@pytest.mark.parametrize("name", ["checkpoints", "samples", "report.html"])
 def test_other_files_that_are_deleted_cost_nothing_but_themselves(deleting, capsys, name):
     def delete(folder):
         if (folder / name).is_dir():

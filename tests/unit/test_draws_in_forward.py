@@ -35,8 +35,10 @@ GLOBAL = {
 }
 
 
-@pytest.mark.parametrize("scheme", ["synchronous", "shared_fakes", "asynchronous"])
-@pytest.mark.parametrize("draw", GLOBAL)
+@pytest.mark.parametrize(
+    ("draw", "scheme"),
+    [*((draw, "synchronous") for draw in GLOBAL), ("scalar", "shared_fakes"), ("scalar", "asynchronous")],
+)
 def test_draws_of_numpy_and_random_in_forward_resume_bit_for_bit(tmp_path, draw, scheme):
     g, d = with_noise(G, GLOBAL[draw]), with_noise(D, GLOBAL[draw])
     with warnings.catch_warnings():

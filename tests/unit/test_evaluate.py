@@ -210,6 +210,7 @@ def test_sample_generator_latents_depend_on_position():
     assert torch.equal(y, asked[20:])
 
 
+@pytest.mark.slow
 def test_evaluator_mnist_distances_match_reference(data_root):
     """With the packaged CNN, 10,000 against 10,000: real 0.0156, uniform noise 59.3."""
     options = mnist.Options(str(data_root / "mnist"))

@@ -84,9 +84,12 @@ SN = from_file(sngan, sngan.Options(latent=4, width=4))
 @pytest.mark.parametrize(
     ("network", "penalties", "parts", "scheme", "d_programs", "graphs"),
     [
-        pytest.param(BN, (), 1, synchronous, {TRAINED, FROZEN}, 5, id="batch norm"),  # D on real, on fakes
+        # D on real, on fakes
+        pytest.param(BN, (), 1, synchronous, {TRAINED, FROZEN}, 5, id="batch norm", marks=pytest.mark.slow),
         pytest.param(small_gan.network, (LAZY,), 1, synchronous, {TRAINED, FROZEN}, 4, id="spectral norm, lazy R1"),
-        pytest.param(small_gan.network, (R1,), 1, synchronous, {FROZEN}, 3, id="R1 at every step"),
+        pytest.param(
+            small_gan.network, (R1,), 1, synchronous, {FROZEN}, 3, id="R1 at every step", marks=pytest.mark.slow
+        ),
         pytest.param(
             small_gan.network, (GP,), 2, shared_fakes.Scheme(), {FROZEN}, 3, id="gradient penalty, parts, shared fakes"
         ),
