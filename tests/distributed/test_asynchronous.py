@@ -15,7 +15,7 @@ def test_no_delay_is_synchrony_bit_for_bit_on_one_and_one(two_ranks, reuse, k):
     assert two_ranks.run(f"{CASES}:no_delay", num_g=1, reuse=reuse, k=k) == [["g", 0.0, True], ["d", 0.0, True]]
 
 
-@pytest.mark.parametrize("name", ["ddp", "zero1", "zero3"])
+@pytest.mark.parametrize("name", ["ddp", slow("zero1"), "zero3"])
 @pytest.mark.parametrize("reuse", [False, True])
 def test_no_delay_is_synchrony_on_two_and_two(four_ranks, reuse, name):
     found = four_ranks.run(f"{CASES}:no_delay", num_g=2, reuse=reuse, name=name)

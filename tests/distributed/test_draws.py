@@ -34,7 +34,8 @@ def test_drawing_generator_against_d_under_tensor_is_the_batch(two_ranks):
     assert max(two_ranks.run(f"{CASES}:difference", **arguments)) <= TOLERANCE
 
 
-@pytest.mark.parametrize("model", [slow("stylegan2"), "pix2pix"])
+@pytest.mark.slow
+@pytest.mark.parametrize("model", DRAWING)
 def test_drawing_networks_under_hsdp_are_the_batch(four_ranks, model):
     assert max(four_ranks.run(f"{CASES}:difference", model=model, g="hsdp", d="hsdp")) <= TOLERANCE
 

@@ -260,6 +260,7 @@ def test_hanging_rank_ends_the_run_at_the_time_out(tmp_path, started):
     assert json.loads((out / "exit.json").read_text())["code"] == 75
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are read from /proc")
 def test_rank_that_ends_while_gloo_threads_wait_for_a_processor_exits_with_0():
     child = Path(__file__).parent / "ends_with_groups.py"

@@ -59,7 +59,7 @@ def test_two_ranks_are_the_batch(two_ranks, strategy, uneven):
     assert hold(two_ranks, strategy, strategy, uneven=uneven, numbers=OF_STRATEGY[strategy][uneven]) == 3
 
 
-PLACED = [("ddp", "zero3", {}), ("zero1", "zero2", {}), ("hsdp", "ddp", {"host": 2})]
+PLACED = [("ddp", "zero3", {}), ("zero1", "zero2", {}), slow("hsdp", "ddp", {"host": 2})]
 
 
 @pytest.mark.parametrize(("g", "d", "options"), PLACED)

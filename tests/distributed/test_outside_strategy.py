@@ -58,6 +58,7 @@ def test_outside_strategy_checkpoint_is_read_by_any_other(tmp_path, one_rank, tw
     assert cases_checkpoints.go_on(ALONE, str(tmp_path), "none", "none") <= 1e-10
 
 
+@pytest.mark.slow
 def test_outside_strategy_reads_the_checkpoint_of_any_other(tmp_path, two_ranks, three_ranks):
     three_ranks.run(f"{CASES}:save", folder=str(tmp_path), g="zero3", d="zero1")
     assert max(two_ranks.run(f"{CASES}:go_on", folder=str(tmp_path), g=COLUMNS, d=COLUMNS)) <= 1e-10

@@ -19,7 +19,7 @@ def test_pipeline_one_rank_is_none(one_rank):
     assert one_rank.run("tests.distributed.cases_laws:one_is_none", name="pipeline", numbers=PAIRS[False]) == [[]]
 
 
-@pytest.mark.parametrize("uneven", [False, True], ids=["even", "uneven"])
+@pytest.mark.parametrize("uneven", [slow(False), True], ids=["even", "uneven"])
 def test_pipeline_two_ranks_are_the_batch(two_ranks, uneven):
     assert hold(two_ranks, "pipeline", "pipeline", uneven=uneven, numbers=PAIRS[uneven], options=WHOLE) == 3
 
@@ -126,6 +126,7 @@ def test_pipeline_checkpoint_is_read_by_any_other(tmp_path, request, saved_on, r
         assert max(pools[size].run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
 
 
+@pytest.mark.slow
 def test_pipeline_reads_the_checkpoint_of_any_other(tmp_path, two_ranks, four_ranks):
     checkpoints = "tests.distributed.cases_checkpoints"
     two_ranks.run(f"{checkpoints}:save", folder=str(tmp_path), g="zero3", d="zero1")

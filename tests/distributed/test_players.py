@@ -30,7 +30,7 @@ def assert_close(found, expected):
         torch.testing.assert_close(found[name], value, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "zero3", slow("zero1"), slow("zero2"), slow("hsdp")])
+@pytest.mark.parametrize("strategy", ["zero3", *map(slow, ("ddp", "zero1", "zero2", "hsdp"))])
 def test_four_players_on_two_ranks_with_a_resume_equal_one_process(tmp_path, two_ranks, whole, strategy):
     for steps, trained in ((1, 1), (cases.STEPS, cases.STEPS - 1)):
         how = {"folder": str(tmp_path), "strategy": strategy, "parts": 2, "names": FOUR, "steps": steps}

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.distributed.cases_split import NETS
+from tests.marks import slow
 
 CASES = "tests.distributed.cases_split"
 TOLERANCE = 1e-12
@@ -26,7 +27,7 @@ def test_recomputed_split_layers_equal_the_whole_network(two_ranks):
     assert_equal(two_ranks.run(f"{CASES}:against_whole", kind="vectors", cuts=[5, 0], recompute=True))
 
 
-@pytest.mark.parametrize(("kind", "size"), [("vectors", 4), ("maps", 4), ("vectors", 2), ("maps", 2)])
+@pytest.mark.parametrize(("kind", "size"), [("vectors", 2), ("maps", 4), slow("vectors", 4), slow("maps", 2)])
 def test_four_ranks_equal_the_whole_network(four_ranks, kind, size):
     assert_equal(four_ranks.run(f"{CASES}:against_whole", kind=kind, cuts=[2, 1, 0, 2], size=size))
 

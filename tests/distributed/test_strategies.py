@@ -67,7 +67,7 @@ def test_averaged_vectors_of_spectral_norm_stay_unit_vectors(two_ranks):
     assert max(two_ranks.run(f"{CASES}:unit_vectors")) <= 1e-12
 
 
-@pytest.mark.parametrize("name", ["none", "ddp", "zero3"])
+@pytest.mark.parametrize("name", ["none", slow("ddp"), "zero3"])
 def test_recomputation_changes_nothing(request, name):
     pool = request.getfixturevalue("one_rank" if name == "none" else "two_ranks")
     for difference, moved, again in pool.run(f"{CASES}:recomputed", name=name):
@@ -141,7 +141,7 @@ def test_groups_of_hybrid_sharding_are_made_once(four_ranks):
         assert others == [first, first]
 
 
-@pytest.mark.parametrize("name", ["ddp", slow("zero1"), slow("zero2"), "zero3", slow("hsdp"), "local_sgd"])
+@pytest.mark.parametrize("name", [*map(slow, ("ddp", "zero1", "zero2", "hsdp")), "zero3", "local_sgd"])
 def test_a_whole_run(two_ranks, tmp_path, name):
     words = [f"g.strategy={name}", f"d.strategy={name}", "train.kimg=0.016", "train.batch=8", "every.sample_kimg=0.008"]
     words += ["evaluation.features=judge", "evaluation.num_images=300"] if name == "zero3" else []

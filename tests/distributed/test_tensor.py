@@ -71,6 +71,7 @@ def test_tensor_checkpoint_is_read_by_any_other(tmp_path, request, saved_on, rea
         assert max(pools[size].run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
 
 
+@pytest.mark.slow
 def test_tensor_resumed_on_equal_ranks_repeats_every_bit(two_ranks, tmp_path):
     case = "tests.distributed.cases_checkpoints:stopped_and_not"
     assert two_ranks.run(case, folder=str(tmp_path), steps=1, g="tensor", d="tensor") == [True, True]

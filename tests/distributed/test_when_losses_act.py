@@ -2,14 +2,14 @@
 
 import pytest
 
+from tests.marks import slow
+
 pytestmark = pytest.mark.distributed
 
 CASES = "tests.distributed.cases_when_losses_act"
 
 
-@pytest.mark.parametrize(
-    ("strategies", "parts"), [("ddp", 3), ("zero3", 1), pytest.param("zero1", 3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("strategies", "parts"), [slow("ddp", 3), ("zero3", 1), slow("zero1", 3)])
 def test_two_ranks_resumed_are_the_plain_loop(two_ranks, tmp_path, strategies, parts):
     found = two_ranks.run(f"{CASES}:plain_loop", folder=str(tmp_path), strategies=strategies, parts=parts)
     assert max(found) <= 1e-12

@@ -14,6 +14,7 @@ from paragan.report.population import PopulationSection, population_section
 from paragan.report.record import Record
 from paragan.report.scale import format_short
 from tests.browser import made_grid, made_run
+from tests.marks import slow
 from tests.unit.test_report import Parsed, data_of, record
 
 
@@ -117,7 +118,7 @@ def test_a_long_run_of_a_large_grid_gives_a_small_page(tmp_path):
     assert len(tiles(page)) == 256
 
 
-@pytest.mark.parametrize("shape", [(64, 64), (999, 4)])
+@pytest.mark.parametrize("shape", [(64, 64), slow((999, 4))])
 def test_a_grid_of_thousands_is_drawn_without_numbers(tmp_path, shape):
     folder = made_grid.make(tmp_path / "run", *shape, 2)
     assert max(map(len, (folder / "metrics.jsonl").read_text().splitlines())) > 1 << 20

@@ -206,7 +206,7 @@ def wait_until(condition, limit_s: float = 60) -> None:
 def test_tests_are_chosen_by_marker(checkout, arguments, markers):
     checkout.run("test", *arguments, "-k", "ema")
     (call,) = checkout.calls("-m pytest")
-    assert call == f"-m pytest -n 3 --dist loadfile --no-loadscope-reorder -m {markers} -k ema"
+    assert call == f"-m pytest -n 4 --dist loadfile --no-loadscope-reorder -m {markers} -k ema"
 
 
 @pytest.mark.parametrize(("fails", "code"), [("", 0), ("*ruff check*", 1), ("-c *importlinter*", 1)])
