@@ -1,4 +1,4 @@
-"""Model card of an exported generator."""
+"""Model card of an exported generator, from `model_card.md.j2`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import jinja2
 
 from paragan import __version__
 from paragan.export.sampler import Sampler
@@ -23,43 +25,39 @@ def render_card(
 
     tree: the config. score: as in `score.json`, or empty. files: all that the card is about.
     """
-    names = [path.name for path in files]
-    model = tree["model"]
-    data = tree["data"]
-    return "\n".join(
-        [
-            f"# {_escape(model['name'])} trained on {_escape(data['name'])}\n",
-            *(["![samples](samples.png)\n"] if "samples.png" in names else []),
-            *_facts(sampler, tree),
-            *_scores(score, sampler.info.step),
-            *_usage(sampler, names, trust),
-            *_files(files, sampler.info.step),
-            *_LIMITS,
-        ]
-    )
-
-
-def _facts(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
     info = sampler.info
-    names = [_escape(name) for name in sampler.class_names[:_MAX_CLASS_NAMES]]
-    more = (
-        f" and {len(sampler.class_names) - _MAX_CLASS_NAMES} more"
-        if len(sampler.class_names) > _MAX_CLASS_NAMES
-        else ""
+    environment = jinja2.Environment(  # of Markdown: `e` in the template is `_escape`
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
     )
-    weights = sum(p.numel() for p in sampler.net.parameters())
-    rows = {
-        "generator": f"{_escape(tree['model']['name'])}, {weights:,} weights, averaged where the run averages",
-        "input": " and ".join(_inputs(sampler)),
-        "output": _output(sampler),
-        "data": _escape(tree["data"]["name"]),
-        "classes": ", ".join(names) + more if names else "none",
-        "loss": ", ".join(_escape(part["name"]) for part in (tree["loss"], *tree["penalties"])),
-        "trained for": f"{info.step:,} steps of {tree['train']['batch']}, {info.images / 1000:g} thousand images",
-        "seed": str(tree["seed"]),
-        "made with": f"paragan {__version__}; the whole recipe is in the metadata of generator.safetensors",
+    environment.filters |= {"e": _escape, "figure": _figure}
+    metrics = {
+        key: value for key, value in score.items() if isinstance(value, float) and key not in ("kimg", "seconds")
     }
-    return ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows.items()), ""]
+    real = _mapping(score.get("real"))
+    return environment.get_template("model_card.md.j2").render(
+        tree=tree,
+        info=info,
+        names=[path.name for path in files],
+        weights=sum(p.numel() for p in sampler.net.parameters()),
+        inputs=_inputs(sampler),
+        output=_output(sampler),
+        classes=sampler.class_names[:_MAX_CLASS_NAMES],
+        more_classes=len(sampler.class_names) - _MAX_CLASS_NAMES,
+        losses=[part["name"] for part in (tree["loss"], *tree["penalties"])],
+        version=__version__,
+        score={"num_images": None, "step": None, **score},
+        metrics=metrics,
+        real={name: real.get(name) for name in metrics},
+        protocol=_mapping(score.get("protocol")),
+        example=_example(sampler, ", trust=True" if trust else ""),
+        takes_condition=sampler.takes_condition,
+        trust=trust,
+        arguments=_arguments(sampler),
+        rows=[file_row(path, info.step) for path in files],
+    )
 
 
 def _output(sampler: Sampler) -> str:
@@ -77,52 +75,6 @@ def _inputs(sampler: Sampler) -> list[str]:
     return [*[image] * sampler.takes_condition, *[latent] * bool(latent), *["a class"] * bool(sampler.num_classes)]
 
 
-def _scores(score: Mapping[str, Any], step: int) -> list[str]:
-    values = {key: value for key, value in score.items() if isinstance(value, float) and key not in ("kimg", "seconds")}
-    if not values:
-        return ["## Scores\n", "This run was not scored.\n"]
-    other = "" if score.get("step") == step else f" These weights are of step {step}, which was not scored."
-    protocol = score.get("protocol")
-    settings = protocol if isinstance(protocol, Mapping) else {}
-    return [
-        "## Scores\n",
-        f"Of {_escape(score.get('num_images'))} images at step {_escape(score.get('step'))}.{other}\n",
-        "| metric | value | held-out real images |\n|---|---|---|",
-        *(f"| {_escape(key)} | {value:.4g} | {_real_value(score, key)} |" for key, value in values.items()),
-        "\nProtocol, which has to be equal where two scores are compared:\n",
-        *(f"- {_escape(key)}: {_escape(value)}" for key, value in settings.items()),
-        "",
-    ]
-
-
-def _real_value(score: Mapping[str, Any], metric: str) -> str:
-    real = score.get("real")
-    value = real.get(metric) if isinstance(real, Mapping) else None
-    return f"{value:.4g}" if isinstance(value, float) else ""
-
-
-def _usage(sampler: Sampler, files: Sequence[str], trust: bool) -> list[str]:
-    lines = ["## How to use it\n", "```python", *_example(sampler, ", trust=True" if trust else ""), "```\n"]
-    if sampler.takes_condition:
-        command = "paragan sample generator.safetensors --input FOLDER" + (" --trust" if trust else "")
-        lines.append(f"`x` are the input images. For image files in a folder: `{command}`\n")
-    if trust:
-        lines.append(
-            "Its config names code outside paragan, which has to be importable; `trust=True` lets it be imported.\n"
-        )
-    if "generator.pt2" in files:
-        call = ", ".join(_arguments(sampler).values())
-        load = 'generator = torch.export.load("generator.pt2").module()'
-        code = ["import torch", load, f"images = generator({call})"]
-        lines += ["With PyTorch alone, for any batch size:\n", "```python", *code, "```\n"]
-    if "generator.onnx" in files:
-        fed = ", ".join(f'"{name}": {value}.numpy()' for name, value in _arguments(sampler).items())
-        load = 'session = onnxruntime.InferenceSession("generator.onnx")'
-        code = ["import onnxruntime", "import torch", load, f"(images,) = session.run(None, {{{fed}}})"]
-        lines += ["With ONNX Runtime, for any batch size:\n", "```python", *code, "```\n"]
-    return lines
-
-
 def _arguments(sampler: Sampler) -> dict[str, str]:
     """Return the inputs of the exported programs by name, as Python expressions of four random samples."""
     latents = f"torch.randn(4, {sampler.net.latent})"
@@ -130,14 +82,8 @@ def _arguments(sampler: Sampler) -> dict[str, str]:
     return {"z": latents, **({"labels": labels} if sampler.num_classes else {})}
 
 
-def _files(files: Sequence[Path], step: int) -> list[str]:
-    """Return the table of the files, all of the weights of one step."""
-    rows = [file_row(path, step) for path in files]
-    return ["## Files\n", "| file | step | sha256 |", "|---|---:|---|", *rows, ""]
-
-
 def file_row(path: Path, step: int) -> str:
-    """Return the row of a file in the table of files."""
+    """Return the row of a file in the table of files, all of the weights of one step."""
     return f"| {path.name} | {step:,} | {hashlib.sha256(path.read_bytes()).hexdigest()} |"
 
 
@@ -154,14 +100,12 @@ def _example(sampler: Sampler, trust: str) -> list[str]:
     return ["import torch", "import paragan as pg", load, f"x = torch.zeros(1, {size})", call]
 
 
-_LIMITS = [
-    "## Limits\n",
-    "It makes images like those it was trained on and inherits what they over- and under-represent. Its images are no",
-    "record of anything real. It was not examined for memorised training images.\n",
-    "## Licence\n",
-    "Not stated. The publisher of these weights chooses it, in accordance with the terms of the training data.",
-    "",
-]
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else ""
 
 
 def _escape(value: Any) -> str:
