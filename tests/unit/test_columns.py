@@ -1,13 +1,11 @@
 """Rows in the record, the report and the terminal: histograms by column name, and correlations."""
 
-import io
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 from torch import nn
 
 import paragan as pg
@@ -16,8 +14,6 @@ from paragan.datasets.base.column_names import is_table
 from paragan.evaluation.column_statistics import BINS, row_statistics
 from paragan.report.columns import columns_section
 from paragan.report.page import Page
-from paragan.report.record import open_record
-from paragan.report.terminal import render_run
 
 SETTINGS = {"train.batch": 4, "train.kimg": 0.008, "every.log_steps": 1, "every.sample_kimg": 0.004}
 NAMES = ("age", "income <b>", "buys")
@@ -192,32 +188,22 @@ def test_what_is_no_table(data):
     assert not is_table(data)
 
 
-def shown(run):
-    """The page of a run, and its terminal view."""
-    record = open_record(Path(run.folder))
-    record.read()
-    text = io.StringIO()
-    Console(file=text, width=160).print(render_run(Path(run.folder), record.history))
-    return Page(Path(run.folder)).render(), text.getvalue()
-
-
-def test_page_and_terminal_show_each_column(tmp_path):
+def test_page_shows_each_column(tmp_path):
     run = trainer(tmp_path, Frame(table(40), list(NAMES))).run()
-    page, text = shown(run)
+    page = Page(Path(run.folder)).render()
     assert re.findall(r'<figcaption><h3>(.*?)</h3></figcaption>\n    <svg viewBox="0 -2', page) == [
         "age", "income &lt;b&gt;", "buys",
     ]  # fmt: skip
     assert page.count('class="filled tone-0"') == page.count('class="outline tone-1"') == 3
     assert '<h3 class="over">Correlations</h3>' in page and "The largest difference is between" in page
     assert "held-out samples throughout" not in page
-    assert all(name in text for name in NAMES)
 
 
 def test_page_of_many_columns_is_bounded(tmp_path):
     run = trainer(tmp_path, table(40, 3000), 3000).run()
-    page, text = shown(run)
+    page = Page(Path(run.folder)).render()
     assert page.count('class="filled tone-0"') == 24 and "2,976 more columns are not shown" in page
-    assert len(page) < 300_000 and "2,992 more columns" in text
+    assert len(page) < 300_000
 
 
 BINS_OF = {"low": 0, "high": 1, "data": [1, 2], "generated": [2, 1], "moments": [0, 1, 0, 1], "outside": 0, "name": "a"}

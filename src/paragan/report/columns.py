@@ -21,10 +21,9 @@ _SHADES = 8
 
 @dataclass(frozen=True)
 class Histogram:
-    """Histogram of one column. shares: by bin. points: of the outline, in pixels. moments: mean ± deviation."""
+    """Histogram of one column. points: of the outline, in pixels. moments: mean ± deviation."""
 
     name: str
-    shares: list[float]
     points: str
     moments: str
 
@@ -57,15 +56,15 @@ def columns_section(value: object) -> ColumnsSection | None:
     columns = [column for column in read if column is not None]
     if not columns:
         return None
+    total = to_natural(statistics.get("total")) or len(columns)
     names = [column.name for column in columns][:_MAX_CORRELATED]
     matrices = [_matrix(rows, len(names)) for rows in first_items(statistics.get("correlations"), len(_PARTS))]
     if len(matrices) < len(_PARTS) or len(names) < 2 or not all(matrices):
-        return ColumnsSection(columns, to_natural(statistics.get("total")) or len(columns), [], "")
+        return ColumnsSection(columns, total, [], "")
     tables = [
         (part, [(name, [_cell(value) for value in row]) for name, row in zip(names, matrix, strict=True)])
         for part, matrix in zip(_PARTS, matrices, strict=True)
     ]
-    total = to_natural(statistics.get("total")) or len(columns)
     return ColumnsSection(columns, total, tables, _largest_difference(names, *matrices))
 
 
@@ -80,7 +79,7 @@ def _column(entry: Mapping[str, object]) -> Column | None:
     moments = [finite_or_nan(number) for number in first_items(entry.get("moments"), 4)] + [math.nan] * 4
     outside = finite_or_nan(entry.get("outside"))
     parts = [
-        Histogram(name, bins, _outline(bins, most), f"{format_short(mean)} ± {format_short(deviation)}")
+        Histogram(name, _outline(bins, most), f"{format_short(mean)} ± {format_short(deviation)}")
         for name, bins, mean, deviation in zip(_PARTS, shares, moments[0:3:2], moments[1:4:2], strict=True)
     ]
     text = f"{outside:.1%} of generated values are outside" if outside > 0 else ""

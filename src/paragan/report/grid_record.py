@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -16,7 +16,7 @@ from paragan.report.record_values import (
     to_mapping,
     to_natural,
 )
-from paragan.report.scale import fit_scale, format_number, format_short
+from paragan.report.scale import format_number
 from paragan.report.series import Series
 
 # Limits on the cost of an untrusted record.
@@ -66,10 +66,6 @@ class Grid:
             scored_by=single_line(values.get("scored_by"), _MAX_NAME),
         )
 
-    def width(self, ring: int) -> int:
-        """Return the number of cells in a line of a table. ring: that of a grid that is a ring."""
-        return min(ring, self.cells) if min(self.rows, self.columns) == 1 else self.columns
-
     def lettered_losses(self) -> list[tuple[str, str]]:
         """Return a letter or digit with each loss, if possible initials; empty for fewer than two losses."""
         initials = "".join(name[:1] for name in self.losses)
@@ -77,23 +73,6 @@ class Grid:
             return []
         is_distinct = len(set(initials)) == len(self.losses) and initials.isalnum()
         return list(zip(initials if is_distinct else "0123456789abcdef", self.losses, strict=False))
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Cell of a table of scores.
-
-    share: place of the score within the scale of all, 0 to 1; None: no score. loss: letter.
-    """
-
-    share: float | None
-    score: str
-    loss: str
-    is_best: bool
-
-    def shade(self, num: int) -> int | None:
-        """Return the number of the shade, of `num` from the lowest score to the highest; None: no score."""
-        return None if self.share is None else min(num - 1, int(self.share * num))
 
 
 @dataclass(frozen=True)
@@ -114,16 +93,6 @@ class Generation:
     def best_text(self) -> str:
         """The best cell and its score in a few words; empty if no cell was scored."""
         return "" if self.best is None else f"best cell {self.best}: {format_number(self.scores[self.best])}"
-
-    def tiles(self, grid: Grid) -> Iterator[Tile]:
-        """Yield the tile of each cell."""
-        letters = [letter for letter, _ in grid.lettered_losses()]
-        scale = fit_scale([score for score in self.scores if math.isfinite(score)])
-        for cell, (score, loss) in enumerate(zip(self.scores, self.losses, strict=True)):
-            is_known = math.isfinite(score)
-            share = scale.share(score) if is_known else None
-            letter = letters[loss] if loss is not None and loss < len(letters) else ""
-            yield Tile(share, format_short(score) if is_known else "–", letter, cell == self.best)
 
 
 @dataclass(frozen=True)

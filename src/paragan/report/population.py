@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from paragan.report import panels
 from paragan.report.chart import Chart
-from paragan.report.grid_record import EnsembleRecord, Generation, Grid, GridHistory, Tile
+from paragan.report.grid_record import EnsembleRecord, Generation, Grid, GridHistory
 from paragan.report.scale import fit_scale, format_number, format_short
 
 _PUBLISHED = ("gather", "train", "update_genomes", "mutate")  # order of Perez et al. 2020
 _RING_COLUMNS = 16  # cells of a ring per line
 _MAX_NUMBERED_CELLS = 1024  # of a table with numbers
 _MAX_NUMBERED_COLUMNS = 40
+_SHADES = 9
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Cell of the table of scores. shade: style, from the lowest score to the highest. loss: letter."""
+
+    shade: str
+    score: str
+    loss: str
+    is_best: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +54,10 @@ def population_section(history: GridHistory, end: Mapping[str, float]) -> Popula
     latest = history.latest
     if grid is None or latest is None:
         return None
-    columns = grid.width(_RING_COLUMNS)
+    is_ring = min(grid.rows, grid.columns) == 1
+    columns = min(_RING_COLUMNS, grid.cells) if is_ring else grid.columns
     known = [score for score in latest.scores if math.isfinite(score)]
-    tiles = list(latest.tiles(grid)) if known else []
+    tiles = list(_tiles(grid, latest, known)) if known else []
     notes = (
         _section_note(grid, latest),
         _mixture_text(grid, latest, history.weights),
@@ -63,6 +75,16 @@ def population_section(history: GridHistory, end: Mapping[str, float]) -> Popula
         profile=_profile_rows(history, grid.cells),
         profiled=history.profiled,
     )
+
+
+def _tiles(grid: Grid, latest: Generation, known: Sequence[float]) -> Iterator[Tile]:
+    """Yield the tile of each cell. known: the finite scores."""
+    letters = [letter for letter, _ in grid.lettered_losses()]
+    scale = fit_scale(known)
+    for cell, (score, loss) in enumerate(zip(latest.scores, latest.losses, strict=True)):
+        shade = f"h{min(_SHADES - 1, int(scale.share(score) * _SHADES))}" if math.isfinite(score) else "hx"
+        letter = letters[loss] if loss is not None and loss < len(letters) else ""
+        yield Tile(shade, format_short(score) if math.isfinite(score) else "–", letter, cell == latest.best)
 
 
 def _section_note(grid: Grid, latest: Generation) -> str:

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paragan.report import panels
-from paragan.report.columns import columns_section
-from paragan.report.grid_record import GridHistory, Tile
+from paragan.report.grid_record import GridHistory
 from paragan.report.record import History, metric_names
 from paragan.report.record_values import single_line, to_mapping
 from paragan.report.run_state import RunState, format_duration, run_state
@@ -27,12 +26,9 @@ _SPARK_WIDTH = 24
 _MAX_SCORES = 8
 _MAX_METRICS = 6
 _MAX_MESSAGES = 4
-_MAX_LINES = 16  # of the table of a grid
-_MAX_COLUMNS = 8
 _LOSSES = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
 _PACE = ("images_per_s", "data_wait")
 _STATES = {"running": "bold blue", "finished": "bold green", "failed": "bold red"}
-_SHADES = ("green", "cyan", "", "yellow", "red")  # from the lowest score to the highest
 
 
 def render_run(folder: Path, history: History) -> RenderableType:
@@ -48,8 +44,9 @@ def render_run(folder: Path, history: History) -> RenderableType:
         parts.append(Text.assemble(("━" * done, "blue"), ("━" * (_BAR_WIDTH - done), "dim")))
     length = f" of {format_number(total)}" if total else ""
     parts += [Text("  ".join([f"{format_number(history.kimg)}{length} kimg", *_pace(state, history)])), Text()]
-    parts += [*_series_table(history), *_scores_table(history), *_columns_table(history.columns)]
-    parts += _grid_table(history.population)
+    parts += [*_series_table(history), *_scores_table(history)]
+    if words := _generation_words(history.population):
+        parts += [Text("  ".join(words)), Text()]
     advice = list(history.advice.values())[-_MAX_MESSAGES:]
     parts += [Text(f"! {single_line(entry.values.get('means'))}", "yellow") for entry in advice]
     parts += [Text(f"step {step:,}  {text}", "dim") for step, text in list(history.events)[-_MAX_MESSAGES:]]
@@ -138,51 +135,6 @@ def _scores_table(history: History) -> list[RenderableType]:
         table.add_row(*row)
     table.caption = "* best so far" if any(best.values()) else None
     return [table, Text()]
-
-
-def _columns_table(value: object) -> list[RenderableType]:
-    """Return the first columns of rows, data next to what is generated; empty for other samples."""
-    section = columns_section(value)
-    if section is None:
-        return []
-    table = plain_table("column", "data", "", "generated", "", left=(0, 2, 4))
-    for column in section.columns[:_MAX_COLUMNS]:
-        cells = []
-        for part in column.parts:
-            most = max(part.shares, default=0) or 1
-            blocks = "".join(_BLOCKS[int(share / most * 7.999)] for share in part.shares)
-            cells += [Text(part.moments), Text(blocks)]
-        table.add_row(Text(column.name), *cells)
-    more = section.total - min(_MAX_COLUMNS, len(section.columns))
-    table.caption = f"{more:,} more columns" if more else None
-    return [table, Text()]
-
-
-def _grid_table(history: GridHistory) -> list[RenderableType]:
-    """Return the newest scores of the cells, of a large grid only the best; empty without a generation."""
-    grid = history.grid
-    latest = history.latest
-    if grid is None or latest is None:
-        return []
-    parts: list[RenderableType] = [Text("  ".join(_generation_words(history)))]
-    columns = grid.width(_MAX_COLUMNS)
-    if columns > _MAX_COLUMNS or grid.cells > _MAX_LINES * columns:
-        return [*parts, Text()]
-    table = plain_table(*[""] * columns, left=())
-    letters = grid.lettered_losses()
-    tiles = [_tile_text(tile, bool(letters)) for tile in latest.tiles(grid)]
-    for first in range(0, len(tiles), columns):
-        table.add_row(*tiles[first : first + columns])
-    names = "  ".join(f"{letter} {name}" for letter, name in letters)
-    return [*parts, table, *([Text(names, "dim")] if names else []), Text()]
-
-
-def _tile_text(tile: Tile, has_letters: bool) -> Text:
-    shade = tile.shade(len(_SHADES))
-    style = "dim" if shade is None else _SHADES[shade]
-    letter = f" {tile.loss or '?'}" if has_letters else ""
-    mark, style = ("*", f"bold {style}") if tile.is_best else (" ", style)
-    return Text(f"{tile.score}{mark}{letter}", style)
 
 
 def _generation_words(history: GridHistory) -> list[str]:
