@@ -56,8 +56,8 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
     assert said == []
     for _ in range(2):
         score(trainer.players["g"], trainer.prior)
-    assert re.fullmatch(r"judge     training on (200|1,437) images, about \d+ s", said[0])
-    warnings = [line for line in said[1:] if not line.startswith("judge     step ")]  # of a slow machine
+    assert re.fullmatch(r"judge     training on (200|1,437) images", said[0])
+    warnings = [line for line in said if not line.startswith("judge ")]
     assert len(warnings) == (warning is not None)
     assert warning is None or re.match(f"warning: score: {warning}", warnings[0])
 

@@ -8,10 +8,8 @@ import tarfile
 
 import numpy as np
 import pytest
-import torch
-from PIL import Image
 
-from paragan.datasets import folder, npz, shards
+from paragan.datasets import folder, shards
 from paragan.datasets.preparation.prepare import open_encoded_images
 from tests.data_refusals import refusal
 from tests.prepared_shards import contents, image_folder, prepared
@@ -130,22 +128,6 @@ def test_cut_tar_file_is_refused(tmp_path, images, length):
     content = path.read_bytes().rstrip(b"\0")
     path.write_bytes(content[:length])
     assert str(path) in refusal(lambda: prepared(path, tmp_path / "out"))
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_arrays_have_their_pixels(tmp_path, channels):
-    pixels = np.random.default_rng(0).integers(0, 256, (9, 6, 7, channels), np.uint8)
-    labels = np.arange(9) % 2
-    np.savez(tmp_path / "mine.npz", images=pixels, labels=labels, class_names=["cats", "dogs"])
-    opened = prepared(tmp_path / "mine.npz", tmp_path / "out")
-    splits = npz.split_rows(torch.from_numpy(labels), 9, held_out=0.1)
-    order = [*splits["train"].tolist(), *splits["held_out"].tolist()]
-    assert (sorted(order), opened.description.num_train) == (list(range(9)), len(splits["train"]))
-    for row in range(9):
-        found = np.asarray(Image.open(io.BytesIO(opened.read(row))))
-        assert np.array_equal(found.reshape(6, 7, channels), pixels[order[row]])
-    assert labels_of(opened) == labels[order].tolist()
-    assert opened.description.class_names == ("cats", "dogs")
 
 
 def table(images, label, names=None):

@@ -18,7 +18,7 @@ from paragan.core.printable import to_printable
 if TYPE_CHECKING:
     from paragan.datasets.preparation.prepare import PreparedShards
 
-_SOURCE = "A folder, .zip, .tar, .npz or .parquet file, a folder of tar or Parquet files, or one of Hugging Face."
+_SOURCE = "A folder, .zip, .tar or .parquet file, a folder of tar or Parquet files, or one of Hugging Face."
 Unprepared = Annotated[str, typer.Argument(metavar="SRC", help=_SOURCE)]
 Into = Annotated[Path, typer.Argument(metavar="OUT", help="The folder for the shards; the same command resumes.")]
 _RESIZED = "Resize the images to this size once (default: store the files unchanged)."

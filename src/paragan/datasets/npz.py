@@ -44,9 +44,10 @@ class Options:
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (C, H, W). Raises `DataError` for a missing or invalid array."""
-    images_NCHW = read_images(options)
-    labels_N, class_names = read_classes(options, len(images_NCHW))
-    rows = split_rows(labels_N, len(images_NCHW), options.held_out)[split]
+    images_NCHW = _read_images(options)
+    labels_N, class_names = _read_classes(options, len(images_NCHW))
+    strata_N = torch.zeros(len(images_NCHW), dtype=torch.int64) if labels_N is None else labels_N
+    rows = stratified_split(strata_N, round(1 / options.held_out), "npz")[split]
     labels_N = None if labels_N is None else labels_N[rows]
     fingerprint = compute_fingerprint(
         Path(options.path), options.image_array, options.label_array, options.held_out, split
@@ -54,13 +55,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     return InMemorySource(images_NCHW[rows].contiguous(), labels_N, class_names, fingerprint)
 
 
-def split_rows(labels_N: Tensor | None, count: int, held_out: float) -> dict[str, Tensor]:
-    """Return the rows of both splits of `count` images."""
-    strata_N = torch.zeros(count, dtype=torch.int64) if labels_N is None else labels_N
-    return stratified_split(strata_N, round(1 / held_out), "npz")
-
-
-def read_images(options: Options) -> Tensor:
+def _read_images(options: Options) -> Tensor:
     """Return the images of a file, uint8 (N, C, H, W); `DataError` if they are missing or invalid."""
     path = Path(options.path)
     if not options.path or not path.is_file():
@@ -81,7 +76,7 @@ def _check_images(array: NDArray[Any], where: str) -> Tensor:
     return images
 
 
-def read_classes(options: Options, count: int) -> tuple[Tensor | None, tuple[str, ...]]:
+def _read_classes(options: Options, count: int) -> tuple[Tensor | None, tuple[str, ...]]:
     """Return labels and class names; neither if the file has no array under the default name."""
     path = Path(options.path)
     present = npz.array_names(path)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.files import create_subfolder, read_bytes, write_bytes
 from paragan.core.interrupt import StopRequested
+from paragan.core.progress_lines import ProgressLines
 from paragan.core.source import Source, image_specs
 from paragan.features.base import classifier as classifier
 from paragan.features.base.classifier import build_classifier, train_classifier
@@ -35,8 +35,6 @@ ROTATION = "rotation"  # the task of a judge of data without classes
 _FORMAT = 1
 _MAX_INFO_BYTES = 1 << 20  # of judge.json and of weights
 _MAX_BYTES = 1 << 30
-_STEPS_TO_ESTIMATE = 5
-_PERIOD_S = 10.0  # between two lines of progress
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,15 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
 
     @cache
     def train_or_load_once() -> FeatureExtractor:
-        progress = _TrainingProgress(len(context.train), context.say, context.stop)
+        lines = ProgressLines("judge", "steps", classifier.STEPS, context.say)
+
+        def progress(steps: int) -> None:
+            if context.stop():
+                raise StopRequested
+            if not steps:
+                context.say(f"judge     training on {len(context.train):,} images")
+            lines(steps)
+
         splits = (context.train, context.held_out)
         judge = train_or_load(*splits, context.folder, 0, context.must_save, context.world, progress)
         settings = context.call_settings(options)
@@ -163,30 +169,3 @@ def _fingerprint(train: Source, held_out: Source, seed: int) -> str:
     for source in (train, held_out):
         digest.update(source.fingerprint.encode())
     return digest.hexdigest()
-
-
-@dataclass
-class _TrainingProgress:
-    """Progress lines of a judge's training, and its end if the run is to stop."""
-
-    num_images: int
-    say: Callable[[str], None]
-    stop: Callable[[], bool]
-    _began: float = field(default_factory=time.monotonic)
-    _said: float = 0.0
-
-    def __call__(self, steps: int) -> None:
-        """Report a step that is about to start, or raise `StopRequested`."""
-        if self.stop():
-            raise StopRequested
-        now = time.monotonic()
-        if steps == 0:
-            self._began = now
-            return
-        left_s = (now - self._began) / steps * (classifier.STEPS - steps)
-        if steps == _STEPS_TO_ESTIMATE:
-            self.say(f"judge     training on {self.num_images:,} images, about {left_s:.0f} s")
-            self._said = now
-        elif self._said and now - self._said >= _PERIOD_S:
-            self.say(f"judge     step {steps} of {classifier.STEPS}, about {left_s:.0f} s left")
-            self._said = now

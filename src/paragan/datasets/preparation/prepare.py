@@ -22,7 +22,6 @@ from paragan.datasets._encoded_images import EncodedImages, FileImages
 from paragan.datasets._image_decoding import decode_image, decode_square_image, image_suffix
 from paragan.datasets._tar_files import is_plain_tar
 from paragan.datasets.base.file_readers import list_images
-from paragan.datasets.preparation.array_images import ArrayImages
 from paragan.datasets.preparation.dataset_check import check_image_size
 from paragan.datasets.preparation.table_images import TableImages, table_files
 from paragan.datasets.preparation.tar_images import TarImages
@@ -78,7 +77,7 @@ def prepare_shards(
 
 
 def open_encoded_images(source: str, damaged: str = "stop") -> EncodedImages:
-    """Open a folder, zip, tar, npz or Parquet file, a folder of shards or tar files, or one of Hugging Face.
+    """Open a folder, zip, tar or Parquet file, a folder of shards or tar files, or one of Hugging Face.
 
     Raises `DataError` if there are no images.
     """
@@ -87,8 +86,6 @@ def open_encoded_images(source: str, damaged: str = "stop") -> EncodedImages:
     root = Path(source)
     if root.is_dir():
         return _open_folder(root, damaged)
-    if root.suffix == ".npz":
-        return ArrayImages(root)
     if tables := table_files(root):
         return TableImages(tables, source)
     if damaged == "stop" and root.suffix != ".zip" and is_plain_tar(root):
