@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.files import create_subfolder
+from paragan.core.settings_tree import flatten
 from paragan.writers import _tracker
 from paragan.writers._tracker import (
     STOPPED_CODES,
@@ -102,8 +103,8 @@ class _MlflowRun:
     def _log_params(self, config: Mapping[str, Any]) -> None:
         from mlflow.entities import Param
 
-        flat = text_by_path(config)
-        params = [Param(metric_name(key), value[:_MAX_PARAM_CHARACTERS]) for key, value in flat.items()]
+        settings = flatten(config).items()
+        params = [Param(metric_name(key), str(value)[:_MAX_PARAM_CHARACTERS]) for key, value in settings]
         for first in range(0, len(params), _MAX_PARAMS):
             self._client.log_batch(self._id, params=params[first : first + _MAX_PARAMS])
 
@@ -111,17 +112,6 @@ class _MlflowRun:
 def metric_name(name: str) -> str:
     """Return a name that MLflow accepts: `score/fd[judge]` -> `score/fd.judge`."""
     return _INVALID.sub("_", name.replace("[", ".").replace("]", ""))
-
-
-def text_by_path(value: Any, path: str = "") -> dict[str, str]:
-    """Return nested settings as text by dotted path; the entries of a list by number."""
-    if not isinstance(value, Mapping | list) or (path and not value):
-        return {path: str(value)}
-    entries = value.items() if isinstance(value, Mapping) else enumerate(value)
-    flat: dict[str, str] = {}
-    for key, entry in entries:
-        flat |= text_by_path(entry, f"{path}.{key}" if path else str(key))
-    return flat
 
 
 def _set_defaults() -> None:
