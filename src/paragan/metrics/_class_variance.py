@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.metric import Metric, Needs, SampleFeatures, in_float64
+from paragan.core.metric import Needs, SampleFeatures, in_float64
+from paragan.metrics.base.running import RunningMetric
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class ClassMoments:
 
 
 @dataclass(frozen=True)
-class VarianceRatio(Metric):
+class VarianceRatio(RunningMetric):
     """Ratio of the variances within each class, generated over real.
 
     1: as varied as real; towards 0: the class has collapsed to a few images. A class with fewer than
@@ -53,6 +54,7 @@ class VarianceRatio(Metric):
     """
 
     needs = frozenset({Needs.FEATURES, Needs.LABELS})
+    added = ("seen",)
     real_K: Tensor
     seen: ClassMoments
 
@@ -71,11 +73,7 @@ class VarianceRatio(Metric):
 
     def update(self, samples: SampleFeatures) -> Self:
         """Return a metric that includes these images."""
-        return replace(self, seen=self.seen + ClassMoments.of(samples, len(self.real_K)))
-
-    def merge(self, other: Self) -> Self:
-        """Return a metric that includes the images of both."""
-        return replace(self, seen=self.seen + other.seen)
+        return self.including(seen=ClassMoments.of(samples, len(self.real_K)))
 
     @property
     def ratios(self) -> Tensor:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.metric import Metric, Needs, SamplePairs
+from paragan.core.metric import Needs, SamplePairs
 from paragan.metrics._options import CodebookOptions
+from paragan.metrics.base.running import RunningMetric
 
 
 @dataclass(frozen=True)
-class CodebookMetric(Metric):
+class CodebookMetric(RunningMetric):
     """A metric of how often each code occurs in all samples. count_LK: of each code, int64."""
 
     needs = frozenset({Needs.TOKENS})
     reference = "held_out"
     is_default = False
+    added = ("count_LK",)
     options: CodebookOptions = CodebookOptions()
     count_LK: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
 
@@ -59,14 +61,10 @@ class CodebookMetric(Metric):
             set_to = f"codebooks={codebooks} and codes={codes}"
             raise ConfigError(f"evaluation.metrics: {self.name}: {has}, but {set_to}; set both to those of G")
         counts = [torch.bincount(level.flatten().cpu(), minlength=codes) for level in levels]
-        return replace(self, count_LK=self.count_LK + torch.stack(counts))
+        return self.including(count_LK=torch.stack(counts))
 
     def _are_codes(self, tokens: Tensor) -> bool:
         return bool((tokens >= 0).all()) and bool((tokens < self.count_LK.shape[1]).all())
-
-    def merge(self, other: Self) -> Self:
-        """Return a metric that includes the tokens of both."""
-        return replace(self, count_LK=self.count_LK + other.count_LK)
 
     def compute(self) -> float:
         """Return the mean over the codebooks. Raises `ConfigError` without samples."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.metric import Metric, SampleFeatures, in_float64
+from paragan.core.metric import SampleFeatures, in_float64
+from paragan.metrics.base.running import RunningMetric
 
 _ROWS_AT_ONCE = 512
 
@@ -47,7 +48,7 @@ def require_more_than(k: int, x_NF: Tensor) -> None:
 
 
 @dataclass(frozen=True)
-class NeighbourhoodMean(Metric):
+class NeighbourhoodMean(RunningMetric):
     """Mean over generated images of a number that depends on the real neighbourhoods around each.
 
     The neighbourhood of a real image reaches to its k-th nearest other one. Memory does not grow
@@ -58,6 +59,7 @@ class NeighbourhoodMean(Metric):
     names_extractor = True
     max_images = 10_000  # the cost is quadratic in this number
     is_default = False
+    added = ("total", "count")
     real_NF: Tensor
     radius_N: Tensor
     total: float = 0.0
@@ -78,11 +80,7 @@ class NeighbourhoodMean(Metric):
         """Return a metric that includes these images."""
         blocks = distances(in_float64(samples.features_BF), self.real_NF)
         total = sum(float(self.value_of_each(block <= self.radius_N).sum()) for block in blocks)
-        return replace(self, total=self.total + total, count=self.count + len(samples))
-
-    def merge(self, other: Self) -> Self:
-        """Return a metric that includes the images of both."""
-        return replace(self, total=self.total + other.total, count=self.count + other.count)
+        return self.including(total=total, count=len(samples))
 
     def compute(self) -> float:
         """Return the mean. Raises `ConfigError` without images."""

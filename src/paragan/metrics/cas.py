@@ -9,19 +9,19 @@ images, or few different ones.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from paragan.core import metric
 from paragan.core.errors import ConfigError
 from paragan.core.metric import ClassifierTest, Direction, Needs, SampleFeatures
+from paragan.metrics.base.running import RunningMetric
 
 
 @dataclass(frozen=True)
-class Metric(metric.Metric):
+class Metric(RunningMetric):
     """Accuracy in [0, 1]. It holds all images; `compute` trains a classifier, seconds to a minute."""
 
     name = "cas"
@@ -36,6 +36,7 @@ class Metric(metric.Metric):
     is_default = False
     has_interval = False  # each half of the images would train a classifier
     order = 18
+    joined = ("image_NCHW", "label_N", "row_N")
     test: ClassifierTest
     image_NCHW: Tensor
     label_N: Tensor
@@ -51,11 +52,8 @@ class Metric(metric.Metric):
         """Return a metric that includes these images."""
         if samples.image_BCHW is None or samples.requested_labels_B is None:
             raise ConfigError("cas needs images and the classes they were generated for; use data with classes")
-        return self._with(samples.image_BCHW, samples.requested_labels_B, samples.row_B)
-
-    def merge(self, other: Metric) -> Metric:
-        """Return a metric that includes the images of both."""
-        return self._with(other.image_NCHW, other.label_N, other.row_N)
+        images = samples.image_BCHW
+        return self.including(image_NCHW=images, label_N=samples.requested_labels_B, row_N=samples.row_B)
 
     def compute(self) -> float:
         """Return the accuracy. Raises `ConfigError` without images."""
@@ -63,11 +61,3 @@ class Metric(metric.Metric):
             raise ConfigError("cas needs at least 1 generated image; raise evaluation.num_images")
         order_N = self.row_N.argsort(stable=True)  # training depends on the order, not on shards
         return self.test.accuracy_after(self.image_NCHW[order_N], self.label_N[order_N])
-
-    def _with(self, image_BCHW: Tensor, label_B: Tensor, row_B: Tensor) -> Metric:
-        return replace(
-            self,
-            image_NCHW=torch.cat([self.image_NCHW, image_BCHW]),
-            label_N=torch.cat([self.label_N, label_B]),
-            row_N=torch.cat([self.row_N, row_B]),
-        )

@@ -8,19 +8,19 @@ of features that are scaled to length 1. Over all pairs of images it needs only 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from paragan.core import metric
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Direction, SampleFeatures, in_float64
+from paragan.metrics.base.running import RunningMetric
 
 
 @dataclass(frozen=True)
-class Metric(metric.Metric):
+class Metric(RunningMetric):
     """Ratio >= 0 of mean squared distances; exact over all pairs, and linear in time."""
 
     name = "diversity"
@@ -33,6 +33,7 @@ class Metric(metric.Metric):
     min_images = 2
     is_default = False
     order = 17
+    added = ("sum_F", "count")
     real_distance: float
     sum_F: Tensor
     count: int = 0
@@ -48,12 +49,7 @@ class Metric(metric.Metric):
 
     def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        sum_F = self.sum_F + _unit(samples.features_BF).sum(0)
-        return replace(self, sum_F=sum_F, count=self.count + len(samples))
-
-    def merge(self, other: Metric) -> Metric:
-        """Return a metric that includes the images of both."""
-        return replace(self, sum_F=self.sum_F + other.sum_F, count=self.count + other.count)
+        return self.including(sum_F=_unit(samples.features_BF).sum(0), count=len(samples))
 
     def compute(self) -> float:
         """Return the ratio. Raises `ConfigError` below two images."""

@@ -9,15 +9,15 @@ would it be the FID.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from paragan.core import metric
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Direction, SampleFeatures, in_float64
+from paragan.metrics.base.running import RunningMetric
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class FeatureMoments:
 
 
 @dataclass(frozen=True)
-class Metric(metric.Metric):
+class Metric(RunningMetric):
     """Squared distance >= 0, in squared units of the features."""
 
     name = "fd"
@@ -60,6 +60,7 @@ class Metric(metric.Metric):
     names_extractor = True
     min_images = 2
     order = 0
+    added = ("seen",)
     real_mean_F: Tensor
     real_covariance_FF: Tensor
     real_root_FF: Tensor  # square root of the covariance
@@ -73,11 +74,7 @@ class Metric(metric.Metric):
 
     def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        return replace(self, seen=self.seen + FeatureMoments.of(samples.features_BF))
-
-    def merge(self, other: Metric) -> Metric:
-        """Return a metric that includes the images of both."""
-        return replace(self, seen=self.seen + other.seen)
+        return self.including(seen=FeatureMoments.of(samples.features_BF))
 
     def compute(self) -> float:
         """Return the distance. Raises `ConfigError` below two images."""

@@ -15,15 +15,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from paragan.core import metric
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Direction, Needs, SampleFeatures, in_float64
+from paragan.metrics.base.running import RunningMetric
 
 PARTS = 10
 
 
 @dataclass(frozen=True)
-class Metric(metric.Metric):
+class Metric(RunningMetric):
     """Mean of ten scores in [1, K]; image `row` belongs to part `row` modulo 10."""
 
     name = "inception_score"
@@ -38,6 +38,7 @@ class Metric(metric.Metric):
     settings: ClassVar[Mapping[str, Any]] = {"parts": PARTS}
     is_default = False
     order = 11
+    added = ("count_P", "entropy_P", "share_PK")
     count_P: Tensor  # images in each part
     entropy_P: Tensor  # sum of p log p
     share_PK: Tensor  # sum of p
@@ -60,15 +61,6 @@ class Metric(metric.Metric):
             count_P=self.count_P.index_add(0, part_B, ones_B),
             entropy_P=self.entropy_P.index_add(0, part_B, (log_BK.exp() * log_BK).sum(1)),
             share_PK=self.share_PK.index_add(0, part_B, log_BK.exp()),
-        )
-
-    def merge(self, other: Metric) -> Metric:
-        """Return a metric that includes the images of both."""
-        return replace(
-            self,
-            count_P=self.count_P + other.count_P,
-            entropy_P=self.entropy_P + other.entropy_P,
-            share_PK=self.share_PK + other.share_PK,
         )
 
     def compute(self) -> float:

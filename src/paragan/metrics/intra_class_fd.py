@@ -6,19 +6,19 @@ class has few images, so values are far above those of `fd`; they compare only f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from paragan.core import metric
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Direction, Needs, SampleFeatures, in_float64
+from paragan.metrics.base.running import RunningMetric
 
 
 @dataclass(frozen=True)
-class Metric(metric.Metric):
+class Metric(RunningMetric):
     """Mean of the squared distances of the classes with at least two real images.
 
     It holds the features of all images.
@@ -35,6 +35,7 @@ class Metric(metric.Metric):
     min_images = 2
     is_default = False
     order = 15
+    joined = ("generated_NF", "label_N")
     real_NF: Tensor
     real_label_N: Tensor
     generated_NF: Tensor
@@ -51,11 +52,7 @@ class Metric(metric.Metric):
 
     def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        return self._with(in_float64(samples.features_BF), _labels(samples))
-
-    def merge(self, other: Metric) -> Metric:
-        """Return a metric that includes the images of both."""
-        return self._with(other.generated_NF, other.label_N)
+        return self.including(generated_NF=in_float64(samples.features_BF), label_N=_labels(samples))
 
     def compute(self) -> float:
         """Return the mean. Raises `ConfigError` if a class has fewer than two generated images."""
@@ -71,10 +68,6 @@ class Metric(metric.Metric):
     def _of_class(self, label: int) -> float:
         real_NF = self.real_NF[self.real_label_N == label]
         return distance_of_few(real_NF, self.generated_NF[self.label_N == label])
-
-    def _with(self, features_BF: Tensor, label_B: Tensor) -> Metric:
-        generated_NF = torch.cat([self.generated_NF, features_BF])
-        return replace(self, generated_NF=generated_NF, label_N=torch.cat([self.label_N, label_B]))
 
 
 def distance_of_few(a_NF: Tensor, b_MF: Tensor) -> float:

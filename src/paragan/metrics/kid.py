@@ -8,21 +8,20 @@ expectation, less variance, and needs no seed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from paragan.core import metric
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Direction, SampleFeatures, in_float64
+from paragan.metrics.base.running import RunningMetric
 
 _ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
-class Metric(metric.Metric):
+class Metric(RunningMetric):
     """Unbiased squared distance; around 0, and so at times negative, for equal distributions."""
 
     name = "kid"
@@ -36,6 +35,7 @@ class Metric(metric.Metric):
     max_images = 10_000  # the cost is quadratic in this number
     is_default = False
     order = 10
+    joined = ("generated_NF",)
     real_NF: Tensor
     real_mean: float  # mean kernel of two different real images
     generated_NF: Tensor
@@ -48,11 +48,7 @@ class Metric(metric.Metric):
 
     def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        return replace(self, generated_NF=torch.cat([self.generated_NF, in_float64(samples.features_BF)]))
-
-    def merge(self, other: Metric) -> Metric:
-        """Return a metric that includes the images of both."""
-        return replace(self, generated_NF=torch.cat([self.generated_NF, other.generated_NF]))
+        return self.including(generated_NF=in_float64(samples.features_BF))
 
     def compute(self) -> float:
         """Return the distance. Raises `ConfigError` below two images."""

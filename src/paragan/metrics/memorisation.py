@@ -8,21 +8,21 @@ not grow with the number of images.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from paragan.core import metric
 from paragan.core.metric import Direction, SampleFeatures, SplitFeatures, in_float64
 from paragan.metrics._neighbours import require_more_than
+from paragan.metrics.base.running import RunningMetric
 
 _ROWS_AT_ONCE = 128
 
 
 @dataclass(frozen=True)
-class Metric(metric.Metric):
+class Metric(RunningMetric):
     """Probability in [0, 1] that a generated image is nearer to a training image than a held-out one."""
 
     name = "memorisation"
@@ -37,6 +37,7 @@ class Metric(metric.Metric):
     max_images = 10_000  # generated and held-out ones; copies are searched among all training images
     is_default = False
     order = 16
+    joined = ("generated_N",)
     train_NF: Tensor
     held_out_M: Tensor  # distances, ascending
     generated_N: Tensor  # distances
@@ -52,12 +53,7 @@ class Metric(metric.Metric):
 
     def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        distance_B = _distance_to_nearest(in_float64(samples.features_BF), self.train_NF)
-        return replace(self, generated_N=torch.cat([self.generated_N, distance_B]))
-
-    def merge(self, other: Metric) -> Metric:
-        """Return a metric that includes the images of both."""
-        return replace(self, generated_N=torch.cat([self.generated_N, other.generated_N]))
+        return self.including(generated_N=_distance_to_nearest(in_float64(samples.features_BF), self.train_NF))
 
     def compute(self) -> float:
         """Return the probability; equal distances count half. Raises `ConfigError` without images."""

@@ -6,20 +6,19 @@ Source: as for `precision`, with the roles of the two sets exchanged.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
-from paragan.core import metric
 from paragan.core.metric import Direction, SampleFeatures, in_float64
 from paragan.metrics._neighbours import distances, radii, require_more_than
+from paragan.metrics.base.running import RunningMetric
 from paragan.metrics.precision import K
 
 
 @dataclass(frozen=True)
-class Metric(metric.Metric):
+class Metric(RunningMetric):
     """Recall in [0, 1]. It holds the features of all generated images."""
 
     name = "recall"
@@ -34,6 +33,7 @@ class Metric(metric.Metric):
     settings: ClassVar[Mapping[str, Any]] = {"k": K}
     is_default = False
     order = 13
+    joined = ("generated_NF",)
     real_NF: Tensor
     generated_NF: Tensor
 
@@ -46,11 +46,7 @@ class Metric(metric.Metric):
 
     def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        return replace(self, generated_NF=torch.cat([self.generated_NF, in_float64(samples.features_BF)]))
-
-    def merge(self, other: Metric) -> Metric:
-        """Return a metric that includes the images of both."""
-        return replace(self, generated_NF=torch.cat([self.generated_NF, other.generated_NF]))
+        return self.including(generated_NF=in_float64(samples.features_BF))
 
     def compute(self) -> float:
         """Return the share. Raises `ConfigError` for no more than k images."""

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.metric import Metric, Needs, SamplePairs, in_float64
+from paragan.core.metric import Needs, SamplePairs, in_float64
 from paragan.metrics._options import RangeOptions
+from paragan.metrics.base.running import RunningMetric
 
 
 @dataclass(frozen=True)
-class MeanMetric(Metric):
+class MeanMetric(RunningMetric):
     """Mean of a value per image."""
 
+    added = ("total", "count")
     total: float = 0.0
     count: int = 0
 
@@ -34,11 +36,7 @@ class MeanMetric(Metric):
             found = f"a {type(values).__name__}" if shape is None else f"a tensor of {shape}"
             problem = f"evaluation.metrics: {self.name} returned {found} for {count} samples"
             raise ConfigError(f"{problem}; return one value per sample, (B,)")
-        return replace(self, total=self.total + float(values.sum()), count=self.count + count)
-
-    def merge(self, other: Self) -> Self:
-        """Return a metric that includes the images of both."""
-        return replace(self, total=self.total + other.total, count=self.count + other.count)
+        return self.including(total=float(values.sum()), count=count)
 
     def compute(self) -> float:
         """Return the mean over all images. Raises `ConfigError` without images."""
