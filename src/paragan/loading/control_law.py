@@ -17,10 +17,6 @@ DEMAND_COUNT = 8  # batches in a window of demand
 DEMAND_WINDOW_S = 2.0  # the shortest
 RESERVE_S = 2.0  # of batches ahead of the consumer: until more threads have brought the first ones
 URGENT_STALL = 0.1  # share of the last second that the consumer waited
-MAX_STALL = 0.02  # share of the time that the consumer may wait
-STALL_WINDOW_S = 5.0
-DEPTH_STEP = 1.5  # factor
-MAX_FACTOR = 8.0
 _MAX_DEMAND = 1e4  # batches per second, of a consumer that does nothing else
 
 
@@ -89,7 +85,6 @@ class ControlLaw:
 
     def __init__(self, least: Sizes) -> None:
         self.sizes = least
-        self._lookahead = Lookahead()
         self._readers = StageSize(least.readers)
         self._decoders = StageSize(least.decoders)
         self._history: deque[Counters] = deque()
@@ -113,16 +108,9 @@ class ControlLaw:
             self._readers.update(reads, min(limits.least.readers, readers), readers),
             self._decoders.update(decodes, min(limits.least.decoders, decoders), decoders),
         ]
-        is_calm = self._readers.size == limits.least.readers
-        can_grow = self.sizes.depth < max_depth and self._readers.suffices(reads) and self._decoders.suffices(decodes)
-        if any(reasons):
-            self._lookahead.restart(now.time_s, now.wait_s)
-        elif self._lookahead.update(now.time_s, now.wait_s, is_calm, can_grow):
-            reasons.append(Reason.STALLS)
-        ahead = limits.least.depth
-        if not is_calm:
-            ahead = max(ahead, math.ceil(2 * self._readers.size / now.parts_per_batch) + 1)
-        depth = math.ceil(ahead * self._lookahead.factors[is_calm])
+        depth = limits.least.depth
+        if self._readers.size > limits.least.readers:
+            depth = max(depth, math.ceil(2 * self._readers.size / now.parts_per_batch) + 1)
         if now.num_taken >= DEMAND_COUNT and self._update_reserve():
             reasons.append(Reason.RESERVE)
         sizes = Sizes(min(max(depth, self._reserve), max_depth), self._readers.size, self._decoders.size)
@@ -156,38 +144,3 @@ class ControlLaw:
             taken = now.num_taken - start.num_taken
             self._demand = min(taken / busy_s, _MAX_DEMAND) if busy_s else _MAX_DEMAND
         return wait_s / elapsed_s if elapsed_s else 0.0
-
-
-class Lookahead:
-    """Factors of the depth, because a slow read delays all batches after it.
-
-    A factor grows while the consumer waits although the threads suffice, and remains: one for the
-    least number of readers (True), one for more (False).
-    """
-
-    def __init__(self) -> None:
-        self.factors = {True: 1.0, False: 1.0}
-        self._since = (0.0, 0.0)  # time and seconds waited
-        self._num_stalls = 0
-
-    def restart(self, time_s: float, wait_s: float) -> None:
-        """Start a new measurement, because a stage was resized."""
-        self._since = (time_s, wait_s)
-        self._num_stalls = 0
-
-    def update(self, time_s: float, wait_s: float, is_calm: bool, can_grow: bool) -> bool:
-        """Return whether the depth grows: after stalls in two windows one after the other.
-
-        wait_s: seconds that the consumer waited. can_grow: threads suffice, and there is memory.
-        """
-        elapsed_s = time_s - self._since[0]
-        if elapsed_s < STALL_WINDOW_S:
-            return False
-        has_stalled = can_grow and wait_s - self._since[1] > MAX_STALL * elapsed_s
-        self._num_stalls = self._num_stalls + 1 if has_stalled else 0
-        self._since = (time_s, wait_s)
-        if self._num_stalls < 2 or self.factors[is_calm] >= MAX_FACTOR:
-            return False
-        self.factors[is_calm] *= DEPTH_STEP
-        self._num_stalls = 0
-        return True

@@ -105,7 +105,6 @@ class Reason(StrEnum):
     CONGESTION = "congestion"
     CALM = "congestion has passed"
     RESERVE = "training takes batches at another rate"
-    STALLS = "batches wait for slow reads"
     LIMIT = "limit of threads or memory"
 
 
@@ -138,7 +137,3 @@ class StageSize:
             self.size = max(least, math.ceil(load.calm_bound / TARGET))
             return Reason.CALM
         return Reason.NONE
-
-    def suffices(self, load: StageLoad) -> bool:
-        """Return whether the threads are enough for the load."""
-        return load.need <= GROW_ABOVE * self.size
