@@ -43,7 +43,7 @@ class Metric(RunningMetric):
     row_N: Tensor
 
     @classmethod
-    def from_reference(cls, real: ClassifierTest, options: Any = None) -> Metric:
+    def from_reference(cls, real: ClassifierTest, options: object = None) -> Metric:
         """Return an empty metric. real: trains and tests a classifier."""
         no_rows = torch.zeros(0, dtype=torch.int64)
         return cls(real, torch.zeros(0, *real.shape, dtype=torch.uint8), no_rows, no_rows)

@@ -43,7 +43,7 @@ class Metric(metric.Metric):
     nearest_N: Tensor
 
     @classmethod
-    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
+    def from_reference(cls, real: SampleFeatures, options: object = None) -> Metric:
         """Return an empty metric with the radius around each image of `real`."""
         real_NF = in_float64(real.features_BF)
         return cls(real_NF, radii(real_NF, K), torch.full((len(real_NF),), torch.inf, dtype=torch.float64))

@@ -9,7 +9,6 @@ of features that are scaled to length 1. Over all pairs of images it needs only 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,7 +38,7 @@ class Metric(RunningMetric):
     count: int = 0
 
     @classmethod
-    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
+    def from_reference(cls, real: SampleFeatures, options: object = None) -> Metric:
         """Return an empty metric. Raises `ConfigError` if all real images have equal features."""
         sum_F = _unit(real.features_BF).sum(0)
         real_distance = _mean_distance(sum_F, len(real))

@@ -10,7 +10,6 @@ would it be the FID.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,7 +66,7 @@ class Metric(RunningMetric):
     seen: FeatureMoments
 
     @classmethod
-    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
+    def from_reference(cls, real: SampleFeatures, options: object = None) -> Metric:
         """Return an empty metric with the moments of `real`, the reference."""
         mean_F, covariance_FF = FeatureMoments.of(real.features_BF).mean_and_covariance()
         return cls(mean_F, covariance_FF, root(covariance_FF), FeatureMoments.of(real.features_BF[:0]))

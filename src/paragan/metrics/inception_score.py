@@ -44,7 +44,7 @@ class Metric(RunningMetric):
     share_PK: Tensor  # sum of p
 
     @classmethod
-    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
+    def from_reference(cls, real: SampleFeatures, options: object = None) -> Metric:
         """Return an empty metric; of the real images, only the number of classes is used."""
         assert real.logits_BK is not None
         zeros_P = torch.zeros(PARTS, dtype=torch.float64)

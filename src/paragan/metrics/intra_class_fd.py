@@ -7,7 +7,6 @@ class has few images, so values are far above those of `fd`; they compare only f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,7 +41,7 @@ class Metric(RunningMetric):
     label_N: Tensor
 
     @classmethod
-    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
+    def from_reference(cls, real: SampleFeatures, options: object = None) -> Metric:
         """Return an empty metric. Raises `ConfigError` if no class has two real images."""
         label_N = _labels(real)
         if not _frequent_classes(label_N):

@@ -9,7 +9,6 @@ expectation, less variance, and needs no seed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -41,7 +40,7 @@ class Metric(RunningMetric):
     generated_NF: Tensor
 
     @classmethod
-    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
+    def from_reference(cls, real: SampleFeatures, options: object = None) -> Metric:
         """Return an empty metric with the kernel of the real images among one another."""
         real_NF = in_float64(real.features_BF)
         return cls(real_NF, _mean_of_pairs(real_NF), real_NF[:0])

@@ -9,7 +9,6 @@ not grow with the number of images.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +42,7 @@ class Metric(RunningMetric):
     generated_N: Tensor  # distances
 
     @classmethod
-    def from_reference(cls, real: SplitFeatures, options: Any = None) -> Metric:
+    def from_reference(cls, real: SplitFeatures, options: object = None) -> Metric:
         """Return an empty metric with the distances of held-out images."""
         train_NF = in_float64(real.train.features_BF)
         require_more_than(0, train_NF)

@@ -38,7 +38,7 @@ class Metric(RunningMetric):
     generated_NF: Tensor
 
     @classmethod
-    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
+    def from_reference(cls, real: SampleFeatures, options: object = None) -> Metric:
         """Return an empty metric with the real images."""
         real_NF = in_float64(real.features_BF)
         require_more_than(K, real_NF)
