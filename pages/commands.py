@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from paragan.cli.main import app
+from paragan.cli.main import command_line
 
 _WIDTH = 100
 _HEAD = """# Command line
@@ -14,7 +14,7 @@ something (one line says what), 75 try again, 85 stopped and saved; the same com
 
 
 def page() -> str:
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(command_line())
     context = _context(command, "paragan", None)
     blocks = [_HEAD, f"```text\n{_help(command, context)}\n```"]
     for name in command.list_commands(context):

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from paragan.cli.main import app
+from paragan.cli.verbs import VERBS
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.option_types import Category, Choice
@@ -90,14 +90,12 @@ def unknown(page: Path) -> list[str]:
     named = set(re.findall(r"fd\[([\w-]+)\]", text))
     former = {"mnist_cnn", "cifar_resnet56"} if "no longer in the package" in " ".join(text.split()) else set()
     found += named - set(registry.names("features")) - PLACEHOLDERS - former
-    verbs = {command.name or command.callback.__name__ for command in app.registered_commands}
-    verbs |= {group.name or group.typer_instance.info.name for group in app.registered_groups}
     recipes, presets = registry.names("recipes"), registry.names("presets")
     for command in commands(page):
         _, verb, *rest = command.split()
         if command.startswith("./run") and verb in ("test", "check", "docs"):
             continue
-        wrong = [] if verb in verbs else [verb]
+        wrong = [] if verb in VERBS else [verb]
         if verb in ("train", "config") and rest and re.fullmatch(r"[a-z][\w-]*", rest[0]):
             wrong += {rest[0]} - set(recipes)
         wrong += {word.removeprefix("preset=") for word in rest if word.startswith("preset=")} - set(presets)

@@ -9,7 +9,7 @@ import typer
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from paragan.cli.main import app, main
+from paragan.cli.main import command_line, main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.outside_code import CodeFolder, closest, code_fingerprints
@@ -51,7 +51,7 @@ def moved(tmp_path, monkeypatch):
 
 
 def test_every_verb_that_imports_code_of_a_run_takes_the_folder_of_the_code():
-    commands = typer.main.get_command(app).commands
+    commands = typer.main.get_command(command_line()).commands
     options = {name: {o for p in command.params for o in p.opts} for name, command in commands.items()}
     trusting = {name for name, known in options.items() if "--trust" in known} - WITHOUT_RUNS
     assert len(trusting) > 8

@@ -10,7 +10,6 @@ from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.pieces import StoredTensors
 from paragan.core.types import Side
-from paragan.extensions.planning.rules import scale_learning_rates
 from paragan.game import schedule
 from paragan.game.options import ScheduleOptions
 from paragan.game.player import Player
@@ -18,6 +17,7 @@ from paragan.game.policy import Policy, learning_rates
 from paragan.game.state import restore, state_of
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.parallel import MemoryOptions, none
+from paragan.runs.scaling_rules import scale_learning_rates
 
 KINDS = [
     *((kind.__name__, kind) for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop)),

@@ -3,8 +3,8 @@
 import pytest
 
 from paragan.core.errors import ConfigError
-from paragan.extensions.planning import rules
 from paragan.game.options import OptimizerOptions, PlayerOptions, ScheduleOptions
+from paragan.runs import scaling_rules as rules
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,12 @@ def test_usage_costs_nothing(checkout, arguments):
 def test_usage_lists_all_commands_and_three_examples(checkout):
     import typer
 
-    from paragan.cli.main import app
+    from paragan.cli.main import command_line
 
     verbs, _, examples = checkout.run("--help").stdout.partition("Examples:")
     of_the_script = {"test", "check", "docs"}
     listed = re.findall(r"^  ([a-z]+)  +\S", verbs, re.MULTILINE)
-    assert sorted(listed) == sorted({*typer.main.get_command(app).commands, *of_the_script})
+    assert sorted(listed) == sorted({*typer.main.get_command(command_line()).commands, *of_the_script})
     assert len(re.findall(r"^  \./run \S", examples, re.MULTILINE)) == 3
 
 

@@ -14,7 +14,7 @@ import yaml
 
 import paragan
 from pages import api, commands, pages, recipe
-from paragan.cli.main import app
+from paragan.cli.main import command_line
 from paragan.core import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +97,7 @@ def leaves(command, words=()):
         yield from leaves(inner[name], (*words, name))
 
 
-@pytest.mark.parametrize(("words", "verb"), [*leaves(typer.main.get_command(app))])
+@pytest.mark.parametrize(("words", "verb"), [*leaves(typer.main.get_command(command_line()))])
 def test_every_option_of_every_verb_is_on_its_page(words, verb):
     _, _, rest = (DOCS / "cli.md").read_text(encoding="utf-8").partition(f" {words}\n\n```text\n")
     section = rest.partition("```")[0]

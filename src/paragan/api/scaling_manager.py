@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paragan.api.estimator import Estimator
 from paragan.api.networks import Networks
@@ -15,18 +16,18 @@ from paragan.config import RunConfig
 from paragan.core.capabilities import SCALING_MANAGER, check_capabilities
 from paragan.core.command import program_command
 from paragan.core.errors import PREEMPTED, ConfigError
+from paragan.core.extension import check_extension
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
-from paragan.extensions.planning import rules
-from paragan.extensions.planning.parallel_plan import ParallelPlan
-from paragan.extensions.planning.planned_training import ProgramPlan
-from paragan.extensions.tuning.program import ProgramTuning
-from paragan.extensions.tuning.space import parse_ranges
-from paragan.runs import session as runs
+from paragan.runs import scaling_rules, session as runs
 from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import RunRequest
+
+if TYPE_CHECKING:
+    from paragan.extensions.planning.parallel_plan import ParallelPlan
+    from paragan.extensions.tuning.space import Dimension
 
 _FINISHED = "finished"
 
@@ -74,11 +75,11 @@ class ScalingManager:
         self._out = local_run_folder(out, program_name())
         self._fresh = fresh
         found = 1 if self._place is None else self._place.size
-        self.config = _scale_config(config, rules.scaled_batch(bs, num_workers, found), rule)
+        self.config = _scale_config(config, scaling_rules.scaled_batch(bs, num_workers, found), rule)
         self._gan: Estimator | None = None
         self._session: Session | None = None
         self._plan_source = plan
-        self._dimensions = () if tune is None else parse_ranges(tune)
+        self._dimensions = _parse_ranges(tune)
         self._trials = trials
         self._base = (config, rule)
         self.plan: ParallelPlan | None = None
@@ -208,6 +209,8 @@ class ScalingManager:
             if self._plan_source is not None:
                 self.config = self._planned(self._plan_source, networks)
             if self._dimensions:
+                from paragan.extensions.tuning.program import ProgramTuning
+
                 tuning = ProgramTuning(
                     config=self.config,
                     networks=networks,
@@ -226,6 +229,9 @@ class ScalingManager:
 
     def _planned(self, plan: str | Path, networks: Networks) -> RunConfig:
         """Return the config with the settings of the plan. Collective."""
+        check_extension("planning", "plan")
+        from paragan.extensions.planning.planned_training import ProgramPlan
+
         base, rule = self._base
         folder = None if self._fresh else self._out
         train = replace(base.train, kimg=self.config.train.kimg)
@@ -241,12 +247,22 @@ class ScalingManager:
         self._say(f"{end_line(session, _FINISHED)}\n{result_lines(session)}")
 
 
+def _parse_ranges(tune: Mapping[str, str] | None) -> tuple[Dimension, ...]:
+    """Return the ranges of the settings to search."""
+    if tune is None:
+        return ()
+    check_extension("tuning", "tune")
+    from paragan.extensions.tuning.space import parse_ranges
+
+    return parse_ranges(tune)
+
+
 def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:
     """Return the config with the same number of steps, another batch and its learning rates."""
-    by = rules.learning_rate_factor(rule, batch / config.train.batch)
+    by = scaling_rules.learning_rate_factor(rule, batch / config.train.batch)
     kimg = len(config.max_steps) * batch * config.batches_per_step / 1000
     for name, options in config.player_options.items():
-        config = config.with_player(name, rules.scale_learning_rates(options, by))
+        config = config.with_player(name, scaling_rules.scale_learning_rates(options, by))
     return replace(config, train=replace(config.train, batch=batch, kimg=kimg))
 
 

@@ -10,9 +10,9 @@ import torch
 
 from paragan.api.estimator import sampling_networks
 from paragan.core.addresses import is_url
+from paragan.core.extension import check_extension
 from paragan.core.printable import to_printable
 from paragan.export.sampler import Sampler
-from paragan.extensions.buckets.remote_run import open_copy
 from paragan.runs.open_generator import open_generator
 
 
@@ -34,7 +34,12 @@ def load(
     written. Raises children of `paragan.ParaganError`.
     """
     model = None if generator is None else sampling_networks(generator)
-    folder = open_copy(path) if isinstance(path, str) and is_url(path) else Path(path)
+    folder = Path(path)
+    if isinstance(path, str) and is_url(path):
+        check_extension("buckets", path)
+        from paragan.extensions.buckets.remote_run import open_copy
+
+        folder = open_copy(path)
     return open_generator(folder, trust, best, warn, model, device)
 
 

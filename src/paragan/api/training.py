@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -20,13 +20,13 @@ from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.extension import check_extension
 from paragan.core.files import read_json_lines
 from paragan.core.network_factory import Model
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.export.bundle import read_score
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Label, Sampler
-from paragan.extensions.buckets.remote_run import mirroring, open_copy, working_folder
 from paragan.runs.folder import RunFolder, run_name
 from paragan.runs.run_request import RunRequest
 from paragan.runs.train import train_in_program
@@ -76,7 +76,12 @@ def train(
 
     where = out or f"runs/{name}"
     address = where if isinstance(where, str) and is_url(where) else ""
-    folder = working_folder(address) if address else Path(where)
+    folder = Path(where)
+    if address:
+        check_extension("buckets", f"out={address}")
+        from paragan.extensions.buckets.remote_run import working_folder
+
+        folder = working_folder(address)
     run_in_folder(chosen, name, folder, fresh, objects, address)
     return Run(folder, gan, address)
 
@@ -107,8 +112,17 @@ def run_in_folder(
         mine, model = objects(world)
         return replace(request, config=mine, model=model)
 
-    with in_python_words(), mirroring(request):
+    with in_python_words(), _mirroring(request):
         train_in_program(config, place, prepare)
+
+
+def _mirroring(request: RunRequest) -> AbstractContextManager[None]:
+    """Mirror the working folder of a run in an object store."""
+    if not request.address:
+        return nullcontext()
+    from paragan.extensions.buckets.remote_run import mirroring
+
+    return mirroring(request)
 
 
 class Run:
@@ -154,7 +168,11 @@ class Run:
         settings: values by dotted key that a resume may change, such as {"train.kimg": 4}.
         """
         g, d = (None, None) if self.networks is None else (self.networks.g, self.networks.d)
-        folder = open_copy(self.address, checkpoints=False) if self.address else self.folder
+        folder = self.folder
+        if self.address:
+            from paragan.extensions.buckets.remote_run import open_copy
+
+            folder = open_copy(self.address, checkpoints=False)
         recorded = str(folder / "config.yaml")
         return train(recorded, settings, out=self.address or self.folder, generator=g, discriminator=d, trust=True)
 

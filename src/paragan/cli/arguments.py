@@ -13,6 +13,7 @@ import typer
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
+from paragan.core.extension import check_extension
 from paragan.core.outside_code import CodeFolder
 
 
@@ -20,6 +21,7 @@ def run_path(text: str, checkpoints: bool = True, follow: bool = False) -> Path:
     """Return a path, or the local copy of the run at an address; arguments as of `open_copy`."""
     if not is_url(text):
         return Path(text)
+    check_extension("buckets", text)
     from paragan.extensions.buckets.remote_run import open_copy
 
     return open_copy(text, checkpoints, follow)

@@ -1,4 +1,4 @@
-"""Command line: a file for each command; commands that compute import torch inside."""
+"""Command line: a file for each verb, which `verbs` lists; those that compute import torch inside."""
 
 from __future__ import annotations
 
@@ -14,41 +14,15 @@ import typer
 from typer.exceptions import TyperException
 
 from paragan import __version__
-from paragan.cli import data, metrics
-from paragan.cli.compare import compare_runs
-from paragan.cli.config import config
-from paragan.cli.doctor import doctor
-from paragan.cli.evaluate import score_run
-from paragan.cli.export import export
-from paragan.cli.launch import launch_command
-from paragan.cli.list import list_all
-from paragan.cli.new import new
-from paragan.cli.plan import plan_command
-from paragan.cli.project import project_command
 from paragan.cli.removed import check_removed
-from paragan.cli.replay import replay
-from paragan.cli.report import report
-from paragan.cli.run_arguments import ANY_OPTION, expand_home
-from paragan.cli.sample import sample_command
-from paragan.cli.serve import serve_command
-from paragan.cli.train import train_command
-from paragan.cli.tune import tune_command
-from paragan.cli.verify import verify
-from paragan.cli.watch import watch
-from paragan.cli.worker import worker_command
+from paragan.cli.run_arguments import expand_home
+from paragan.cli.verbs import VERBS, add_verbs
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, ParaganError, outcome
 from paragan.core.printable import print_to_stderr
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
-
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _find_local_networks()
     try:
         check_removed(words)
-        command = typer.main.get_command(app)
+        command = typer.main.get_command(command_line(words))
         with _output_may_close(ends=words[:1] == ["watch"]):
             code = command(words, prog_name=program_command(), standalone_mode=False)
             _flush_output()
@@ -140,29 +114,18 @@ def _print_version(requested: bool) -> None:
 Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")]
 
 
-@app.callback()
 def _paragan(version: Version = False) -> None:
     """Train generative adversarial networks, from one CPU core to a cluster, from one config."""
 
 
-app.command("train", context_settings=ANY_OPTION)(train_command)
-app.command("eval")(score_run)
-app.command("list")(list_all)
-app.command(context_settings=ANY_OPTION)(config)
-app.command("plan", context_settings=ANY_OPTION)(plan_command)
-app.command("sample")(sample_command)
-app.command("serve")(serve_command)
-app.command("project")(project_command)
-app.command()(export)
-app.command()(report)
-app.command("compare")(compare_runs)
-app.command()(watch)
-app.command()(replay)
-app.command("launch", context_settings=ANY_OPTION)(launch_command)
-app.command("tune", context_settings=ANY_OPTION)(tune_command)
-app.command("worker")(worker_command)
-app.command()(new)
-app.command()(verify)
-app.command()(doctor)
-app.add_typer(data.app, name="data")
-app.add_typer(metrics.app, name="metrics")
+def command_line(words: Sequence[str] = ()) -> typer.Typer:
+    """Return the command line with the verb that the words begin with, or with all verbs."""
+    app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        callback=_paragan,
+    )
+    add_verbs(app, words[:1] if {*words[:1]} & VERBS.keys() else VERBS)
+    return app

@@ -14,6 +14,7 @@ from paragan.cli.run_arguments import load_config, parse_words
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
+from paragan.core.extension import check_extension, has_extension
 from paragan.datasets._options import FolderOptions
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def train_command(
     where = out or named or f"runs/{run_name(recipe)}"
     folder = _working_folder(where)
     if plan is not None:
+        check_extension("planning", "--plan")
         from paragan.cli.plan import format_decisions
         from paragan.extensions.planning.planned_training import PlannedRun
 
@@ -83,6 +85,8 @@ def _mirroring(request: RunRequest) -> AbstractContextManager[None]:
 
 
 def _advise_on_memory(request: RunRequest) -> str:
+    if not has_extension("planning"):
+        return "lower train.batch or the model's width"
     from paragan.extensions.planning.memory_advice import advise_on_memory
 
     return advise_on_memory(request)
@@ -100,6 +104,7 @@ def _working_folder(where: str) -> Path:
     """Return the folder of a run on this machine."""
     if not is_url(where):
         return Path(where)
+    check_extension("buckets", f"--out {where}")
     from paragan.extensions.buckets.remote_run import working_folder
 
     return working_folder(where)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paragan import build
 from paragan.config import RunConfig
 from paragan.core.dist import World
-from paragan.core.errors import ConfigError
+from paragan.core.extension import check_extension
 from paragan.engine.training_loop import TrainingLoop
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ def runner_of(config: RunConfig) -> Runner:
     key = config.extension_key
     if key is None:
         return Runner()
-    if find_spec("paragan.extensions") is None or find_spec(f"paragan.extensions.{key}") is None:
-        raise ConfigError(f"{key}: this installation of paragan was made without extensions/{key}; leave {key} out")
+    check_extension(key, key)
     runner: Runner = import_module(f"paragan.extensions.{key}.runner").make_runner()
     return runner

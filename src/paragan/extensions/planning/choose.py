@@ -18,9 +18,9 @@ from paragan.core.types import Side
 from paragan.extensions.planning.cluster import Cluster
 from paragan.extensions.planning.parallel_plan import ParallelPlan, PlannedSetting, Prediction
 from paragan.extensions.planning.profile import RunProfile
-from paragan.extensions.planning.rules import learning_rate_factor, scale_learning_rates
 from paragan.extensions.planning.simulation import GameCosts, SimulatedTime
 from paragan.game.options import PlayerOptions
+from paragan.runs.scaling_rules import learning_rate_factor, scale_learning_rates
 
 _STEPS = 120
 _WARM_UP = 20

@@ -1,0 +1,83 @@
+"""The door: the core is complete without `extensions/`, and a plain run imports nothing of it."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paragan.cli.verbs import VERBS
+from tests.processes import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "paragan"
+EXTENSIONS = sorted(path.parent for path in (PACKAGE / "extensions").glob("*/__init__.py"))
+MAX_MODULES = 330  # of paragan, in `train digits`; may only fall
+IMPORTED = """
+import sys
+from paragan.cli.main import main
+code = main(sys.argv[1:])
+print(*sorted(name for name in sys.modules if name.split(".")[0] == "paragan"), file=sys.stderr)
+sys.exit(code)
+"""
+TINY = ("digits", "train.kimg=0.128", "model.width=4", "evaluation.features=null")
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory):
+    """A copy of the package without its extensions."""
+    copy = tmp_path_factory.mktemp("core") / "paragan"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(copy / "extensions")
+    return copy.parent
+
+
+def run(package, folder, *words, code="import sys; from paragan.cli.main import main; sys.exit(main())"):
+    command = [sys.executable, "-c", code, *words]
+    options = {"env": environment(PYTHONPATH=str(package)), "cwd": folder, "timeout": 120, "check": False}
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def test_train_and_sample_need_no_extension(core, tmp_path):
+    trained = run(core, tmp_path, "train", *TINY)
+    assert trained.returncode == 0, trained.stderr
+    assert "finished: step 2" in trained.stdout
+    assert run(core, tmp_path, "sample", "runs/digits", "--num", "4").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("train", "digits", "grid.shape=2x2"), "grid: this installation of paragan was made without extensions/grid"),
+        (("train", "digits", "g.strategy=tensor"), "unknown strategy 'tensor'; choose one of ddp"),
+        (("train", "digits", "scheme=parameter_server"), "unknown scheme 'parameter_server'; choose one of asynch"),
+        (("train", "digits", "--out", "s3://bucket/run"), "--out s3://bucket/run: this installation of paragan was"),
+        (("train", "digits", "--plan", "auto"), "--plan: this installation of paragan was made without"),
+        (("plan", "digits"), "No such command 'plan'"),
+    ],
+)
+def test_what_an_extension_provides_is_refused_by_name_without_it(core, tmp_path, words, line):
+    refused = run(core, tmp_path, *words)
+    assert refused.returncode == 2
+    assert line in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_plain_run_imports_no_extension_and_few_modules(tmp_path):
+    ended = run(PACKAGE.parent, tmp_path, "train", "digits", *TINY[1:3], "evaluation.num_images=50", code=IMPORTED)
+    assert ended.returncode == 0, ended.stderr
+    names = ended.stderr.splitlines()[-1].split()
+    assert [name for name in names if name.startswith("paragan.extensions")] == []
+    assert len(names) <= MAX_MODULES
+
+
+@pytest.mark.parametrize("folder", EXTENSIONS, ids=lambda folder: folder.name)
+def test_an_extension_says_what_it_is_for_and_how_far_it_is_proven(folder):
+    text = (folder / "__init__.py").read_text()
+    assert "State: " in text and len(text.splitlines()) >= 4
+
+
+def test_verbs_name_extensions_that_exist():
+    named = {verb.extension for verb in VERBS.values()} - {None}
+    assert named <= {folder.name for folder in EXTENSIONS}
