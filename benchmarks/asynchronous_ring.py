@@ -68,17 +68,17 @@ def batches(seed: int, batch: int) -> Iterator[Batch]:
     """Endless."""
     step = 0
     while True:
-        rows = Rows(step, 0, batch, batch)
+        rows = Rows(step=step, first=0, count=batch, total=batch)
         yield Batch(rows, {"image": points(seed, "real", rows)})
         step += 1
 
 
 def game(row: Row, seed: int) -> GAN:
     """Both players at step 0."""
-    seats = [_player(side, row, seed) for side in (Side.G, Side.D)]
+    g, d = [_player(side, row, seed) for side in (Side.G, Side.D)]
     penalties = (r1.Penalty(r1.Options(weight=0.1)),)
     loss = Loss(nonsaturating.d_loss, nonsaturating.g_loss)
-    return GAN(*seats, loss, Prior(seed, LATENT), d_penalties=penalties)
+    return GAN(g=g, d=d, loss=loss, prior=Prior(seed=seed, latent=LATENT), d_penalties=penalties)
 
 
 def scheme(row: Row, batch: int) -> asynchronous.Scheme:
@@ -91,7 +91,7 @@ def scheme(row: Row, batch: int) -> asynchronous.Scheme:
 
 def score(player: Player, prior: Prior) -> dict[str, float]:
     """Of 2,000 points of the sampling generator."""
-    rows = Rows(0, 0, _SCORED, _SCORED)
+    rows = Rows(step=0, first=0, count=_SCORED, total=_SCORED)
     z_BZ, _ = prior.draw("score", rows)
     return measured(generate_images(sampling_network(player), z_BZ, None), points(prior.seed, "score", rows))
 
@@ -107,7 +107,9 @@ def measured(made: Tensor, real: Tensor) -> dict[str, float]:
     apart = (made @ turns).sort(0).values - (real @ turns).sort(0).values
     return {
         "sliced distance": float(apart.abs().mean()),
-        "fd": fd.Metric.from_reference(SampleFeatures(real)).update(SampleFeatures(made)).compute(),
+        "fd": fd.Metric.from_reference(SampleFeatures(features_BF=real))
+        .update(SampleFeatures(features_BF=made))
+        .compute(),
         "modes": float((counts >= len(made) / MODES / 5).sum()),
         "good": float((away < _NEAR).float().mean()),
     }
@@ -127,10 +129,10 @@ def _player(side: Side, row: Row, seed: int) -> Player:
 
     ema = Ema(strategy.prepare_average(make, None), EmaOptions(half_life_kimg=5.0)) if side is Side.G else None
     policy = _policy((row.g_optimizer if side is Side.G else row.d_optimizer) or {})
-    return Player(side, strategy.prepare(make, None), strategy, policy, ema=ema)
+    return Player(side=side, net=strategy.prepare(make, None), strategy=strategy, policy=policy, ema=ema)
 
 
 def _policy(given: Mapping[str, Any]) -> Policy:
     kind = adabelief.Optimizer if given.get("name") == "adabelief" else torch.optim.Adam
     arguments = {"betas": (0.0, 0.99)} | {key: given[key] for key in ("betas", "eps") if key in given}
-    return Policy(kind, given.get("lr", LR), arguments)
+    return Policy(kind=kind, lr=given.get("lr", LR), arguments=arguments)

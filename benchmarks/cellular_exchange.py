@@ -47,7 +47,9 @@ def work(data: Path, transport: str, port: int | None, rank: int, pairs: int, ba
     population.evolve()  # so that optimisers remember something
     rank, communicator, objects_over = _gloo(rank, port) if transport == "gloo" else _mpi()
     population.cells = [cell for cell in population.cells if OWNERS[cell.number] == rank]
-    exchange = GenomeExchange(communicator, OWNERS, population.topology, population.cells[0].centre)
+    exchange = GenomeExchange(
+        communicator=communicator, owners=OWNERS, topology=population.topology, like=population.cells[0].centre
+    )
     messages = list(chain.from_iterable(cell.state().pack() for cell in population.cells))
     genomes = chain.from_iterable(cell.centre.values() for cell in population.cells)
     own = [genome.tensors for genome in genomes]

@@ -43,7 +43,7 @@ def store() -> Iterator[None]:
 
 def saver(folder: Path, megabytes: int) -> Callable[[], Path]:
     """Return a function that saves a checkpoint of the next step."""
-    writer = CheckpointWriter(folder / "checkpoints", keep=1)
+    writer = CheckpointWriter(folder=folder / "checkpoints", keep=1)
     tensors = {"net/w": torch.randn(megabytes << 17)}  # half for each player, 4 bytes each
     groups = {"g": Pieces(tensors), "d": Pieces(tensors)}
     steps = count(1)

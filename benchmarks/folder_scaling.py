@@ -45,7 +45,7 @@ def make(root: Path, count: int) -> None:
 def measure(root: str) -> dict[str, Any]:
     """In this process: CPU seconds and MiB."""
     torch.set_num_threads(1)
-    options = folder.Options(root, 8)
+    options = folder.Options(path=root, size=8)
     before = memory("VmRSS")
     began = time.process_time()
     count = len(_image_paths.find_images(Path(root)))

@@ -73,7 +73,7 @@ def stepper(
     memory: MemoryOptions = RATIOS["ddp"][1],
 ):
     """A call that makes one step."""
-    policy = Policy(torch.optim.Adam, 2e-4, {"betas": (0.0, 0.9)})
+    policy = Policy(kind=torch.optim.Adam, lr=2e-4, arguments={"betas": (0.0, 0.9)})
 
     def construct(kind):
         net = kind(sngan.Options(), SHAPE, CLASSES)
@@ -82,15 +82,15 @@ def stepper(
     def seat(side: Side, kind) -> Player:
         make = NetworkFactory(partial(construct, kind), partial(initialise, seed=0, stream=side.value), world.device)
         placed = registry.load_module("parallel", strategy).Strategy(None, memory)
-        return Player(side, placed.prepare(make, world), placed, policy, calling)
+        return Player(side=side, net=placed.prepare(make, world), strategy=placed, policy=policy, calling=calling)
 
-    seats = [seat(side, kind) for side, kind in ((Side.G, sngan.Generator), (Side.D, sngan.Discriminator))]
-    prior = Prior(0, sngan.Options().latent, CLASSES, world.device)
-    gan = GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior)
-    rows = Rows(0, 0, batch, batch)
+    g, d = [seat(side, kind) for side, kind in ((Side.G, sngan.Generator), (Side.D, sngan.Discriminator))]
+    prior = Prior(seed=0, latent=sngan.Options().latent, num_classes=CLASSES, device=world.device)
+    gan = GAN(g=g, d=d, loss=Loss(hinge.d_loss, hinge.g_loss), prior=prior)
+    rows = Rows(step=0, first=0, count=batch, total=batch)
     x = (rng.uniform(1, "x", rows, SHAPE) * 2 - 1).to(world.device)
     y = rng.integers(1, "y", rows, CLASSES).to(world.device)
-    batches = (Batch(Rows(step, 0, batch, batch), {"image": x, "label": y}) for step in count())
+    batches = (Batch(Rows(step=step, first=0, count=batch, total=batch), {"image": x, "label": y}) for step in count())
     return lambda: scheme.step(gan, batches)
 
 

@@ -90,7 +90,7 @@ TRACED = "bf16 channels-last shared fakes"
 
 def ours(case: Case, calling: Calling, scheme: Any, device: torch.device, batch: int) -> Callable[[], object]:
     """A call that makes one step of the library's."""
-    policy = Policy(torch.optim.Adam, 2e-4, {"betas": (0.0, 0.99)})
+    policy = Policy(kind=torch.optim.Adam, lr=2e-4, arguments={"betas": (0.0, 0.99)})
 
     def construct(side: Side) -> nn.Module:
         net = case.net(side)
@@ -99,16 +99,18 @@ def ours(case: Case, calling: Calling, scheme: Any, device: torch.device, batch:
     def seat(side: Side) -> Player:
         make = NetworkFactory(partial(construct, side), partial(initialise, seed=0, stream=side.value), device)
         return Player(
-            side, none.Strategy().prepare(make, replace(ALONE, device=device)), policy=policy, calling=calling
+            side=side, net=none.Strategy().prepare(make, replace(ALONE, device=device)), policy=policy, calling=calling
         )
 
     seats = {side: seat(side) for side in Side}
-    prior = Prior(0, seats[Side.G].net.latent, case.classes, device)
+    prior = Prior(seed=0, latent=seats[Side.G].net.latent, num_classes=case.classes, device=device)
     slopes = [module.Penalty(module.Options(weight=case.slopes)) for module in (r1, r2)] if case.slopes else []
     loss = Loss(case.loss.d_loss, case.loss.g_loss, case.loss is relativistic)
-    gan = GAN(seats[Side.G], seats[Side.D], loss, prior, d_penalties=tuple(slopes))
+    gan = GAN(g=seats[Side.G], d=seats[Side.D], loss=loss, prior=prior, d_penalties=tuple(slopes))
     x, y = images(case, device, batch)
-    batches = (Batch(Rows(step, 0, batch, batch), present_tensors(image=x, label=y)) for step in count())
+    batches = (
+        Batch(Rows(step=step, first=0, count=batch, total=batch), present_tensors(image=x, label=y)) for step in count()
+    )
     return lambda: scheme.step(gan, batches)
 
 
@@ -154,7 +156,7 @@ def plain(case: Case, device: torch.device, batch: int) -> Callable[[], None]:
 
 
 def images(case: Case, device: torch.device, batch: int) -> tuple[Tensor, Tensor | None]:
-    rows = Rows(0, 0, batch, batch)
+    rows = Rows(step=0, first=0, count=batch, total=batch)
     x = rng.uniform(1, "x", rows, case.shape) * 2 - 1
     return x.to(device), rng.integers(1, "y", rows, case.classes).to(device) if case.classes else None
 

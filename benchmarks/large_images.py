@@ -77,7 +77,7 @@ def reason_not_to_run(case: Case) -> str | None:
 
 def predicted(case: Case) -> dict[str, Any]:
     """Peak and terms by the plan, and what autograd saves in one turn, in MB."""
-    memory = plan_run(PlanRequest(case.config, case.recipe, SHAPE, CLASSES)).memory
+    memory = plan_run(PlanRequest(config=case.config, recipe=case.recipe, shape=SHAPE, classes=CLASSES)).memory
     terms = {name: round(size / 1e6, 1) for name, size in memory.terms.items()}
     saved = {"d": round(memory.saved_by_d_turn / 1e6, 1), "g": round(memory.saved_by_g_turn / 1e6, 1)}
     peak = round(memory.peak_bytes / 1e6, 1)

@@ -34,14 +34,14 @@ STEPS = 8  # per timed call: two R1 periods
 
 def library(width: int, prior: Prior):
     """A call that makes STEPS steps of the library."""
-    policy = Policy(torch.optim.Adam, naive.ADAM["lr"], {"betas": naive.ADAM["betas"]})
+    policy = Policy(kind=torch.optim.Adam, lr=naive.ADAM["lr"], arguments={"betas": naive.ADAM["betas"]})
     g, average, d = (kind(spectral_norm, width) for kind in (naive.Generator, naive.Generator, naive.Discriminator))
     ema = Ema(average, EmaOptions(naive.HALF_LIFE_IMAGES / 1000))
     gan = GAN(
-        Player(Side.G, g, none.Strategy(), policy, ema=ema),
-        Player(Side.D, d, none.Strategy(), policy),
-        Loss(hinge.d_loss, hinge.g_loss),
-        prior,
+        g=Player(side=Side.G, net=g, strategy=none.Strategy(), policy=policy, ema=ema),
+        d=Player(side=Side.D, net=d, strategy=none.Strategy(), policy=policy),
+        loss=Loss(hinge.d_loss, hinge.g_loss),
+        prior=prior,
         d_penalties=(r1.Penalty(r1.Options(weight=naive.R1_WEIGHT, interval=naive.R1_EVERY)),),
     )
     batches = (real(step) for step in count())
@@ -62,19 +62,19 @@ def plain(width: int, prior: Prior):
         naive.train_step(number, g, d, average, *adam, batch.image, batch.label, draw)
 
     def draw(stream, number):
-        return prior.draw(stream, Rows(number, 0, naive.BATCH, naive.BATCH))
+        return prior.draw(stream, Rows(step=number, first=0, count=naive.BATCH, total=naive.BATCH))
 
     return lambda: [step() for _ in range(STEPS)]
 
 
 def real(step: int) -> Batch:
-    rows = Rows(step, 0, naive.BATCH, naive.BATCH)
+    rows = Rows(step=step, first=0, count=naive.BATCH, total=naive.BATCH)
     x = rng.uniform(1, "x", rows, (1, 8, 8)) * 2 - 1
     return Batch(rows, {"image": x, "label": rng.integers(1, "y", rows, naive.CLASSES)})
 
 
 def main(pairs: int = 41) -> dict[str, Ratio]:
-    prior = Prior(0, naive.LATENT, naive.CLASSES)
+    prior = Prior(seed=0, latent=naive.LATENT, num_classes=naive.CLASSES)
     results = {f"library / one file, width {w}": compare(library(w, prior), plain(w, prior), pairs) for w in (16, 64)}
     keep(
         "overhead",

@@ -53,11 +53,19 @@ def _game(name: str, world: World):
         make = NetworkFactory(lambda: kind(options, SHAPE, 0), partial(initialise, seed=0, stream=side.value))
         placed = module.Strategy(module.Options(**KINDS[name])) if hasattr(module, "Options") else module.Strategy()
         ema = Ema(placed.prepare_average(make, world), EmaOptions()) if side is Side.G else None
-        return Player(side, placed.prepare(make, world), placed, Policy(), ema=ema)
+        return Player(side=side, net=placed.prepare(make, world), strategy=placed, policy=Policy(), ema=ema)
 
-    gan = GAN(seat(Side.G), seat(Side.D), Loss(hinge.d_loss, hinge.g_loss), Prior(0, sngan.Options().latent))
+    gan = GAN(
+        g=seat(Side.G),
+        d=seat(Side.D),
+        loss=Loss(hinge.d_loss, hinge.g_loss),
+        prior=Prior(seed=0, latent=sngan.Options().latent),
+    )
     first, rows = world.share(BATCH)
-    real = (Batch(r := Rows(n, first, rows, BATCH), {"image": rng.uniform(0, "x", r, SHAPE)}) for n in count())
+    real = (
+        Batch(r := Rows(step=n, first=first, count=rows, total=BATCH), {"image": rng.uniform(0, "x", r, SHAPE)})
+        for n in count()
+    )
     return partial(synchronous.step, gan, real)
 
 

@@ -61,7 +61,11 @@ def constant(train: Source, held_out: Source) -> dict[str, float]:
     def painted(first: int, condition: Tensor) -> Tensor:
         return colours[classes((condition + 1) * 127.5)].permute(0, 3, 1, 2)
 
-    return PairEvaluator(held_out, EvaluationOptions(num_images=len(held_out), resamples=0)).score(painted).metrics
+    return (
+        PairEvaluator(held_out=held_out, options=EvaluationOptions(num_images=len(held_out), resamples=0))
+        .score(painted)
+        .metrics
+    )
 
 
 def trained(data: str, epochs: int) -> tuple[list[dict[str, float]], float]:

@@ -75,7 +75,7 @@ def config_of(model: str, batch: int) -> RunConfig:
 
 def predicted(model: str, batch: int) -> dict[str, Any]:
     """Peak and terms by the plan, in MB."""
-    memory = plan_run(PlanRequest(config_of(model, batch), model, _SHAPE, _CLASSES)).memory
+    memory = plan_run(PlanRequest(config=config_of(model, batch), recipe=model, shape=_SHAPE, classes=_CLASSES)).memory
     terms = {name: round(size / 1e6, 1) for name, size in memory.terms.items()}
     return {"device": memory.device, "predicted_mb": round(memory.peak_bytes / 1e6, 1), "terms_mb": terms}
 
@@ -115,7 +115,7 @@ def take_steps(
         for step in count():
             x = torch.rand(batch, *shape, device=device)
             y = torch.randint(classes, (batch,), device=device) if classes else None
-            yield Batch(Rows(step, 0, batch, batch), present_tensors(image=x, label=y))
+            yield Batch(Rows(step=step, first=0, count=batch, total=batch), present_tensors(image=x, label=y))
 
     stream = batches()
     for _ in range(steps):

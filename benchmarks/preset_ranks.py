@@ -113,7 +113,7 @@ def train_ring(table: Table, row: str, seed: int, keep: Path, out: Path) -> Scor
     for side, net in nets.items():
         initialise(net, seed, side)
     count = table.steps * table.batch
-    data = {"point": ring.points(seed, "real", Rows(0, 0, count, count))}
+    data = {"point": ring.points(seed, "real", Rows(step=0, first=0, count=count, total=count))}
     more = {
         "penalties": [{"name": "r1", "weight": 0.1}],
         "g.ema.half_life_kimg": 5.0,
@@ -130,9 +130,9 @@ def _ring_score(path: Path, seed: int) -> dict[str, float]:
     checkpoint = read_checkpoint(path, only="g")
     net = Generator()
     net.load_state_dict(dict(checkpoint.groups["g"].under("ema/")))
-    rows = Rows(0, 0, 2000, 2000)
-    z_BZ, _ = Prior(seed, ring.LATENT).draw("score", rows)
-    made = generate_images(CalledNetwork(net), z_BZ, None)
+    rows = Rows(step=0, first=0, count=2000, total=2000)
+    z_BZ, _ = Prior(seed=seed, latent=ring.LATENT).draw("score", rows)
+    made = generate_images(CalledNetwork(module=net), z_BZ, None)
     return {"step": checkpoint.values["clock"]["step"], **ring.measured(made, ring.points(seed, "score", rows))}
 
 

@@ -125,7 +125,7 @@ def games() -> dict[str, GameCosts]:
     made = {}
     for name, (scheme, strategy) in ways.items():
         exchanges = dict.fromkeys(Side, strategy.exchanges)
-        made[name] = GameCosts(profile(), scheme, exchanges, BATCH // WORKERS)
+        made[name] = GameCosts(profile=profile(), scheme=scheme, exchanges=exchanges, batch=BATCH // WORKERS)
     return made
 
 
@@ -137,7 +137,7 @@ def main() -> None:
     facts = implied()
     for name, value in facts.items():
         print(f"{name:60} {value}")
-    cluster = Cluster(WORKERS, find_interconnect("ici-v3"))
+    cluster = Cluster(workers=WORKERS, network=find_interconnect("ici-v3"))
     table: dict[str, dict[str, dict[str, float]]] = {}
     print(f"\nefficiency on 1,024 workers{'':19}" + "".join(f"jitter {100 * s:g} %   " for s in JITTERS))
     for name, game in games().items():

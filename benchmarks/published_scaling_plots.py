@@ -51,7 +51,7 @@ def saturating(profile: RunProfile) -> RunProfile:
 
 def rows_of(game: GameCosts, scaling: Scaling, jitter: float) -> list[dict[str, Any]]:
     """Forecasts of the published run on all numbers of cores."""
-    cluster = Cluster(1, find_interconnect("ici-v3"), unevenness=Unevenness(jitter=jitter))
+    cluster = Cluster(workers=1, network=find_interconnect("ici-v3"), unevenness=Unevenness(jitter=jitter))
     return [asdict(row) for row in forecasts(game, cluster, Goal(KIMG, scaling), COUNTS, num_steps=300)]
 
 

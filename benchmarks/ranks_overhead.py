@@ -43,10 +43,20 @@ def steps(strategy, world: World):
         make = NetworkFactory(lambda: _layout(kind(options, SHAPE, 0)), partial(initialise, seed=0, stream=side.value))
         ema = Ema(strategy.prepare_average(make, world), EmaOptions()) if side is Side.G else None
         net = strategy.prepare(make, world)
-        return Player(side, net, strategy, Policy(), Calling(channels_last=True), ema)
+        return Player(
+            side=side, net=net, strategy=strategy, policy=Policy(), calling=Calling(channels_last=True), ema=ema
+        )
 
-    gan = GAN(seat(Side.G), seat(Side.D), Loss(hinge.d_loss, hinge.g_loss), Prior(0, sngan.Options().latent))
-    real = (Batch(r := Rows(n, 0, BATCH, BATCH), {"image": rng.uniform(0, "x", r, SHAPE)}) for n in count())
+    gan = GAN(
+        g=seat(Side.G),
+        d=seat(Side.D),
+        loss=Loss(hinge.d_loss, hinge.g_loss),
+        prior=Prior(seed=0, latent=sngan.Options().latent),
+    )
+    real = (
+        Batch(r := Rows(step=n, first=0, count=BATCH, total=BATCH), {"image": rng.uniform(0, "x", r, SHAPE)})
+        for n in count()
+    )
     return lambda: [synchronous.step(gan, real) for _ in range(STEPS)]
 
 

@@ -132,7 +132,7 @@ def large_index(folder: Path, small: Path) -> dict[str, Any]:
     del records
     reading = best_cpu_s(path.read_bytes)
     opening = best_cpu_s(lambda: map_index(path, INDEXED))
-    options = shards.Options(str(folder))
+    options = shards.Options(path=str(folder))
     return {
         "samples": INDEXED,
         "index_mb": round(path.stat().st_size / 1e6, 2),

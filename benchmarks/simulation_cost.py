@@ -44,13 +44,15 @@ def simulated_game(scheme: Scheme, strategy: Strategy) -> GameCosts:
     measured = profile()
     g, d = (replace(player, norms=NORMS, norm_bytes=1 << 16) for player in (measured.g, measured.d))
     costs = replace(measured, g=g, d=d, generate_norms=NORMS // 2)
-    return GameCosts(costs, scheme, dict.fromkeys(Side, strategy.exchanges), BATCH // WORKERS)
+    return GameCosts(
+        profile=costs, scheme=scheme, exchanges=dict.fromkeys(Side, strategy.exchanges), batch=BATCH // WORKERS
+    )
 
 
 def forecast_of(game: GameCosts, workers: int) -> None:
     """One forecast, with every cause of loss."""
     uneven = Unevenness(jitter=0.02, stragglers=0.01, straggler_factor=1.3, mtbf_hours=5000)
-    forecast(game, Cluster(workers, find_interconnect("ethernet-10g"), unevenness=uneven), Goal(1000))
+    forecast(game, Cluster(workers=workers, network=find_interconnect("ethernet-10g"), unevenness=uneven), Goal(1000))
 
 
 def cpu_seconds(game: GameCosts, workers: int, repeats: int = 3) -> float:

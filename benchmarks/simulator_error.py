@@ -106,9 +106,9 @@ def predicted(case: Case, profile: RunProfile, link: Link) -> float:
     """Mean seconds of a step, simulated."""
     recipe, words, _ = RECIPES[case.recipe]
     config = read_recipe(recipe, [*words, "evaluation.features=null", *case.words])
-    network = Interconnect(link, link, workers_per_host=case.ranks)
-    cluster = Cluster(case.ranks, network, cores=CORES, unevenness=Unevenness(jitter=case.jitter))
-    ends = SimulatedTime(simulated_game_of(config, profile), cluster).run(SIMULATED)
+    network = Interconnect(inside=link, between=link, workers_per_host=case.ranks)
+    cluster = Cluster(workers=case.ranks, network=network, cores=CORES, unevenness=Unevenness(jitter=case.jitter))
+    ends = SimulatedTime(game=simulated_game_of(config, profile), cluster=cluster).run(SIMULATED)
     return float(np.diff(ends)[20:].mean())
 
 

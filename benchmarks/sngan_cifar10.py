@@ -136,14 +136,18 @@ def naive(data: str, seed: int, share: float) -> Curve:
     average = copy.deepcopy(g).eval()
     adam = {"lr": config.g.optimizer.lr, "betas": (0.0, 0.9), "fused": True}
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), **adam) for net in (g, d))
-    prior, order = Prior(config.seed, LATENT, CLASSES), Order(len(x_BCHW), config.seed)
+    prior, order = Prior(seed=config.seed, latent=LATENT, num_classes=CLASSES), Order(len(x_BCHW), config.seed)
     evaluator = Evaluator(
-        cifar10.prepare(cifar10.Options(), ExtractorContext("cifar10", found.train, found.held_out)),
-        found.train,
-        found.held_out,
-        config.evaluation.num_images,
+        extractor=cifar10.prepare(
+            cifar10.Options(), ExtractorContext(name="cifar10", train=found.train, held_out=found.held_out)
+        ),
+        train=found.train,
+        held_out=found.held_out,
+        num_images=config.evaluation.num_images,
     )
-    z_score, y_score = prior.draw("score", Rows(0, 0, config.evaluation.num_images, config.evaluation.num_images))
+    z_score, y_score = prior.draw(
+        "score", Rows(step=0, first=0, count=config.evaluation.num_images, total=config.evaluation.num_images)
+    )
 
     @torch.no_grad()
     def generate(first: int, count: int) -> tuple[Tensor, Tensor]:
@@ -157,7 +161,7 @@ def naive(data: str, seed: int, share: float) -> Curve:
         before = images
         for _ in range(UPDATES_OF_D):
             rows = torch.from_numpy(order.at(np.arange(number * batch, (number + 1) * batch)))
-            z, y = prior.draw("d", Rows(number, 0, batch, batch))
+            z, y = prior.draw("d", Rows(step=number, first=0, count=batch, total=batch))
             with torch.no_grad():
                 fake = g(z, y)
             real_logits, fake_logits = d(torch.cat([x_BCHW[rows], fake]), torch.cat([y_B[rows], y])).split(batch)
@@ -166,7 +170,7 @@ def naive(data: str, seed: int, share: float) -> Curve:
             loss.backward()
             opt_d.step()
             number += 1
-        z, y = prior.draw("g", Rows(number - 1, 0, batch, batch))
+        z, y = prior.draw("g", Rows(step=number - 1, first=0, count=batch, total=batch))
         d.requires_grad_(False)
         loss = -d(g(z, y), y).mean()
         opt_g.zero_grad()

@@ -85,7 +85,7 @@ def rank_main(rank: int, size: int, folder: str, case: str, normed: bool, pairs:
     if size > 1:
         store = dist.FileStore(os.path.join(folder, "store"), size)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=timedelta(minutes=5))
-        world = World(rank, size, group=dist.group.WORLD, control=dist.new_group(backend="gloo"))
+        world = World(rank=rank, size=size, group=dist.group.WORLD, control=dist.new_group(backend="gloo"))
     found = memory(world, normed) if case == "memory" else seconds(world, normed, pairs)
     if rank == 0:
         torch.save(found, os.path.join(folder, "found"))

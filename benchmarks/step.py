@@ -70,7 +70,7 @@ class Case:
 
     def real(self) -> Batch:
         """One batch, the input of either side at every step."""
-        rows, shape = Rows(0, 0, self.batch, self.batch), (3, self.side, self.side)
+        rows, shape = Rows(step=0, first=0, count=self.batch, total=self.batch), (3, self.side, self.side)
         x, condition = (rng.uniform(1, name, rows, shape) * 2 - 1 for name in ("x", "condition"))
         if self.classes:
             return Batch(rows, {"image": x, "label": rng.integers(1, "y", rows, self.classes)})

@@ -37,7 +37,7 @@ def networks() -> tuple[nn.Module, nn.Module]:
 
 
 def real(batch: int) -> Batch:
-    rows = Rows(0, 0, batch, batch)
+    rows = Rows(step=0, first=0, count=batch, total=batch)
     return Batch(rows, {"image": rng.uniform(1, "x", rows, SHAPE) * 2 - 1})
 
 

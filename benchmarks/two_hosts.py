@@ -48,10 +48,21 @@ def steps(strategy, world: World):
         kind = dcgan.Generator if side is Side.G else dcgan.Discriminator
         options = dcgan.Options(width=WIDTH)
         make = NetworkFactory(lambda: kind(options, SHAPE, 0), partial(initialise, seed=0, stream=side.value))
-        return Player(side, strategy.prepare(make, world), strategy, Policy())
+        return Player(side=side, net=strategy.prepare(make, world), strategy=strategy, policy=Policy())
 
-    gan = GAN(seat(Side.G), seat(Side.D), Loss(hinge.d_loss, hinge.g_loss), Prior(0, dcgan.Options().latent))
-    real = (Batch(r := Rows(n, *world.share(BATCH), BATCH), {"image": rng.uniform(0, "x", r, SHAPE)}) for n in count())
+    gan = GAN(
+        g=seat(Side.G),
+        d=seat(Side.D),
+        loss=Loss(hinge.d_loss, hinge.g_loss),
+        prior=Prior(seed=0, latent=dcgan.Options().latent),
+    )
+    real = (
+        Batch(
+            r := Rows(step=n, first=world.share(BATCH)[0], count=world.share(BATCH)[1], total=BATCH),
+            {"image": rng.uniform(0, "x", r, SHAPE)},
+        )
+        for n in count()
+    )
     weights = sum(p.numel() for p in (*gan.g.net.parameters(), *gan.d.net.parameters()))
     return weights, lambda: [synchronous.step(gan, real) for _ in range(STEPS)]
 

@@ -60,19 +60,21 @@ def naive(data: str, seed: int, paired: bool) -> list[float]:
             theirs = build.maker(config, side, found, torch.device("cpu"))()
             for mine, value in zip(net.parameters(), theirs.parameters(), strict=True):
                 mine.data.copy_(value.data)
-    prior, order = Prior(seed, LATENT), Order(len(x), seed)
+    prior, order = Prior(seed=seed, latent=LATENT), Order(len(x), seed)
 
     def noise(stream: str, step: int, count: int) -> torch.Tensor:
         if paired:
-            return prior.draw(stream, Rows(step, 0, count, count))[0]
+            return prior.draw(stream, Rows(step=step, first=0, count=count, total=count))[0]
         return torch.randn(count, LATENT)
 
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), 2e-4, betas=(0.5, 0.999), fused=True) for net in (g, d))
     evaluator = Evaluator(
-        mnist.prepare(mnist.Options(), ExtractorContext("mnist", found.train, found.held_out)),
-        found.train,
-        found.held_out,
-        IMAGES,
+        extractor=mnist.prepare(
+            mnist.Options(), ExtractorContext(name="mnist", train=found.train, held_out=found.held_out)
+        ),
+        train=found.train,
+        held_out=found.held_out,
+        num_images=IMAGES,
     )
     z_score = noise("score", 0, IMAGES)
 

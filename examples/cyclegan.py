@@ -79,7 +79,7 @@ def trainer(steps=200, seed=0, out="runs/cyclegan", settings=None):
     torch.manual_seed(seed)
     adam = {"lr": 1e-3, "arguments": {"betas": [0.5, 0.99]}}
     chosen = {"train.batch": BATCH, "train.kimg": steps * BATCH / 1000, "g.optimizer": adam, "d.optimizer": adam}
-    how = {"loss": "least_squares", "terms": [pg.Term("cycle", cycle, 10.0)]}
+    how = {"loss": "least_squares", "terms": [pg.Term(name="cycle", function=cycle, weight=10.0)]}
     return pg.Trainer(Translators(), Discriminators(), pairs(), out=out, settings={**chosen, **(settings or {})}, **how)
 
 

@@ -63,14 +63,16 @@ def ported(g, d, batches, prior):
     ema = pg.Ema(copy.deepcopy(g), EmaOptions(HALF_LIFE / dist.get_world_size() / 1000))  # counts this rank's images
     policy = pg.Policy(lr=ADAM["lr"], arguments={"betas": ADAM["betas"]}, max_norm=CLIP)
     gan = pg.GAN(
-        pg.Player(pg.Side.G, DDP(g), policy=policy, ema=ema),
-        pg.Player(pg.Side.D, DDP(d), policy=policy),
-        pg.hinge_loss,
-        prior,
-        d_penalties=(r1.Penalty(r1.Options(GAMMA, R1_EVERY)),),
+        g=pg.Player(side=pg.Side.G, net=DDP(g), policy=policy, ema=ema),
+        d=pg.Player(side=pg.Side.D, net=DDP(d), policy=policy),
+        loss=pg.hinge_loss,
+        prior=prior,
+        d_penalties=(r1.Penalty(r1.Options(weight=GAMMA, interval=R1_EVERY)),),
     )
     for step, real in enumerate(batches):
-        batch = pg.Batch(pg.Rows(step, 0, BATCH, BATCH), {"image": real})  # a rank's batch is a whole one
+        batch = pg.Batch(
+            pg.Rows(step=step, first=0, count=BATCH, total=BATCH), {"image": real}
+        )  # a rank's batch is a whole one
         synchronous.step(gan, iter([batch]))
     return g, d, ema.net
 
@@ -84,8 +86,12 @@ def networks():
 def main(steps=200):
     """Weights of both versions after `steps` steps on this rank's data, by hand first."""
     angles = torch.rand(steps, BATCH, 1, generator=torch.Generator().manual_seed(dist.get_rank())) * 2 * torch.pi
-    rings, prior = torch.cat([angles.cos(), angles.sin()], 2), pg.Prior(dist.get_rank(), LATENT)
-    old = by_hand(*networks(), rings, lambda turn, step: prior.draw(turn, pg.Rows(step, 0, BATCH, BATCH))[0])
+    rings, prior = torch.cat([angles.cos(), angles.sin()], 2), pg.Prior(seed=dist.get_rank(), latent=LATENT)
+    old = by_hand(
+        *networks(),
+        rings,
+        lambda turn, step: prior.draw(turn, pg.Rows(step=step, first=0, count=BATCH, total=BATCH))[0],
+    )
     return [[*nn.ModuleList(nets).parameters()] for nets in (old, ported(*networks(), rings, prior))]
 
 

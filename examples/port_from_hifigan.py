@@ -59,8 +59,11 @@ def ported(generator, mpd, msd, data, folder):
     settings = {"train.batch": BATCH, "train.kimg": BATCH * STEPS / 1000, "every.save_kimg": BATCH * SAVE / 1000}
     settings |= {"g.optimizer": adam, "d.optimizer": adam, "g.precision": "fp32", "d.precision": "fp32"}
     settings["adversarial.weights"] = {"mpd": 2, "msd": 2}  # its least squares has no halves
-    spectra = pg.Term("mel", lambda o, i: (mel(o.images) - mel(i.real_sample)).abs(), 45.0)
-    how = {"terms": [pg.FeatureMatchingL1Penalty(pg.FeatureMatchingL1Options(2.0)), spectra], "settings": settings}
+    spectra = pg.Term(name="mel", function=lambda o, i: (mel(o.images) - mel(i.real_sample)).abs(), weight=45.0)
+    how = {
+        "terms": [pg.FeatureMatchingL1Penalty(pg.FeatureMatchingL1Options(weight=2.0)), spectra],
+        "settings": settings,
+    }
     return pg.Trainer(generator, {"mpd": mpd, "msd": msd}, data, loss="least_squares", out=folder, **how).run()
 
 

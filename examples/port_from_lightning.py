@@ -78,10 +78,10 @@ def networks():
 
 def drawn(run):
     """The batches of a run, with the latents of G's turns; in micro-batches, every second row is of the first."""
-    source, prior = run.trainer.source, pg.Prior(0, LATENT, dtype=torch.float64)
+    source, prior = run.trainer.source, pg.Prior(seed=0, latent=LATENT, dtype=torch.float64)
     order = torch.cat([torch.arange(part, BATCH, PARTS) for part in range(PARTS)])
     for step, batch in enumerate(pg.loading.TensorBatches(source, BATCH, seed=0)):
-        yield batch["point"][order], prior.draw("g", pg.Rows(step, 0, BATCH, BATCH))[0][order]
+        yield batch["point"][order], prior.draw("g", pg.Rows(step=step, first=0, count=BATCH, total=BATCH))[0][order]
 
 
 def main(folder):

@@ -64,8 +64,13 @@ def ported(generator, discriminator, vgg, data, folder):
     settings |= {"g.optimizer": adam, "d.optimizer": adam, "g.precision": "fp32", "d.precision": "fp32"}
     settings |= {"g.init": {"path": str(folder / "first_stage.safetensors")}, "adversarial.weight": 0.1}
     settings["g.ema.half_life_kimg"] = BATCH / 1000 * math.log(0.5) / math.log(DECAY)
-    pixel = pg.Term("pixel", lambda outputs, inputs: (outputs.images - inputs.real_sample).abs())
-    how = {"terms": [pixel, pg.PerceptualLoss(vgg)], "settings": settings, "out": folder / "run", "sample": "high"}
+    pixel = pg.Term(name="pixel", function=lambda outputs, inputs: (outputs.images - inputs.real_sample).abs())
+    how = {
+        "terms": [pixel, pg.PerceptualLoss(network=vgg)],
+        "settings": settings,
+        "out": folder / "run",
+        "sample": "high",
+    }
     return pg.Trainer(generator, discriminator, data, loss="nonsaturating", **how).run()
 
 

@@ -60,9 +60,9 @@ def ported(autoencoder, discriminator, lpips, data, folder):
     settings["balancer"] = {"name": "adaptive_weight", "last_layer": "decoder.3"}
     start = BATCH * START / 1000
     settings["adversarial"] = {"weight": 0.8, "start_kimg": start, "d_start_kimg": start}
-    pixel = pg.Term("pixel", lambda outputs, inputs: (outputs.images - inputs.real_sample).abs())
-    codes = pg.Term("codes", lambda outputs, inputs: outputs.extra["codes"])
-    how = {"terms": [pixel, pg.PerceptualLoss(lpips, distance="l2"), codes], "settings": settings}
+    pixel = pg.Term(name="pixel", function=lambda outputs, inputs: (outputs.images - inputs.real_sample).abs())
+    codes = pg.Term(name="codes", function=lambda outputs, inputs: outputs.extra["codes"])
+    how = {"terms": [pixel, pg.PerceptualLoss(network=lpips, distance="l2"), codes], "settings": settings}
     return pg.Trainer(autoencoder, discriminator, data, loss="hinge", out=folder / "run", sample="image", **how).run()
 
 

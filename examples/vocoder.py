@@ -81,7 +81,7 @@ def trainer(steps=400, seed=0, out="runs/vocoder", settings=None, dtype=torch.fl
     chosen = {"train.batch": BATCH, "train.kimg": steps * BATCH / 1000, "g.optimizer": adam, "d.optimizer": adam}
     return pg.Trainer(
         Vocoder().to(dtype), ears, data, loss="least_squares", out=out, settings={**chosen, **(settings or {})},
-        terms=[matching, pg.Term("spectral", spectral_distance, 5.0)],
+        terms=[matching, pg.Term(name="spectral", function=spectral_distance, weight=5.0)],
     )  # fmt: skip
 
 

@@ -76,9 +76,13 @@ def trainer(steps=400, seed=0, out="runs/vqgan", settings=None):
         "balancer": {"name": "adaptive_weight", "last_layer": "last"},
     }  # fmt: skip
     terms = [
-        pg.Term("reconstruction", lambda outputs, inputs: (outputs.images - inputs.real_sample).abs(), 4.0),
-        pg.Term("codebook", lambda outputs, inputs: outputs.extra["codebook"]),
-        pg.Term("commitment", lambda outputs, inputs: outputs.extra["commitment"], 0.25),
+        pg.Term(
+            name="reconstruction",
+            function=lambda outputs, inputs: (outputs.images - inputs.real_sample).abs(),
+            weight=4.0,
+        ),
+        pg.Term(name="codebook", function=lambda outputs, inputs: outputs.extra["codebook"]),
+        pg.Term(name="commitment", function=lambda outputs, inputs: outputs.extra["commitment"], weight=0.25),
     ]
     data = digits.source(DIGITS, "train")
     return pg.Trainer(Autoencoder(), Patches(), data, terms=terms, out=out, settings={**chosen, **(settings or {})})

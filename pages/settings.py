@@ -77,7 +77,7 @@ def of_options(kind: type, path: str = "") -> Iterator[Setting]:
         is_nested = field.inner is not None and field.category is None and not field.is_value_or_map
         if not is_nested or field.is_list or field.is_map or field.is_optional:
             meaning = meanings(kind).get(field.name, "")
-            yield Setting(key, meaning, describe(field.hint), **default_of(field.default))
+            yield Setting(key=key, meaning=meaning, kind=describe(field.hint), **default_of(field.default))
         if is_nested and not field.is_map:
             yield from of_options(field.inner, f"{key}.{'N.' if field.is_list else ''}")
 

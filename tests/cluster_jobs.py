@@ -38,7 +38,7 @@ def a_job(**changes) -> ClusterJob:
     """A job of two nodes with two ranks each."""
     values = {"python": "python3", "nodes": 2, "ranks_per_node": 2, "cpus_per_rank": 4} | changes
     words = values.pop("words", ("digits", "train.batch=64"))
-    return ClusterJob("digits", words, values.pop("out", "runs/digits"), **values)
+    return ClusterJob(name="digits", words=words, out=values.pop("out", "runs/digits"), **values)
 
 
 def write_program(path: Path, text: str) -> Path:

@@ -40,20 +40,20 @@ def nets() -> dict[Side, nn.Module]:
 
 def turn(side: Side, *penalties, step: int = 4) -> Turn:
     """The penalties alone, for `side`; the adversarial loss is nought."""
-    rows = Rows(step, 0, BATCH, BATCH)
+    rows = Rows(step=step, first=0, count=BATCH, total=BATCH)
     x = rng.uniform(SEED, "x", rows, SHAPE).double() * 2 - 1
     real = Batch(rows, {"image": x, "label": rng.integers(SEED, "real/y", rows, CLASSES)})
     z, y = rng.normal(SEED, "z", rows, (OPTIONS.latent,)).double(), rng.integers(SEED, "y", rows, CLASSES)
     fakes = (rng.normal(SEED, "fakes", rows, SHAPE).double().tanh(),) if side is Side.D else None
     chain = (Side.D,) if side is Side.D else (Side.G, Side.D)
     needs_real = side is Side.D or any(penalty.needs_real for penalty in penalties)
-    feed = TurnInputs(rows, SEED, {"latent": z, "label": y}, real, fakes)
-    return Turn(side, chain, feed, _nothing, penalties, needs_real)
+    feed = TurnInputs(rows=rows, seed=SEED, tensors={"latent": z, "label": y}, real=real, fakes=fakes)
+    return Turn(side=side, chain=chain, feed=feed, objective=_nothing, penalties=penalties, needs_real=needs_real)
 
 
 def play(played: Turn, pair: dict[Side, nn.Module], parts: int = 1) -> tuple[LossTerms, dict[str, Tensor]]:
     """The terms, and the gradient of every parameter of the turn's side (0 where none arrived)."""
-    net, called = pair[played.side], {side: CalledNetwork(module) for side, module in pair.items()}
+    net, called = pair[played.side], {side: CalledNetwork(module=module) for side, module in pair.items()}
     net.zero_grad()
     with called[Side.D if played.side is Side.G else Side.G].frozen():
         terms = none.Strategy().forward_backward(played, called, parts)

@@ -111,9 +111,16 @@ class PipelineModel:
     def counters(self) -> Counters:
         sums = self.sums
         return Counters(
-            self.time_s, self.taken, sums["wait_s"], sums["reads"], sums["read_s"], sums["decodes"],
-            sums["decode_s"], self.reads, self.batch_bytes,
-        )  # fmt: skip
+            time_s=self.time_s,
+            num_taken=self.taken,
+            wait_s=sums["wait_s"],
+            num_reads=sums["reads"],
+            read_s=sums["read_s"],
+            num_decodes=sums["decodes"],
+            decode_s=sums["decode_s"],
+            parts_per_batch=self.reads,
+            batch_bytes=self.batch_bytes,
+        )
 
     def control(self, law: ControlLaw, limits: Limits, end_s: float) -> PipelineModel:
         """Run with the controller up to a time; `trace` has each decision."""

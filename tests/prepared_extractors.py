@@ -13,7 +13,7 @@ def prepared(name: str, source: Any = None, **options: Any) -> FeatureExtractor:
     """The extractor `name` with these options. source: images that it is for."""
     chosen = registry.options("features", name)(**options)
     module = registry.load_module("features", name)
-    context = ExtractorContext(name, source, source)
+    context = ExtractorContext(name=name, train=source, held_out=source)
     found = module.prepare(chosen, context)
     return found if isinstance(found, FeatureExtractor) else found()
 

@@ -58,9 +58,9 @@ def game(scheme=None, strategy=None, batch=64, **costs) -> GameCosts:
     """A game of synchronous data-parallel players, unless given."""
     scheme = scheme or FunctionScheme(synchronous.step)
     exchanges = dict.fromkeys(Side, (strategy or ddp.Strategy()).exchanges)
-    return GameCosts(profile(**costs), scheme, exchanges, batch)
+    return GameCosts(profile=profile(**costs), scheme=scheme, exchanges=exchanges, batch=batch)
 
 
 def cluster(workers: int, link: Link = FREE, **changes) -> Cluster:
     """Workers on hosts of their own."""
-    return Cluster(workers, Interconnect(link, link, workers_per_host=1), **changes)
+    return Cluster(workers=workers, network=Interconnect(inside=link, between=link, workers_per_host=1), **changes)

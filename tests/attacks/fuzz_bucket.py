@@ -53,7 +53,7 @@ def fuzz_address(draws: Random, root: Path) -> None:
     variables = {"PARAGAN_CACHE": str(root / "cache")}
     with patch.dict(os.environ, variables), patch("paragan.storage.shard_folder.open_remote", open_remote):
         for split in ("train", "held_out"):
-            fetch_all(shards.source(shards.Options("s3://bucket/data", size=8, disk_cache_mb=64), split))
+            fetch_all(shards.source(shards.Options(path="s3://bucket/data", size=8, disk_cache_mb=64), split))
     assert victim.read_text() == "of the user"
 
 

@@ -71,7 +71,7 @@ def fuzz_npz(draws: Random, root: Path) -> None:
     if draws.random() < 0.5:
         path.write_bytes(mutate_bytes(draws, path.read_bytes()))
     for split in ("train", "held_out"):
-        fetch_all(npz.source(npz.Options(str(path)), split))
+        fetch_all(npz.source(npz.Options(path=str(path)), split))
 
 
 def fuzz_zip(draws: Random, root: Path) -> None:
@@ -82,7 +82,7 @@ def fuzz_zip(draws: Random, root: Path) -> None:
             archive.writestr(f"class {number % 2}/{number}.png", content)
     path.write_bytes(mutate_bytes(draws, path.read_bytes()))
     for split in ("train", "held_out"):
-        fetch_all(folder.source(folder.Options(str(path), size=8), split))
+        fetch_all(folder.source(folder.Options(path=str(path), size=8), split))
 
 
 def fuzz_tar(draws: Random, root: Path) -> None:
@@ -112,7 +112,7 @@ def fuzz_tar(draws: Random, root: Path) -> None:
     if facades:
         path = root / f"pairs.tar{'.' * bool(mode)}{mode}"
         path.write_bytes(packed)
-        fetch_all(paired.source(paired.Options(str(path), size=32), "train"))
+        fetch_all(paired.source(paired.Options(path=str(path), size=32), "train"))
     else:
         (root / "cifar10-jpeg.tar.xz").write_bytes(packed)
         fetch_all(cifar10.source(cifar10.Options(str(root)), "train"))
@@ -142,7 +142,7 @@ def fuzz_folder(draws: Random, root: Path) -> None:
             case _:
                 _write(path, _image(8))
     for split in ("train", "held_out"):
-        fetch_all(folder.source(folder.Options(str(below), size=8), split))
+        fetch_all(folder.source(folder.Options(path=str(below), size=8), split))
 
 
 @cache
@@ -158,7 +158,7 @@ def fuzz_index(draws: Random, root: Path) -> None:
     """Prepared shards in a folder."""
     data = changed_shards(draws, root)
     for split in ("train", "held_out"):
-        fetch_all(shards.source(shards.Options(str(data), size=8), split))
+        fetch_all(shards.source(shards.Options(path=str(data), size=8), split))
 
 
 def changed_shards(draws: Random, root: Path) -> Path:

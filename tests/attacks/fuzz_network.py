@@ -82,7 +82,9 @@ def fuzz_heartbeat(draws: Random, folder: Path) -> None:
     about = mutate_json(draws, worker_info("cpu"))
     about = about if isinstance(about, dict) else {}
     lines = [_Line(messages, about)]
-    membership = Membership(lambda: lines.pop() if lines else None, lambda text: None, 1.0, 1.0)
+    membership = Membership(
+        accept=lambda: lines.pop() if lines else None, say=lambda text: None, heartbeat_s=1.0, timeout_s=1.0
+    )
     membership.admit()
     has_ended(about)
     try:

@@ -22,7 +22,7 @@ def expected(tmp_path_factory):
     said, complaints = process.communicate(timeout=200)
     assert process.returncode == 0, said + complaints
     assert not (folder / "run" / "stacks").exists()
-    return CheckpointWriter(folder / "run" / "checkpoints").newest()
+    return CheckpointWriter(folder=folder / "run" / "checkpoints").newest()
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_a_rank_that_stops_is_named_with_all_stacks_and_the_run_restarts(tmp_pat
     assert f"in {side}_loss" in (out / "stacks" / f"rank-{rank}.txt").read_text()
     assert [end["code"] for end in left(out).values()] == [0, 0]
 
-    resumed = CheckpointWriter(out / "checkpoints").newest()
+    resumed = CheckpointWriter(folder=out / "checkpoints").newest()
     assert resumed.step == expected.step == 50
     for group, tensors in expected.groups.items():
         for name, tensor in tensors.items():

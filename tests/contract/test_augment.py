@@ -45,7 +45,7 @@ def test_streams_and_steps_draw_different_values(augment):
     first = augment(x, 0, "augment/d/real", WHOLE)
     assert torch.equal(first, augment(x, 0, "augment/d/real", WHOLE))
     assert not torch.equal(first, augment(x, 0, "augment/d/fake", WHOLE))
-    assert not torch.equal(first, augment(x, 0, "augment/d/real", Rows(4, 0, 6, 6)))
+    assert not torch.equal(first, augment(x, 0, "augment/d/real", Rows(step=4, first=0, count=6, total=6)))
 
 
 def test_gradients_pass_twice(augment):

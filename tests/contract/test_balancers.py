@@ -27,7 +27,7 @@ def gradients(scale=1.0, weight=1.0, parts=1):
     drawn = torch.randn(2, 8, 3, generator=torch.Generator().manual_seed(0)).double()
     adversarial, l1 = drawn * torch.tensor([scale * weight, 1.0]).double()[:, None, None]
     cut = {"adversarial": adversarial.chunk(parts), "l1": l1.chunk(parts)}
-    return TermGradients(cut, Rows(0, 0, 8, 8), {"adversarial": weight})
+    return TermGradients(at_output=cut, rows=Rows(step=0, first=0, count=8, total=8), weights={"adversarial": weight})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,7 +62,7 @@ def test_the_size_of_the_adversarial_loss_does_not_matter_but_its_weight_does(na
 def test_a_turn_without_the_adversarial_loss_changes_no_average_of_it(name):
     balancer = made(name)
     before = {key: value.clone() for key, value in balancer.state.items() if not key.startswith("l1")}
-    alone = TermGradients({"l1": gradients().at_output["l1"]}, Rows(0, 0, 8, 8))
+    alone = TermGradients(at_output={"l1": gradients().at_output["l1"]}, rows=Rows(step=0, first=0, count=8, total=8))
     assert "adversarial" not in balancer.factors(alone)
     assert "adversarial" not in balancer.factors(gradients(weight=0.0))
     assert all(torch.equal(balancer.state[key], value) for key, value in before.items())

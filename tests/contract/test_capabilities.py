@@ -40,7 +40,7 @@ def _schemes():
     for scheme, ranks in ((parameter_server.Scheme(), {side: [0] for side in Side}), *(
         (scheme, {Side.G: [0], Side.D: [1, 2]}) for scheme in on_ranks
     )):  # fmt: skip
-        scheme._roles = Roles(World(size=3), ALONE, ranks)
+        scheme._roles = Roles(world=World(size=3), batch_world=ALONE, ranks=ranks)
         yield scheme
 
 
@@ -133,7 +133,7 @@ class ToyStrategy(Strategy):
 
 
 def test_new_scheme_refuses_the_needs_of_a_game_without_code():
-    gan = game(*(Player(side, nn.Linear(1, 1)) for side in Side))
+    gan = game(*(Player(side=side, net=nn.Linear(1, 1)) for side in Side))
     with pytest.raises(ConfigError, match=r"^penalty r1 needs double backward, which scheme test_capabilities does"):
         ToyScheme().refuse(gan, {})
     gan.d_penalties = ()
@@ -144,8 +144,8 @@ def test_new_scheme_refuses_the_needs_of_a_game_without_code():
 
 
 def test_new_strategy_refuses_terms_and_settings_without_code():
-    gan = game(*(Player(side, nn.Linear(1, 1)) for side in Side))
-    player = Player(Side.D, nn.Linear(1, 1), strategy=ToyStrategy())
+    gan = game(*(Player(side=side, net=nn.Linear(1, 1)) for side in Side))
+    player = Player(side=Side.D, net=nn.Linear(1, 1), strategy=ToyStrategy())
     with pytest.raises(ConfigError, match=r"^penalty r1 needs double backward, which strategy test_capabilities does"):
         check_player(PlayerOptions(), player, gan.d_penalties)
     with pytest.raises(ConfigError, match=r"^d.channel_multiple=8 needs padded channels, which strategy test_cap"):

@@ -30,4 +30,4 @@ def test_a_conditional_generator_uses_its_labels(name, is_initialised):
     net = file.Generator(options, (3, 32, 32), CLASSES).double()
     if is_initialised:
         initialise(net, 0, "g")
-    assert not ignores_labels(net, Prior(0, net.latent, CLASSES, dtype=torch.float64))
+    assert not ignores_labels(net, Prior(seed=0, latent=net.latent, num_classes=CLASSES, dtype=torch.float64))

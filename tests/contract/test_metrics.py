@@ -24,7 +24,7 @@ def judged(count, seed, spread=1.0):
     labels = torch.randint(CLASSES, (count,), generator=generator)
     noise = torch.randint(80, (count, 1, 2, 2), generator=generator)
     images = (80 * labels[:, None, None, None] + noise).to(torch.uint8)
-    return SampleFeatures(features, logits, labels, image_BCHW=images)
+    return SampleFeatures(features_BF=features, logits_BK=logits, requested_labels_B=labels, image_BCHW=images)
 
 
 def pairs(count, seed, needs=frozenset()):
@@ -44,9 +44,9 @@ CODED = [name for name, kind in KINDS.items() if Needs.TOKENS in kind.needs]
 JUDGED = [name for name in KINDS if name not in (*PAIRED, *CODED)]
 WITHOUT_BEST_VALUE = ("density", "inception_score", "kid")  # real images in place of generated ones have no round value
 WORSE = SampleFeatures(
-    0.2 * FAKE.features_BF + 5,
-    torch.zeros_like(FAKE.logits_BK),
-    FAKE.requested_labels_B,
+    features_BF=0.2 * FAKE.features_BF + 5,
+    logits_BK=torch.zeros_like(FAKE.logits_BK),
+    requested_labels_B=FAKE.requested_labels_B,
     image_BCHW=torch.zeros_like(FAKE.image_BCHW),
 )
 PERFECT = replace(REAL, logits_BK=torch.nn.functional.one_hot(REAL.requested_labels_B).double())
@@ -71,7 +71,11 @@ def empty_of_pairs(kind):
         return kind.from_reference(None, CodebookOptions(codes=CODES, codebooks=2))
     if kind.name != "perceptual_distance":
         return kind.from_reference(None)
-    return kind(layers=Layers(TwoMaps(), ImageInput(3, None, (0.4, 0.5, 0.6), (1.0, 1.0, 1.0)), ("0", "1"), True))
+    return kind(
+        layers=Layers(
+            TwoMaps(), ImageInput(channels=3, size=None, mean=(0.4, 0.5, 0.6), std=(1.0, 1.0, 1.0)), ("0", "1"), True
+        )
+    )
 
 
 def empty_metric(kind, real):
@@ -80,7 +84,9 @@ def empty_metric(kind, real):
         return kind.from_reference(ClassifierTest(accuracy_after, (1, 2, 2)))
     if kind.reference != "both":
         return kind.from_reference(real)
-    shifted = SampleFeatures(real.features_BF + 0.1, real.logits_BK, real.requested_labels_B)
+    shifted = SampleFeatures(
+        features_BF=real.features_BF + 0.1, logits_BK=real.logits_BK, requested_labels_B=real.requested_labels_B
+    )
     return kind.from_reference(SplitFeatures(real, shifted))
 
 
@@ -140,7 +146,7 @@ def test_metric_reads_only_what_it_needs(name):
         logits = samples.logits_BK if needs & {Needs.LOGITS, Needs.CLASS_LOGITS} else None
         labels = samples.requested_labels_B if Needs.LABELS in needs else None
         images = samples.image_BCHW if Needs.IMAGES in needs else None
-        return SampleFeatures(features, logits, labels, image_BCHW=images)
+        return SampleFeatures(features_BF=features, logits_BK=logits, requested_labels_B=labels, image_BCHW=images)
 
     value = empty_metric(KINDS[name], only(REAL)).update(only(FAKE)).compute()
     assert value == empty_metric(KINDS[name], REAL).update(FAKE).compute()

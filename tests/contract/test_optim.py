@@ -104,7 +104,9 @@ def test_a_skipped_step_leaves_no_trace(name, skipped):
 def test_step_without_host_synchronization(name):
     """Also where the learning rate follows a schedule. Python's parser reads some 0-dim tensors, as by `item`."""
     policy = Policy(
-        registry.load_module("optim", name).Optimizer, 0.1, schedule=ScheduleOptions("linear", start=0, end=8)
+        kind=registry.load_module("optim", name).Optimizer,
+        lr=0.1,
+        schedule=ScheduleOptions(name="linear", start=0, end=8),
     )
     held = weights()
     optimizer = policy.optimizer((str(number), weight) for number, weight in enumerate(held))

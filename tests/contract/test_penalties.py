@@ -118,7 +118,9 @@ def test_parts_are_the_whole(name, side):
         pytest.skip("what couples samples is refused in parts")
     pair = stirred(made)
     whole, uneven = (play(turn(side, made), pair, parts) for parts in (1, 4))
-    rows = [row for part in Rows(0, 0, BATCH, BATCH).parts(4) for row in range(BATCH)[part.window]]
+    rows = [
+        row for part in Rows(step=0, first=0, count=BATCH, total=BATCH).parts(4) for row in range(BATCH)[part.window]
+    ]
     there = {key: values[rows] for key, values in whole[0].loss_B.items()}
     torch.testing.assert_close(there, uneven[0].loss_B, rtol=1e-11, atol=1e-13)
     torch.testing.assert_close(whole[1], uneven[1], rtol=1e-9, atol=1e-12)

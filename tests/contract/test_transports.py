@@ -47,7 +47,7 @@ BOTH = pytest.mark.parametrize("ends", [in_memory, over_gloo])
 
 
 def message(version, count=3):
-    return Message(version, torch.full((count,), version % 251, dtype=torch.uint8))
+    return Message(version=version, data=torch.full((count,), version % 251, dtype=torch.uint8))
 
 
 @BOTH

@@ -11,21 +11,45 @@ from paragan.writers import _tracker, jsonl
 
 ADVICE = {"name": "d_overfits", "value": 0.7, "means": "D knows them.", "try": "More images."}
 NOTES = [
-    Event("start", 0, 0, 0.0, {"recipe": "digits", "total_kimg": 1.0, "resumed": False}),
     Event(
-        "samples", 0, 0, 0.1, {"path": "samples/step-0.png", "columns": 2, "rows": ["a"]}, torch.zeros(2, 1, 8, 8), 2
+        kind="start", step=0, images=0, seconds=0.0, values={"recipe": "digits", "total_kimg": 1.0, "resumed": False}
     ),
-    Event("step", 20, 640, 1.0, {"d/loss/adversarial": 0.5, "images_per_s": 100.0, "eta_s": 3.0, "data_wait": 0.0}),
     Event(
-        "step", 40, 960, 2.0, {"d/loss/adversarial": float("nan"), "images_per_s": 0.0, "eta_s": 0.0, "data_wait": 1.0}
+        kind="samples",
+        step=0,
+        images=0,
+        seconds=0.1,
+        values={"path": "samples/step-0.png", "columns": 2, "rows": ["a"]},
+        x_BCHW=torch.zeros(2, 1, 8, 8),
+        columns=2,
     ),
-    Event("telemetry", 40, 960, 2.0, {"diversity": 0.9}),
-    Event("score", 40, 960, 2.0, {"fd[judge]": 3.0, "num_images": 10, "protocol": {"extractor": "judge"}}),
-    Event("advice", 40, 960, 2.0, ADVICE),
-    Event("checkpoint", 40, 960, 2.0, {"path": "checkpoints/step-40"}),
-    Event("event", 40, 960, 2.0, {"text": "[bold]markup[/] and \x1b[31mcontrol"}),
-    Event("something new", 40, 960, 2.0, {}),
-    Event("end", 40, 960, 2.0, {"code": 0, "reason": "finished"}),
+    Event(
+        kind="step",
+        step=20,
+        images=640,
+        seconds=1.0,
+        values={"d/loss/adversarial": 0.5, "images_per_s": 100.0, "eta_s": 3.0, "data_wait": 0.0},
+    ),
+    Event(
+        kind="step",
+        step=40,
+        images=960,
+        seconds=2.0,
+        values={"d/loss/adversarial": float("nan"), "images_per_s": 0.0, "eta_s": 0.0, "data_wait": 1.0},
+    ),
+    Event(kind="telemetry", step=40, images=960, seconds=2.0, values={"diversity": 0.9}),
+    Event(
+        kind="score",
+        step=40,
+        images=960,
+        seconds=2.0,
+        values={"fd[judge]": 3.0, "num_images": 10, "protocol": {"extractor": "judge"}},
+    ),
+    Event(kind="advice", step=40, images=960, seconds=2.0, values=ADVICE),
+    Event(kind="checkpoint", step=40, images=960, seconds=2.0, values={"path": "checkpoints/step-40"}),
+    Event(kind="event", step=40, images=960, seconds=2.0, values={"text": "[bold]markup[/] and \x1b[31mcontrol"}),
+    Event(kind="something new", step=40, images=960, seconds=2.0, values={}),
+    Event(kind="end", step=40, images=960, seconds=2.0, values={"code": 0, "reason": "finished"}),
 ]
 
 
@@ -80,7 +104,7 @@ def test_a_resumed_run_keeps_the_numbers_of_its_checkpoint(tmp_path):
             registry.options("writers", "tensorboard")(), tmp_path, start
         )
         for step in steps:
-            made.write(Event("score", step, step, 0.0, {"fd": float(step)}))
+            made.write(Event(kind="score", step=step, images=step, seconds=0.0, values={"fd": float(step)}))
         made.close()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [e.step for e in events.Scalars("score/fd")] == [10, 20, 30]
@@ -89,13 +113,13 @@ def test_a_resumed_run_keeps_the_numbers_of_its_checkpoint(tmp_path):
 def test_the_record_catches_up_after_a_full_disk(tmp_path):
     writer = jsonl.Writer(None, tmp_path)
     file = writer._file
-    writer.write(Event("step", 1, 1, 0.0))
+    writer.write(Event(kind="step", step=1, images=1, seconds=0.0))
     with open("/dev/full", "wb", buffering=0) as full:
         writer._file = full
-        writer.write(Event("score", 2, 2, 0.0))
-        writer.write(Event("step", 3, 3, 0.0))
+        writer.write(Event(kind="score", step=2, images=2, seconds=0.0))
+        writer.write(Event(kind="step", step=3, images=3, seconds=0.0))
     writer._file = file
-    writer.write(Event("step", 4, 4, 0.0))
+    writer.write(Event(kind="step", step=4, images=4, seconds=0.0))
     writer.close()
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]

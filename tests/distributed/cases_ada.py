@@ -5,7 +5,7 @@ import torch
 from paragan.augment.ada import Augment, Options
 from paragan.core.dist import World
 
-OPTIONS = Options("bgc", target=0.25, p=0.4, kimg=0.5, interval=2)
+OPTIONS = Options(pipeline="bgc", target=0.25, p=0.4, kimg=0.5, interval=2)
 
 
 def scripted(world: World, script: list[list[float]], images: int) -> list[float]:

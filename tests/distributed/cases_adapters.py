@@ -73,16 +73,24 @@ def make(side: pg.Side) -> NetworkFactory:
 
 
 def game(placing, world: World, parts: int = 1) -> pg.GAN:
-    policy = pg.Policy(torch.optim.AdamW, 1e-2, {"weight_decay": 0.1}, max_norm=0.5, micro_batches=parts)
+    policy = pg.Policy(
+        kind=torch.optim.AdamW, lr=1e-2, arguments={"weight_decay": 0.1}, max_norm=0.5, micro_batches=parts
+    )
     players = []
     for side in pg.Side:
         mine = placing()
         ema = Ema(mine.prepare_average(make(side), world), EmaOptions(half_life_kimg=0.01))
         net = mine.prepare(make(side), world)
-        players.append(pg.Player(side, net, mine, policy, ema=ema, base=fixed_names(net)))
+        players.append(pg.Player(side=side, net=net, strategy=mine, policy=policy, ema=ema, base=fixed_names(net)))
     loss = pg.Loss(lambda real, fake: fake.tanh() - real.tanh(), lambda fake, real: -fake.tanh())
     penalty = pg.R1Penalty(pg.R1Options(weight=0.1))
-    return pg.GAN(*players, loss, pg.Prior(0, LATENT, dtype=torch.float64), d_penalties=(penalty,))
+    return pg.GAN(
+        g=players[0],
+        d=players[1],
+        loss=loss,
+        prior=pg.Prior(seed=0, latent=LATENT, dtype=torch.float64),
+        d_penalties=(penalty,),
+    )
 
 
 def play(gan: pg.GAN, share: tuple[int, int], steps: int = STEPS) -> dict[str, Tensor]:
@@ -149,7 +157,7 @@ def resumed(world: World, name: str, other: str, folder: str) -> float:
     expected = play(game(lambda: strategy(other), world), share)
     first = game(lambda: strategy(name), world)
     play(first, share, 2)
-    writer = CheckpointWriter(Path(folder), world=world)
+    writer = CheckpointWriter(folder=Path(folder), world=world)
     states = {player.side.value: state_of(player) for player in (first.g, first.d)}
     writer.save(2, {key: pieces for key, (pieces, _) in states.items()}, {})
     second = game(lambda: strategy(other), world)

@@ -64,7 +64,7 @@ def no_delay(
     """
     gan, scheme, stream = begun(world, num_g, k, name, staleness=0, reuse=reuse, **chosen)
     if sends_fakes:
-        more = Buffer(BufferOptions(), 0), StalenessLimit(scheme.options, k), {}
+        more = Buffer(BufferOptions(), 0), StalenessLimit(options=scheme.options, k=k), {}
         scheme._make_session = lambda gan, roles, first: RankStep(gan, roles, first, *more)
     reports = [scheme.step(gan, stream) for _ in range(STEPS)]
     scheme.quiesce()

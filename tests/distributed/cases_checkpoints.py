@@ -61,14 +61,14 @@ def save(world: World, folder: str, g: str, d: str) -> list[str]:
     states = {seat.side.value: state_of(seat) for seat in (gan.g, gan.d)}
     groups = {name: pieces for name, (pieces, _) in states.items()}
     values = {name: counts for name, (_, counts) in states.items()}
-    path = CheckpointWriter(Path(folder), world=world).save(SAVED, groups, values)
+    path = CheckpointWriter(folder=Path(folder), world=world).save(SAVED, groups, values)
     return sorted(os.listdir(path))
 
 
 def go_on(world: World, folder: str, g: str, d: str) -> float:
     """Read, train the last steps; the largest difference from a run that never stopped, in one process."""
     gan = build(world, g, d)
-    found = CheckpointWriter(Path(folder), world=world).newest()
+    found = CheckpointWriter(folder=Path(folder), world=world).newest()
     for seat in (gan.g, gan.d):
         restore(seat, found.groups[seat.side.value], found.values[seat.side.value])
     play_on(world, gan, SAVED, STEPS)
@@ -83,7 +83,7 @@ def stopped_and_not(world: World, folder: str, steps: int, g: str, d: str) -> bo
     play_on(world, straight, 0, SAVED + steps)
     save(world, folder, g, d)
     gan = build(world, g, d)
-    found = CheckpointWriter(Path(folder), world=world).newest()
+    found = CheckpointWriter(folder=Path(folder), world=world).newest()
     for seat in (gan.g, gan.d):
         restore(seat, found.groups[seat.side.value], found.values[seat.side.value])
     play_on(world, gan, SAVED, SAVED + steps)
@@ -116,7 +116,7 @@ def full_disk(world: World, folder: str, rank: int, step: int) -> str:
     before = module.save_file
     module.save_file = full if world.rank == rank else before
     try:
-        CheckpointWriter(Path(folder), world=world).save(step, held(world, step), {})
+        CheckpointWriter(folder=Path(folder), world=world).save(step, held(world, step), {})
     except ParaganError as error:
         return str(error)
     finally:
@@ -128,7 +128,7 @@ def one_unseen(world: World, folder: str, rank: int) -> str:
     """One rank has another file system: its folder is another one."""
     mine = Path(folder) / ("elsewhere" if world.rank == rank else "here")
     try:
-        CheckpointWriter(mine, world=world).save(1, held(world, 1), {})
+        CheckpointWriter(folder=mine, world=world).save(1, held(world, 1), {})
     except ParaganError as error:
         return str(error)
     return "saved"
@@ -138,17 +138,17 @@ def killed_in_a_save(world: World, folder: str, rank: int) -> None:
     """After it has written its file."""
     if world.rank == rank:
         module.file_sha256 = lambda path: os.kill(os.getpid(), signal.SIGKILL)
-    CheckpointWriter(Path(folder), world=world).save(2, held(world, 2), {})
+    CheckpointWriter(folder=Path(folder), world=world).save(2, held(world, 2), {})
 
 
 def save_held(world: World, folder: str, step: int) -> None:
-    CheckpointWriter(Path(folder), world=world).save(step, held(world, step), {"step": step})
+    CheckpointWriter(folder=Path(folder), world=world).save(step, held(world, step), {"step": step})
 
 
 def read_held(world: World, folder: str) -> list:
     """Step, values and both tensors of the newest; what was said."""
     said: list[str] = []
-    found = CheckpointWriter(Path(folder), say=said.append, world=world).newest()
+    found = CheckpointWriter(folder=Path(folder), say=said.append, world=world).newest()
     stored: StoredTensors = found.groups["g"]
     return [found.step, found.values, stored["net/w"].tolist(), stored["net/one"].item(), len(said)]
 
@@ -214,6 +214,8 @@ def run(world: World, folder: str, words: list[str], scores: list[float]) -> lis
     trainer = _tiny(world, folder, ["every.score_kimg=0.016", "every.save_kimg=0.032", *words])
     trainer.resume()
     left = iter(scores if world.is_main else [9.0 - n for n in range(len(scores))])  # the others may believe otherwise
-    trainer.score = lambda player, prior: Score({"fd": next(left), "other": 1.0}, 10, {"by": "hand"})
+    trainer.score = lambda player, prior: Score(
+        metrics={"fd": next(left), "other": 1.0}, num_images=10, protocol={"by": "hand"}
+    )
     saved = [event.step for event in trainer.run() if event.kind == "checkpoint"]
     return [saved, int(trainer.clock.step), trainer.saved_at]

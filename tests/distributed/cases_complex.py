@@ -56,16 +56,16 @@ def game(world: World, placed: list[Strategy]) -> GAN:
             torch.manual_seed(3)
             return Net(side)
 
-        policy = Policy(torch.optim.Adam, 1e-2, {"eps": 1e-3}, max_norm=0.1)
+        policy = Policy(kind=torch.optim.Adam, lr=1e-2, arguments={"eps": 1e-3}, max_norm=0.1)
         ema = Ema(one.prepare_average(make, world), EmaOptions(half_life_kimg=0.02))
-        players.append(Player(side, one.prepare(make, world), one, policy, ema=ema))
-    return GAN(*players, hinge.loss, Prior(5, WIDTH, dtype=torch.float64))
+        players.append(Player(side=side, net=one.prepare(make, world), strategy=one, policy=policy, ema=ema))
+    return GAN(g=players[0], d=players[1], loss=hinge.loss, prior=Prior(seed=5, latent=WIDTH, dtype=torch.float64))
 
 
 def stepped(gan: GAN, first: int, count: int) -> dict[str, Tensor]:
     """Weights and averages after three steps."""
     for step in range(3):
-        rows = Rows(step, first, count, ROWS)
+        rows = Rows(step=step, first=first, count=count, total=ROWS)
         synchronous.step(gan, iter([Batch(rows, {"image": rng.normal(1, "x", rows, (WIDTH,)).double()})]))
     nets = [(p, name, net) for p in (gan.g, gan.d) for name, net in (("net", p.net), ("ema", p.ema.net))]
     return {f"{p.side}.{name}.{k}": v for p, name, net in nets for k, v in p.strategy.weights(net).items()}

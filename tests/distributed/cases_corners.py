@@ -44,8 +44,10 @@ def pure(world: World, name: str) -> tuple[list[str], float]:
             placing.memory = memory
             making = replace(make(side, on), construct=lambda side=side: make(side, on).construct().to(dtype))
             calling = Calling(None if memory.weight_dtype is None else memory.weight_dtype)
-            policy = Policy(torch.optim.Adam, 1e-4, {"betas": (0.0, 0.9)})
-            players.append(Player(side, placing.prepare(making, where), placing, policy, calling))
+            policy = Policy(kind=torch.optim.Adam, lr=1e-4, arguments={"betas": (0.0, 0.9)})
+            players.append(
+                Player(side=side, net=placing.prepare(making, where), strategy=placing, policy=policy, calling=calling)
+            )
         gan = game(on, *players)
         gan.prior = replace(gan.prior, dtype=dtype)
         for batch in itertools.islice(stream(on, *share), 20):
@@ -103,7 +105,9 @@ def tied(world: World, name: str) -> float:
 
     def play(kind, where, share):
         making = NetworkFactory(lambda: Tied().double(), partial(initialise, seed=0, stream="g"))
-        g = Player(G, kind().prepare(making, where), kind(), Policy(torch.optim.Adam, 1e-2))
+        g = Player(
+            side=G, net=kind().prepare(making, where), strategy=kind(), policy=Policy(kind=torch.optim.Adam, lr=1e-2)
+        )
         gan = game(on, g, player(D, on, kind(), where))
         told, check = stream(on, *share), ConsistencyCheck(where, 1)
         for _ in range(3):
@@ -159,7 +163,9 @@ class Overflowing(nn.Module):
 def overflow_in_a_piece(world: World, name: str) -> tuple[float, float, int, float]:
     """An overflow in rows of the last rank: how far D moves, its scale, its updates; how far it moves afterwards."""
     kind, on = strategy(name), Switches(conditional=False, r1=False)
-    d = Player(D, kind.prepare(Overflowing, world), kind, Policy(torch.optim.Adam, 1e-2))
+    d = Player(
+        side=D, net=kind.prepare(Overflowing, world), strategy=kind, policy=Policy(kind=torch.optim.Adam, lr=1e-2)
+    )
     d.scaler = Scaler(world.device, initial=8.0)
     gan, told = game(on, player(G, on, strategy(name), world), d), stream(on, *world.share(BATCH))
     gan.d.update(gan.d_turn(next(told)), against=gan.g)

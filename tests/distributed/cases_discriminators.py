@@ -28,7 +28,7 @@ def publication(world: World, folder: str, name: str, strategies: str, scheme: s
     """The largest differences of a weight, and of a loss, from the plain loop; saved and built anew on the way."""
     nets, losses = plain(name, is_shared=scheme == "shared_fakes")
     share = UNEVEN[world.rank]
-    writer = CheckpointWriter(Path(folder), world=world)
+    writer = CheckpointWriter(folder=Path(folder), world=world)
 
     def built():
         return game(name, *(player(side, name, strategy(strategies), world, parts) for side in Side))
@@ -40,7 +40,7 @@ def publication(world: World, folder: str, name: str, strategies: str, scheme: s
     groups = {side: pieces for side, (pieces, _) in states.items()}
     writer.save(SAVED, groups, {side: counts for side, (_, counts) in states.items()})
     gan = built()
-    found = CheckpointWriter(Path(folder), world=world).newest()
+    found = CheckpointWriter(folder=Path(folder), world=world).newest()
     for seat in (gan.g, gan.d):
         restore(seat, found.groups[seat.side.value], found.values[seat.side.value])
     stream = batches(*share, start=SAVED)

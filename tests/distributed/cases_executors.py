@@ -48,4 +48,6 @@ def compiled_asynchronous(world: World) -> list:
 
 
 def _again(seat: Player, calling: Calling) -> Player:
-    return Player(seat.side, seat.net, seat.strategy, seat.policy, calling, seat.ema)
+    return Player(
+        side=seat.side, net=seat.net, strategy=seat.strategy, policy=seat.policy, calling=calling, ema=seat.ema
+    )

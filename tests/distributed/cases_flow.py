@@ -28,26 +28,26 @@ def network(side: Side) -> torch.nn.Module:
 
 def player(side: Side, kind: str, world: World) -> pg.Player:
     chosen = strategy(kind)
-    policy = pg.Policy(torch.optim.Adam, 1e-3, RATES, micro_batches=1)
-    return pg.Player(side, chosen.prepare(lambda: network(side), world), chosen, policy)
+    policy = pg.Policy(kind=torch.optim.Adam, lr=1e-3, arguments=RATES, micro_batches=1)
+    return pg.Player(side=side, net=chosen.prepare(lambda: network(side), world), strategy=chosen, policy=policy)
 
 
 def game(kind: str, world: World, few_step: bool) -> pg.GAN:
     g, d = (player(side, kind, world) for side in Side)
-    prior = pg.Prior(5, 64, CLASSES, dtype=torch.float64)
+    prior = pg.Prior(seed=5, latent=64, num_classes=CLASSES, dtype=torch.float64)
     loss = pg.nonsaturating_loss(pg.NonsaturatingOptions())
     if not few_step:
         adversarial = pg.AdversarialOptions(weight=0.0, d_start_kimg=1e9)
         terms = (flow_matching.Penalty(flow_matching.Options()),)
-        return pg.GAN(g, d, loss, prior, terms, adversarial=adversarial)
+        return pg.GAN(g=g, d=d, loss=loss, prior=prior, g_penalties=terms, adversarial=adversarial)
     options = approximate_r1.Options(weight=0.5, sigma=0.1, divide_by_sigma_squared=True, fraction=0.5)
     noise = flow_noise.Augment(flow_noise.Options())
-    return pg.GAN(g, d, loss, prior, d_penalties=(approximate_r1.Penalty(options),), augment=noise)
+    return pg.GAN(g=g, d=d, loss=loss, prior=prior, d_penalties=(approximate_r1.Penalty(options),), augment=noise)
 
 
 def batches(first: int, count: int):
     for step in range(STEPS):
-        rows = pg.Rows(step, first, count, BATCH)
+        rows = pg.Rows(step=step, first=first, count=count, total=BATCH)
         x = rng.uniform(3, "x", rows, SHAPE).double() * 2 - 1
         yield pg.Batch(rows, {"image": x, "label": rng.integers(3, "y", rows, CLASSES)})
 

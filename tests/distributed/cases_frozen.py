@@ -53,21 +53,29 @@ def make(side: pg.Side, declared: bool) -> NetworkFactory:
 
 
 def game(placing, world: World, declared: bool, parts: int) -> pg.GAN:
-    policy = pg.Policy(torch.optim.AdamW, 1e-2, {"weight_decay": 0.1}, max_norm=0.5, micro_batches=parts)
+    policy = pg.Policy(
+        kind=torch.optim.AdamW, lr=1e-2, arguments={"weight_decay": 0.1}, max_norm=0.5, micro_batches=parts
+    )
     players = []
     for side in pg.Side:
         made, mine = make(side, declared), placing()
         ema = Ema(mine.prepare_average(made, world), EmaOptions(half_life_kimg=0.01))
-        players.append(pg.Player(side, mine.prepare(made, world), mine, policy, ema=ema))
+        players.append(pg.Player(side=side, net=mine.prepare(made, world), strategy=mine, policy=policy, ema=ema))
     loss = pg.Loss(lambda real, fake: fake.tanh() - real.tanh(), lambda fake, real: -fake.tanh())
     penalty = pg.R1Penalty(pg.R1Options(weight=0.1))
-    return pg.GAN(*players, loss, pg.Prior(0, 16, dtype=torch.float64), d_penalties=(penalty,))
+    return pg.GAN(
+        g=players[0],
+        d=players[1],
+        loss=loss,
+        prior=pg.Prior(seed=0, latent=16, dtype=torch.float64),
+        d_penalties=(penalty,),
+    )
 
 
 def play(gan: pg.GAN, share: tuple[int, int]) -> dict[str, Tensor]:
     """Train some steps; weights, buffers and averages of both players, and those of what is frozen."""
     for step in range(STEPS):
-        rows = pg.Rows(step, *share, BATCH)
+        rows = pg.Rows(step=step, first=share[0], count=share[1], total=BATCH)
         draw = torch.Generator().manual_seed(step)
         image = torch.randn(BATCH, *SHAPE, generator=draw, dtype=torch.float64)
         synchronous.step(gan, iter([pg.Batch(rows, {"image": image[rows.window]})]))
@@ -104,7 +112,7 @@ def started_from_file(world: World, name: str, path: str) -> list[float]:
     """Differences of D and its average from a file's weights, and the share of the elements that is read here."""
     made, mine = make(pg.Side.D, declared=True), strategy(name)
     ema = Ema(mine.prepare_average(made, world), EmaOptions())
-    d = pg.Player(pg.Side.D, mine.prepare(made, world), mine, ema=ema)
+    d = pg.Player(side=pg.Side.D, net=mine.prepare(made, world), strategy=mine, ema=ema)
     stored = open_weights([Path(path)], "d.init.path")
     num_read = []
 

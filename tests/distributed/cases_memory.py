@@ -52,10 +52,10 @@ def held(world: World, name: str, width: int, steps: int = 1) -> dict[str, int]:
         net = placing.prepare(make, world)
         total += sum(p.numel() for p in net.parameters())
         ema = Ema(placing.prepare_average(make, world), EmaOptions())
-        seats.append(Player(side, net, placing, Policy(), ema=ema))
-    gan = GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), Prior(0, 64))
+        seats.append(Player(side=side, net=net, strategy=placing, policy=Policy(), ema=ema))
+    gan = GAN(g=seats[0], d=seats[1], loss=Loss(hinge.d_loss, hinge.g_loss), prior=Prior(seed=0, latent=64))
     for step in range(steps):
-        rows = Rows(step, *world.share(4), 4)
+        rows = Rows(step=step, first=world.share(4)[0], count=world.share(4)[1], total=4)
         synchronous.step(gan, iter([Batch(rows, {"image": torch.zeros(rows.count, 1, 8, 8)})]))
     state = [t for seat in seats for entry in seat.optimizer.state.values() for t in entry.values()]
     return {

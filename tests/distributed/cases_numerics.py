@@ -125,14 +125,14 @@ def save(world: World, name: str, g: str, d: str, folder: str) -> None:
 def _save(world: World, gan: GAN, folder: str) -> None:
     pairs = dict(zip("gd", stored(gan), strict=True))
     groups = {side: pieces for side, (pieces, _) in pairs.items()}
-    CheckpointWriter(Path(folder), world=world).save(
+    CheckpointWriter(folder=Path(folder), world=world).save(
         SAVED, groups, {side: counts for side, (_, counts) in pairs.items()}
     )
 
 
 def _resumed(world: World, name: str, g: str, d: str, folder: str) -> GAN:
     gan = built(world, name, g, d)
-    found = CheckpointWriter(Path(folder), world=world).newest()
+    found = CheckpointWriter(folder=Path(folder), world=world).newest()
     for player in (gan.g, gan.d):
         restore(player, found.groups[player.side.value], found.values[player.side.value])
     play(world, name, gan, SAVED, STEPS)
@@ -157,7 +157,7 @@ def stopped_and_not(world: World, name: str, g: str, d: str, folder: str) -> boo
 def whole_rows(world: World) -> list:
     """Values in the order of the batch, and the gradient of all ranks' sums at the rows here."""
     total, counts = 20, UNEVEN[world.size]
-    rows = Rows(0, sum(counts[: world.rank]), counts[world.rank], total)
+    rows = Rows(step=0, first=sum(counts[: world.rank]), count=counts[world.rank], total=total)
     x = torch.arange(total, dtype=torch.float64)[rows.window, None].requires_grad_()
     found = gather_batch(x, rows, ReduceGroup(world.group))
     ((world.rank + 1) * found.square().sum()).backward()

@@ -125,8 +125,8 @@ def frozen_layer(world: World, name: str) -> list[float]:
             net.embed.requires_grad_(False)
             return net
 
-        mine, policy = kind(), Policy(torch.optim.AdamW, 1e-2, {"weight_decay": 0.1}, max_norm=0.5)
-        d = Player(Side.D, mine.prepare(built, of), mine, policy)
+        mine, policy = kind(), Policy(kind=torch.optim.AdamW, lr=1e-2, arguments={"weight_decay": 0.1}, max_norm=0.5)
+        d = Player(side=Side.D, net=mine.prepare(built, of), strategy=mine, policy=policy)
         gan, told = game(on, player(Side.G, on, kind(), of), d), stream(on, *share)
         for _ in range(3):
             synchronous.step(gan, told)

@@ -92,7 +92,7 @@ def one_by_one(world: World) -> float:
     """
 
     def seats(side: Side, workers: int = 1) -> Player:
-        return Player(side, network(side), policy=Policy(torch.optim.SGD, 1e-2 * workers))
+        return Player(side=side, net=network(side), policy=Policy(kind=torch.optim.SGD, lr=1e-2 * workers))
 
     gan, scheme, stream = begun(world, 1, seats=seats)
     before = {name: value.clone() for name, value in gan.d.net.state_dict().items()}

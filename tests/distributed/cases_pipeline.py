@@ -93,31 +93,33 @@ def _zoo_player(side: Side, model: str, placed: Strategy, world: World, parts: i
         return kind(options, (3, SIDE, SIDE), CLASSES).double()
 
     make = NetworkFactory(construct, partial(initialise, seed=0, stream=side.value))
-    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9), "eps": 1e-3}, max_norm=0.5, micro_batches=parts)
+    policy = Policy(
+        kind=torch.optim.Adam, lr=1e-2, arguments={"betas": (0.0, 0.9), "eps": 1e-3}, max_norm=0.5, micro_batches=parts
+    )
     net = placed.prepare(make, world)
     ema = Ema(placed.prepare_average(make, world), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
-    return Player(side, net, placed, policy, ema=ema)
+    return Player(side=side, net=net, strategy=placed, policy=policy, ema=ema)
 
 
 def _zoo_game(model: str, world: World, placed: Sequence[Strategy], parts: int, share: tuple[int, int], penalty: str):
-    seats = (_zoo_player(side, model, one, world, parts) for side, one in zip(Side, placed, strict=True))
+    g, d = (_zoo_player(side, model, one, world, parts) for side, one in zip(Side, placed, strict=True))
     latent = (
         importlib.import_module(f"paragan.models.{model}")
         .Generator(importlib.import_module(f"paragan.models.{model}").Options(**ZOO[model]), (3, SIDE, SIDE), CLASSES)
         .latent
     )
-    prior = Prior(5, latent, CLASSES, dtype=torch.float64)
+    prior = Prior(seed=5, latent=latent, num_classes=CLASSES, dtype=torch.float64)
     terms = []
     if penalty:
         module = importlib.import_module(f"paragan.penalties.{penalty}")
         terms.append(module.Penalty(module.Options(weight=0.3)))
-    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=tuple(terms)), _batches(*share)
+    return GAN(g=g, d=d, loss=Loss(hinge.d_loss, hinge.g_loss), prior=prior, d_penalties=tuple(terms)), _batches(*share)
 
 
 def _batches(first: int = 0, count: int = ROWS):
     step = 0
     while True:
-        rows = Rows(step, first, count, ROWS)
+        rows = Rows(step=step, first=first, count=count, total=ROWS)
         x = rng.uniform(3, "x", rows, (3, SIDE, SIDE)).double() * 2 - 1
         yield Batch(rows, {"image": x, "label": rng.integers(3, "y", rows, CLASSES)})
         step += 1
@@ -169,7 +171,7 @@ def u_net(world: World, norm: str, micro_batches: int) -> float:
         return pix2pix.Generator(options, (3, SIDE, SIDE)).double()
 
     make = NetworkFactory(construct, partial(initialise, seed=0, stream="g"))
-    rows = Rows(0, 0, ROWS, ROWS)
+    rows = Rows(step=0, first=0, count=ROWS, total=ROWS)
     condition = rng.uniform(3, "condition", rows, (3, SIDE, SIDE)).double()
     plain = make()
     expected = plain(None, None, condition)

@@ -65,15 +65,21 @@ def _game(placed: Sequence[Strategy], world: World, parts: int) -> GAN:
         outputs = WIDTH if side is Side.G else 1
         fill = partial(initialise, seed=0, stream=side.value)
         make = NetworkFactory(lambda outputs=outputs: Deep(outputs).double(), fill)
-        policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9), "eps": 1e-3}, max_norm=0.5, micro_batches=parts)
-        seats.append(Player(side, one.prepare(make, world), one, policy))
-    prior = Prior(5, WIDTH, CLASSES, dtype=torch.float64)
-    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=PENALTIES)
+        policy = Policy(
+            kind=torch.optim.Adam,
+            lr=1e-2,
+            arguments={"betas": (0.0, 0.9), "eps": 1e-3},
+            max_norm=0.5,
+            micro_batches=parts,
+        )
+        seats.append(Player(side=side, net=one.prepare(make, world), strategy=one, policy=policy))
+    prior = Prior(seed=5, latent=WIDTH, num_classes=CLASSES, dtype=torch.float64)
+    return GAN(g=seats[0], d=seats[1], loss=Loss(hinge.d_loss, hinge.g_loss), prior=prior, d_penalties=PENALTIES)
 
 
 def _batches(first: int, count: int):
     for step in range(STEPS):
-        rows = Rows(step, first, count, ROWS)
+        rows = Rows(step=step, first=first, count=count, total=ROWS)
         x = rng.uniform(3, "x", rows, (WIDTH,)).double() * 2 - 1
         yield Batch(rows, {"image": x, "label": rng.integers(3, "y", rows, CLASSES)})
 

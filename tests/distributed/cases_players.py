@@ -82,5 +82,5 @@ def refusal(world: World, folder: str, **how) -> str:
 
 def tensors_of(folder) -> dict[str, torch.Tensor]:
     """All tensors of the newest checkpoint, by player and name."""
-    found = CheckpointWriter(Path(folder) / "checkpoints").newest()
+    found = CheckpointWriter(folder=Path(folder) / "checkpoints").newest()
     return {f"{group}/{name}": value for group, held in found.groups.items() for name, value in dict(held).items()}

@@ -40,15 +40,15 @@ def loop(world: World, folder: str, name: str, kind: str, sign: str) -> Rollback
     gan = game(ON, *(player(side, ON, strategy(kind), world) for side in Side))
     gan.total = world.sum
     values = (9, 1, 1, 5, 5) if world.is_main else ()
-    scores = (Score({"fd": float(value)}, 10, {}) for value in chain(values, repeat(1)))
+    scores = (Score(metrics={"fd": float(value)}, num_images=10, protocol={}) for value in chain(values, repeat(1)))
     bad = GOOD if sign == "score" else BAD
     run = RollbackLoop(
-        gan,
-        FunctionScheme(synchronous.step),
-        Loader(source, BATCH, 3, world.device, torch.float64, world.share(BATCH)),
-        CheckpointWriter(Path(folder) / name / "checkpoints", 2, world=world),
-        (6 if sign == "telemetry" else 9) * BATCH,
-        EVERY,
+        gan=gan,
+        scheme=FunctionScheme(synchronous.step),
+        batches=Loader(source, BATCH, 3, world.device, torch.float64, world.share(BATCH)),
+        checkpoints=CheckpointWriter(folder=Path(folder) / name / "checkpoints", keep=2, world=world),
+        images=(6 if sign == "telemetry" else 9) * BATCH,
+        every=EVERY,
         score=(lambda player, prior: next(scores)) if sign == "score" else None,
         telemetry=lambda gan, scalars: bad if world.is_main and gan.clock.step in (4, 6) else GOOD,
         fixed_samples=None,

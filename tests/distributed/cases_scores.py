@@ -44,10 +44,18 @@ def metrics_of_features() -> list[str]:
 
 def score(world) -> dict[str, dict[str, float]]:
     """The values of generated images, and those of real ones, by all metrics."""
-    extractor = FeatureExtractor("pixels", Pixels(), (1, 8, 8), 3, "")
+    extractor = FeatureExtractor(name="pixels", network=Pixels(), shape=(1, 8, 8), num_classes=3, sha256="")
     chosen = [Choice(name, registry.options("metrics", name)()) for name in metrics_of_features()]
     train = drawn(700, 1)
-    evaluator = Evaluator(extractor, train, drawn(150, 2), NUM_IMAGES, chosen=chosen, resamples=0, world=world)
+    evaluator = Evaluator(
+        extractor=extractor,
+        train=train,
+        held_out=drawn(150, 2),
+        num_images=NUM_IMAGES,
+        chosen=chosen,
+        resamples=0,
+        world=world,
+    )
     generated = drawn(NUM_IMAGES, 3)
 
     def generate(first: int, count: int):

@@ -85,7 +85,7 @@ def group_of(world, size):
     first = world.rank // size * size
     groups = [dist.new_group(list(range(start, start + size))) for start in range(0, world.size, size)]
     mine = groups[first // size]
-    return World(world.rank - first, size, group=mine, control=mine)
+    return World(rank=world.rank - first, size=size, group=mine, control=mine)
 
 
 def batch(total, seed):

@@ -75,12 +75,14 @@ def averaged_every_update(world: World) -> float:
     """With plain gradient descent an average of weights is an average of gradients: the difference from one process."""
     on = Switches()
     groups = ({"match": "*.bias", "lr": 3e-2}, {"match": "blocks.1.*", "momentum": 0.5})
-    policy = Policy(torch.optim.SGD, 1e-2, groups=groups)
+    policy = Policy(kind=torch.optim.SGD, lr=1e-2, groups=groups)
 
     def seats(kind, world):
         for side in (G, D):
             average = Ema(kind().prepare_average(make(side, on), world), EmaOptions(half_life_kimg=0.02))
-            yield Player(side, kind().prepare(make(side, on), world), kind(), policy, ema=average)
+            yield Player(
+                side=side, net=kind().prepare(make(side, on), world), strategy=kind(), policy=policy, ema=average
+            )
 
     ours = game(on, *seats(lambda: local_sgd.Strategy(local_sgd.Options(every=1)), world))
     plain = game(on, *seats(none.Strategy, ALONE))
@@ -146,7 +148,12 @@ def world_share(total: int, rank: int, size: int) -> tuple[int, int]:
 
 
 def _unclipped(side: Side, on: Switches) -> Player:
-    return Player(side, make(side, on)(), none.Strategy(), Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}))
+    return Player(
+        side=side,
+        net=make(side, on)(),
+        strategy=none.Strategy(),
+        policy=Policy(kind=torch.optim.Adam, lr=1e-2, arguments={"betas": (0.0, 0.9)}),
+    )
 
 
 @torch.no_grad()
@@ -211,14 +218,14 @@ def recomputed(world: World, name: str) -> tuple[float, float, int]:
 
 def narrow(world: World, name: str) -> float:
     """Reductions in bf16, plain gradient descent: the difference of D's weights from float64 ones, in ways walked."""
-    on, policy = Switches(), Policy(torch.optim.SGD, 1e-2)
+    on, policy = Switches(), Policy(kind=torch.optim.SGD, lr=1e-2)
 
     def play(memory: MemoryOptions):
         seats = []
         for side in (G, D):
             placing = strategy(name)
             placing.memory = memory
-            seats.append(Player(side, placing.prepare(make(side, on), world), placing, policy))
+            seats.append(Player(side=side, net=placing.prepare(make(side, on), world), strategy=placing, policy=policy))
         gan = game(on, *seats)
         told = stream(on, *world.share(BATCH))
         for _ in range(3):
@@ -251,8 +258,8 @@ def unreached(world: World, name: str) -> tuple[float, bool]:
     def play(kind, world, share):
         torch.manual_seed(1)
         net = Partial().double()
-        policy = Policy(torch.optim.AdamW, 1e-2, {"weight_decay": 0.1})
-        g = Player(G, kind().prepare(lambda: net, world), kind(), policy)
+        policy = Policy(kind=torch.optim.AdamW, lr=1e-2, arguments={"weight_decay": 0.1})
+        g = Player(side=G, net=kind().prepare(lambda: net, world), strategy=kind(), policy=policy)
         gan = game(on, g, player(D, on, kind(), world))
         told = stream(on, *share)
         for _ in range(3):

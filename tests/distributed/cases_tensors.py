@@ -134,7 +134,7 @@ def trainer(
         "g.optimizer": ADAM, "d.optimizer": ADAM, "g.micro_batches": parts, "d.micro_batches": parts,
         "g.ema.half_life_kimg": 0.02, "penalties": ["r1"], **PAIR[pair],
     }  # fmt: skip
-    terms = [pg.Term("near", near, 0.5)]
+    terms = [pg.Term(name="near", function=near, weight=0.5)]
     return pg.Trainer(*made, data, terms=terms, settings={**chosen, **settings}, out=folder, buckets=buckets)
 
 

@@ -26,10 +26,10 @@ def hang_of_rank_1(world: World) -> list:
     if world.rank:
         while not exchange.is_requested():
             time.sleep(0.01)
-        exchange.answer(RankState(1, 6, "d_turn", 31.0))
+        exchange.answer(RankState(rank=1, step=6, phase="d_turn", seconds=31.0))
         error = exchange.wait_for_reason()
         return [type(error).__name__, error.exit_code, str(error)]
-    exchange.answer(RankState(0, 7, "communication", 33.0), requests=True)
+    exchange.answer(RankState(rank=0, step=7, phase="communication", seconds=33.0), requests=True)
     states = exchange.collect()
     error = exchange.publish(describe_hang(states, 30.0))
     return [type(error).__name__, error.exit_code, str(error)]

@@ -61,14 +61,15 @@ def decoder_without_loss(world: World, kind: str, weight: dict) -> list[float]:
 def _decoder_game(strategy, world, weight: dict) -> pg.GAN:
     torch.manual_seed(0)
     nets = {Side.G: Coder().double(), Side.D: nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).double()}
-    policy = pg.Policy(torch.optim.Adam, 0.01)
+    policy = pg.Policy(kind=torch.optim.Adam, lr=0.01)
     g, d = (
-        pg.Player(side, strategy.prepare(lambda net=net: net, world), strategy, policy) for side, net in nets.items()
+        pg.Player(side=side, net=strategy.prepare(lambda net=net: net, world), strategy=strategy, policy=policy)
+        for side, net in nets.items()
     )
-    near = pg.Term("prior", lambda outputs, inputs: outputs.extra["h"].square())
+    near = pg.Term(name="prior", function=lambda outputs, inputs: outputs.extra["h"].square())
     prior = pg.Prior(seed=1, latent=3, dtype=torch.float64, arguments=("point",))
-    when = pg.AdversarialOptions(pg.WeightSchedule(**weight, from_kimg=0.024, shape="step"))
-    return pg.GAN(g, d, pg.hinge_loss, prior, (near,), adversarial=when)
+    when = pg.AdversarialOptions(weight=pg.WeightSchedule(**weight, from_kimg=0.024, shape="step"))
+    return pg.GAN(g=g, d=d, loss=pg.hinge_loss, prior=prior, g_penalties=(near,), adversarial=when)
 
 
 def _decoder(gan: pg.GAN) -> torch.Tensor:
@@ -76,7 +77,7 @@ def _decoder(gan: pg.GAN) -> torch.Tensor:
 
 
 def _points(step: int, first: int = 0, count: int = 6) -> pg.Batch:
-    rows = pg.Rows(step, first, count, 6)
+    rows = pg.Rows(step=step, first=first, count=count, total=6)
     return pg.Batch(rows, {"point": rng.normal(3, "point", rows, (2,)).double()})
 
 
@@ -91,7 +92,7 @@ def by_coin(world: World, strategies: str) -> list:
 def _steps_of_d(stream, placed, total):
     g, d = (player(side, *placed(side)) for side in Side)
     policy = replace(d.policy, lr=0.05, update_probability=2 / 3)
-    d = type(d)(Side.D, d.net, d.strategy, policy)
+    d = type(d)(side=Side.D, net=d.net, strategy=d.strategy, policy=policy)
     gan = replace(game(g, d), adversarial=AdversarialOptions(), total=total)
     steps = []
     for step in range(STEPS):
@@ -109,11 +110,18 @@ def lazy_local_sgd(world: World) -> list:
     chosen = strategy("local_sgd", {"every": 2})
     net = chosen.prepare(lambda: nn.Linear(3, 2).double(), world)
     average = pg.Ema(chosen.prepare_average(lambda: nn.Linear(3, 2).double(), world), pg.EmaOptions(half_life_kimg=0))
-    g = pg.Player(Side.G, net, chosen, pg.Policy(torch.optim.SGD, 0.1), ema=average)
-    d = pg.Player(Side.D, nn.Linear(2, 1).double(), policy=pg.Policy(torch.optim.SGD, 0.1))
-    near = pg.Term("l1", lambda outputs, inputs: (outputs.images - inputs.real_sample).abs(), interval=2)
+    g = pg.Player(side=Side.G, net=net, strategy=chosen, policy=pg.Policy(kind=torch.optim.SGD, lr=0.1), ema=average)
+    d = pg.Player(side=Side.D, net=nn.Linear(2, 1).double(), policy=pg.Policy(kind=torch.optim.SGD, lr=0.1))
+    near = pg.Term(name="l1", function=lambda outputs, inputs: (outputs.images - inputs.real_sample).abs(), interval=2)
     prior = pg.Prior(seed=1, latent=3, dtype=torch.float64, arguments=("point",))
-    gan = pg.GAN(g, d, pg.hinge_loss, prior, (near,), adversarial=AdversarialOptions(start_kimg=1.0, d_start_kimg=1.0))
+    gan = pg.GAN(
+        g=g,
+        d=d,
+        loss=pg.hinge_loss,
+        prior=prior,
+        g_penalties=(near,),
+        adversarial=AdversarialOptions(start_kimg=1.0, d_start_kimg=1.0),
+    )
     for step in range(4):
         synchronous.step(gan, iter([_points(step, *world.share(6))]))
     weights = [value.flatten().tolist() for value in (g.net.weight, g.ema.net.weight)]

@@ -34,7 +34,16 @@ def join(rank: int, size: int, folder: Path) -> World:
     dist.init_process_group("gloo", store=group_store, rank=rank, world_size=size, timeout=TIMEOUT)
     control = dist.new_group(backend="gloo", timeout=TIMEOUT)
     own_store = dist.PrefixStore("world", store)
-    return World(rank, size, rank, size, torch.device("cpu"), dist.group.WORLD, control, own_store)
+    return World(
+        rank=rank,
+        size=size,
+        local_rank=rank,
+        local_size=size,
+        device=torch.device("cpu"),
+        group=dist.group.WORLD,
+        control=control,
+        store=own_store,
+    )
 
 
 def call(world: World, case: str, arguments: dict) -> object:

@@ -22,7 +22,7 @@ def train_in_sessions(
         gan = build()
         players = {player.side.value: player for player in (gan.g, gan.d)}
         if begin:
-            found = CheckpointWriter(Path(folder), world=world).newest()
+            found = CheckpointWriter(folder=Path(folder), world=world).newest()
             for side, player in players.items():
                 restore(player, found.groups[side], found.values[side])
         stream = batches(begin)
@@ -31,5 +31,5 @@ def train_in_sessions(
         states = {side: state_of(player) for side, player in players.items()}
         groups = {side: pieces for side, (pieces, _) in states.items()}
         values = {side: counts for side, (_, counts) in states.items()}
-        CheckpointWriter(Path(folder), world=world).save(end, groups, values)
+        CheckpointWriter(folder=Path(folder), world=world).save(end, groups, values)
     return gan

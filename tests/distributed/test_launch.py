@@ -79,7 +79,7 @@ def left(out):
 
 
 def same_weights(a, b):
-    a, b = (CheckpointWriter(out / "checkpoints").newest() for out in (a, b))
+    a, b = (CheckpointWriter(folder=out / "checkpoints").newest() for out in (a, b))
     assert a.step == b.step
     for group, tensors in a.groups.items():
         assert tensors.keys() == b.groups[group].keys()

@@ -43,7 +43,7 @@ def trained(folder, *words):
     out = folder / "run"
     called(folder, *COMMAND, *words, "--out", str(out))
     called(folder, "export", str(out))
-    newest = CheckpointWriter(out / "checkpoints").newest()
+    newest = CheckpointWriter(folder=out / "checkpoints").newest()
     assert newest.step == 20
     tensors = {f"{group}/{name}": t for group, named in newest.groups.items() for name, t in named.items()}
     exported = load_file(out / "export" / "generator.safetensors")

@@ -84,7 +84,7 @@ def test_killed_rank_ends_the_others_with_one_line(three_ranks, tmp_path, rank):
 
 
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
-    found = CheckpointWriter(folder / "checkpoints").newest()
+    found = CheckpointWriter(folder=folder / "checkpoints").newest()
     return {f"{group}/{name}": value for group, stored in found.groups.items() for name, value in stored.items()}
 
 
@@ -153,7 +153,7 @@ def test_what_compares_a_batch_that_is_dealt_is_refused():
     compared = replace(plain, d_penalties=(contrastive.Penalty(contrastive.Options()),))
     averaged = replace(plain, loss=replace(plain.loss, compares=True))
     for workers in (1, 2):
-        scheme._roles = Roles(World(size=workers + 1), ALONE, {side: range(1) for side in Side})
+        scheme._roles = Roles(world=World(size=workers + 1), batch_world=ALONE, ranks={side: range(1) for side in Side})
         scheme.refuse(plain, {})
         for gan, found in ((compared, "contrastive"), (averaged, "the loss")):
             with (
@@ -171,7 +171,7 @@ def test_state_of_terms_and_of_the_augmentation_is_refused_by_a_server():
     for gan, what in ((averaging, "penalty lecam"), (adapting, "augmentation ada")):
         scheme._roles = None
         scheme.refuse(gan, {})  # a process alone
-        scheme._roles = Roles(World(size=2), ALONE, {side: range(1) for side in Side})
+        scheme._roles = Roles(world=World(size=2), batch_world=ALONE, ranks={side: range(1) for side in Side})
         with pytest.raises(ConfigError, match=rf"{what} needs state of .* scheme parameter_server"):
             scheme.refuse(gan, {})
 
@@ -181,6 +181,6 @@ def test_a_loss_scale_is_refused():
     gan = game(*(player(side, none.Strategy()) for side in Side))
     gan.g.calling = Calling(torch.float16, scaled=True)
     scheme.refuse(gan, {})  # a process alone
-    scheme._roles = Roles(World(size=3), ALONE, {side: range(1) for side in Side})
+    scheme._roles = Roles(world=World(size=3), batch_world=ALONE, ranks={side: range(1) for side in Side})
     with pytest.raises(ConfigError, match=r"g.precision=fp16 .* scheme parameter_server"):
         scheme.refuse(gan, {})

@@ -32,9 +32,9 @@ def submit(cluster, folder: Path, **changes) -> str:
     values = {"seeds": (), "words": ("digits", *WORDS, "evaluation.features=null"), **changes}
     more = {"ranks_per_node": 2, "environment": (("PYTHONPATH", str(ROOT / "src")),), "python": sys.executable}
     job = ClusterJob(
-        "digits",
-        values.pop("words"),
-        str(folder / "run"),
+        name="digits",
+        words=values.pop("words"),
+        out=str(folder / "run"),
         directory=folder,
         site=("--partition=low",),
         **more,

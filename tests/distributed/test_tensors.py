@@ -11,7 +11,7 @@ CASES = "tests.distributed.cases_tensors"
 
 def weights_of(folder):
     """Weights and averages of both players."""
-    found = CheckpointWriter(folder / "checkpoints").newest()
+    found = CheckpointWriter(folder=folder / "checkpoints").newest()
     every = {f"{group}/{name}": value for group, held in found.groups.items() for name, value in dict(held).items()}
     return {name: value for name, value in every.items() if "/net/" in name or "/ema/" in name}
 

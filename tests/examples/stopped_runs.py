@@ -31,7 +31,7 @@ def killed_at(made, position, batch):
 
 def tensors_of(folder):
     """All tensors of the newest checkpoint: weights, optimisers, counters."""
-    found = CheckpointWriter(folder / "checkpoints").newest()
+    found = CheckpointWriter(folder=folder / "checkpoints").newest()
     return {f"{group}/{name}": value for group, held in found.groups.items() for name, value in dict(held).items()}
 
 

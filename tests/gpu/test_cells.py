@@ -33,7 +33,7 @@ def on(device):
     for cell in found:
         for side, old in cell.players.items():
             ema = None if old.ema is None else Ema(old.ema.net.to(device), old.ema.options)
-            made = Player(side, old.net.to(device), old.strategy, old.policy, ema=ema)
+            made = Player(side=side, net=old.net.to(device), strategy=old.strategy, policy=old.policy, ema=ema)
             setattr(cell.gan, side.value, made)
         cell.gan.prior = replace(cell.gan.prior, device=torch.device(device))
         cell.batches = (moved(batch, device) for batch in cell.batches)

@@ -33,8 +33,13 @@ def moved(stream):
 
 def on_gpu(executor, interval):
     calling = Calling(compiler=compiling.call_compiler(executor, torch.device("cuda")))
-    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)})
-    gan = game(*(Player(side, network(side).cuda(), none.Strategy(), policy, calling) for side in Side))
+    policy = Policy(kind=torch.optim.Adam, lr=1e-2, arguments={"betas": (0.0, 0.9)})
+    gan = game(
+        *(
+            Player(side=side, net=network(side).cuda(), strategy=none.Strategy(), policy=policy, calling=calling)
+            for side in Side
+        )
+    )
     gan.prior = replace(gan.prior, device=torch.device("cuda"))
     gan.d_penalties = (r1.Penalty(r1.Options(weight=0.3, interval=interval)),)
     return gan

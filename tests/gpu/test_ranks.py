@@ -69,14 +69,16 @@ def seat(side, name, world, memory=PLAIN, dtype=torch.float64):
     net = strategy.prepare(make, world)
     average = Ema(strategy.prepare_average(make, world), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
     policy = Policy(
-        torch.optim.Adam,
-        1e-2,
-        {"betas": (0.0, 0.9)},
+        kind=torch.optim.Adam,
+        lr=1e-2,
+        arguments={"betas": (0.0, 0.9)},
         max_norm=0.5,
         micro_batches=ON.micro_batches,
         groups=matrix_gan.GROUPS,
     )
-    return Player(side, net, strategy, policy, Calling(memory.weight_dtype), average)
+    return Player(
+        side=side, net=net, strategy=strategy, policy=policy, calling=Calling(memory.weight_dtype), ema=average
+    )
 
 
 def played(name, world, steps=3, share=(0, matrix_gan.BATCH), **how):

@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator"),
 ]
-ROWS = Rows(0, 0, 16, 16)
+ROWS = Rows(step=0, first=0, count=16, total=16)
 SMALL = ["data.size=16", "model.width=8", "train.batch=32", "train.kimg=0.64", "every.score_kimg=0.32"]
 
 

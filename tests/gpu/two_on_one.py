@@ -21,7 +21,9 @@ def main(path: str, device: str, name: str, rank: int) -> int:
     dist.init_process_group("gloo", store=dist.FileStore(path, 2), rank=rank, world_size=2, timeout=TIMEOUT)
     control = dist.new_group(backend="gloo", timeout=TIMEOUT)
     here = torch.device(device, 0) if device != "cpu" else torch.device(device)
-    world = World(rank, 2, rank, 2, here, dist.group.WORLD, control)
+    world = World(
+        rank=rank, size=2, local_rank=rank, local_size=2, device=here, group=dist.group.WORLD, control=control
+    )
     try:
         found = distance(held(played(name, world, share=world.share(BATCH))), plain(device))
     except (

@@ -58,7 +58,7 @@ def make(side: Side) -> nn.Module:
 
 
 def batch(step: int, first: int = 0, count: int = BATCH) -> Batch:
-    rows = Rows(step, first, count, BATCH)
+    rows = Rows(step=step, first=first, count=count, total=BATCH)
     x, c = (rng.normal(9, name, rows, (SIZE,)).double() for name in ("x", "c"))
     return Batch(rows, {"image": x.tanh(), "condition": c})
 
@@ -85,13 +85,25 @@ def game(name: str | None, make_strategy=none.Strategy, world=None, parts: int =
     for side in Side:
         strategy = make_strategy()
         settings = {key: value for key, value in ADAM.items() if key != "lr"}
-        policy = pg.Policy(torch.optim.Adam, ADAM["lr"], settings, micro_batches=parts)
-        players[side] = pg.Player(side, strategy.prepare(lambda side=side: make(side), world), strategy, policy)
-    terms = tuple(pg.Term(term, function, weight) for term, (weight, function) in TERMS.items())
+        policy = pg.Policy(kind=torch.optim.Adam, lr=ADAM["lr"], arguments=settings, micro_batches=parts)
+        players[side] = pg.Player(
+            side=side, net=strategy.prepare(lambda side=side: make(side), world), strategy=strategy, policy=policy
+        )
+    terms = tuple(pg.Term(name=term, function=function, weight=weight) for term, (weight, function) in TERMS.items())
     balancer = None if name is None else KINDS[name](OPTIONS[name])
     loss = pg.Loss(hinge.d_loss, hinge.g_loss)
-    when = pg.AdversarialOptions(WEIGHT, starts[1] * BATCH / 1000, starts[0] * BATCH / 1000)
-    found = pg.GAN(players[Side.G], players[Side.D], loss, prior(), terms, balancer=balancer, adversarial=when)
+    when = pg.AdversarialOptions(
+        weight=WEIGHT, start_kimg=starts[1] * BATCH / 1000, d_start_kimg=starts[0] * BATCH / 1000
+    )
+    found = pg.GAN(
+        g=players[Side.G],
+        d=players[Side.D],
+        loss=loss,
+        prior=prior(),
+        g_penalties=terms,
+        balancer=balancer,
+        adversarial=when,
+    )
     return found
 
 
@@ -126,8 +138,8 @@ class PlainLoop:
         losses = {}
         if real.rows.step >= self.starts[1]:
             losses["adversarial"] = -self.d(made.images, real.condition).mean()
-        outputs = pg.Outputs(None, None, made.images, made.extra)
-        feed = pg.TurnInputs(real.rows, 0, {}, real)
+        outputs = pg.Outputs(fake=None, real=None, images=made.images, extra=made.extra)
+        feed = pg.TurnInputs(rows=real.rows, seed=0, tensors={}, real=real)
         losses |= {term: (weight * function(outputs, feed)).mean() for term, (weight, function) in TERMS.items()}
         factors = getattr(self, self.name)(made.images, losses)
         self.factors.append(factors)

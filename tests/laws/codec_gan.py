@@ -34,8 +34,8 @@ def network(side: Side) -> nn.Module:
 
 def player(side: Side, strategy=None, mesh=None, parts: int = 1) -> pg.Player:
     strategy = strategy or none.Strategy()
-    policy = pg.Policy(torch.optim.Adam, 1e-3, ADAM, micro_batches=parts)
-    return pg.Player(side, strategy.prepare(lambda: network(side), mesh), strategy, policy)
+    policy = pg.Policy(kind=torch.optim.Adam, lr=1e-3, arguments=ADAM, micro_batches=parts)
+    return pg.Player(side=side, net=strategy.prepare(lambda: network(side), mesh), strategy=strategy, policy=policy)
 
 
 def game(g: pg.Player, d: pg.Player, is_relative: bool = True) -> pg.GAN:
@@ -50,7 +50,9 @@ def game(g: pg.Player, d: pg.Player, is_relative: bool = True) -> pg.GAN:
     prior = pg.Prior(seed=5, latent=0, dtype=torch.float64, arguments=names, generator_arguments=names)
     balancer = pg.GradientBalancer(pg.GradientBalancerOptions(weights=SHARES, decay=DECAY))
     adversarial = pg.AdversarialOptions(combine="mean")
-    made = pg.GAN(g, d, pg.hinge_both_loss, prior, terms, adversarial=adversarial, balancer=balancer)
+    made = pg.GAN(
+        g=g, d=d, loss=pg.hinge_both_loss, prior=prior, g_penalties=terms, adversarial=adversarial, balancer=balancer
+    )
     return made
 
 
@@ -64,7 +66,7 @@ def audio() -> Tensor:
 
 def batches(first: int = 0, count: int = BATCH, start: int = 0):
     for step in range(start, STEPS):
-        rows = pg.Rows(step, first, count, BATCH)
+        rows = pg.Rows(step=step, first=first, count=count, total=BATCH)
         yield pg.Batch(rows, {"audio": audio()[step * BATCH :][rows.window]})
 
 

@@ -37,8 +37,10 @@ def network(recipe: str, side: Side) -> nn.Module:
 
 def player(recipe: str, side: Side, strategy=None, mesh=None, parts: int = 1) -> pg.Player:
     strategy = strategy or none.Strategy()
-    policy = pg.Policy(torch.optim.Adam, RATE, ADAM, micro_batches=parts)
-    return pg.Player(side, strategy.prepare(lambda: network(recipe, side), mesh), strategy, policy)
+    policy = pg.Policy(kind=torch.optim.Adam, lr=RATE, arguments=ADAM, micro_batches=parts)
+    return pg.Player(
+        side=side, net=strategy.prepare(lambda: network(recipe, side), mesh), strategy=strategy, policy=policy
+    )
 
 
 @cache
@@ -53,14 +55,19 @@ def game(recipe: str, g: pg.Player, d: pg.Player) -> pg.GAN:
     start = START * BATCH / 1000
     if recipe == "translate":
         terms = (cycle.Penalty(cycle.Options(weight=10.0, identity=0.5)),)
-        loss, adversarial = pg.least_squares_loss, pg.AdversarialOptions(2.0)
+        loss, adversarial = pg.least_squares_loss, pg.AdversarialOptions(weight=2.0)
     else:
-        later = pg.WeightSchedule(0.0, 0.7, start, shape="step")
-        perceptual = pg.PerceptualLoss(features(), ["1", "2"], normalize=True, weight=later)
+        later = pg.WeightSchedule(start=0.0, final=0.7, from_kimg=start, shape="step")
+        perceptual = pg.PerceptualLoss(network=features(), layers=["1", "2"], normalize=True, weight=later)
         terms = (l1.Penalty(l1.Options(weight=1.0)), perceptual)
-        loss, adversarial = pg.nonsaturating_loss(pg.NonsaturatingOptions()), pg.AdversarialOptions(0.1, start, start)
-    prior = pg.Prior(5, 0, dtype=torch.float64, arguments=(SAMPLE[recipe],), generator_arguments=(INPUT[recipe],))
-    made = pg.GAN(g, d, loss, prior, terms, adversarial=adversarial)
+        loss, adversarial = (
+            pg.nonsaturating_loss(pg.NonsaturatingOptions()),
+            pg.AdversarialOptions(weight=0.1, start_kimg=start, d_start_kimg=start),
+        )
+    prior = pg.Prior(
+        seed=5, latent=0, dtype=torch.float64, arguments=(SAMPLE[recipe],), generator_arguments=(INPUT[recipe],)
+    )
+    made = pg.GAN(g=g, d=d, loss=loss, prior=prior, g_penalties=terms, adversarial=adversarial)
     return made
 
 
@@ -76,7 +83,7 @@ def tensors(recipe: str) -> dict[str, Tensor]:
 
 def batches(recipe: str, first: int = 0, count: int = BATCH, start: int = 0):
     for step in range(start, STEPS):
-        rows = pg.Rows(step, first, count, BATCH)
+        rows = pg.Rows(step=step, first=first, count=count, total=BATCH)
         found = {name: tensor[step * BATCH :][rows.window] for name, tensor in tensors(recipe).items()}
         yield pg.Batch(rows, found)
 

@@ -118,7 +118,9 @@ def make(side: Side, on: Switches) -> NetworkFactory:
 def player(side: Side, on: Switches, strategy, world: World) -> Player:
     """Clipping binds: its norm has to be the global one."""
     policy = Policy(
-        *(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}),
+        kind=torch.optim.Adam,
+        lr=1e-2,
+        arguments={"betas": (0.0, 0.9)},
         max_norm=0.5,
         micro_batches=on.micro_batches,
         groups=GROUPS if on.groups else (),
@@ -129,13 +131,13 @@ def player(side: Side, on: Switches, strategy, world: World) -> Player:
         if side is Side.G
         else None
     )
-    return Player(side, net, strategy, policy, ema=ema)
+    return Player(side=side, net=net, strategy=strategy, policy=policy, ema=ema)
 
 
 def game(on: Switches, g: Player, d: Player) -> GAN:
     penalties = (r1.Penalty(r1.Options(weight=0.3, interval=2)),) if on.r1 else ()
-    prior = Prior(5, LATENT, CLASSES if on.conditional else 0, dtype=torch.float64)
-    return GAN(g, d, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=penalties)
+    prior = Prior(seed=5, latent=LATENT, num_classes=CLASSES if on.conditional else 0, dtype=torch.float64)
+    return GAN(g=g, d=d, loss=Loss(hinge.d_loss, hinge.g_loss), prior=prior, d_penalties=penalties)
 
 
 def stream(on: Switches, first: int = 0, count: int = BATCH):

@@ -90,23 +90,28 @@ PROBE = {
 def player(side, strategy, *, mesh=None, make=None, parts=1, per_step=1) -> Player:
     make = make or (lambda: network(side))
     policy = Policy(
-        torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, max_norm=0.5, micro_batches=parts, updates_per_step=per_step
+        kind=torch.optim.Adam,
+        lr=1e-2,
+        arguments={"betas": (0.0, 0.9)},
+        max_norm=0.5,
+        micro_batches=parts,
+        updates_per_step=per_step,
     )
     ema = Ema(strategy.prepare_average(make, mesh), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
-    return Player(side, strategy.prepare(make, mesh), strategy, policy, ema=ema)
+    return Player(side=side, net=strategy.prepare(make, mesh), strategy=strategy, policy=policy, ema=ema)
 
 
 def game(g, d, prior=None) -> GAN:
     penalties = (r1.Penalty(r1.Options(weight=0.3, interval=2)),)
-    prior = prior or Prior(5, LATENT, CLASSES, dtype=torch.float64)
-    return GAN(g, d, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=penalties)
+    prior = prior or Prior(seed=5, latent=LATENT, num_classes=CLASSES, dtype=torch.float64)
+    return GAN(g=g, d=d, loss=Loss(hinge.d_loss, hinge.g_loss), prior=prior, d_penalties=penalties)
 
 
 def batches(first=0, count=BATCH, seed=3, total=BATCH):
     """Rows `first … first + count` of an endless stream of global batches of `total`."""
     step = 0
     while True:
-        rows = Rows(step, first, count, total)
+        rows = Rows(step=step, first=first, count=count, total=total)
         x = rng.uniform(seed, "x", rows, (1, 8, 8)).double() * 2 - 1
         yield Batch(rows, {"image": x, "label": rng.integers(seed, "y", rows, CLASSES)})
         step += 1

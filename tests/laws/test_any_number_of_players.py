@@ -48,19 +48,30 @@ class Pull(pg.Penalty):
 
 def game(nets, parts=1, *more):
     def player(side):
-        policy = Policy(torch.optim.Adam, LR, {"betas": BETAS}, micro_batches=parts, updates_per_step=UPDATES[side])
-        return Player(side, nets[side], policy=policy)
+        policy = Policy(
+            kind=torch.optim.Adam,
+            lr=LR,
+            arguments={"betas": BETAS},
+            micro_batches=parts,
+            updates_per_step=UPDATES[side],
+        )
+        return Player(side=side, net=nets[side], policy=policy)
 
-    prior = Prior(SEED, dmd2.LATENT, dtype=torch.float64, arguments=("x",), generator_arguments=("latent",))
+    prior = Prior(seed=SEED, latent=dmd2.LATENT, dtype=torch.float64, arguments=("x",), generator_arguments=("latent",))
     return GAN(
-        player(Side.G), player(Side.D), Loss(hinge.d_loss, hinge.g_loss), prior, (dmd2.DistributionMatching(), *more),
-        adversarial=AdversarialOptions(weight=WEIGHT), further={FAKE_SCORE: player(FAKE_SCORE)},
+        g=player(Side.G),
+        d=player(Side.D),
+        loss=Loss(hinge.d_loss, hinge.g_loss),
+        prior=prior,
+        g_penalties=(dmd2.DistributionMatching(), *more),
+        adversarial=AdversarialOptions(weight=WEIGHT),
+        further={FAKE_SCORE: player(FAKE_SCORE)},
         further_penalties={FAKE_SCORE: (dmd2.Denoising(),)},
-    )  # fmt: skip
+    )
 
 
 def rows_of(step):
-    return Rows(step, 0, BATCH, BATCH)
+    return Rows(step=step, first=0, count=BATCH, total=BATCH)
 
 
 def real_of(step):
@@ -178,7 +189,13 @@ def test_names_of_players_are_one_object_each_and_invalid_ones_are_refused():
 
 def test_term_that_calls_an_unknown_player_is_refused():
     with pytest.raises(ConfigError, match=r"g: distribution_matching calls the player 'fake_score', which does not"):
-        GAN(*(None, None), Loss(hinge.d_loss, hinge.g_loss), Prior(0, 1), (dmd2.DistributionMatching(),))
+        GAN(
+            g=None,
+            d=None,
+            loss=Loss(hinge.d_loss, hinge.g_loss),
+            prior=Prior(seed=0, latent=1),
+            g_penalties=(dmd2.DistributionMatching(),),
+        )
 
 
 def test_fourth_player_of_a_test_file_trains_saves_and_resumes_bit_for_bit(tmp_path):

@@ -56,7 +56,9 @@ def evolved_by_workers(words, owners, folder, generations):
     for communicator in thread_communicator.create_communicators(len(set(owners)), timeout_s=60):
         population = grid(words, [cell for cell, owner in enumerate(owners) if owner == communicator.rank], folder)
         like = population.cells[0].centre
-        population.exchange = GenomeExchange(communicator, owners, population.topology, like)
+        population.exchange = GenomeExchange(
+            communicator=communicator, owners=owners, topology=population.topology, like=like
+        )
         workers.append(population)
 
     def evolve(population):

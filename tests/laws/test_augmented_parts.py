@@ -25,22 +25,23 @@ class G(nn.Module):
 
 def game(parts):
     torch.manual_seed(0)
-    policy = pg.Policy(torch.optim.SGD, lr=0.1, micro_batches=parts)
+    policy = pg.Policy(kind=torch.optim.SGD, lr=0.1, micro_batches=parts)
     d = nn.Sequential(nn.Flatten(), nn.Linear(128, 16), nn.Tanh(), nn.Linear(16, 1))
-    seats = (pg.Player(side, net.double(), policy=policy) for side, net in ((pg.Side.G, G()), (pg.Side.D, d)))
+    g, d = (pg.Player(side=side, net=net.double(), policy=policy) for side, net in ((pg.Side.G, G()), (pg.Side.D, d)))
     return pg.GAN(
-        *seats,
-        pg.Loss(nonsaturating.d_loss, nonsaturating.g_loss),
-        pg.Prior(seed=0, latent=4, dtype=torch.float64),
-        (pg.Term("code", lambda outputs, feed: outputs.extra["code"].square(), weight=0.3),),
-        (r1.Penalty(r1.Options(weight=1.0)),),
-        Augment(Options()),
+        g=g,
+        d=d,
+        loss=pg.Loss(nonsaturating.d_loss, nonsaturating.g_loss),
+        prior=pg.Prior(seed=0, latent=4, dtype=torch.float64),
+        g_penalties=(pg.Term(name="code", function=lambda outputs, feed: outputs.extra["code"].square(), weight=0.3),),
+        d_penalties=(r1.Penalty(r1.Options(weight=1.0)),),
+        augment=Augment(Options()),
     )
 
 
 def batches():
     for step in range(3):
-        rows = pg.Rows(step, 0, BATCH, BATCH)
+        rows = pg.Rows(step=step, first=0, count=BATCH, total=BATCH)
         yield pg.Batch(rows, {"image": rng.normal(1, "x", rows, SHAPE).double().tanh()})
 
 

@@ -83,7 +83,14 @@ def test_a_recomputed_generator_and_a_loss_scale_change_nothing(name):
         return none.Strategy(None, MemoryOptions(recompute=True))
 
     gan, plain = game(name, strategy, parts=2), PlainLoop(name)
-    gan.g = pg.Player(Side.G, gan.g.net, gan.g.strategy, gan.g.policy, Calling(scaled=True), state=gan.g.state)
+    gan.g = pg.Player(
+        side=Side.G,
+        net=gan.g.net,
+        strategy=gan.g.strategy,
+        policy=gan.g.policy,
+        calling=Calling(scaled=True),
+        state=gan.g.state,
+    )
     play(gan, range(6))
     plain.run(range(6))
     assert distance(gan, plain) <= 1e-12

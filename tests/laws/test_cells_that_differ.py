@@ -73,10 +73,10 @@ def test_any_workers_evolve_the_same(tmp_path, owners):
 
 
 POLICIES = (
-    Policy(adabelief.Optimizer, 1e-3, {"betas": (0.5, 0.99)}, max_norm=0.7),
-    Policy(torch.optim.SGD, 1e-2, {"momentum": 0.5}, max_norm=0.7),
-    Policy(lamb.Optimizer, 1e-3, max_norm=0.7),
-    Policy(torch.optim.RMSprop, 2e-3, max_norm=0.7),
+    Policy(kind=adabelief.Optimizer, lr=1e-3, arguments={"betas": (0.5, 0.99)}, max_norm=0.7),
+    Policy(kind=torch.optim.SGD, lr=1e-2, arguments={"momentum": 0.5}, max_norm=0.7),
+    Policy(kind=lamb.Optimizer, lr=1e-3, max_norm=0.7),
+    Policy(kind=torch.optim.RMSprop, lr=2e-3, max_norm=0.7),
 )
 LOSSES = [hinge.loss, least_squares.loss, nonsaturating.loss(nonsaturating.Options()), relativistic.loss]
 

@@ -91,7 +91,7 @@ def test_two_micro_batches_of_every_image_model_are_one_batch(model, scheme):
 
 
 def of(model, recompute=False, compiler=None):
-    placed = none.Strategy(None, MemoryOptions(recompute))
+    placed = none.Strategy(None, MemoryOptions(recompute=recompute))
     wanted = {"norm": "instance"}  # batch norm has two programs, of which one changes its statistics
     calling = Calling(compiler=compiler)
     players = (zoo_games.player(model, side, placed, wanted=wanted, calling=calling) for side in Side)
@@ -133,11 +133,15 @@ def test_asynchronous_threads_without_delay_draw_as_one_thread(model, scheme):
 
 def drawn(model, seed=0, side="g", step=0, first=0, count=4, words=()):
     """Images of G in training, as a turn draws for these rows."""
-    net = CalledNetwork(zoo_games.construct(model, Side.G, {"norm": "instance"}))
+    net = CalledNetwork(module=zoo_games.construct(model, Side.G, {"norm": "instance"}))
     zoo_games.fill(Side.G, net.module)
     z = torch.ones(count, net.module.latent, dtype=torch.float64)
     condition = torch.ones(count, *zoo_games.shape(model), dtype=torch.float64) if model == "pix2pix" else None
-    with torch.no_grad(), turn_draws([seed], side), rows_of_calls(Rows(step, first, count, 8), *words):
+    with (
+        torch.no_grad(),
+        turn_draws([seed], side),
+        rows_of_calls(Rows(step=step, first=first, count=count, total=8), *words),
+    ):
         return net(z, None, condition)
 
 
@@ -163,12 +167,15 @@ class Twice(nn.Module):
 
 
 def test_every_layer_call_and_copy_of_rows_draws_numbers_of_its_own():
-    net = CalledNetwork(Twice())
+    net = CalledNetwork(module=Twice())
     x = torch.ones(6, 40)
-    with turn_draws([0], "d"), rows_of_calls(Rows(0, 0, 3, 3)):
+    with turn_draws([0], "d"), rows_of_calls(Rows(step=0, first=0, count=3, total=3)):
         found = torch.cat([net(x), net(x)]).flatten(0, 1)
     assert len({tuple(row.tolist()) for row in found}) == 2 * 6 * 2
-    with turn_draws([0], "d"), rows_of_calls(Rows(0, 0, 4, 4)):  # not these rows: from torch's generator
+    with (
+        turn_draws([0], "d"),
+        rows_of_calls(Rows(step=0, first=0, count=4, total=4)),
+    ):  # not these rows: from torch's generator
         torch.manual_seed(0)
         other = net(x)
     torch.manual_seed(0)
@@ -183,12 +190,13 @@ def test_layers_that_draw_are_equal_under_inductor():
     nn.init.ones_(net[2].strength)
     x = torch.ones(4, 3, 8, 8, dtype=torch.float64)
     calls = [
-        CalledNetwork(net, Calling(compiler=compiler)) for compiler in (None, executors.call_compiler("compile", CPU))
+        CalledNetwork(module=net, calling=Calling(compiler=compiler))
+        for compiler in (None, executors.call_compiler("compile", CPU))
     ]
     for step in range(2):
         with turn_draws([0], "g"):
             found = []
             for call in calls:
-                with rows_of_calls(Rows(step, 2, 4, 8)):
+                with rows_of_calls(Rows(step=step, first=2, count=4, total=8)):
                     found.append(call(x))
         torch.testing.assert_close(*found, rtol=0, atol=1e-12)

@@ -74,7 +74,7 @@ class Stream:
         return self
 
     def __next__(self):
-        rows = Rows(self.position, 0, BATCH, BATCH)
+        rows = Rows(step=self.position, first=0, count=BATCH, total=BATCH)
         self.position += 1
         x = rng.uniform(self.cell, "x", rows, SHAPE).double() * 2 - 1
         return Batch(rows, {"image": x, "label": rng.integers(self.cell, "y", rows, 3)})
@@ -87,9 +87,11 @@ def player(side, number, make, per_step, ema):
         return made
 
     lr = 1e-3 * (1 + number)
-    policy = Policy(torch.optim.Adam, lr, {"betas": (0.5, 0.99)}, max_norm=0.7, updates_per_step=per_step)
+    policy = Policy(
+        kind=torch.optim.Adam, lr=lr, arguments={"betas": (0.5, 0.99)}, max_norm=0.7, updates_per_step=per_step
+    )
     average = Ema(net(), EmaOptions(half_life_kimg=0.02)) if ema else None
-    return Player(side, net(), none.Strategy(), policy, ema=average)
+    return Player(side=side, net=net(), strategy=none.Strategy(), policy=policy, ema=average)
 
 
 PLAIN = FunctionScheme(synchronous.step)
@@ -100,9 +102,9 @@ def cells(nets="mlp", scheme=PLAIN, per_step=1, penalties=(), losses=LOSSES, ema
     for number in range(CELLS):
         g = player(Side.G, number, NETS[nets][Side.G], 1, ema)
         d = player(Side.D, number, NETS[nets][Side.D], per_step, False)
-        prior = Prior(number, 3, 3, dtype=torch.float64)
-        gan = GAN(g, d, LOSSES[0], prior, d_penalties=penalties)
-        found.append(Cell(number, gan, scheme, Stream(number), losses))
+        prior = Prior(seed=number, latent=3, num_classes=3, dtype=torch.float64)
+        gan = GAN(g=g, d=d, loss=LOSSES[0], prior=prior, d_penalties=penalties)
+        found.append(Cell(number=number, gan=gan, scheme=scheme, batches=Stream(number), losses=losses))
     return found
 
 
@@ -228,13 +230,13 @@ class Normed(nn.Module):
 
 def recomputing():
     strategy = none.Strategy(memory=MemoryOptions(recompute=True))
-    return Player(Side.G, strategy.prepare(lambda: Normed().double(), None), strategy)
+    return Player(side=Side.G, net=strategy.prepare(lambda: Normed().double(), None), strategy=strategy)
 
 
 def in_two_dtypes():
     net = Normed().double()
     net.blocks[1].float()
-    return Player(Side.G, net)
+    return Player(side=Side.G, net=net)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +264,7 @@ def test_a_weight_that_fades_is_not_recorded():
     """A recording would go on with that of its first step."""
     for weight, why in (
         (5.0, None),
-        (WeightSchedule(5.0, 0.0, to_kimg=1), "the weight of a loss changes from step to step"),
+        (WeightSchedule(start=5.0, final=0.0, to_kimg=1), "the weight of a loss changes from step to step"),
     ):
         found = cells()
         found[0].gan.d_penalties = (r1.Penalty(r1.Options(weight=weight)),)

@@ -34,14 +34,14 @@ def naive():
 
 
 def real_batch(naive, step: int) -> Batch:
-    rows = Rows(step, 0, BATCH, BATCH)
+    rows = Rows(step=step, first=0, count=BATCH, total=BATCH)
     x = rng.uniform(1, "x", rows, (1, 8, 8)).to(DTYPE) * 2 - 1
     return Batch(rows, {"image": x, "label": rng.integers(1, "y", rows, naive.CLASSES)})
 
 
 def library_game(naive, nets, prior) -> GAN:
     """The library on the example's networks and settings, starting from the same weights."""
-    policy = Policy(torch.optim.Adam, naive.ADAM["lr"], {"betas": naive.ADAM["betas"]})
+    policy = Policy(kind=torch.optim.Adam, lr=naive.ADAM["lr"], arguments={"betas": naive.ADAM["betas"]})
 
     def make(kind, weights):
         net = kind(spectral_norm, WIDTH).to(DTYPE)
@@ -51,10 +51,12 @@ def library_game(naive, nets, prior) -> GAN:
     g, d = nets
     ema = Ema(make(naive.Generator, g.state_dict()), EmaOptions(naive.HALF_LIFE_IMAGES / 1000))
     return GAN(
-        Player(Side.G, make(naive.Generator, g.state_dict()), none.Strategy(), policy, ema=ema),
-        Player(Side.D, make(naive.Discriminator, d.state_dict()), none.Strategy(), policy),
-        Loss(hinge.d_loss, hinge.g_loss),
-        prior,
+        g=Player(
+            side=Side.G, net=make(naive.Generator, g.state_dict()), strategy=none.Strategy(), policy=policy, ema=ema
+        ),
+        d=Player(side=Side.D, net=make(naive.Discriminator, d.state_dict()), strategy=none.Strategy(), policy=policy),
+        loss=Loss(hinge.d_loss, hinge.g_loss),
+        prior=prior,
         d_penalties=(r1.Penalty(r1.Options(weight=naive.R1_WEIGHT, interval=naive.R1_EVERY)),),
     )
 
@@ -66,7 +68,7 @@ def test_the_one_file_example_equals_the_library(naive):
         for kind in (naive.Generator, naive.Discriminator, naive.Generator)
     )
     average.load_state_dict(g.state_dict())
-    prior = Prior(7, naive.LATENT, naive.CLASSES, dtype=DTYPE)
+    prior = Prior(seed=7, latent=naive.LATENT, num_classes=naive.CLASSES, dtype=DTYPE)
     gan = library_game(naive, (g, d), prior)
     adam = [torch.optim.Adam(net.parameters(), **naive.ADAM) for net in (g, d)]
     start = {name: value.clone() for name, value in d.state_dict().items()}
@@ -75,7 +77,14 @@ def test_the_one_file_example_equals_the_library(naive):
         batch = real_batch(naive, step)
         report = synchronous.step(gan, iter([batch])).read()
         losses = naive.train_step(
-            step, g, d, average, *adam, batch.image, batch.label, lambda s, n: prior.draw(s, Rows(n, 0, BATCH, BATCH))
+            step,
+            g,
+            d,
+            average,
+            *adam,
+            batch.image,
+            batch.label,
+            lambda s, n: prior.draw(s, Rows(step=n, first=0, count=BATCH, total=BATCH)),
         )
         told = (report["d/loss/adversarial"] + report.get("d/loss/r1", 0.0), report["g/loss/adversarial"])
         assert told == pytest.approx([float(loss) for loss in losses], abs=1e-5)

@@ -39,7 +39,10 @@ class Speech(Source):
         return 40
 
     def fetch(self, indices, places=None, seed=0):
-        sounds = [rng.normal(int(row), "audio", Rows(0, 0, 1, 1), (1, LENGTH)).double() for row in indices]
+        sounds = [
+            rng.normal(int(row), "audio", Rows(step=0, first=0, count=1, total=1), (1, LENGTH)).double()
+            for row in indices
+        ]
         words = [torch.arange(WORDS) * int(row) % NUM_WORDS for row in indices]
         return {"audio": torch.cat(sounds), "text": torch.stack(words)}
 
@@ -74,17 +77,25 @@ class Listener(nn.Module):
 def trainer(folder, steps, parts=1):
     torch.manual_seed(0)
     nets = {Side.G: Voice().double(), Side.D: Listener().double()}
-    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, micro_batches=parts)
+    policy = Policy(kind=torch.optim.Adam, lr=1e-2, arguments={"betas": (0.0, 0.9)}, micro_batches=parts)
     gan = GAN(
-        *(Player(side, net, policy=policy) for side, net in nets.items()),
-        Loss(hinge.d_loss, hinge.g_loss),
-        Prior(5, LATENT, dtype=torch.float64, arguments=("audio", "text")),
+        g=Player(side=Side.G, net=nets[Side.G], policy=policy),
+        d=Player(side=Side.D, net=nets[Side.D], policy=policy),
+        loss=Loss(hinge.d_loss, hinge.g_loss),
+        prior=Prior(seed=5, latent=LATENT, dtype=torch.float64, arguments=("audio", "text")),
         d_penalties=(r1.Penalty(r1.Options(weight=0.3)),),
     )
     loader = Loader(Speech(), BATCH, seed=1, device=CPU)
     every = EveryOptions(sample_kimg=0, save_kimg=0)
-    writer = CheckpointWriter(folder / "checkpoints")
-    return TrainingLoop(gan, FunctionScheme(synchronous.step), loader, writer, BATCH * steps, every)
+    writer = CheckpointWriter(folder=folder / "checkpoints")
+    return TrainingLoop(
+        gan=gan,
+        scheme=FunctionScheme(synchronous.step),
+        batches=loader,
+        checkpoints=writer,
+        images=BATCH * steps,
+        every=every,
+    )
 
 
 def weights(of):

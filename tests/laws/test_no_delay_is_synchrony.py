@@ -29,7 +29,7 @@ LIKE = {"image": torch.empty(1, 8, 8, dtype=torch.float64), "label": torch.empty
 
 
 def limit(staleness, k=1, reuse=True):
-    return StalenessLimit(Options(staleness=staleness, reuse=reuse, fall_back=None), k, timeout_s=WAIT_S)
+    return StalenessLimit(options=Options(staleness=staleness, reuse=reuse, fall_back=None), k=k, timeout_s=WAIT_S)
 
 
 def seats(k):

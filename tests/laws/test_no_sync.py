@@ -35,8 +35,8 @@ class HostReads(TorchDispatchMode):
 
 
 def test_schedules_stay_on_the_device():
-    policy = Policy(lr=1e-3, schedule=ScheduleOptions("cosine", warmup=2, end=5))
-    gan = game(*(Player(side, network(side), none.Strategy(), policy) for side in Side))
+    policy = Policy(lr=1e-3, schedule=ScheduleOptions(name="cosine", warmup=2, end=5))
+    gan = game(*(Player(side=side, net=network(side), strategy=none.Strategy(), policy=policy) for side in Side))
     stream = batches()
     synchronous.step(gan, stream)
     with HostReads() as reads:

@@ -65,7 +65,7 @@ def test_predicted_opponent_has_the_exact_state_of_a_version_that_was_rounded():
 
 def limit(staleness, predict):
     options = asynchronous.Options(staleness=staleness, predict=predict, fall_back=None)
-    return StalenessLimit(options, timeout_s=WAIT_S)
+    return StalenessLimit(options=options, timeout_s=WAIT_S)
 
 
 def played(pace, order):

@@ -38,9 +38,9 @@ def network(model, side, image):
 
 def player(model, side, recompute, image):
     strategy = none.Strategy(None, MemoryOptions(recompute=recompute))
-    policy = pg.Policy(torch.optim.Adam, 1e-3, {"betas": (0.5, 0.9), "eps": 1e-4})
+    policy = pg.Policy(kind=torch.optim.Adam, lr=1e-3, arguments={"betas": (0.5, 0.9), "eps": 1e-4})
     net = strategy.prepare(lambda: network(model, side, image), None)
-    return pg.Player(side, net, strategy, policy)
+    return pg.Player(side=side, net=net, strategy=strategy, policy=policy)
 
 
 def trained(model, steps, recompute):
@@ -57,10 +57,10 @@ def trained(model, steps, recompute):
                 module.register_forward_pre_hook(partial(count_call, one.side))
     d_terms = (r1.Penalty(r1.Options(weight=1.0)),)
     g_terms = (path_length.Penalty(path_length.Options(interval=1)),) if model == "stylegan2" else ()
-    prior = Prior(0, g.net.latent, dtype=torch.float64)
+    prior = Prior(seed=0, latent=g.net.latent, dtype=torch.float64)
     loss = Loss(nonsaturating.d_loss, nonsaturating.g_loss)
-    gan = pg.GAN(g, d, loss, prior, g_terms, d_terms)
-    stream = (Batch(Rows(n, 0, BATCH, BATCH), {"image": reals(n)}) for n in count())
+    gan = pg.GAN(g=g, d=d, loss=loss, prior=prior, g_penalties=g_terms, d_penalties=d_terms)
+    stream = (Batch(Rows(step=n, first=0, count=BATCH, total=BATCH), {"image": reals(n)}) for n in count())
     for _ in range(steps):
         synchronous.step(gan, stream)
     weights = {f"{p.side.value}.{name}": value for p in (g, d) for name, value in p.net.state_dict().items()}

@@ -81,7 +81,7 @@ def test_what_the_host_counts_is_no_part_of_the_recording():
     for found in both:
         for cell in found:
             for p in cell.players.values():
-                p.policy = replace(p.policy, schedule=ScheduleOptions("linear", warmup=3, start=5, end=20))
+                p.policy = replace(p.policy, schedule=ScheduleOptions(name="linear", warmup=3, start=5, end=20))
             cell.gan.g.ema.options = EmaOptions(half_life_kimg=0.02, start_kimg=0.05)
     stacked.StackedExecutor(BATCH).train(both[0], 20, lambda cell, batch: 0)
     recording().train(both[1], 20, lambda cell, batch: 0)

@@ -54,9 +54,9 @@ def test_resumed_training_is_the_publications(name, tmp_path):
     states = {seat.side.value: state_of(seat) for seat in (first.g, first.d)}
     groups = {side: pieces for side, (pieces, _) in states.items()}
     values = {side: counts for side, (_, counts) in states.items()}
-    CheckpointWriter(tmp_path).save(2, groups, values)
+    CheckpointWriter(folder=tmp_path).save(2, groups, values)
     gan = built(name)
-    found = CheckpointWriter(tmp_path).newest()
+    found = CheckpointWriter(folder=tmp_path).newest()
     for seat in (gan.g, gan.d):
         restore(seat, found.groups[seat.side.value], found.values[seat.side.value])
     stream = batches(start=2)

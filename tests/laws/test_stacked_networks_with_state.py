@@ -110,7 +110,7 @@ class Stream:
         return self
 
     def __next__(self):
-        rows = Rows(self.position, 0, BATCH, BATCH)
+        rows = Rows(step=self.position, first=0, count=BATCH, total=BATCH)
         self.position += 1
         x = rng.uniform(self.cell, "x", rows, SHAPE).double() * 2 - 1
         return Batch(rows, {"image": x, "label": rng.integers(self.cell, "y", rows, CLASSES)})
@@ -124,9 +124,16 @@ def player(side, number, make, per_step, kind, eps, channels_last):
         return made.to(memory_format=torch.channels_last) if channels_last else made
 
     arguments = {"betas": (0.5, 0.99), "eps": eps}
-    policy = Policy(kind, 1e-3 * (1 + number), arguments, updates_per_step=per_step)
+    policy = Policy(kind=kind, lr=1e-3 * (1 + number), arguments=arguments, updates_per_step=per_step)
     average = Ema(net(), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
-    return Player(side, net(), none.Strategy(), policy, Calling(channels_last=channels_last), average)
+    return Player(
+        side=side,
+        net=net(),
+        strategy=none.Strategy(),
+        policy=policy,
+        calling=Calling(channels_last=channels_last),
+        ema=average,
+    )
 
 
 def cells(
@@ -136,9 +143,16 @@ def cells(
     for number in range(CELLS):
         g = player(Side.G, number, NETS[nets][Side.G], 1, kind, eps, channels_last)
         d = player(Side.D, number, NETS[nets][Side.D], per_step, kind, eps, channels_last)
-        prior = Prior(number, 5, CLASSES, dtype=torch.float64)
-        gan = GAN(g, d, hinge.loss, prior, d_penalties=penalties)
-        found.append(Cell(number, gan, FunctionScheme(scheme) if callable(scheme) else scheme, Stream(number)))
+        prior = Prior(seed=number, latent=5, num_classes=CLASSES, dtype=torch.float64)
+        gan = GAN(g=g, d=d, loss=hinge.loss, prior=prior, d_penalties=penalties)
+        found.append(
+            Cell(
+                number=number,
+                gan=gan,
+                scheme=FunctionScheme(scheme) if callable(scheme) else scheme,
+                batches=Stream(number),
+            )
+        )
     return found
 
 

@@ -36,7 +36,7 @@ def test_training_is_the_plain_loop(parts):
 def test_resumed_training_is_the_plain_loop(tmp_path):
     """Saved between both starts, and after them."""
     gan = game(*(player(side) for side in Side))
-    writer = CheckpointWriter(tmp_path)
+    writer = CheckpointWriter(folder=tmp_path)
     for begin, end in ((0, 15), (15, 25), (25, STEPS)):
         stream = batches(start=begin)
         for _ in range(begin, end):
@@ -45,7 +45,7 @@ def test_resumed_training_is_the_plain_loop(tmp_path):
         groups = {side: pieces for side, (pieces, _) in states.items()}
         writer.save(end, groups, {side: counts for side, (_, counts) in states.items()})
         gan = game(*(player(side) for side in Side))
-        found = CheckpointWriter(tmp_path).newest()
+        found = CheckpointWriter(folder=tmp_path).newest()
         for seat in (gan.g, gan.d):
             restore(seat, found.groups[seat.side.value], found.values[seat.side.value])
     assert difference(gan, plain()[0]) <= 1e-12

@@ -185,9 +185,13 @@ COUPLED = {  # compares samples: in one part
 def player(side: Side, name: str, strategy: Strategy, world: World = ALONE, parts: int = 1) -> pg.Player:
     paper = (PAPERS | COUPLED)[name]
     policy = pg.Policy(
-        *(torch.optim.AdamW, 1e-2, {"betas": paper.betas}), max_norm=paper.max_norm[side], micro_batches=parts
+        kind=torch.optim.AdamW,
+        lr=1e-2,
+        arguments={"betas": paper.betas},
+        max_norm=paper.max_norm[side],
+        micro_batches=parts,
     )
-    return pg.Player(side, strategy.prepare(lambda: network(side), world), strategy, policy)
+    return pg.Player(side=side, net=strategy.prepare(lambda: network(side), world), strategy=strategy, policy=policy)
 
 
 def game(name: str, g, d, conditioned: bool = True) -> pg.GAN:
@@ -196,17 +200,19 @@ def game(name: str, g, d, conditioned: bool = True) -> pg.GAN:
     terms = ()
     if conditioned:
         matching = pg.FeatureMatchingL1Penalty(paper.matching)
-        spectra = pg.Term("mel", lambda o, i: (mel(o.images) - mel(i.real_sample)).abs(), paper.mel)
+        spectra = pg.Term(
+            name="mel", function=lambda o, i: (mel(o.images) - mel(i.real_sample)).abs(), weight=paper.mel
+        )
         terms = (matching, spectra)
-    prior = pg.Prior(5, LATENT, dtype=torch.float64, arguments=ARGUMENTS if conditioned else ARGUMENTS[:1])
-    return pg.GAN(g, d, paper.loss, prior, g_penalties=terms, adversarial=paper.adversarial)
+    prior = pg.Prior(seed=5, latent=LATENT, dtype=torch.float64, arguments=ARGUMENTS if conditioned else ARGUMENTS[:1])
+    return pg.GAN(g=g, d=d, loss=paper.loss, prior=prior, g_penalties=terms, adversarial=paper.adversarial)
 
 
 def batches(first: int = 0, count: int = BATCH, start: int = 0) -> Iterator[Batch]:
     """Rows of an endless stream of global batches, from number `start` on."""
     step = start
     while True:
-        rows = Rows(step, first, count, BATCH)
+        rows = Rows(step=step, first=first, count=count, total=BATCH)
         audio = rng.normal(3, "audio", rows, (1, LENGTH)).double().tanh()
         yield Batch(rows, {"audio": audio, "frames": rng.normal(3, "frames", rows, (FRAMES,)).double()})
         step += 1
@@ -217,7 +223,7 @@ def plain(name: str, steps: int = STEPS, is_shared: bool = False) -> tuple[dict[
     paper = (PAPERS | COUPLED)[name]
     nets = {side: network(side) for side in Side}
     optimizers = {side: torch.optim.AdamW(net.parameters(), 1e-2, paper.betas) for side, net in nets.items()}
-    latents = pg.Prior(5, LATENT, dtype=torch.float64)  # only for equal draws
+    latents = pg.Prior(seed=5, latent=LATENT, dtype=torch.float64)  # only for equal draws
     losses = []
 
     def step(side: Side, loss: Tensor) -> float:

@@ -56,20 +56,20 @@ def network(side: Side) -> nn.Module:
 
 def player(side: Side, strategy=None, mesh=None, parts: int = 1) -> pg.Player:
     strategy = strategy or none.Strategy()
-    policy = pg.Policy(torch.optim.Adam, 0.01, {"betas": (0.5, 0.9)}, micro_batches=parts)
-    return pg.Player(side, strategy.prepare(lambda: network(side), mesh), strategy, policy)
+    policy = pg.Policy(kind=torch.optim.Adam, lr=0.01, arguments={"betas": (0.5, 0.9)}, micro_batches=parts)
+    return pg.Player(side=side, net=strategy.prepare(lambda: network(side), mesh), strategy=strategy, policy=policy)
 
 
 def game(g: pg.Player, d: pg.Player) -> pg.GAN:
     terms = (
-        pg.Term("l1", lambda outputs, inputs: (outputs.images - inputs.condition).abs()),
-        pg.Term("codebook", lambda outputs, inputs: outputs.extra["codebook"]),
-        pg.Term("commitment", lambda outputs, inputs: outputs.extra["commitment"], 0.25),
+        pg.Term(name="l1", function=lambda outputs, inputs: (outputs.images - inputs.condition).abs()),
+        pg.Term(name="codebook", function=lambda outputs, inputs: outputs.extra["codebook"]),
+        pg.Term(name="commitment", function=lambda outputs, inputs: outputs.extra["commitment"], weight=0.25),
     )
     prior = pg.Prior(seed=5, latent=0, dtype=torch.float64, arguments=("image", "condition"))
-    when = pg.AdversarialOptions(WEIGHT, G_START * BATCH / 1000, D_START * BATCH / 1000)
+    when = pg.AdversarialOptions(weight=WEIGHT, start_kimg=G_START * BATCH / 1000, d_start_kimg=D_START * BATCH / 1000)
     balancer = pg.AdaptiveWeightBalancer(pg.AdaptiveWeightOptions(last_layer="decoder.2"))
-    return pg.GAN(g, d, pg.hinge_loss, prior, terms, adversarial=when, balancer=balancer)
+    return pg.GAN(g=g, d=d, loss=pg.hinge_loss, prior=prior, g_penalties=terms, adversarial=when, balancer=balancer)
 
 
 @cache
@@ -80,7 +80,7 @@ def images() -> Tensor:
 
 def batches(first: int = 0, count: int = BATCH, start: int = 0):
     for step in range(start, STEPS):
-        rows = pg.Rows(step, first, count, BATCH)
+        rows = pg.Rows(step=step, first=first, count=count, total=BATCH)
         x = images()[step * BATCH :][rows.window]
         yield pg.Batch(rows, {"image": x, "condition": x})
 

@@ -60,15 +60,17 @@ def player(
     calling: Calling | None = None,
 ) -> Player:
     make = NetworkFactory(lambda: construct(model, side, wanted or {}), partial(fill, side))
-    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9), "eps": 1e-3}, micro_batches=parts)
-    return Player(side, placed.prepare(make, world), placed, policy, calling or Calling())
+    policy = Policy(kind=torch.optim.Adam, lr=1e-2, arguments={"betas": (0.0, 0.9), "eps": 1e-3}, micro_batches=parts)
+    return Player(
+        side=side, net=placed.prepare(make, world), strategy=placed, policy=policy, calling=calling or Calling()
+    )
 
 
 def game(g: Player, d: Player, model: str, styled: bool = False) -> GAN:
     """styled: with path length, which calls G on every other row."""
     terms = (path_length.Penalty(path_length.Options(interval=1)),) if styled else ()
     latent = construct(model, Side.G, {}).latent
-    return GAN(g, d, hinge.loss, Prior(5, latent, dtype=torch.float64), terms)
+    return GAN(g=g, d=d, loss=hinge.loss, prior=Prior(seed=5, latent=latent, dtype=torch.float64), g_penalties=terms)
 
 
 def alone(model: str, parts: int = 1, wanted: Mapping[str, Any] | None = None, styled: bool = False) -> GAN:
@@ -79,7 +81,7 @@ def batches(model: str, first: int = 0, count: int = ROWS) -> Iterator[Batch]:
     names = ("image", "condition") if model == "pix2pix" else ("image",)
     step = 0
     while True:
-        rows = Rows(step, first, count, ROWS)
+        rows = Rows(step=step, first=first, count=count, total=ROWS)
         images = {name: rng.uniform(3, name, rows, shape(model)).double() * 2 - 1 for name in names}
         yield Batch(rows, images)
         step += 1

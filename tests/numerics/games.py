@@ -34,7 +34,7 @@ MAX_NORM, HALF_LIFE, RAMP = 0.5, 20.0, 0.5  # of images
 STYLE = {"latent": LATENT, "style": 4, "mapping": 2, "width": 4, "base": 32, "mixing": 0.9, "noise": True, "group": 3}
 SCHEMES = {"synchronous": synchronous, "shared_fakes": shared_fakes.Scheme(), "extragradient": extragradient.Scheme()}
 AUGMENTS = {
-    "ada": lambda: ada.Augment(ada.Options("bgc", target=0.25, p=0.4, kimg=0.1, interval=2)),
+    "ada": lambda: ada.Augment(ada.Options(pipeline="bgc", target=0.25, p=0.4, kimg=0.1, interval=2)),
     "diffaugment": lambda: diffaugment.Augment(diffaugment.Options()),
 }
 ZOO = {
@@ -77,12 +77,12 @@ def factory(side: Side, game: Game) -> NetworkFactory:
 
 
 def prior() -> Prior:
-    return Prior(SEED, LATENT, CLASSES, dtype=torch.float64)
+    return Prior(seed=SEED, latent=LATENT, num_classes=CLASSES, dtype=torch.float64)
 
 
 def penalty(name: str, options: dict[str, Any], side: Side) -> Any:
     if name == "near":
-        return pg.Term(name, lambda outputs, feed: (outputs.images - 0.3).square(), **options)
+        return pg.Term(name=name, function=lambda outputs, feed: (outputs.images - 0.3).square(), **options)
     module = registry.load_module("penalties", name)
     sides = {"side": side.value} if hasattr(module.Options(), "side") else {}
     found = module.Penalty(module.Options(**sides, **options))
@@ -103,9 +103,9 @@ def library(game: Game, world: World = ALONE, strategies: Any = (none.Strategy, 
     for side, make in zip(Side, strategies, strict=True):
         strategy = make()
         policy = Policy(
-            OPTIMIZERS[game.optimizer],
-            ADAM["lr"],
-            {name: ADAM[name] for name in ("betas", "eps")},
+            kind=OPTIMIZERS[game.optimizer],
+            lr=ADAM["lr"],
+            arguments={name: ADAM[name] for name in ("betas", "eps")},
             max_norm=MAX_NORM,
             micro_batches=game.parts,
             updates_per_step=game.k if side is Side.D else 1,
@@ -113,14 +113,21 @@ def library(game: Game, world: World = ALONE, strategies: Any = (none.Strategy, 
         net = strategy.prepare(factory(side, game), world)
         average = strategy.prepare_average(factory(side, game), world) if side is Side.G else None
         ema = None if average is None else Ema(average, EmaOptions(HALF_LIFE / 1000, ramp=RAMP))
-        players[side] = Player(side, net, strategy, policy, ema=ema)
+        players[side] = Player(side=side, net=net, strategy=strategy, policy=policy, ema=ema)
     of = {side: tuple(penalty(n, o, side) for n, o in getattr(game, side.value).items()) for side in Side}
     augment = None if game.augment is None else AUGMENTS[game.augment]()
     balancer = gradient_balancer.Balancer(gradient_balancer.Options()) if game.balanced else None
     return GAN(
-        players[Side.G], players[Side.D], loss_of(game.loss), prior(), of[Side.G], of[Side.D], augment,
-        total=world.sum, balancer=balancer,
-    )  # fmt: skip
+        g=players[Side.G],
+        d=players[Side.D],
+        loss=loss_of(game.loss),
+        prior=prior(),
+        g_penalties=of[Side.G],
+        d_penalties=of[Side.D],
+        augment=augment,
+        total=world.sum,
+        balancer=balancer,
+    )
 
 
 def step(game: Game, gan: GAN, stream: Any) -> Any:
@@ -134,8 +141,8 @@ def batches(first: int = 0, count: int = BATCH, start: int = 0, bad: int | None 
     """
     number = start
     while True:
-        rows = Rows(number, first, count, BATCH)
-        x = rng.uniform(3, "x", Rows(number, 0, BATCH, BATCH), SHAPE).double() * 2 - 1
+        rows = Rows(step=number, first=first, count=count, total=BATCH)
+        x = rng.uniform(3, "x", Rows(step=number, first=0, count=BATCH, total=BATCH), SHAPE).double() * 2 - 1
         if number == bad:
             x[3] = float("nan")
         yield Batch(rows, {"image": x[rows.window], "label": rng.integers(3, "y", rows, CLASSES)})

@@ -13,7 +13,7 @@ from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
 
-ROWS = Rows(0, 0, 60, 60)
+ROWS = Rows(step=0, first=0, count=60, total=60)
 MOVES = ("scale", "rotation", "stretch", "second_rotation", "move")
 
 
@@ -123,7 +123,7 @@ def test_the_map_is_the_inverse_of_one_move_after_the_other(p):
 
 
 def test_strengths_are_the_paper_s():
-    rows = Rows(0, 0, 40_000, 40_000)
+    rows = Rows(step=0, first=0, count=40_000, total=40_000)
     drawn = Draws(0, "s", rows, torch.zeros(1, dtype=torch.float64), 0.5)
     deviations = {"scale": 0.2, "stretch": 0.2, "contrast": 0.5, "saturation": 1.0, "band_0": 1.0, "band_3": 1.0}
     for name, deviation in deviations.items():

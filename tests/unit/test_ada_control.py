@@ -69,7 +69,7 @@ def test_p_may_go_its_own_way():
     grows, x = Augment(Options(target=None, final=0.6, final_kimg=0.12)), torch.rand(20, 3, 8, 8)
     assert not grows.state
     for step, p in ((0, 0.0), (2, 0.15), (3, 0.3), (6, 0.6), (99, 0.6)):
-        rows = Rows(step, 0, 20, 20)
+        rows = Rows(step=step, first=0, count=20, total=20)
         assert torch.equal(grows(x, 1, "s", rows), Augment(Options(target=None, p=p))(x, 1, "s", rows))
     with pytest.raises(ValueError, match=r"^final=0\.6 has no effect while p follows the target; set target=null$"):
         Options(final=0.6)

@@ -37,18 +37,18 @@ def run(trained, tmp_path):
 
 def test_it_samples_the_averaged_generator(trained):
     folder, trainer = trained
-    z, y = trainer.prior.draw("sample", Rows(0, 0, 5, latents.BLOCK))
+    z, y = trainer.prior.draw("sample", Rows(step=0, first=0, count=5, total=latents.BLOCK))
     expected = generate_images(sampling_network(trainer.players["g"]), z, y)
     found = pg.load(folder).sample(5)
     assert torch.allclose(found.tensor, expected, atol=1e-6)
     assert found.labels == tuple(y.tolist())
-    live = generate_images(type(sampling_network(trainer.players["g"]))(trainer.players["g"].net), z, y)
+    live = generate_images(type(sampling_network(trainer.players["g"]))(module=trainer.players["g"].net), z, y)
     assert not torch.allclose(found.tensor, live, atol=1e-6)
 
 
 def test_without_an_average_it_samples_the_weights_themselves(tmp_path):
     trainer = train(tmp_path / "run", "g.ema=null")
-    z, y = trainer.prior.draw("sample", Rows(0, 0, 2, latents.BLOCK))
+    z, y = trainer.prior.draw("sample", Rows(step=0, first=0, count=2, total=latents.BLOCK))
     expected = generate_images(sampling_network(trainer.players["g"]), z, y)
     assert torch.allclose(pg.load(tmp_path / "run").sample(2).tensor, expected, atol=1e-6)
 
@@ -121,7 +121,7 @@ def test_an_unconditional_generator_has_no_labels(tmp_path):
 
 @pytest.mark.parametrize("threshold", [0.04, 0.5, 1.0])
 def test_truncation_is_that_of_drawing_again(threshold):
-    z, _ = latents.draw(Prior(0, 32), 4000)
+    z, _ = latents.draw(Prior(seed=0, latent=32), 4000)
     cut = latents.truncated(z, threshold)
     assert cut.abs().max() <= threshold
     mass = erf(threshold / sqrt(2))  # the variance of a normal given |z| <= t, by integration by parts

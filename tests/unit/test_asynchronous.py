@@ -39,11 +39,11 @@ def test_every_image_comes_once_and_in_order_to_the_rank_whose_row_it_is(total, 
     images = torch.arange(total * 4.0).view(total, 1, 2, 2)
     held = {"image": images, **({"label": torch.arange(total) + 10} if labelled else {})}
     like = {name: tensor[0] for name, tensor in held.items()}
-    for i, rows in enumerate(Rows(0, 0, total, total).shares(num_g)):
+    for i, rows in enumerate(Rows(step=0, first=0, count=total, total=total).shares(num_g)):
         post = FakesSender([links.get((i, j)) for j in range(num_d)])
         post.send(rows, {name: tensor[rows.window] for name, tensor in held.items()}, version=3, note=i)
     come = []
-    for j, rows in enumerate(Rows(0, 0, total, total).shares(num_d)):
+    for j, rows in enumerate(Rows(step=0, first=0, count=total, total=total).shares(num_d)):
         inbox = FakesReceiver([links[i, j] for i in range(num_g) if (i, j) in links], like)
         found = inbox.receive(1.0) if rows.count else None
         if found is not None:
@@ -56,7 +56,7 @@ def test_every_image_comes_once_and_in_order_to_the_rank_whose_row_it_is(total, 
 def test_a_delivery_waits_for_its_last_part():
     links = [ThreadLink(), ThreadLink()]
     inbox = FakesReceiver(links, {"image": torch.empty(1, 1, 1)})
-    first, second = Rows(0, 0, 2, 4), Rows(0, 2, 2, 4)
+    first, second = Rows(step=0, first=0, count=2, total=4), Rows(step=0, first=2, count=2, total=4)
     FakesSender(links[:1]).send(first, {"image": torch.zeros(2, 1, 1, 1)}, 0)
     assert inbox.receive(0.05) is None
     FakesSender(links[1:]).send(second, {"image": torch.ones(2, 1, 1, 1)}, 0, note=1)
@@ -163,7 +163,7 @@ def test_order_of_the_last_session_from_a_step_is_read(tmp_path):
     assert update_order.read_used(folder, Side.D) == [[1, 2, 3], [1, 1, 2]]
     assert update_order.read_used(folder, Side.G, start=3) == [[7]]
     world = World(rank=2, size=3)
-    roles = Roles(world, World(rank=1, size=2), {Side.G: range(1), Side.D: range(1, 3)})
+    roles = Roles(world=world, batch_world=World(rank=1, size=2), ranks={Side.G: range(1), Side.D: range(1, 3)})
     assert update_order.read_order(folder, roles, small_game()) == {Side.D: [1, 1, 2]}
 
 
@@ -223,5 +223,5 @@ def test_the_report_adds_histograms_up_and_leaves_what_is_none():
     history = History()
     odd = {"g": {"lag": {"1": 2, "x": 3, "-1": 4, "2": "many", "3": True}, "age": [1]}, "d": "none", "other": 1}
     for values in ({"g": {"lag": {"0": 1, "1": 1}}}, odd):
-        history.add("delays", RecordEntry(1, 0.1, values))
+        history.add("delays", RecordEntry(step=1, kimg=0.1, values=values))
     assert dict(history.delays.bins[("g", "lag")]) == {0: 1, 1: 3}

@@ -57,7 +57,7 @@ def test_rounded_samples_arrive_within_a_rounding_and_labels_exactly(total):
     images = torch.rand(total, 1, 2, 2, generator=torch.Generator().manual_seed(0)) * 2 - 1
     held = {"image": images, "label": torch.arange(total) * 1001, "size": torch.rand(total)}
     like = {name: tensor[0] for name, tensor in held.items()}
-    for i, rows in enumerate(Rows(0, 0, total, total).shares(2)):
+    for i, rows in enumerate(Rows(step=0, first=0, count=total, total=total).shares(2)):
         sender = FakesSender([links.get((i, j)) for j in range(2)], is_rounded=True)
         sender.send(rows, {name: tensor[rows.window] for name, tensor in held.items()}, version=0)
     receivers = [FakesReceiver([links[i, j] for i in range(2) if (i, j) in links], like, True) for j in range(2)]
@@ -70,7 +70,7 @@ def test_rounded_samples_arrive_within_a_rounding_and_labels_exactly(total):
 
 def test_a_buffered_sample_does_not_change_with_the_generator_output():
     link, images = ThreadLink(), torch.zeros(2, 1, 2, 2)
-    FakesSender([link], in_process=True).send(Rows(0, 0, 2, 2), {"image": images}, 0)
+    FakesSender([link], in_process=True).send(Rows(step=0, first=0, count=2, total=2), {"image": images}, 0)
     images += 1
     assert link.receive(0.0).tensors["image"].sum() == 0
 
@@ -92,7 +92,9 @@ def test_paired_ranks_of_g_are_spread_evenly_from_rank_0(size, num_g, expected):
 
 def test_a_rank_of_g_receives_from_a_rank_of_d_on_its_host():
     hosts = [0, 0, 0, 3, 3, 3]
-    roles = Roles(World(size=6), World(size=3), {Side.G: [0, 2, 4], Side.D: [1, 3, 5]}, hosts=hosts)
+    roles = Roles(
+        world=World(size=6), batch_world=World(size=3), ranks={Side.G: [0, 2, 4], Side.D: [1, 3, 5]}, hosts=hosts
+    )
     assert roles.sources(Side.G, Side.D) == [0, 0, 1]  # numbers within D: ranks 1, 1, 3
     blocks = replace(roles, ranks={Side.G: [0, 1, 2], Side.D: [3, 4, 5]})
     assert blocks.sources(Side.G, Side.D) == [0, 1, 2]  # no D on that host

@@ -34,7 +34,7 @@ def stand_in(monkeypatch):
                 return None
             command = (sys.executable, "-c", STAND_IN % words)
             process = ScoringProcess(command, dict(os.environ), folder / "background" / "log.txt")
-            return BackgroundScores(folder, process, timeout_s)
+            return BackgroundScores(run=folder, process=process, timeout_s=timeout_s)
 
         monkeypatch.setattr("paragan.build.game_trainer.background_scores", background)
 
@@ -43,7 +43,7 @@ def stand_in(monkeypatch):
 
 def trained(out, *words, interrupt=None):
     config = read_recipe("digits", [*SMALL, "evaluation.mode=background", *words])
-    return train_run(RunRequest(config, "digits", out, has_commands=True), interrupt or Interrupt())
+    return train_run(RunRequest(config=config, name="digits", out=out, has_commands=True), interrupt or Interrupt())
 
 
 def record(out, kind):

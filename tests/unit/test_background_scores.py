@@ -40,7 +40,7 @@ def begin(tmp_path):
         command = (sys.executable, "-c", STAND_IN % words)
         process = ScoringProcess(command, dict(os.environ), tmp_path / "background" / "log.txt")
         found.append(process)
-        return BackgroundScores(tmp_path, process, timeout_s)
+        return BackgroundScores(run=tmp_path, process=process, timeout_s=timeout_s)
 
     yield begin
     for process in found:
@@ -50,7 +50,7 @@ def begin(tmp_path):
 def saved(folder, step):
     """A checkpoint of this step."""
     clock = {"clock": {"step": step, "images": 100 * step}}
-    return CheckpointWriter(folder / "checkpoints", keep=1).save(step, {"g": Pieces({})}, clock)
+    return CheckpointWriter(folder=folder / "checkpoints", keep=1).save(step, {"g": Pieces({})}, clock)
 
 
 def request(scores, step):

@@ -18,7 +18,7 @@ from tests import tiny_run
 
 
 def score(value: float, metric: str = "fd[judge]", num_images: int = 100, **protocol) -> Score:
-    return Score({metric: value, "coverage": 0.5}, num_images, {"by": ("a", 1), **protocol})
+    return Score(metrics={metric: value, "coverage": 0.5}, num_images=num_images, protocol={"by": ("a", 1), **protocol})
 
 
 def checkpoint(folder: Path, text: str) -> Path:

@@ -98,7 +98,7 @@ def test_an_npz_that_declares_too_much(tmp_path):
         member.write(header)
         for _ in range(80):
             member.write(bytes(MIB))
-    assert "compressed 1,0" in refused(lambda: npz.source(npz.Options(str(path)), "train"))
+    assert "compressed 1,0" in refused(lambda: npz.source(npz.Options(path=str(path)), "train"))
     assert "the limit is 8,388,608" in refused(lambda: _npz.read_array(path, "images", 8 * MIB))
 
 
@@ -107,7 +107,7 @@ def test_an_npz_whose_header_says_something_else(tmp_path, shape):
     path = tmp_path / "bomb.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("images.npy", npy_header(shape) + bytes(100))
-    assert "100 bytes follow the header" in refused(lambda: npz.source(npz.Options(str(path)), "train"))
+    assert "100 bytes follow the header" in refused(lambda: npz.source(npz.Options(path=str(path)), "train"))
 
 
 def test_an_npz_with_a_long_header(tmp_path):
@@ -115,7 +115,7 @@ def test_an_npz_with_a_long_header(tmp_path):
     text = b"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 8, 8), }" + b" " * 50_000 + b"\n"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("images.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(128))
-    assert "npy header" in refused(lambda: npz.source(npz.Options(str(path)), "train"))
+    assert "npy header" in refused(lambda: npz.source(npz.Options(path=str(path)), "train"))
 
 
 DESCRIBED = "{'descr': '%s', 'fortran_order': False, 'shape': %s}"
@@ -144,7 +144,7 @@ def test_an_npz_header_that_numpy_stumbles_over(tmp_path, text):
     header = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text) + 1) + text.encode() + b"\n"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("images.npy", header + bytes(4 if "2, -2" in text else 1 if "True" in text else 0))
-    assert str(path) in refused(lambda: npz.source(npz.Options(str(path)), "train"))
+    assert str(path) in refused(lambda: npz.source(npz.Options(path=str(path)), "train"))
 
 
 def test_a_zip_member_whose_name_is_not_the_utf8_it_claims(tmp_path):
@@ -154,8 +154,8 @@ def test_a_zip_member_whose_name_is_not_the_utf8_it_claims(tmp_path):
     content = (tmp_path / "odd.zip").read_bytes().replace("éa.png".encode(), b"\xff\xfea.png")
     for name in ("odd.zip", "odd.npz"):
         (tmp_path / name).write_bytes(content)
-    assert "damaged zip file" in refused(lambda: folder.source(folder.Options(str(tmp_path / "odd.zip")), "train"))
-    assert "damaged zip file" in refused(lambda: npz.source(npz.Options(str(tmp_path / "odd.npz")), "train"))
+    assert "damaged zip file" in refused(lambda: folder.source(folder.Options(path=str(tmp_path / "odd.zip")), "train"))
+    assert "damaged zip file" in refused(lambda: npz.source(npz.Options(path=str(tmp_path / "odd.npz")), "train"))
 
 
 @pytest.mark.parametrize("size", [10, 2**32 - 2])
@@ -168,7 +168,7 @@ def test_a_zip_entry_that_lies_about_its_size(tmp_path, size):
     place = content.rindex(b"PK\x01\x02") + 24
     content[place : place + 4] = struct.pack("<I", size)
     path.write_bytes(content)
-    assert str(path) in refused(lambda: npz.source(npz.Options(str(path)), "train"))
+    assert str(path) in refused(lambda: npz.source(npz.Options(path=str(path)), "train"))
 
 
 def test_zip_member_that_is_too_large_raises(tmp_path, monkeypatch):
@@ -178,7 +178,7 @@ def test_zip_member_that_is_too_large_raises(tmp_path, monkeypatch):
             with archive.open(f"{number}.png", "w") as member:
                 for _ in range(80):
                     member.write(bytes(MIB))
-    source = folder.source(folder.Options(str(path)), "train")
+    source = folder.source(folder.Options(path=str(path)), "train")
     assert "compressed 1,0" in refused(lambda: source.fetch([0]))
     monkeypatch.setattr(file_readers, "MAX_FILE_BYTES", 8 * MIB)
     assert "the limit is 8,388,608" in refused(lambda: source.fetch([0]))
@@ -190,7 +190,7 @@ def test_image_file_that_is_too_large_raises(tmp_path, monkeypatch):
         with open(tmp_path / f"{number}.png", "wb") as stream:
             stream.truncate(1 << 25)  # takes no room on the disk
     assert "33,554,432 bytes, the limit is 1,048,576" in refused(
-        lambda: folder.source(folder.Options(str(tmp_path)), "train").fetch([0])
+        lambda: folder.source(folder.Options(path=str(tmp_path)), "train").fetch([0])
     )
 
 
@@ -211,7 +211,7 @@ def png(width, height):
 def test_image_with_too_many_pixels_raises(tmp_path, side):
     for number in range(2):
         (tmp_path / f"{number}.png").write_bytes(png(side, side))
-    source = folder.source(folder.Options(str(tmp_path)), "train")
+    source = folder.source(folder.Options(path=str(tmp_path)), "train")
     assert "the image has too many pixels, the limit is 67,108,864" in refused(lambda: source.fetch([0]))
 
 
@@ -222,7 +222,7 @@ def test_a_text_chunk_that_unpacks_to_too_much(tmp_path):
     small = png(8, 8)
     for number in range(2):
         (tmp_path / f"{number}.png").write_bytes(small[:33] + chunk + small[33:])
-    source = folder.source(folder.Options(str(tmp_path), 8), "train")
+    source = folder.source(folder.Options(path=str(tmp_path), size=8), "train")
     assert "the image is damaged" in refused(lambda: source.fetch([0]))
 
 
@@ -233,7 +233,7 @@ def test_members_that_unpack_in_one_piece_are_refused(tmp_path, method, name):
         with zipfile.ZipFile(tmp_path / file, "w", method) as archive:
             archive.writestr(member, npy_header((MIB,)) + bytes(MIB))
             archive.writestr(f"b{member}", bytes(MIB))
-    source = folder.source(folder.Options(str(tmp_path / "pictures.zip"), 8), "train")
+    source = folder.source(folder.Options(path=str(tmp_path / "pictures.zip"), size=8), "train")
     told = refused(lambda: source.fetch([0]))
     assert told.endswith(
         f"is compressed with {name}; only stored and deflated members are supported: create the file again with "

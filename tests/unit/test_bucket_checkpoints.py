@@ -21,7 +21,7 @@ FILES = ("d.safetensors", "g.safetensors", "manifest.json", "state.json")
 def remote(bucket, tmp_path):
     """Two checkpoints in the bucket, of steps 1 and 2."""
     remote = BucketCheckpoints(bucket.open(), "checkpoints")
-    writer = CheckpointWriter(tmp_path / "local")
+    writer = CheckpointWriter(folder=tmp_path / "local")
     for step in (1, 2):
         path = save(writer, step)
         remote.upload(path, path.name, lambda: None)
@@ -84,7 +84,7 @@ def test_checkpoint_of_a_later_format_is_not_skipped(remote, bucket, tmp_path):
 
 
 def test_upload_of_a_damaged_folder_is_refused(remote, tmp_path):
-    path = save(CheckpointWriter(tmp_path / "local"), 3)
+    path = save(CheckpointWriter(folder=tmp_path / "local"), 3)
     (path / "g.safetensors").write_bytes((path / "g.safetensors").read_bytes()[:-1] + b"x")
     with pytest.raises(CheckpointError, match=r"g\.safetensors is missing or damaged"):
         remote.upload(path, path.name, lambda: None)
@@ -93,7 +93,7 @@ def test_upload_of_a_damaged_folder_is_refused(remote, tmp_path):
 
 @pytest.mark.parametrize("file", FILES)
 def test_store_that_lies_about_a_file_gets_no_commit(remote, bucket, tmp_path, file):
-    path = save(CheckpointWriter(tmp_path / "local"), 3)
+    path = save(CheckpointWriter(folder=tmp_path / "local"), 3)
     bucket.faults["put"] = lying(lambda name: name.endswith(file))
     with pytest.raises(StorageError, match="check the store"):
         remote.upload(path, path.name, lambda: None)
@@ -102,7 +102,7 @@ def test_store_that_lies_about_a_file_gets_no_commit(remote, bucket, tmp_path, f
 
 @pytest.mark.parametrize("file", FILES)
 def test_upload_that_ends_at_any_file_leaves_no_checkpoint_and_can_be_repeated(remote, bucket, tmp_path, file):
-    path = save(CheckpointWriter(tmp_path / "local"), 3)
+    path = save(CheckpointWriter(folder=tmp_path / "local"), 3)
     bucket.faults["put"] = failing(3, lambda name: name.endswith(file))
     with pytest.raises(StorageError):
         remote.upload(path, path.name, lambda: None)
@@ -112,7 +112,7 @@ def test_upload_that_ends_at_any_file_leaves_no_checkpoint_and_can_be_repeated(r
 
 
 def test_manifest_whose_response_was_lost_is_committed(remote, bucket, tmp_path):
-    path = save(CheckpointWriter(tmp_path / "local"), 3)
+    path = save(CheckpointWriter(folder=tmp_path / "local"), 3)
     lost = [True]
 
     def fault(name, call):
@@ -128,7 +128,7 @@ def test_manifest_whose_response_was_lost_is_committed(remote, bucket, tmp_path)
 
 
 def test_commit_never_replaces_the_manifest_of_another_writer(remote, bucket, tmp_path):
-    path = save(CheckpointWriter(tmp_path / "local"), 3)
+    path = save(CheckpointWriter(folder=tmp_path / "local"), 3)
     name = "checkpoints/step-000000003/manifest.json"
     with pytest.raises(StorageError, match="not the manifest that was stored"):
         remote.upload(path, path.name, lambda: bucket.write(name, b"of another writer"))
@@ -136,7 +136,7 @@ def test_commit_never_replaces_the_manifest_of_another_writer(remote, bucket, tm
 
 
 def test_other_checkpoint_of_the_same_step_replaces_the_former_one(remote, tmp_path):
-    other = CheckpointWriter(tmp_path / "other")
+    other = CheckpointWriter(folder=tmp_path / "other")
     path = other.save(2, {"g": Pieces({"net/w": torch.ones(5)})}, {"position": 9})
     remote.upload(path, path.name, lambda: None)
     newest(remote, tmp_path / "copy")

@@ -29,8 +29,10 @@ def quick_classifier():
 
 @pytest.fixture(scope="module")
 def evaluator():
-    flat = FeatureExtractor("flat", torch.nn.Flatten(), (1, 8, 8), None, "")
-    return Evaluator(flat, *SMALL, 600, chosen=[Choice("cas", None)], resamples=20)
+    flat = FeatureExtractor(name="flat", network=torch.nn.Flatten(), shape=(1, 8, 8), num_classes=None, sha256="")
+    return Evaluator(
+        extractor=flat, train=SMALL[0], held_out=SMALL[1], num_images=600, chosen=[Choice("cas", None)], resamples=20
+    )
 
 
 def real_rows(first, count):

@@ -42,7 +42,7 @@ def evolution(folder, *words):
 def test_cell_options_survive_a_round_trip():
     config = read_recipe("digits", (*WORDS, CELLS))
     assert parse_recipe(dump(config), "again") == config
-    assert config.grid.of_cell(3) == config.grid.cells[0] and config.grid.of_cell(2) == CellOptions((2,))
+    assert config.grid.of_cell(3) == config.grid.cells[0] and config.grid.of_cell(2) == CellOptions(at=(2,))
     assert config.grid.data_shares == (1.0, 0.5, 1.0, 1.0)
 
 
@@ -88,19 +88,19 @@ def test_cell_trains_on_its_classes_only(tmp_path):
     labels = torch.cat([next(cells[1].batches).label for _ in range(60)])
     assert set(labels.tolist()) == {2, 7}
     assert set(torch.cat([next(cells[0].batches).label for _ in range(60)]).tolist()) == set(range(10))
-    _, asked = cells[1].gan.prior.draw("g", Rows(0, 0, 200, 200))
+    _, asked = cells[1].gan.prior.draw("g", Rows(step=0, first=0, count=200, total=200))
     assert set(asked.tolist()) == {2, 7} and 60 < int((asked == 2).sum()) < 140
-    z, _ = cells[1].gan.prior.draw("g", Rows(5, 3, 4, 200))
-    whole, y = grid(tmp_path).cells[1].gan.prior.draw("g", Rows(5, 0, 200, 200))
+    z, _ = cells[1].gan.prior.draw("g", Rows(step=5, first=3, count=4, total=200))
+    whole, y = grid(tmp_path).cells[1].gan.prior.draw("g", Rows(step=5, first=0, count=200, total=200))
     assert torch.equal(z, whole[3:7]) and set(y.tolist()) == set(range(10))
 
 
 def test_prior_of_the_run_draws_all_classes(tmp_path):
     run = evolution(tmp_path, "grid.cells=[{at: [0, 1, 2, 3], classes: [1]}]")
     for prior in (run.prior, run.cells[0].gan.prior):
-        _, y = prior.draw("score", Rows(0, 0, 100, 100))
+        _, y = prior.draw("score", Rows(step=0, first=0, count=100, total=100))
         assert len(set(y.tolist())) == (10 if prior is run.prior else 1)
-    _, y = run.prior.draw("fitness", Rows(0, 0, 12, 12))
+    _, y = run.prior.draw("fitness", Rows(step=0, first=0, count=12, total=12))
     assert torch.equal(run.population.make_evaluator(0).y_B, y)
 
 
@@ -113,7 +113,7 @@ def test_fitness_uses_the_data_of_the_cell(tmp_path):
 
 def test_unconditional_cell_draws_no_labels(tmp_path):
     cells = grid(tmp_path, "model.conditional=false", "model.name=mlp", CELLS).cells
-    assert cells[1].gan.prior.draw("g", Rows(0, 0, 5, 5))[1] is None
+    assert cells[1].gan.prior.draw("g", Rows(step=0, first=0, count=5, total=5))[1] is None
     assert set(next(cells[1].batches).label.tolist()) == {2, 7}
 
 
@@ -121,10 +121,10 @@ DIGITS = digits.source(digits.Options(8), "train")
 
 
 def eaten(cell, *own, **grid):
-    return DataShares(GridOptions("2x2", cells=own, **grid), DIGITS, 0).of(cell)
+    return DataShares(GridOptions(shape="2x2", cells=own, **grid), DIGITS, 0).of(cell)
 
 
 def test_full_diet_is_the_source_object():
-    own = CellOptions((0,), diet=0.5)
+    own = CellOptions(at=(0,), diet=0.5)
     assert eaten(1, own) is DIGITS and len(eaten(0, own)) == len(DIGITS) // 2
-    assert eaten(0, CellOptions((0,), diet=1.0), diet=0.5) is DIGITS
+    assert eaten(0, CellOptions(at=(0,), diet=1.0), diet=0.5) is DIGITS

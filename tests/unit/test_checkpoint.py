@@ -38,7 +38,7 @@ def again(pieces: Pieces, values):
 @pytest.fixture
 def store(tmp_path):
     said: list[str] = []
-    store = CheckpointWriter(tmp_path / "checkpoints", keep=3, say=said.append)
+    store = CheckpointWriter(folder=tmp_path / "checkpoints", keep=3, say=said.append)
     store.__dict__["said"] = said
     return store
 
@@ -50,8 +50,8 @@ def files_of(path):
 @pytest.mark.parametrize(("keep", "left"), [(1, (4, 5)), (2, (3, 4, 5)), (9, (1, 2, 3, 4, 5))])
 def test_prune_before_removes_leftovers_and_nothing_newer(store, keep, left):
     for step in range(1, 6):
-        CheckpointWriter(store.folder, keep=9).save(*example(step))
-    CheckpointWriter(store.folder, keep).prune_before(store.path_of(4))
+        CheckpointWriter(folder=store.folder, keep=9).save(*example(step))
+    CheckpointWriter(folder=store.folder, keep=keep).prune_before(store.path_of(4))
     assert [p.name for p in store.paths()] == [f"step-{n:09d}" for n in left]
 
 
@@ -212,7 +212,12 @@ def test_restore_every_torch_optimizer_continues_bit_for_bit(name):
     kind = getattr(torch.optim, name)
 
     def build():
-        return game(*(Player(side, network(side), none.Strategy(), Policy(kind, 1e-2)) for side in Side))
+        return game(
+            *(
+                Player(side=side, net=network(side), strategy=none.Strategy(), policy=Policy(kind=kind, lr=1e-2))
+                for side in Side
+            )
+        )
 
     straight, first, second = build(), build(), build()
     play(straight, synchronous, batches(), steps=4)
@@ -240,7 +245,12 @@ def bf16_player(pure: bool) -> Player:
     net = torch.nn.Linear(3, 2)
     memory = MemoryOptions(weight_dtype=torch.bfloat16) if pure else MemoryOptions()
     strategy = none.Strategy(None, memory)
-    return Player(Side.D, strategy.prepare(lambda: net, ALONE), strategy, Policy(torch.optim.Adam, 1e-3))
+    return Player(
+        side=Side.D,
+        net=strategy.prepare(lambda: net, ALONE),
+        strategy=strategy,
+        policy=Policy(kind=torch.optim.Adam, lr=1e-3),
+    )
 
 
 def step(*players: Player) -> None:

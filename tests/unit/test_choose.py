@@ -25,7 +25,7 @@ from paragan.schemes import asynchronous
 from tests.simulated_workers import cluster, game, player_profile, profile
 
 LINK = Link(1e-4, 1e8)
-GOAL = PlanGoal(64, 64, 100)
+GOAL = PlanGoal(batch=64, base_batch=64, kimg=100)
 PLAYERS = {side: PlayerOptions() for side in Side}
 COSTS = {Side.G: 0.001, Side.D: 0.003}
 HALF = {"g.strategy": {"name": "local_sgd", "every": 2}}
@@ -108,8 +108,8 @@ def test_memory_that_nothing_fits_is_refused():
     [("Adam", None, 2.0), ("SGD", None, 4.0), ("Adam", "linear", 4.0), ("SGD", "none", 1.0)],
 )
 def test_learning_rates_follow_the_batch_by_rule(optimizer, rule, factor):
-    player = PlayerOptions(OptimizerOptions(optimizer, lr=1e-3, groups=({"match": "*.bias", "lr": 1e-4},)))
-    made, _ = plan(PlanGoal(256, 64, 1000, rule), players=dict.fromkeys(Side, player))
+    player = PlayerOptions(optimizer=OptimizerOptions(optimizer, lr=1e-3, groups=({"match": "*.bias", "lr": 1e-4},)))
+    made, _ = plan(PlanGoal(batch=256, base_batch=64, kimg=1000, rule=rule), players=dict.fromkeys(Side, player))
     assert made.settings["g.optimizer.lr"] == pytest.approx(1e-3 * factor)
     assert made.settings["d.optimizer.groups"][0]["lr"] == pytest.approx(1e-4 * factor)
     assert ("g.schedule.warmup" in made.settings) == (factor > 1)
@@ -117,13 +117,13 @@ def test_learning_rates_follow_the_batch_by_rule(optimizer, rule, factor):
 
 def test_warm_up_of_the_config_is_kept_if_it_is_longer():
     player = PlayerOptions(schedule=ScheduleOptions(warmup=5000))
-    made, _ = plan(PlanGoal(256, 64, 1000), players=dict.fromkeys(Side, player))
+    made, _ = plan(PlanGoal(batch=256, base_batch=64, kimg=1000), players=dict.fromkeys(Side, player))
     assert made.settings["d.schedule.warmup"] == 5000
 
 
 def test_average_of_too_few_updates_becomes_longer():
     player = PlayerOptions(ema=EmaOptions(half_life_kimg=1.0))
-    made, _ = plan(PlanGoal(256, 64, 1000), players={Side.G: player, Side.D: PlayerOptions()})
+    made, _ = plan(PlanGoal(batch=256, base_batch=64, kimg=1000), players={Side.G: player, Side.D: PlayerOptions()})
     assert made.settings["g.ema.half_life_kimg"] == 2.56 and "d.ema.half_life_kimg" not in made.settings
 
 

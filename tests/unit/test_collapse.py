@@ -15,14 +15,14 @@ def measured(monitor, *observations, step=1) -> list[str | None]:
     """The sign that lasts after each observation."""
     found = []
     for values in observations:
-        monitor.observe(Event("telemetry", step, 0, values=values))
+        monitor.observe(Event(kind="telemetry", step=step, images=0, values=values))
         found.append((monitor.collapse() or (None,))[0])
     return found
 
 
 def score(value, direction=-1, images=0) -> Event:
     values = {"fd[judge]": value, "num_images": 10, "protocol": {}, "directions": {"fd[judge]": direction}}
-    return Event("score", 4, images, values=values)
+    return Event(kind="score", step=4, images=images, values=values)
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def score(value, direction=-1, images=0) -> Event:
     ],
 )  # fmt: skip
 def test_monitor_of_a_sign_that_lasts_finds_a_collapse(bad, name):
-    assert measured(CollapseMonitor(2), GOOD, bad, GOOD, bad, bad) == [None, None, None, None, name]
-    assert measured(CollapseMonitor(3), GOOD, bad, bad) == [None, None, None]
+    assert measured(CollapseMonitor(patience=2), GOOD, bad, GOOD, bad, bad) == [None, None, None, None, name]
+    assert measured(CollapseMonitor(patience=3), GOOD, bad, bad) == [None, None, None]
 
 
 def test_monitor_does_not_compare_diversity_with_that_of_an_untrained_generator():
-    monitor = CollapseMonitor(1)
+    monitor = CollapseMonitor(patience=1)
     assert measured(monitor, {"diversity": 2.0}, step=0) == [None]
     assert measured(monitor, {"diversity": 0.08}, {"diversity": 0.06}, {"diversity": 0.03}) == [
         None,
@@ -59,7 +59,7 @@ def test_monitor_does_not_compare_diversity_with_that_of_an_untrained_generator(
     ],
 )  # fmt: skip
 def test_monitor_counts_scores_twice_as_bad_as_the_best(values, direction, found):
-    monitor = CollapseMonitor(2)
+    monitor = CollapseMonitor(patience=2)
     counts = []
     for value in values:
         monitor.observe(score(float(value), direction))
@@ -78,10 +78,12 @@ def past_best(monitor, *values, first=0) -> list[bool]:
 
 
 def test_monitor_of_scores_far_from_the_best_for_twice_as_long_as_that_took_finds_a_collapse():
-    monitor = CollapseMonitor(2)
+    monitor = CollapseMonitor(patience=2)
     assert past_best(monitor, 9, 6, 4, 5, 5, 5, 5) == [False] * 6 + [True]
-    assert past_best(CollapseMonitor(2), 9, 6, 4, 5, 5, 5, 4.3, 5, 5, 5) == [False] * 10  # was near it again
-    assert past_best(CollapseMonitor(2), 4, 5, 6, 7, 7, 7) == [False] * 6  # the best is that of the untrained players
+    assert past_best(CollapseMonitor(patience=2), 9, 6, 4, 5, 5, 5, 4.3, 5, 5, 5) == [False] * 10  # was near it again
+    assert (
+        past_best(CollapseMonitor(patience=2), 4, 5, 6, 7, 7, 7) == [False] * 6
+    )  # the best is that of the untrained players
     monitor.restart(is_repeated=True)
     assert past_best(monitor, 4.1, 5, 5, first=7) == [False, False, True]  # again, after a return to the best
     monitor.restart(is_repeated=True)

@@ -7,7 +7,7 @@ from paragan.extensions.planning.cluster import INTERCONNECTS, Interconnect, Lin
 from paragan.extensions.planning.collectives import collective_seconds, exchange_bytes, hidden_seconds, latency_seconds
 
 LINK = Link(1e-3, 1e6)
-RING = Interconnect(LINK, LINK, workers_per_host=1)
+RING = Interconnect(inside=LINK, between=LINK, workers_per_host=1)
 
 
 def ring_all_reduce(num_ranks, num_bytes, link):
@@ -22,7 +22,7 @@ def ring_all_reduce(num_ranks, num_bytes, link):
 
 @pytest.mark.parametrize("num_ranks", [2, 3, 4, 1024])
 def test_ring_all_reduce_takes_the_time_of_its_messages(num_ranks):
-    exchange = RankExchange(Collective.ALL_REDUCE, 1_000_000)
+    exchange = RankExchange(kind=Collective.ALL_REDUCE, num_bytes=1_000_000)
     seconds, sent = ring_all_reduce(num_ranks, 1_000_000, LINK)
     assert collective_seconds(exchange, num_ranks, RING) == pytest.approx(seconds, rel=1e-12)
     assert exchange_bytes(exchange, num_ranks) == pytest.approx(sent, rel=1e-12)
@@ -30,9 +30,9 @@ def test_ring_all_reduce_takes_the_time_of_its_messages(num_ranks):
 
 def test_hierarchical_all_reduce_uses_the_fast_links_inside_hosts():
     fast = Link(1e-6, 1e9)
-    ring = Interconnect(fast, LINK, workers_per_host=8)
-    tree = Interconnect(fast, LINK, workers_per_host=8, algorithm="hierarchical")
-    exchange = RankExchange(Collective.ALL_REDUCE, 8_000_000)
+    ring = Interconnect(inside=fast, between=LINK, workers_per_host=8)
+    tree = Interconnect(inside=fast, between=LINK, workers_per_host=8, algorithm="hierarchical")
+    exchange = RankExchange(kind=Collective.ALL_REDUCE, num_bytes=8_000_000)
     inside_s = 2 * 7 / 8 * 8_000_000 / 1e9
     between_s = 2 * 7 / 8 * 8_000_000 / 1e6
     latency_s = 2 * (3 * 1e-6 + 3 * 1e-3)

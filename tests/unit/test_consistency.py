@@ -72,14 +72,19 @@ def test_a_pair_is_varied_together():
             seen.append((x, condition))
             return (x * condition).sum((1, 2)) * torch.ones((), requires_grad=True)
 
-    rows = Rows(0, 0, BATCH, BATCH)
+    rows = Rows(step=0, first=0, count=BATCH, total=BATCH)
     x = rng.normal(0, "x", rows, SHAPE)
     feed = turn(Side.D).feed
     real = type(feed.real)(rows, {"image": x, "condition": x})
     net = Pairs()
-    outputs = Outputs(DiscriminatorOutput(torch.zeros(BATCH, 8)), DiscriminatorOutput(net(x, None, x)), x)
+    outputs = Outputs(
+        fake=DiscriminatorOutput(torch.zeros(BATCH, 8)), real=DiscriminatorOutput(net(x, None, x)), images=x
+    )
     part = PenaltyContext(
-        CalledNetwork(net), TurnInputs(rows, 0, {"condition": x}, real, fakes=(x,)), outputs, lambda out, x: out
+        network=CalledNetwork(module=net),
+        feed=TurnInputs(rows=rows, seed=0, tensors={"condition": x}, real=real, fakes=(x,)),
+        outputs=outputs,
+        input_gradient=lambda out, x: out,
     )
     values = consistency.Penalty(consistency.Options(1.0, fake_weight=1.0))(part)
     assert values.shape == (BATCH,)

@@ -51,7 +51,17 @@ class CountingPipeline:
     def counters(self):
         self.time_s += 0.25
         taken = int(10 * self.time_s)
-        return Counters(self.time_s, taken, 0.0, taken, taken * self.latency_s, taken, 0.01 * taken, 1, MIB)
+        return Counters(
+            time_s=self.time_s,
+            num_taken=taken,
+            wait_s=0.0,
+            num_reads=taken,
+            read_s=taken * self.latency_s,
+            num_decodes=taken,
+            decode_s=0.01 * taken,
+            parts_per_batch=1,
+            batch_bytes=MIB,
+        )
 
     def resize(self, depth, readers, decoders):
         self.sizes.append(Sizes(depth, readers, decoders))

@@ -67,8 +67,14 @@ def test_worker_with_heartbeats_but_no_progress_fails(begun, tmp_path):
 def test_worker_of_a_silent_coordinator_ends_after_the_timeout(begun):
     grid = begun(workers=1)
     line = Line(queue.Queue(), queue.Queue())
-    make = grid.factory.cell, grid.factory.population, grid.make_communicator
-    worker = Worker(line, *make, WorkerStatus(), timeout_s=1.0)
+    worker = Worker(
+        line=line,
+        make_cell=grid.factory.cell,
+        make_population=grid.factory.population,
+        make_communicator=grid.make_communicator,
+        status=WorkerStatus(),
+        timeout_s=1.0,
+    )
     assert worker.run() == "no message from the coordinator for 1 s"
 
 
@@ -165,7 +171,9 @@ class TestAge:
         for communicator in thread_communicator.create_communicators(2, timeout_s=0.5):
             cells = [factory.cell(number) for number, owner in enumerate(owners) if owner == communicator.rank]
             population = factory.population(cells, lambda text: None)
-            population.exchange = AsyncGenomeExchange(communicator, owners, population.topology, cells[0].centre, age=2)
+            population.exchange = AsyncGenomeExchange(
+                communicator=communicator, owners=owners, topology=population.topology, like=cells[0].centre, age=2
+            )
             populations.append(population)
         one, other = populations
         with pytest.raises(WorkerError):  # nobody has posted anything yet

@@ -17,7 +17,7 @@ def numbers(rows: Rows) -> list[int]:
 
 @pytest.mark.parametrize(("count", "n"), [(8, 1), (8, 3), (5, 5), (7, 2)])
 def test_shares_cover_the_rows_in_order(count, n):
-    shares = Rows(4, 10, count, 100).shares(n)
+    shares = Rows(step=4, first=10, count=count, total=100).shares(n)
     assert [i for s in shares for i in numbers(s)] == list(range(10, 10 + count))
     assert max(s.count for s in shares) - min(s.count for s in shares) <= 1
     assert {(s.step, s.total) for s in shares} == {(4, 100)}
@@ -26,7 +26,7 @@ def test_shares_cover_the_rows_in_order(count, n):
 @pytest.mark.parametrize("world", [1, 2, 3])
 @pytest.mark.parametrize(("total", "n"), [(12, 1), (12, 4), (11, 3), (9, 2)])
 def test_a_micro_batch_is_the_same_rows_over_any_number_of_ranks(world, total, n):
-    whole = Rows(0, 0, total, total)
+    whole = Rows(step=0, first=0, count=total, total=total)
     dealt = [share.parts(n) for share in whole.shares(world)]
     for k in range(n):
         assert sorted(i for parts in dealt for i in numbers(parts[k])) == list(range(k, total, n))
@@ -35,11 +35,13 @@ def test_a_micro_batch_is_the_same_rows_over_any_number_of_ranks(world, total, n
 
 @pytest.mark.parametrize("first", [0, 2])
 def test_turn_inputs_parts_cut_all_tensors_equally(first):
-    rows, x = Rows(0, first, 6, 12), torch.arange(6.0)
+    rows, x = Rows(step=0, first=first, count=6, total=12), torch.arange(6.0)
     real = Batch(rows, {"image": x.view(6, 1, 1, 1), "label": x.long(), "condition": x + 100})
-    made = TurnInputs(rows, 0, {"latent": x}).parts(2)
+    made = TurnInputs(rows=rows, seed=0, tensors={"latent": x}).parts(2)
     fakes = tuple(part.latent for part in made)
-    feed = TurnInputs(rows, 0, {"latent": x.view(6, 1), "label": x.long(), "condition": x}, real, fakes)
+    feed = TurnInputs(
+        rows=rows, seed=0, tensors={"latent": x.view(6, 1), "label": x.long(), "condition": x}, real=real, fakes=fakes
+    )
     for n in (1, 2, 3):
         parts = feed.parts(n)
         for part in parts:
@@ -51,16 +53,20 @@ def test_turn_inputs_parts_cut_all_tensors_equally(first):
 
 
 def test_draws_do_not_depend_on_how_the_batch_is_shared():
-    prior, whole = Prior(7, 3, 5), Rows(2, 0, 10, 10)
+    prior, whole = Prior(seed=7, latent=3, num_classes=5), Rows(step=2, first=0, count=10, total=10)
     z, y = prior.draw("d", whole)
     for first, count in ((0, 4), (4, 1), (5, 5)):
-        z_part, y_part = prior.draw("d", Rows(2, first, count, 10))
+        z_part, y_part = prior.draw("d", Rows(step=2, first=first, count=count, total=10))
         assert torch.equal(z_part, z[first : first + count])
         assert torch.equal(y_part, y[first : first + count])
-    for other in (Prior(8, 3, 5).draw("d", whole), prior.draw("g", whole), prior.draw("d", Rows(3, 0, 10, 10))):
+    for other in (
+        Prior(seed=8, latent=3, num_classes=5).draw("d", whole),
+        prior.draw("g", whole),
+        prior.draw("d", Rows(step=3, first=0, count=10, total=10)),
+    ):
         assert not torch.equal(other[0], z)
         assert not torch.equal(other[1], y)
-    assert Prior(7, 3).draw("d", whole)[1] is None
+    assert Prior(seed=7, latent=3).draw("d", whole)[1] is None
 
 
 def test_keys_are_the_same_on_every_machine():
@@ -72,7 +78,7 @@ def test_the_global_generator_is_left_alone():
     torch.manual_seed(0)
     expected = torch.rand(1)
     torch.manual_seed(0)
-    Prior(0, 4, 3).draw("d", Rows(0, 0, 8, 8))
+    Prior(seed=0, latent=4, num_classes=3).draw("d", Rows(step=0, first=0, count=8, total=8))
     assert torch.equal(torch.rand(1), expected)
 
 

@@ -114,8 +114,8 @@ def test_micro_batches_and_local_sgd_are_refused(module):
     penalty, net = module.Penalty(module.Options()), torch.nn.Linear(1, 1)
     told = f"penalty {penalty.name} .* d.micro_batches=2"
     with pytest.raises(ConfigError, match=told):
-        check_player(PlayerOptions(micro_batches=2), Player(Side.D, net), (penalty,))
-    apart = Player(Side.D, net)
+        check_player(PlayerOptions(micro_batches=2), Player(side=Side.D, net=net), (penalty,))
+    apart = Player(side=Side.D, net=net)
     apart.strategy = local_sgd.Strategy(local_sgd.Options())
     with pytest.raises(ConfigError, match=f"penalty {penalty.name} .* strategy local_sgd"):
         check_player(PlayerOptions(), apart, (penalty,))

@@ -15,8 +15,8 @@ from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.cross_rank import CrossRankBatchNorm, convert
 from paragan.layers.update_once import begin_update, mixes_samples
 
-TWO = World(0, 2, group=object())  # conversion to all ranks talks to nobody
-FOUR = World(0, 4, group=object())
+TWO = World(rank=0, size=2, group=object())  # conversion to all ranks talks to nobody
+FOUR = World(rank=0, size=4, group=object())
 
 
 class Twice(nn.Module):

@@ -20,16 +20,18 @@ def net(inputs, outputs, *last):
 
 def game(per_step=1, **policy):
     torch.manual_seed(0)
-    g = pg.Player(pg.Side.G, net(3, 2), policy=pg.Policy(lr=0.01))
-    d = pg.Player(pg.Side.D, net(2, 1, nn.Flatten(0)), policy=pg.Policy(lr=0.01, updates_per_step=per_step, **policy))
-    gan = pg.GAN(g, d, pg.hinge_loss, pg.Prior(seed=4, latent=3, arguments=("point",)))
+    g = pg.Player(side=pg.Side.G, net=net(3, 2), policy=pg.Policy(lr=0.01))
+    d = pg.Player(
+        side=pg.Side.D, net=net(2, 1, nn.Flatten(0)), policy=pg.Policy(lr=0.01, updates_per_step=per_step, **policy)
+    )
+    gan = pg.GAN(g=g, d=d, loss=pg.hinge_loss, prior=pg.Prior(seed=4, latent=3, arguments=("point",)))
     return gan
 
 
 def batches(first=0, count=BATCH, shift=3.0):
     step = 0
     while True:
-        rows = pg.Rows(step, first, count, BATCH)
+        rows = pg.Rows(step=step, first=first, count=count, total=BATCH)
         yield pg.Batch(rows, {"point": rng.normal(9, "points", rows, (2,)) + shift})
         step += 1
 

@@ -42,7 +42,7 @@ def put(path, number, width=8):
 
 
 def read(root, split="train", **options):
-    return folder.source(folder.Options(str(root), 8, damaged="skip", **options), split)
+    return folder.source(folder.Options(path=str(root), size=8, damaged="skip", **options), split)
 
 
 def paths(source):
@@ -50,13 +50,15 @@ def paths(source):
 
 
 def test_stop_names_the_setting_that_skips(photos):
-    source = folder.source(folder.Options(str(photos), 8), "train")
+    source = folder.source(folder.Options(path=str(photos), size=8), "train")
     with pytest.raises(DataError, match=r"pass data\.damaged=skip to exclude damaged images$"):
         source.fetch(range(len(source)))
 
 
 def test_skip_leaves_the_damaged_out_of_both_parts_and_moves_no_other_image(photos):
-    before = {split: paths(folder.source(folder.Options(str(photos), 8), split)) for split in ("train", "held_out")}
+    before = {
+        split: paths(folder.source(folder.Options(path=str(photos), size=8), split)) for split in ("train", "held_out")
+    }
     for split, all_paths in before.items():
         source = read(photos, split)
         assert paths(source) == [path for path in all_paths if path not in ("cats/03.png", "dogs/20.png")]
@@ -67,7 +69,10 @@ def test_skip_leaves_the_damaged_out_of_both_parts_and_moves_no_other_image(phot
 def test_skip_without_damage_is_the_same_data(tmp_path):
     for number in range(4):
         put(tmp_path / "photos" / f"{number}.png", number)
-    source, plain = read(tmp_path / "photos"), folder.source(folder.Options(str(tmp_path / "photos"), 8), "train")
+    source, plain = (
+        read(tmp_path / "photos"),
+        folder.source(folder.Options(path=str(tmp_path / "photos"), size=8), "train"),
+    )
     assert source.fingerprint == plain.fingerprint and source.notices == ()
 
 
@@ -101,7 +106,7 @@ def test_damaged_pairs_are_skipped(tmp_path):
         put(tmp_path / "pairs" / f"{number}.png", number, width=16)
     (tmp_path / "pairs" / "4.png").write_bytes(b"")
     put(tmp_path / "pairs" / "5.png", 5, width=15)  # no two images of one width
-    options = paired.Options(str(tmp_path / "pairs"), size=8, damaged="skip")
+    options = paired.Options(path=str(tmp_path / "pairs"), size=8, damaged="skip")
     parts = [paired.source(options, split) for split in ("train", "held_out")]
     assert sum(map(len, parts)) == 4
     assert parts[0].notices[0].startswith("2 of 6 images are damaged")
@@ -122,7 +127,7 @@ def test_a_class_of_one_split_is_a_class_of_both(tmp_path):
         put(tmp_path / name, 1)
     (tmp_path / "train" / "e").mkdir()
     (tmp_path / "val" / "b").mkdir()  # a class by the other part
-    source = folder.source(folder.Options(str(tmp_path), 8), "train")
+    source = folder.source(folder.Options(path=str(tmp_path), size=8), "train")
     assert source.class_names == ("a", "b", "c")
     assert source.notices == ("folders without images are not classes: 'train/e'",)
 

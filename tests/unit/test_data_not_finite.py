@@ -111,7 +111,7 @@ def test_subsets_name_the_sample_of_the_whole_data():
 
 def test_what_is_computed_of_images_names_their_file(tmp_path):
     image_folder(tmp_path / "images", side=8)
-    images = folder.source(folder.Options(str(tmp_path / "images"), size=8), "train")
+    images = folder.source(folder.Options(path=str(tmp_path / "images"), size=8), "train")
     black = torch.zeros(1, *images.shape)
     images.decode = lambda encoded, rows, *rest: {
         "image": torch.cat([torch.ones_like(black)] * (len(rows) - 1) + [black])

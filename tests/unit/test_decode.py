@@ -10,7 +10,9 @@ from paragan.datasets import folder
 
 def both(root, size=8, **options):
     """The two parts of two pictures."""
-    return [folder.source(folder.Options(str(root), size, **options), split) for split in ("train", "held_out")]
+    return [
+        folder.source(folder.Options(path=str(root), size=size, **options), split) for split in ("train", "held_out")
+    ]
 
 
 def first(image, tmp_path, suffix=".png", channels=3, **options):

@@ -64,7 +64,7 @@ def test_background_scores_and_eval_use_deterministic_kernels_if_enabled(tmp_pat
 
     def noted(self, prior=None):
         seen.append(torch.are_deterministic_algorithms_enabled())
-        return Score({}, 16, {})
+        return Score(metrics={}, num_images=16, protocol={})
 
     monkeypatch.setattr(TrainingLoop, "compute_score", noted)
     checkpoint = str(tiny_run.newest(tmp_path))

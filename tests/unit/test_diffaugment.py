@@ -10,7 +10,7 @@ from paragan.core.types import Rows, Side
 from paragan.parallel import none
 from tests.laws.small_gan import batches, game, player
 
-ROWS = Rows(0, 0, 40, 40)
+ROWS = Rows(step=0, first=0, count=40, total=40)
 X = rng.normal(1, "x", ROWS, (3, 16, 16)).double()
 DRAWS = rng.uniform(7, "s", ROWS, (7,))
 

@@ -47,20 +47,23 @@ def several() -> pg.Discriminators:
 def batches():
     step = 0
     while True:
-        yield pg.Batch(pg.Rows(step, 0, 8, 8), {"image": torch.linspace(-1, 1, 8 * 64).double().view(8, *SHAPE)})
+        yield pg.Batch(
+            pg.Rows(step=step, first=0, count=8, total=8),
+            {"image": torch.linspace(-1, 1, 8 * 64).double().view(8, *SHAPE)},
+        )
         step += 1
 
 
 def game(d: nn.Module, *, groups=(), g_penalties=(), **options) -> pg.GAN:
     torch.manual_seed(1)
     g = nn.Sequential(nn.Linear(3, 64), nn.Unflatten(1, SHAPE)).double()
-    players = [
-        pg.Player(Side.G, g, policy=pg.Policy(torch.optim.SGD, lr=0.1)),
-        pg.Player(Side.D, d, policy=pg.Policy(torch.optim.SGD, lr=0.1, groups=groups)),
+    g, d = [
+        pg.Player(side=Side.G, net=g, policy=pg.Policy(kind=torch.optim.SGD, lr=0.1)),
+        pg.Player(side=Side.D, net=d, policy=pg.Policy(kind=torch.optim.SGD, lr=0.1, groups=groups)),
     ]
-    prior = pg.Prior(0, 3, dtype=torch.float64)
+    prior = pg.Prior(seed=0, latent=3, dtype=torch.float64)
     chosen = pg.AdversarialOptions(**options)
-    return pg.GAN(*players, pg.least_squares_loss, prior, g_penalties=g_penalties, adversarial=chosen)
+    return pg.GAN(g=g, d=d, loss=pg.least_squares_loss, prior=prior, g_penalties=g_penalties, adversarial=chosen)
 
 
 def test_outputs_are_named_by_mapping_list_and_path():
@@ -105,7 +108,7 @@ def test_split_cuts_every_member_and_layer():
 
 
 def test_autocast_returns_float32_for_every_member():
-    net = CalledNetwork(several().float(), Calling(torch.bfloat16))
+    net = CalledNetwork(module=several().float(), calling=Calling(torch.bfloat16))
     output = pg.DiscriminatorOutput.of(net(torch.ones(2, *SHAPE)))
     assert {member.logits_B.dtype for member in output.members.values()} == {torch.float32}
     assert all(layer.dtype == torch.float32 for member in output.members.values() for layer in member.layers)
@@ -127,7 +130,7 @@ def test_weights_are_by_name_or_list(combine, weights, expected):
 
 def test_record_has_every_discriminator_next_to_the_total():
     gan = game(several(), weights={"mpd": 0.25})
-    z, _ = gan.prior.draw("d", pg.Rows(0, 0, 8, 8))
+    z, _ = gan.prior.draw("d", pg.Rows(step=0, first=0, count=8, total=8))
     real = several()(next(batches()).image)
     fake = several()(gan.g.net(z).detach())
     found = synchronous.step(gan, batches()).read()

@@ -21,8 +21,15 @@ FAKE_SCORE = Side("fake_score")
 
 
 def loss_and_gradients(side, penalty, nets):
-    called = {kind: CalledNetwork(net) for kind, net in nets.items()}
-    turn = Turn(side, (Side.G,), inputs(), lambda outputs, feed: LossTerms({}), (penalty,), needs_real=False)
+    called = {kind: CalledNetwork(module=net) for kind, net in nets.items()}
+    turn = Turn(
+        side=side,
+        chain=(Side.G,),
+        feed=inputs(),
+        objective=lambda outputs, feed: LossTerms({}),
+        penalties=(penalty,),
+        needs_real=False,
+    )
     terms = none.Strategy().forward_backward(turn, called, 1)
     return terms.loss_B[penalty.name], [weight.grad for weight in nets[side].parameters()]
 

@@ -37,7 +37,7 @@ def judge(small):
 
 @pytest.fixture(scope="module")
 def evaluator(small, judge):
-    return Evaluator(judge, *small, num_images=1000)
+    return Evaluator(extractor=judge, train=small[0], held_out=small[1], num_images=1000)
 
 
 def real_rows(source, skip=0):
@@ -71,9 +71,9 @@ def test_evaluator_large_images_use_small_batches(side, mode, most, monkeypatch)
 
     shape = (1, side, side)
     source = SimpleNamespace(shape=shape, class_names=())
-    judge = FeatureExtractor("flat", nn.Flatten(), (1, 1, 1), None, "")
+    judge = FeatureExtractor(name="flat", network=nn.Flatten(), shape=(1, 1, 1), num_classes=None, sha256="")
     monkeypatch.setattr(FeatureExtractor, "accepts", lambda self, shape: True)
-    size = Evaluator(judge, source, source, num_images=510, mode=mode)._block_size
+    size = Evaluator(extractor=judge, train=source, held_out=source, num_images=510, mode=mode)._block_size
     judged = compute_features(generate, judge, 510, size, ALONE)
     assert len(judged.features_BF) == 510 == sum(count for _, count in asked)
     assert asked[0] == (0, most) and asked[1][0] == most and max(count for _, count in asked) == most
@@ -86,7 +86,7 @@ def test_score_of_one_process_ends_at_the_first_block_that_fails(failing):
     def compute(x, labels):
         if len(asked) == failing:
             raise ValueError("features are not finite")
-        return SampleFeatures(torch.zeros(len(x), 3))
+        return SampleFeatures(features_BF=torch.zeros(len(x), 3))
 
     def generate(first, count):
         asked.append(first)
@@ -150,7 +150,11 @@ def test_evaluator_protocol_has_all_settings(evaluator, judge, small):
 def test_evaluator_real_values_are_of_held_out_images(evaluator, small):
     """360 held-out images scored like generated ones, covered by training images."""
     score = evaluator.score(real_rows(small[0]))
-    as_generated = Evaluator(evaluator.extractor, *small, 360).score(real_rows(small[1])).metrics
+    as_generated = (
+        Evaluator(extractor=evaluator.extractor, train=small[0], held_out=small[1], num_images=360)
+        .score(real_rows(small[1]))
+        .metrics
+    )
     assert list(score.real) == list(score.metrics)
     assert score.real["label_accuracy"] == as_generated["label_accuracy"] == evaluator.extractor.accuracy
     assert score.real["fd[judge]"] > 0.1 and 0.8 < score.real["coverage"] < 1
@@ -167,7 +171,12 @@ def test_evaluator_coverage_uses_as_many_images_as_held_out(small, judge):
         real = small[1].fetch(np.arange(first, first + count) % 360)["image"]
         return torch.where(late[:, None, None, None], normalise(real), x), y
 
-    assert Evaluator(judge, *small, 1000).score(generate).metrics["coverage"] < 0.3
+    assert (
+        Evaluator(extractor=judge, train=small[0], held_out=small[1], num_images=1000)
+        .score(generate)
+        .metrics["coverage"]
+        < 0.3
+    )
 
 
 def test_evaluator_other_shape_or_classes_is_refused(judge, small):
@@ -175,15 +184,15 @@ def test_evaluator_other_shape_or_classes_is_refused(judge, small):
     with pytest.raises(
         ConfigError, match="=judge expects images of 1x8x8 in 10 classes, but the data has 1x16x16 in 10 classes"
     ):
-        Evaluator(judge, large, large, 100)
+        Evaluator(extractor=judge, train=large, held_out=large, num_images=100)
     fewer = InMemorySource(small[0].images_NCHW, small[0].labels_N % 2, ("even", "odd"))
     with pytest.raises(ConfigError, match="in 2 classes"):
-        Evaluator(judge, fewer, fewer, 100)
+        Evaluator(extractor=judge, train=fewer, held_out=fewer, num_images=100)
 
 
 def test_evaluator_too_few_images_is_refused_early(judge, small):
     with pytest.raises(ConfigError, match=r"evaluation\.num_images=5 is too few for coverage; use at least 6"):
-        Evaluator(judge, *small, 5)
+        Evaluator(extractor=judge, train=small[0], held_out=small[1], num_images=5)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
@@ -205,7 +214,7 @@ def test_sample_generator_latents_depend_on_position():
     player, prior = SimpleNamespace(net=Picture(), ema=None), Prior(seed=3, latent=64, num_classes=10)
     generate = sample_generator(sampling_network(player), prior, total=30)
     x, y = generate(20, 10)
-    z, asked = prior.draw("score", Rows(0, 0, 30, 30))
+    z, asked = prior.draw("score", Rows(step=0, first=0, count=30, total=30))
     assert torch.equal(x, Picture()(z, asked)[20:])
     assert torch.equal(y, asked[20:])
 
@@ -215,7 +224,7 @@ def test_evaluator_mnist_distances_match_reference(data_root):
     """With the packaged CNN, 10,000 against 10,000: real 0.0156, uniform noise 59.3."""
     options = mnist.Options(str(data_root / "mnist"))
     train, held_out = (mnist.source(options, split) for split in ("train", "held_out"))
-    evaluator = Evaluator(prepared("mnist", train), train, held_out, 10_000)
+    evaluator = Evaluator(extractor=prepared("mnist", train), train=train, held_out=held_out, num_images=10_000)
 
     def uniform(first, count):
         return torch.rand(count, 1, 28, 28, generator=torch.Generator().manual_seed(first)) * 2 - 1, None
@@ -228,7 +237,7 @@ def test_evaluator_mnist_distances_match_reference(data_root):
 
 def test_evaluator_few_held_out_images_has_no_coverage(small, judge):
     few = InMemorySource(small[1].images_NCHW[:4], small[1].labels_N[:4], small[1].class_names)
-    score = Evaluator(judge, small[0], few, 100).score(noise)
+    score = Evaluator(extractor=judge, train=small[0], held_out=few, num_images=100).score(noise)
     assert "coverage" not in score.metrics
     assert score.metrics["fd[judge]"] > 10
     assert score.protocol["coverage"]["num_images"] == score.protocol["real"]["num_images"] == 0

@@ -35,8 +35,8 @@ from tests.laws.small_gan import distance
 from tests.tiny_run import train_and_read
 
 CPU, SHAPE, CLASSES = torch.device("cpu"), (1, 8, 8), small_gan.CLASSES
-R1, LAZY = r1.Penalty(r1.Options(0.3)), r1.Penalty(r1.Options(0.3, interval=2))
-GP = gradient_penalty.Penalty(gradient_penalty.Options(0.3))
+R1, LAZY = r1.Penalty(r1.Options(weight=0.3)), r1.Penalty(r1.Options(weight=0.3, interval=2))
+GP = gradient_penalty.Penalty(gradient_penalty.Options(weight=0.3))
 MLP = "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"
 TINY = (
     *("train.threads=1", "data.size=8", "train.batch=8", "penalties=[{name: r1, weight: 1.0, interval: 3}]"),
@@ -61,11 +61,13 @@ def from_file(module, options):
 
 
 def game(network, executor, penalties=(), parts=1) -> GAN:
-    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, micro_batches=parts)
+    policy = Policy(kind=torch.optim.Adam, lr=1e-2, arguments={"betas": (0.0, 0.9)}, micro_batches=parts)
     calling = Calling(compiler=executors.call_compiler(executor, CPU))
-    g, d = (Player(side, network(side), none.Strategy(), policy, calling) for side in Side)
-    prior = Prior(5, getattr(g.net, "latent", small_gan.LATENT), CLASSES, dtype=torch.float64)
-    return GAN(g, d, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=penalties)
+    g, d = (
+        Player(side=side, net=network(side), strategy=none.Strategy(), policy=policy, calling=calling) for side in Side
+    )
+    prior = Prior(seed=5, latent=getattr(g.net, "latent", small_gan.LATENT), num_classes=CLASSES, dtype=torch.float64)
+    return GAN(g=g, d=d, loss=Loss(hinge.d_loss, hinge.g_loss), prior=prior, d_penalties=penalties)
 
 
 def programs(gan: GAN) -> dict[str, set[tuple[bool, bool]]]:
@@ -109,7 +111,7 @@ def test_compiled_is_as_written(network, penalties, parts, scheme, d_programs, g
 
 def test_what_is_not_a_turn_runs_as_written():
     net = small_gan.network(Side.D)
-    called = CalledNetwork(net, Calling(compiler=executors.call_compiler("compile", CPU)))
+    called = CalledNetwork(module=net, calling=Calling(compiler=executors.call_compiler("compile", CPU)))
     called.module.eval()
     called(*small_gan.PROBE[Side.D])
     assert not called._run._programs and counters["stats"]["unique_graphs"] == 0
@@ -121,10 +123,10 @@ def test_autocast_and_layout_stay_the_networks_own():
     net[1].register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
     calling = Calling(torch.bfloat16, channels_last=True, compiler=executors.call_compiler("compile", CPU))
     x = torch.randn(2, 1, 8, 8)
-    out = CalledNetwork(net, calling)(x)
+    out = CalledNetwork(module=net, calling=calling)(x)
     assert out.dtype is torch.float32 and seen == [torch.bfloat16]
     assert counters["stats"]["unique_graphs"] == 1
-    assert torch.equal(out, CalledNetwork(net, Calling(torch.bfloat16, channels_last=True))(x))
+    assert torch.equal(out, CalledNetwork(module=net, calling=Calling(torch.bfloat16, channels_last=True))(x))
 
 
 def trainer(folder, steps, *words):
@@ -163,7 +165,9 @@ def test_failing_compiler_is_one_line(tmp_path, monkeypatch, capsys):
 
 
 def test_second_derivative_of_compiled_code_is_one_line():
-    called = CalledNetwork(small_gan.network(Side.D), Calling(compiler=executors.call_compiler("compile", CPU)))
+    called = CalledNetwork(
+        module=small_gan.network(Side.D), calling=Calling(compiler=executors.call_compiler("compile", CPU))
+    )
     x, y = small_gan.PROBE[Side.D]
     x = x.clone().requires_grad_()
     with executors.report_compile_errors(), called.frozen():
@@ -213,7 +217,7 @@ def test_written_in_c_it_is_equal_too_and_draws_the_same(monkeypatch):
     for calling in (Calling(), Calling(compiler=executors.call_compiler("compile", CPU))):
         torch.manual_seed(3)
         net.zero_grad()
-        out = CalledNetwork(net, calling)(x)
+        out = CalledNetwork(module=net, calling=calling)(x)
         out.square().sum().backward()
         found.append({"out": out.detach(), "weight": net.layer.weight.grad.clone()})
     assert distance(*found) <= 1e-12
@@ -229,6 +233,6 @@ def test_written_in_c_spectral_norm_differentiates_with_the_vectors_of_its_forwa
         layer.load_state_dict(start)
         layer.zero_grad()
         begin_update(layer)
-        CalledNetwork(layer, calling)(rows).square().sum().backward()
+        CalledNetwork(module=layer, calling=calling)(rows).square().sum().backward()
         found.append({"weight": layer.parametrizations.weight.original.grad.clone(), **layer.state_dict()})
     assert distance(*found) <= 1e-12

@@ -170,7 +170,7 @@ def test_measuring_moves_nothing_of_the_run(tmp_path):
     torch.manual_seed(1)
     before, weights = torch.get_rng_state(), [weight.clone() for weight in (*g.parameters(), *d.parameters())]
     written = replace(config(), train=replace(config().train, executor="eager"))
-    TrialRun(written, World(), Networks(g, d, 4, 0))(written, 20.0)
+    TrialRun(written, World(), Networks(g=g, d=d, latent=4, num_classes=0))(written, 20.0)
     assert torch.equal(before, torch.get_rng_state())
     assert all(map(torch.equal, weights, (*g.parameters(), *d.parameters())))
     settings = ("g.channels_last=true", "d.channels_last=true", "g.precision=fp32", "d.precision=fp32")

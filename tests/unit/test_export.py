@@ -182,7 +182,7 @@ class Unruly(nn.Module):
 
 
 def test_export_untraceable_network_is_one_line(tmp_path):
-    sampler = Sampler(Unruly(), GeneratorInfo((1, 2, 2), (), 0, 0), 0, None)
+    sampler = Sampler(net=Unruly(), info=GeneratorInfo((1, 2, 2), (), 0, 0), seed=0, config=None)
     with pytest.raises(CheckpointError, match=r"^export: Unruly cannot be traced \(.*\); export safetensors$"):
         formats.torch_program(sampler, tmp_path / "g.pt2")
     assert list(tmp_path.iterdir()) == []

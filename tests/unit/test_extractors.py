@@ -112,8 +112,10 @@ def refused(path, sha256=None):
 
 def test_an_image_of_another_size_is_resized_where_a_filter_is_chosen():
     """A network that returns its input: the same pixels as torch's antialiased filter gives."""
-    plain = FeatureExtractor("flat", torch.nn.Flatten(), (1, 8, 8), None, "")
-    filtered = FeatureExtractor("flat", torch.nn.Flatten(), (1, 8, 8), None, "", resize="bilinear")
+    plain = FeatureExtractor(name="flat", network=torch.nn.Flatten(), shape=(1, 8, 8), num_classes=None, sha256="")
+    filtered = FeatureExtractor(
+        name="flat", network=torch.nn.Flatten(), shape=(1, 8, 8), num_classes=None, sha256="", resize="bilinear"
+    )
     assert (plain.accepts((1, 16, 16)), filtered.accepts((1, 16, 16)), filtered.accepts((3, 8, 8))) == (
         False,
         True,
@@ -134,7 +136,15 @@ def test_an_extractor_is_called_in_batches_of_its_dtype(batch_size):
             seen.append((len(x), x.dtype))
             return 2 * x.flatten(1)
 
-    extractor = FeatureExtractor("double", Double(), (1, 2, 2), None, "", dtype=torch.bfloat16, batch_size=batch_size)
+    extractor = FeatureExtractor(
+        name="double",
+        network=Double(),
+        shape=(1, 2, 2),
+        num_classes=None,
+        sha256="",
+        dtype=torch.bfloat16,
+        batch_size=batch_size,
+    )
     found = extractor.compute(torch.full((9, 1, 2, 2), 0.5))
     assert max(count for count, _ in seen) == min(batch_size, 9)
     assert {dtype for _, dtype in seen} == {torch.bfloat16}

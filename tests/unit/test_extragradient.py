@@ -43,21 +43,29 @@ class Discriminator(nn.Module):
 
 
 def real(step):
-    rows = Rows(step, 0, BATCH, BATCH)
+    rows = Rows(step=step, first=0, count=BATCH, total=BATCH)
     draw = torch.Generator().manual_seed(step)
     return Batch(rows, {"image": torch.randn(BATCH, 2, 1, 1, generator=draw, dtype=torch.float64) + 1})
 
 
 def game(kind=torch.optim.SGD, strategy=None, dtype=torch.float64, lr=LR, **arguments):
-    policy = Policy(kind, lr, arguments)
+    policy = Policy(kind=kind, lr=lr, arguments=arguments)
     nets = (Generator().to(dtype), Discriminator().to(dtype))
-    seats = (Player(side, net, strategy or none.Strategy(), policy) for side, net in zip(Side, nets, strict=True))
-    return GAN(*seats, Loss(wasserstein.d_loss, wasserstein.g_loss), Prior(3, 2, dtype=dtype))
+    g, d = (
+        Player(side=side, net=net, strategy=strategy or none.Strategy(), policy=policy)
+        for side, net in zip(Side, nets, strict=True)
+    )
+    return GAN(
+        g=g,
+        d=d,
+        loss=Loss(wasserstein.d_loss, wasserstein.g_loss),
+        prior=Prior(seed=3, latent=2, dtype=dtype),
+    )
 
 
 def naive(kind, **arguments):
     """Gidel et al. 2019, algorithm 4, both players in one list."""
-    g, d, prior = Generator(), Discriminator(), Prior(3, 2, dtype=torch.float64)
+    g, d, prior = Generator(), Discriminator(), Prior(seed=3, latent=2, dtype=torch.float64)
     optimizers = [kind(net.parameters(), lr=LR, **arguments) for net in (g, d)]
 
     def set_gradients(batch):
@@ -141,13 +149,16 @@ def test_spectral_norm_advances_once_for_each_gradient_of_an_update(scheme, time
     """The rate is 0, so that all power iterations are of one matrix."""
     torch.manual_seed(0)
     d = nn.Sequential(nn.Flatten(), pg.spectral_norm(nn.Linear(2, 3)), nn.Linear(3, 1), nn.Flatten(0)).double()
-    policy = Policy(torch.optim.SGD, 0.0, {})
-    players = [Player(side, net, none.Strategy(), policy) for side, net in zip(Side, (Generator(), d), strict=True)]
     norm = d[1].parametrizations.weight[0]
+    policy = Policy(kind=torch.optim.SGD, lr=0.0, arguments={})
+    g, d = [
+        Player(side=side, net=net, strategy=none.Strategy(), policy=policy)
+        for side, net in zip(Side, (Generator(), d), strict=True)
+    ]
     norm.u.copy_(torch.tensor([1.0, 0.0, 0.0]))  # not converged
     expected, matrix = norm.u.clone(), d[1].parametrizations.weight.original.detach()
     for _ in range(times):
         expected = nn.functional.normalize(matrix @ (matrix.T @ expected), dim=0)
-    prior = Prior(3, 2, dtype=torch.float64)
-    scheme.step(GAN(*players, Loss(wasserstein.d_loss, wasserstein.g_loss), prior), iter([real(0)]))
+    prior = Prior(seed=3, latent=2, dtype=torch.float64)
+    scheme.step(GAN(g=g, d=d, loss=Loss(wasserstein.d_loss, wasserstein.g_loss), prior=prior), iter([real(0)]))
     torch.testing.assert_close(norm.u, expected)

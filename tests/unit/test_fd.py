@@ -17,7 +17,11 @@ def features(count, num_features, seed, scale=1.0, shift=0.0):
 
 
 def distance(real_BF, fake_BF):
-    return fd.Metric.from_reference(SampleFeatures(real_BF)).update(SampleFeatures(fake_BF)).compute()
+    return (
+        fd.Metric.from_reference(SampleFeatures(features_BF=real_BF))
+        .update(SampleFeatures(features_BF=fake_BF))
+        .compute()
+    )
 
 
 def plain_distance(real_BF, fake_BF):
@@ -47,8 +51,8 @@ def test_frechet_of_fewer_images_than_features_is_finite():
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_frechet_too_few_images_is_refused(count):
-    metric = fd.Metric.from_reference(SampleFeatures(features(10, 3, seed=0))).update(
-        SampleFeatures(features(count, 3, seed=1))
+    metric = fd.Metric.from_reference(SampleFeatures(features_BF=features(10, 3, seed=0))).update(
+        SampleFeatures(features_BF=features(count, 3, seed=1))
     )
     with pytest.raises(ConfigError, match=r"evaluation\.num_images"):
         metric.compute()

@@ -33,9 +33,9 @@ def test_it_is_the_papers():
 
 def test_g_is_shown_real_images_for_it():
     penalty = feature_matching.Penalty(feature_matching.Options())
-    loss, prior = Loss(hinge.d_loss, hinge.g_loss), Prior(0, 1)
-    assert GAN(None, None, loss, prior, g_penalties=(penalty,)).g_needs_real
-    assert not GAN(None, None, loss, prior).g_needs_real
+    loss, prior = Loss(hinge.d_loss, hinge.g_loss), Prior(seed=0, latent=1)
+    assert GAN(g=None, d=None, loss=loss, prior=prior, g_penalties=(penalty,)).g_needs_real
+    assert not GAN(g=None, d=None, loss=loss, prior=prior).g_needs_real
 
 
 def test_d_without_features_is_refused():

@@ -58,14 +58,18 @@ def test_micro_batch_without_rows_has_an_empty_term(name):
     """Another rank has rows of that micro-batch, and waits for this one in D's layers."""
     d = Quadratic()
     x = torch.zeros(0, 5, dtype=torch.float64)
-    rows = Rows(0, 0, 2, 4).parts(4)[2]
+    rows = Rows(step=0, first=0, count=2, total=4).parts(4)[2]
     assert not rows.count
-    feed = TurnInputs(rows, SEED, {}, Batch(rows, {"image": x}), (x,))
+    feed = TurnInputs(rows=rows, seed=SEED, tensors={}, real=Batch(rows, {"image": x}), fakes=(x,))
     logits = DiscriminatorOutput.of(d(x))
     called_rows = []
     d.register_forward_pre_hook(lambda module, inputs: called_rows.append(len(inputs[0])))
     penalty = FILES[name].Penalty(FILES[name].Options())
-    term = penalty(PenaltyContext(CalledNetwork(d), feed, Outputs(logits, logits), None))
+    term = penalty(
+        PenaltyContext(
+            network=CalledNetwork(module=d), feed=feed, outputs=Outputs(fake=logits, real=logits), input_gradient=None
+        )
+    )
     assert term.shape == (0,) and term.requires_grad and called_rows == [0]
 
 
@@ -85,10 +89,18 @@ class Quadratic(nn.Module):
 
 
 def called(penalty, d, x_BF, augmented=lambda x, kind: x):
-    rows = Rows(0, 0, len(x_BF), len(x_BF))
-    feed = TurnInputs(rows, SEED, {}, Batch(rows, {"image": x_BF}), (x_BF,))
+    rows = Rows(step=0, first=0, count=len(x_BF), total=len(x_BF))
+    feed = TurnInputs(rows=rows, seed=SEED, tensors={}, real=Batch(rows, {"image": x_BF}), fakes=(x_BF,))
     logits = DiscriminatorOutput.of(d(augmented(x_BF, "real")))
-    return penalty(PenaltyContext(CalledNetwork(d), feed, Outputs(logits, logits), None, augmented=augmented))
+    return penalty(
+        PenaltyContext(
+            network=CalledNetwork(module=d),
+            feed=feed,
+            outputs=Outputs(fake=logits, real=logits),
+            input_gradient=None,
+            augmented=augmented,
+        )
+    )
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -131,14 +143,16 @@ def test_it_needs_no_second_derivative(way):
         blocks.checkpoint_activations(other)
     else:
         calling = Calling(compiler=lambda module: torch.compile(module, backend="aot_eager"))
-    rows = Rows(0, 0, 6, 6)
+    rows = Rows(step=0, first=0, count=6, total=6)
     found = []
     for net, how in ((plain, Calling()), (other, calling)):
-        network = CalledNetwork(net, how)
+        network = CalledNetwork(module=net, calling=how)
         logits = DiscriminatorOutput.of(network(x))
-        feed = TurnInputs(rows, SEED, {}, Batch(rows, {"image": x}), (x,))
+        feed = TurnInputs(rows=rows, seed=SEED, tensors={}, real=Batch(rows, {"image": x}), fakes=(x,))
         penalty = approximate_r1.Penalty(approximate_r1.Options())
-        loss_B = penalty(PenaltyContext(network, feed, Outputs(logits, logits), None))
+        loss_B = penalty(
+            PenaltyContext(network=network, feed=feed, outputs=Outputs(fake=logits, real=logits), input_gradient=None)
+        )
         loss_B.sum().backward()
         found.append((loss_B.detach(), [p.grad for p in net.parameters()]))
     torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-14)

@@ -26,19 +26,19 @@ def nets(cells):
 
 
 def genome(net):
-    return Genome({f"net/{name}": value.clone() for name, value in net.state_dict().items()}, Traits(1e-3))
+    return Genome({f"net/{name}": value.clone() for name, value in net.state_dict().items()}, Traits(lr=1e-3))
 
 
 def real(cell):
     draw = torch.Generator().manual_seed(cell)
     x = torch.rand((NUM, *SHAPE), generator=draw, dtype=torch.float64) * 2 - 1
-    return Batch(Rows(0, 0, NUM, NUM), {"image": x, "label": torch.arange(NUM) % 3})
+    return Batch(Rows(step=0, first=0, count=NUM, total=NUM), {"image": x, "label": torch.arange(NUM) % 3})
 
 
 def evaluator(reals):
     z = torch.randn(NUM, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(9))
     stages = {side: EvalNetwork(net) for side, net in nets(1)[0].items()}
-    return FitnessEvaluator(stages, LOSS, z, torch.arange(NUM) % 3, reals)
+    return FitnessEvaluator(eval_networks=stages, loss=LOSS, z_BZ=z, y_B=torch.arange(NUM) % 3, reals=reals)
 
 
 @pytest.mark.parametrize("topology", [torus(1, 1), torus(2, 2), torus(3, 4), ring(6, 2)], ids=len)

@@ -24,7 +24,7 @@ from paragan.parallel import none
 from paragan.penalties import distillation, flow_matching
 
 SHAPE, CLASSES, BATCH, SEED = (1, 8, 8), 3, 6, 11
-ROWS = Rows(4, 0, BATCH, BATCH)
+ROWS = Rows(step=4, first=0, count=BATCH, total=BATCH)
 SMALL = ["data.size=8", "model.width=8", "train.batch=8", "evaluation.features=null", "every.sample_kimg=0"]
 SMALL += ["every.log_steps=1"]
 
@@ -49,12 +49,19 @@ def inputs(rows: Rows = ROWS) -> TurnInputs:
     x = rng.uniform(SEED, "x", rows, SHAPE).double() * 2 - 1
     real = Batch(rows, {"image": x, "label": rng.integers(SEED, "real/y", rows, CLASSES)})
     drawn = {"latent": rng.normal(SEED, "z", rows, (64,)).double(), "label": rng.integers(SEED, "y", rows, CLASSES)}
-    return TurnInputs(rows, SEED, drawn, real)
+    return TurnInputs(rows=rows, seed=SEED, tensors=drawn, real=real)
 
 
 def gradients(net, penalty, parts=1, chain=()):
-    nets = {Side.G: CalledNetwork(net), Side.D: CalledNetwork(network("Discriminator"))}
-    turn = Turn(Side.G, chain, inputs(), lambda outputs, feed: LossTerms({}), (penalty,), needs_real=False)
+    nets = {Side.G: CalledNetwork(module=net), Side.D: CalledNetwork(module=network("Discriminator"))}
+    turn = Turn(
+        side=Side.G,
+        chain=chain,
+        feed=inputs(),
+        objective=lambda outputs, feed: LossTerms({}),
+        penalties=(penalty,),
+        needs_real=False,
+    )
     net.zero_grad()
     terms = none.Strategy().forward_backward(turn, nets, parts)
     return terms.loss_B[penalty.name], [weight.grad.clone() for weight in net.parameters()]

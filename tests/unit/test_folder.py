@@ -29,7 +29,7 @@ def put(root, name, colour=(200, 100, 50), side=8, **how):
 
 
 def read(root, split="train", size=8, **options):
-    return folder.source(folder.Options(str(root), size, **options), split)
+    return folder.source(folder.Options(path=str(root), size=size, **options), split)
 
 
 def refused(path, split="train"):

@@ -89,7 +89,7 @@ def test_a_frozen_network_computes_in_its_dtype_whatever_is_around(given, inside
     layer = nn.Linear(4, 4)
     layer.register_forward_hook(lambda module, inputs, output: seen.append((inputs[0].dtype, output.dtype)))
     net = pg.Frozen(layer, inside)
-    out = CalledNetwork(net, Calling(torch.bfloat16))(torch.randn(2, 4, dtype=given))
+    out = CalledNetwork(module=net, calling=Calling(torch.bfloat16))(torch.randn(2, 4, dtype=given))
     assert seen == [(inside, inside)]
     assert net.double().dtype is inside and layer.weight.dtype is inside
     assert out.dtype is given
@@ -112,7 +112,7 @@ def test_a_frozen_network_keeps_its_values_where_the_parent_is_built_without():
 @pytest.mark.parametrize("net", [frozen(), Net(frozen(), 1).requires_grad_(False)], ids=["Frozen", "Net"])
 def test_a_player_without_a_weight_to_train_is_one_line(net):
     with pytest.raises(pg.ConfigError, match=r"^d: (Frozen|Net) has no weight to train: all are frozen.*[^\n]+$"):
-        pg.Player(pg.Side.D, net)
+        pg.Player(side=pg.Side.D, net=net)
 
 
 def test_recomputed_blocks_with_frozen_networks_have_the_same_gradients():
@@ -150,7 +150,7 @@ def trainer(folder, draw: int = 0, kimg: float = 0.016, width: int = 0, of_term:
     inner.register_buffer("unused", torch.zeros(width))
     data = {"image": torch.randn(16, *SHAPE), "low": torch.randn(16, 16)}
     settings = {"train.batch": 4, "train.kimg": kimg, "d.ema.half_life_kimg": 0.01, "every.sample_kimg": 0}
-    terms = (pg.PerceptualLoss(pg.Frozen(extractor(of_term)), ["0"], weight=0.5),)
+    terms = (pg.PerceptualLoss(network=pg.Frozen(extractor(of_term)), layers=["0"], weight=0.5),)
     nets = Low(), Judge(pg.Frozen(inner, torch.float32), 1, torch.float32)
     return pg.Trainer(*nets, data, settings=settings, terms=terms, out=folder)
 

@@ -20,9 +20,9 @@ from paragan.schemes import synchronous
 from tests.laws.small_gan import batches, game, network, player
 
 KINDS = {
-    "Adam": Policy(torch.optim.Adam, 1e-3, {"betas": (0.5, 0.99)}),
-    "AdaBelief": Policy(adabelief.Optimizer, 1e-3, {"betas": (0.5, 0.99)}),
-    "SGD": Policy(torch.optim.SGD, 1e-2),
+    "Adam": Policy(kind=torch.optim.Adam, lr=1e-3, arguments={"betas": (0.5, 0.99)}),
+    "AdaBelief": Policy(kind=adabelief.Optimizer, lr=1e-3, arguments={"betas": (0.5, 0.99)}),
+    "SGD": Policy(kind=torch.optim.SGD, lr=1e-2),
 }
 
 
@@ -48,7 +48,7 @@ def test_clone_trains_as_the_player_would(kind):
     other, elsewhere, _ = played(KINDS[kind], steps=5, seed=1)
     for side in Side:
         mine, clone = getattr(gan, side.value), getattr(other, side.value)
-        Genome.from_player(mine, Traits(mine.policy.lr)).load_into(clone)
+        Genome.from_player(mine, Traits(lr=mine.policy.lr)).load_into(clone)
         clone.version, clone.images = mine.version, mine.images
         clone.updates.copy_(mine.updates)
     other.clock.step, other.clock.images = gan.clock.step, gan.clock.images
@@ -65,16 +65,16 @@ def test_clone_trains_as_the_player_would(kind):
 
 def test_genome_does_not_change_with_the_player():
     gan, stream, scheme = played()
-    genome = Genome.from_player(gan.g, Traits(1e-3))
+    genome = Genome.from_player(gan.g, Traits(lr=1e-3))
     before = genome.digest
     scheme.step(gan, stream)
-    assert genome.digest == before != Genome.from_player(gan.g, Traits(1e-3)).digest
+    assert genome.digest == before != Genome.from_player(gan.g, Traits(lr=1e-3)).digest
 
 
 def test_clone_has_the_learning_rate_of_the_genome():
     gan, stream, scheme = played()
     for lr in (3e-4, 9e-4, 1e-5):
-        genome = Genome.from_player(gan.g, Traits(lr))
+        genome = Genome.from_player(gan.g, Traits(lr=lr))
         genome.load_into(gan.g)
         before = {name: value.clone() for name, value in gan.g.net.named_parameters()}
         scheme.step(gan, stream)
@@ -86,9 +86,9 @@ def test_clone_has_the_learning_rate_of_the_genome():
 def test_clone_drops_state_of_another_optimiser_type():
     gan, _, _ = played(KINDS["Adam"])
     other, stream, scheme = played(KINDS["AdaBelief"], seed=1)
-    Genome.from_player(gan.g, Traits(1e-3)).load_into(other.g)
+    Genome.from_player(gan.g, Traits(lr=1e-3)).load_into(other.g)
     assert not any(name.startswith("optimizer/") for name in tensors(other.g))
-    weights = Genome.from_player(gan.g, Traits(1e-3)).weights
+    weights = Genome.from_player(gan.g, Traits(lr=1e-3)).weights
     assert all(torch.equal(tensors(other.g)[name], value) for name, value in weights.items())
     scheme.step(other, stream)  # and it starts anew
 
@@ -109,7 +109,7 @@ def test_invalid_genome_bytes_raise(spoil):
         Genome.unpack(torch.frombuffer(bytearray(raw or b"\0"), dtype=torch.uint8), GENOME)
 
 
-GENOME = Genome.from_player(played(steps=1)[0].g, Traits(1e-3))
+GENOME = Genome.from_player(played(steps=1)[0].g, Traits(lr=1e-3))
 
 
 @given(st.binary(min_size=1, max_size=400))
@@ -132,9 +132,9 @@ def test_random_genome_bytes_only_raise(raw):
     ],
 )
 def test_invalid_traits_raise(odd):
-    told = json.loads(json.dumps({**asdict(Traits(1e-3)), **odd}))
+    told = json.loads(json.dumps({**asdict(Traits(lr=1e-3)), **odd}))
     with pytest.raises((ValueError, TypeError)):
         Traits.from_dict(told)
-    assert Traits.from_dict(asdict(Traits(1e-3, 1, 2, 3, "x"))) == replace(
-        Traits(1e-3), loss=1, cell=2, generation=3, memory="x"
+    assert Traits.from_dict(asdict(Traits(lr=1e-3, loss=1, cell=2, generation=3, memory="x"))) == replace(
+        Traits(lr=1e-3), loss=1, cell=2, generation=3, memory="x"
     )

@@ -25,7 +25,7 @@ TENSORS = {
     "net/low": torch.randn(3).bfloat16(),
     "net/mask": torch.tensor([True, False, True]),
 }
-TRAITS = Traits(1e-3, 2, 3, 4, "torch.optim.adam.Adam")
+TRAITS = Traits(lr=1e-3, loss=2, cell=3, generation=4, memory="torch.optim.adam.Adam")
 METADATA = {"traits": json.dumps(asdict(TRAITS))}
 
 
@@ -71,7 +71,7 @@ def test_unpack_accepts_misaligned_slices(before):
 
 def test_packed_cell_state_equals_the_cell_state():
     centre = {side: Genome(TENSORS, TRAITS) for side in Side}
-    state = CellState(3, centre, (0.5, 0.5), counters=dict.fromkeys(Side, (1, 2, 3)))
+    state = CellState(number=3, centre=centre, weights=(0.5, 0.5), counters=dict.fromkeys(Side, (1, 2, 3)))
     messages = state.pack()
     assert len(messages) == 3
     found = CellState.unpack(messages, centre)

@@ -30,7 +30,9 @@ def config(*words):
 
 
 def start(tmp_path, *words, place=None):
-    return start_grid(RunRequest(config(*words), "digits", tmp_path / "run", place=place, overrides=words))
+    return start_grid(
+        RunRequest(config=config(*words), name="digits", out=tmp_path / "run", place=place, overrides=words)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +69,7 @@ def test_mpi_under_torchrun(tmp_path):
     with pytest.raises(
         ConfigError, match="transport=mpi does not work under torchrun; use transport=gloo, or mpiexec instead"
     ):
-        start(tmp_path, "transport=mpi", place=RankEnv(0, 3, 0, 3))
+        start(tmp_path, "transport=mpi", place=RankEnv(rank=0, size=3, local_rank=0, local_size=3))
 
 
 def test_gloo_under_mpiexec_is_reported_once(tmp_path, monkeypatch):
@@ -81,9 +83,16 @@ def test_gloo_under_mpiexec_is_reported_once(tmp_path, monkeypatch):
 
 def test_another_number_of_processes_than_workers():
     with pytest.raises(ConfigError, match="workers=4 does not fit 3 processes, which are 2 workers and the coord"):
-        with_num_workers(config("workers=4"), external_workers.ExternalWorkers(0, 3, lambda text: None, lambda: ""))
+        with_num_workers(
+            config("workers=4"),
+            external_workers.ExternalWorkers(rank=0, size=3, broadcast_text=lambda text: None, receive_text=lambda: ""),
+        )
     assert (
-        with_num_workers(config(), external_workers.ExternalWorkers(0, 3, lambda text: None, lambda: "")).workers == 2
+        with_num_workers(
+            config(),
+            external_workers.ExternalWorkers(rank=0, size=3, broadcast_text=lambda text: None, receive_text=lambda: ""),
+        ).workers
+        == 2
     )
 
 
@@ -164,7 +173,16 @@ class TestWorker:
 
     def test_refused_worker_gets_the_reason(self, listener, monkeypatch):
         said, welcome = [], {"config": dump(config())}
-        server = workers._CoordinatorServer(config(), None, said.append, "", listener, welcome, None, None)
+        server = workers._CoordinatorServer(
+            config=config(),
+            folder=None,
+            say=said.append,
+            token="",
+            listener=listener,
+            welcome=welcome,
+            local_workers=None,
+            external_workers=None,
+        )
         monkeypatch.setattr(workers, "incompatibility", lambda theirs, text: "found another moon, expected this one")
         over = threading.Event()
 
@@ -189,27 +207,41 @@ class TestWorker:
 class TestCompany:
     def test_refusal_reaches_the_worker(self):
         told = []
-        first = external_workers.ExternalWorkers(0, 2, told.append, lambda: "")
+        first = external_workers.ExternalWorkers(rank=0, size=2, broadcast_text=told.append, receive_text=lambda: "")
         assert not first.has_broadcast
         first.broadcast({"token": "t", "port": 3})
         assert first.has_broadcast
-        assert external_workers.ExternalWorkers(1, 2, told.append, lambda: told[0]).receive() == {
+        assert external_workers.ExternalWorkers(
+            rank=1, size=2, broadcast_text=told.append, receive_text=lambda: told[0]
+        ).receive() == {
             "token": "t",
             "port": 3,
         }
 
     def test_what_is_none_is_refused(self):
         with pytest.raises(RankError, match="rank 0 sent no address of its coordinator"):
-            external_workers.ExternalWorkers(1, 2, lambda text: None, lambda: "[1]").receive()
+            external_workers.ExternalWorkers(
+                rank=1, size=2, broadcast_text=lambda text: None, receive_text=lambda: "[1]"
+            ).receive()
 
     def test_where_the_first_could_not_begin_the_others_end(self):
-        assert run_worker(config(), external_workers.ExternalWorkers(1, 2, lambda text: None, lambda: "{}")) == 0
+        assert (
+            run_worker(
+                config(),
+                external_workers.ExternalWorkers(
+                    rank=1, size=2, broadcast_text=lambda text: None, receive_text=lambda: "{}"
+                ),
+            )
+            == 0
+        )
 
     def test_failure_of_the_first_rank_reaches_the_others(self, tmp_path, monkeypatch):
         told = []
-        mine = external_workers.ExternalWorkers(0, 6, told.append, lambda: "")
+        mine = external_workers.ExternalWorkers(rank=0, size=6, broadcast_text=told.append, receive_text=lambda: "")
         with pytest.raises(ConfigError, match="5 workers are too many for a grid of 4"):
-            grid_runner._train_together(RunRequest(config(), "digits", tmp_path / "run"), mine, Interrupt())
+            grid_runner._train_together(
+                RunRequest(config=config(), name="digits", out=tmp_path / "run"), mine, Interrupt()
+            )
         assert told == ["{}"]
 
 

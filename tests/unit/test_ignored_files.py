@@ -34,8 +34,8 @@ def linked(tmp_path):
 
 
 def test_broken_links_are_counted_and_named_wherever_a_folder_of_images_is_read(linked, tmp_path):
-    pairs = paired.source(paired.Options(str(linked), size=8), "train")
-    of_folder = folder.source(folder.Options(str(linked), 8), "train")
+    pairs = paired.source(paired.Options(path=str(linked), size=8), "train")
+    of_folder = folder.source(folder.Options(path=str(linked), size=8), "train")
     shards = prepare_shards(str(linked), tmp_path / "shards")
     report = check_dataset(str(linked))
     assert report.images == 7
@@ -45,7 +45,7 @@ def test_broken_links_are_counted_and_named_wherever_a_folder_of_images_is_read(
 def test_a_folder_of_broken_links_alone_says_why_it_has_no_images(tmp_path):
     (tmp_path / "a.png").symlink_to(tmp_path / "nowhere.png")
     with pytest.raises(DataError, match=r"no images .*links that lead to no file are ignored: 1 \('a.png'\)"):
-        folder.source(folder.Options(str(tmp_path), 8), "train")
+        folder.source(folder.Options(path=str(tmp_path), size=8), "train")
 
 
 def test_broken_links_in_a_split_of_imagenet_are_said(tmp_path):

@@ -54,7 +54,7 @@ def started(folder, path, *words):
 
 
 def tensors(folder, side, prefix):
-    return dict(CheckpointWriter(folder / "checkpoints").newest().groups[side].under(prefix))
+    return dict(CheckpointWriter(folder=folder / "checkpoints").newest().groups[side].under(prefix))
 
 
 def same(net, saved):

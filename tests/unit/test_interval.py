@@ -16,7 +16,7 @@ COUNT, FEATURES = 400, 4
 
 def drawn(seed, spread=1.0):
     generator = torch.Generator().manual_seed(seed)
-    return SampleFeatures(spread * torch.randn(COUNT, FEATURES, generator=generator))
+    return SampleFeatures(features_BF=spread * torch.randn(COUNT, FEATURES, generator=generator))
 
 
 def test_interval_of_a_mean_is_its_standard_error():

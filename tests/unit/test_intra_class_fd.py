@@ -13,7 +13,7 @@ CLASSES, FEATURES = 3, 5
 def labelled(seed, count, spread=1.0):
     generator = torch.Generator().manual_seed(seed)
     features = spread * torch.randn(count, FEATURES, generator=generator, dtype=torch.float64)
-    return SampleFeatures(features, None, torch.arange(count) % CLASSES)
+    return SampleFeatures(features_BF=features, logits_BK=None, requested_labels_B=torch.arange(count) % CLASSES)
 
 
 def of_class(samples, label):
@@ -33,8 +33,14 @@ def test_intra_class_fd_is_the_mean_over_classes(count):
 
 def test_intra_class_fd_sees_exchanged_classes():
     real = labelled(0, 300)
-    real = SampleFeatures(real.features_BF + 3 * real.requested_labels_B[:, None], None, real.requested_labels_B)
-    exchanged = SampleFeatures(real.features_BF, None, (real.requested_labels_B + 1) % CLASSES)
+    real = SampleFeatures(
+        features_BF=real.features_BF + 3 * real.requested_labels_B[:, None],
+        logits_BK=None,
+        requested_labels_B=real.requested_labels_B,
+    )
+    exchanged = SampleFeatures(
+        features_BF=real.features_BF, logits_BK=None, requested_labels_B=(real.requested_labels_B + 1) % CLASSES
+    )
     empty = intra_class_fd.Metric.from_reference(real)
     assert empty.update(real).compute() < 1e-9
     assert empty.update(exchanged).compute() > 9

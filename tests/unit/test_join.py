@@ -23,7 +23,7 @@ from tests.processes import listeners
 
 
 def rank(number, size=2, attempt=0, run="x"):
-    return RankEnv(number, size, number, size, attempt, run)
+    return RankEnv(rank=number, size=size, local_rank=number, local_size=size, attempt=attempt, run_id=run)
 
 
 # how they meet
@@ -91,7 +91,12 @@ def test_rank_without_a_rank_0_to_connect_to_ends_with_a_code_that_a_scheduler_u
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(port))  # of no server
     with pytest.raises((StoppedError, RankError)) as ended:
-        join.join(RankEnv(1, 2, 0, 1), torch.device("cpu"), 60 if is_stopped else 0.1, lambda: is_stopped)
+        join.join(
+            RankEnv(rank=1, size=2, local_rank=0, local_size=1),
+            torch.device("cpu"),
+            60 if is_stopped else 0.1,
+            lambda: is_stopped,
+        )
     assert outcome(ended.value)[0] == code
     assert is_stopped or "rank 0 failed or did not join within 0.1 s" in str(ended.value)
 
@@ -116,7 +121,10 @@ def test_ranks_on_one_host_are_confined_to_the_loopback_interface_unless_another
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "")
     monkeypatch.delenv("NCCL_SOCKET_IFNAME")
-    for placed, expected in ((RankEnv(0, 4, 0, 2), None), (RankEnv(0, 2, 0, 2), "=lo")):
+    for placed, expected in (
+        (RankEnv(rank=0, size=4, local_rank=0, local_size=2), None),
+        (RankEnv(rank=0, size=2, local_rank=0, local_size=2), "=lo"),
+    ):
         monkeypatch.setattr(rendezvous, "_torchrun_store", lambda *given: dist.HashStore())
         with pytest.raises(RankError):
             join.join(placed, torch.device("cpu"), 0.01)
@@ -148,10 +156,16 @@ def test_a_store_listens_on_the_address_that_it_is_given():
 @pytest.mark.parametrize("host", ["192.0.2.1", "localhost"])
 def test_rank_0_of_several_hosts_serves_them_by_an_address_that_is_not_its_own(host, capfd):
     """192.0.2.0/24 belongs to no host. What other hosts cannot reach is not what they were given."""
-    store = rendezvous._serve_store(RankEnv(0, 4, 0, 2), host, 0, timedelta(seconds=5)) if host == "localhost" else None
+    store = (
+        rendezvous._serve_store(RankEnv(rank=0, size=4, local_rank=0, local_size=2), host, 0, timedelta(seconds=5))
+        if host == "localhost"
+        else None
+    )
     if store is None:
         with pytest.raises((RuntimeError, dist.DistError)):  # torch's own client of the store finds no way either
-            rendezvous._serve_store(RankEnv(0, 4, 0, 2), host, 0, timedelta(seconds=0.2))
+            rendezvous._serve_store(
+                RankEnv(rank=0, size=4, local_rank=0, local_size=2), host, 0, timedelta(seconds=0.2)
+            )
     assert capfd.readouterr().err.startswith(f"warning: MASTER_ADDR={host} names no interface of this host")
 
 
@@ -180,7 +194,7 @@ def pair():
     store = dist.HashStore()
     for number in range(2):
         store.set(f"here/{number}", json.dumps([socket.gethostname(), os.getpid()]))
-    return [World(number, 2, store=store) for number in range(2)]
+    return [World(rank=number, size=2, store=store) for number in range(2)]
 
 
 BROKEN = RuntimeError("[../gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:1")

@@ -64,7 +64,7 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
 
 @pytest.mark.parametrize(("accuracy", "warns"), [(None, False), (0.95, False), (0.9499, True)])
 def test_accuracy_warning_starts_below_95_percent(accuracy, warns):
-    extractor = FeatureExtractor("mnist", nn.Identity(), (1, 28, 28), 10, "")
+    extractor = FeatureExtractor(name="mnist", network=nn.Identity(), shape=(1, 28, 28), num_classes=10, sha256="")
     assert (accuracy_warning(extractor, accuracy) is not None) == warns
 
 

@@ -38,13 +38,13 @@ def test_a_game_without_classes_has_no_labels_to_ignore():
 def test_sheets_and_scores_of_an_ignoring_generator_name_no_class():
     game = game_of(networks.IGNORING)
     names = tuple("0123456789")
-    player = Player(Side.G, game.g.net)
+    player = Player(side=Side.G, net=game.g.net)
     sheet = FixedSamples()(player, game.prior, names)
     x = sheet.images
     assert sheet.rows == ()
     assert len(x.flatten(1).unique(dim=0)) == len(x)  # no row repeats another
-    _, asked = sample_generator(CalledNetwork(game.g.net), game.prior, 20)(0, 20)
+    _, asked = sample_generator(CalledNetwork(module=game.g.net), game.prior, 20)(0, 20)
     assert asked is None
     conditional = game_of(networks.CONDITIONAL)
-    assert FixedSamples()(Player(Side.G, conditional.g.net), conditional.prior, names).rows == names
-    assert sample_generator(CalledNetwork(conditional.g.net), conditional.prior, 20)(0, 20)[1] is not None
+    assert FixedSamples()(Player(side=Side.G, net=conditional.g.net), conditional.prior, names).rows == names
+    assert sample_generator(CalledNetwork(module=conditional.g.net), conditional.prior, 20)(0, 20)[1] is not None

@@ -24,9 +24,9 @@ def test_generate_images_of_large_images_are_those_of_one_call(monkeypatch):
     rows = []
     net.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
     z = torch.randn(5, 4, dtype=torch.float64)
-    images = generate_images(CalledNetwork(net), z, None)
+    images = generate_images(CalledNetwork(module=net), z, None)
     assert rows == [1, 3, 2]  # the first for its size
-    alone = generate_images(CalledNetwork(net), z[3:4], None)
+    alone = generate_images(CalledNetwork(module=net), z[3:4], None)
     torch.testing.assert_close(alone, images[3:4], rtol=0, atol=1e-10)
     assert rows == [1, 3, 2, 1]
 

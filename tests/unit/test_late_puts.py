@@ -21,7 +21,7 @@ def writer(bucket, tmp_path):
         folder = tmp_path / str(len(machines))
         folder.mkdir()
         machines.append(folder)
-        files = MirroredFiles(bucket.open(), folder)
+        files = MirroredFiles(bucket=bucket.open(), folder=folder)
         files.know(files.download())
         return files
 

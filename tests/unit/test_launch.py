@@ -19,7 +19,7 @@ from paragan.writers.jsonl import RankWriter
 
 
 def rank(number, size=2, attempt=0, run="x"):
-    return RankEnv(number, size, number, size, attempt, run)
+    return RankEnv(rank=number, size=size, local_rank=number, local_size=size, attempt=attempt, run_id=run)
 
 
 def leave_end(folder, number, error, attempt=0, run="x"):
@@ -97,10 +97,22 @@ def test_a_rank_keeps_its_own_events(tmp_path):
     path, sent = tmp_path / "ranks" / "rank-1.jsonl", {"parameters": 8}
     for attempt in range(2):
         writer = RankWriter(path, {"rank": 1, "attempt": attempt}, sent)
-        writer.write(Event("start", 0, 0, 0.1, {"resumed": attempt > 0, "commands": {}}))
-        writer.write(Event("step", 20, 320, 0.5, {"images_per_s": 5.0, "data_wait": 0.1, "d/real": 1.0}))
-        writer.write(Event("samples", 20, 320, 0.6, {"path": "x"}))
-        writer.write(Event("end", 20, 320, 0.7, {"code": 75, "reason": "rank 0 failed"}))
+        writer.write(
+            Event(kind="start", step=0, images=0, seconds=0.1, values={"resumed": attempt > 0, "commands": {}})
+        )
+        writer.write(
+            Event(
+                kind="step",
+                step=20,
+                images=320,
+                seconds=0.5,
+                values={"images_per_s": 5.0, "data_wait": 0.1, "d/real": 1.0},
+            )
+        )
+        writer.write(Event(kind="samples", step=20, images=320, seconds=0.6, values={"path": "x"}))
+        writer.write(
+            Event(kind="end", step=20, images=320, seconds=0.7, values={"code": 75, "reason": "rank 0 failed"})
+        )
         writer.close()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(x["kind"], x["attempt"], x["rank"]) for x in lines] == [
@@ -111,7 +123,7 @@ def test_a_rank_keeps_its_own_events(tmp_path):
 
 
 def job(folder, **changes):
-    return Job(("train", "digits", "devices=3"), folder, 3, 10.0, lock_fd=0, **changes)
+    return Job(words=("train", "digits", "devices=3"), folder=folder, devices=3, timeout_s=10.0, lock_fd=0, **changes)
 
 
 def test_the_environment_of_the_ranks(tmp_path):
@@ -162,13 +174,18 @@ def test_more_processes_than_cores_start_with_a_warning(tmp_path, capsys, monkey
         monkeypatch.delenv(name, raising=False)
     config = read_recipe("digits", ["devices=999", "train.batch=999", "train.timeout_s=5"])
     words = ("devices=999",)
-    assert start.start_training(RunRequest(config, "digits", tmp_path / "a", fresh=True, overrides=words)) == 7
+    assert (
+        start.start_training(RunRequest(config=config, name="digits", out=tmp_path / "a", fresh=True, overrides=words))
+        == 7
+    )
     (made, interrupt) = launched[0]
     assert made.words == ("train", "digits", "devices=999", "--out", str(tmp_path / "a"), "--fresh")
     assert (made.devices, made.timeout_s, interrupt.patient) == (999, 5.0, True)
     assert "999 processes share" in capsys.readouterr().err
     with pytest.raises(ConfigError, match=r"devices=999 is more than train\.batch=64"):
-        start.start_training(RunRequest(read_recipe("digits", words), "digits", tmp_path / "b", overrides=words))
+        start.start_training(
+            RunRequest(config=read_recipe("digits", words), name="digits", out=tmp_path / "b", overrides=words)
+        )
 
 
 def test_all_accelerators_are_used_by_default(monkeypatch):

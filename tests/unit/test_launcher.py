@@ -42,7 +42,15 @@ def folder(tmp_path):
 
 def job(folder, code, devices=2, timeout_s=60.0, **more):
     """Each rank runs `code` after the lines above."""
-    return Job((str(folder.path),), folder.path, devices, timeout_s, folder.lock, program=program(code), **more)
+    return Job(
+        words=(str(folder.path),),
+        folder=folder.path,
+        devices=devices,
+        timeout_s=timeout_s,
+        lock_fd=folder.lock,
+        program=program(code),
+        **more,
+    )
 
 
 def program(code):
@@ -89,7 +97,11 @@ def test_restarts_are_bounded_and_the_lost_run_is_reported(folder, capfd):
 def test_a_failure_that_would_come_again_is_not_tried_again(folder, capfd, monkeypatch):
     monkeypatch.setattr(launcher.uuid, "uuid4", lambda: type("", (), {"hex": "x"}))
     exit_status.write_rank_exit(
-        folder.path, RankEnv(1, 2, 1, 2, 0, "x"), ConfigError("g.micro_batches: no"), 2, "g.micro_batches: no"
+        folder.path,
+        RankEnv(rank=1, size=2, local_rank=1, local_size=2, attempt=0, run_id="x"),
+        ConfigError("g.micro_batches: no"),
+        2,
+        "g.micro_batches: no",
     )
     assert launched(folder, "sys.exit(2)") == 2
     assert "attempt 1" not in log(folder)

@@ -85,5 +85,5 @@ def test_overlap_is_the_common_box():
 def test_manifest_of_a_checkpoint_says_which_stage_has_a_tensor(stage, tmp_path):
     box = TensorLayout((2, 3), (0, 0), (2, 3), stage)
     pieces = Pieces({"net/w": torch.zeros(2, 3)}, {"net/w": box})
-    path = CheckpointWriter(tmp_path).save(1, {"g": pieces}, {})
+    path = CheckpointWriter(folder=tmp_path).save(1, {"g": pieces}, {})
     assert read_manifest(path).groups["g"]["g.safetensors"]["net/w"] == box

@@ -38,19 +38,22 @@ def prior():
 
 def game(per_step=1, **more):
     g, d = networks()
-    players = [
-        pg.Player(pg.Side.G, g, policy=pg.Policy(torch.optim.Adam, 0.01)),
-        pg.Player(pg.Side.D, d, policy=pg.Policy(torch.optim.Adam, 0.01, updates_per_step=per_step)),
+    g, d = [
+        pg.Player(side=pg.Side.G, net=g, policy=pg.Policy(kind=torch.optim.Adam, lr=0.01)),
+        pg.Player(side=pg.Side.D, net=d, policy=pg.Policy(kind=torch.optim.Adam, lr=0.01, updates_per_step=per_step)),
     ]
-    terms = tuple(pg.Term(name, FUNCTIONS[name], interval=n) for name, n in INTERVALS.items())
+    terms = tuple(pg.Term(name=name, function=FUNCTIONS[name], interval=n) for name, n in INTERVALS.items())
     when = pg.AdversarialOptions(start_kimg=START * per_step * BATCH / 1000)
     given = {"g_penalties": terms, "adversarial": when, **more}
-    return pg.GAN(*players, pg.hinge_loss, prior(), **given)
+    return pg.GAN(g=g, d=d, loss=pg.hinge_loss, prior=prior(), **given)
 
 
 def batch(step):
     draws = torch.Generator().manual_seed(step)
-    return pg.Batch(pg.Rows(step, 0, BATCH, BATCH), {"point": torch.randn(BATCH, 2, generator=draws).double()})
+    return pg.Batch(
+        pg.Rows(step=step, first=0, count=BATCH, total=BATCH),
+        {"point": torch.randn(BATCH, 2, generator=draws).double()},
+    )
 
 
 def train(gan, turns, per_step=1):
@@ -121,7 +124,7 @@ def test_resumed_intervals_are_where_they_were():
 
 def test_a_schedule_at_0_does_not_count_turns():
     off = pg.WeightSchedule(start=0.0, final=1.0, from_kimg=5 * BATCH / 1000, shape="step")
-    gan = game(g_penalties=(pg.Term("l1", l1, off, interval=2),))
+    gan = game(g_penalties=(pg.Term(name="l1", function=l1, weight=off, interval=2),))
     train(gan, range(5))
     assert gan.g.version == 0
     train(gan, range(5, 8))
@@ -133,7 +136,7 @@ def test_gradient_balancer_gives_a_lazy_term_its_share_on_average():
     pulls = {}
     for interval in (1, 4):
         balancer = pg.GradientBalancer(pg.GradientBalancerOptions({"adversarial": 1.0, "l1": 3.0}, decay=0.9))
-        gan = game(g_penalties=(pg.Term("l1", l1, interval=interval),), balancer=balancer)
+        gan = game(g_penalties=(pg.Term(name="l1", function=l1, interval=interval),), balancer=balancer)
         gan.adversarial = pg.AdversarialOptions()
         for player in (gan.g, gan.d):
             player.set_lr_base(1e-9)
@@ -161,7 +164,7 @@ def recorded_pulls(gan, steps):
 
 def adaptive(**how):
     balancer = pg.AdaptiveWeightBalancer(pg.AdaptiveWeightOptions())
-    gan = game(g_penalties=(pg.Term("l1", l1, **how),), balancer=balancer)
+    gan = game(g_penalties=(pg.Term(name="l1", function=l1, **how),), balancer=balancer)
     gan.adversarial = pg.AdversarialOptions()
     return gan
 

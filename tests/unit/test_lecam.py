@@ -14,7 +14,12 @@ LOGITS = torch.randn(5, 2, BATCH, generator=torch.Generator().manual_seed(0), dt
 
 
 def called(penalty, real, fake):
-    part = PenaltyContext(None, turn(Side.D).feed, Outputs(DiscriminatorOutput(fake), DiscriminatorOutput(real)), None)
+    part = PenaltyContext(
+        network=None,
+        feed=turn(Side.D).feed,
+        outputs=Outputs(fake=DiscriminatorOutput(fake), real=DiscriminatorOutput(real)),
+        input_gradient=None,
+    )
     return penalty(part)
 
 

@@ -43,7 +43,7 @@ def test_batch_contains_the_rows_of_its_positions():
     loader = Loader(Numbered(50), 8, seed=3, device=CPU)
     batches = [next(loader) for _ in range(20)]
     assert torch.cat([row_numbers(b) for b in batches]).tolist() == Order(50, 3).at(np.arange(160)).tolist()
-    assert [b.rows for b in batches] == [Rows(step, 0, 8, 8) for step in range(20)]
+    assert [b.rows for b in batches] == [Rows(step=step, first=0, count=8, total=8) for step in range(20)]
 
 
 @pytest.mark.parametrize("share", [None, (3, 4)])
@@ -122,7 +122,7 @@ def test_shares_are_the_batch():
     whole, *parts = (next(loader) for loader in loaders)
     assert torch.equal(torch.cat([p.image for p in parts]), whole.image)
     assert torch.equal(torch.cat([p.label for p in parts]), whole.label)
-    assert parts[2].rows == Rows(5, 4, 3, 7)
+    assert parts[2].rows == Rows(step=5, first=4, count=3, total=7)
 
 
 @pytest.mark.parametrize("share", [(0, 9), (-1, 4), (4, 0), (8, 1)])

@@ -65,7 +65,9 @@ def begun(clock):
         for line in lines:
             waiting.put(line)
         accept = lambda: None if waiting.empty() else waiting.get()  # noqa: E731
-        found = Membership(accept, said.append, HEARTBEAT_S, timeout_s, is_recoverable=is_recoverable)
+        found = Membership(
+            accept=accept, say=said.append, heartbeat_s=HEARTBEAT_S, timeout_s=timeout_s, is_recoverable=is_recoverable
+        )
         made.append(found)
         found.admit()
         for rank, member in enumerate(found.members):

@@ -12,7 +12,7 @@ COUNT, FEATURES = 300, 8
 
 def drawn(seed, spread=1.0):
     generator = torch.Generator().manual_seed(seed)
-    return SampleFeatures(spread * torch.randn(COUNT, FEATURES, generator=generator))
+    return SampleFeatures(features_BF=spread * torch.randn(COUNT, FEATURES, generator=generator))
 
 
 TRAIN, HELD_OUT = drawn(0), drawn(1)
@@ -34,5 +34,5 @@ def test_memorisation_equals_mann_whitney():
 
 def test_memorisation_of_copies_is_one():
     assert value(TRAIN) == 1
-    nearly = SampleFeatures(TRAIN.features_BF + 0.01 * drawn(4).features_BF)
+    nearly = SampleFeatures(features_BF=TRAIN.features_BF + 0.01 * drawn(4).features_BF)
     assert value(nearly) > 0.99

@@ -19,7 +19,9 @@ def start(tmp_path, monkeypatch, error: Exception) -> int:
         raise error
 
     monkeypatch.setattr(train, "train_run", run)
-    return start_training(RunRequest(read_recipe("digits", WORDS), "digits", tmp_path), advise_on_memory)
+    return start_training(
+        RunRequest(config=read_recipe("digits", WORDS), name="digits", out=tmp_path), advise_on_memory
+    )
 
 
 @pytest.mark.parametrize("error", [RuntimeError(TORCH_TEXT), MemoryError()])

@@ -14,12 +14,12 @@ def normal(count, num_features=4, seed=0, dtype=torch.float64):
 
 def test_label_accuracy_is_share_of_correct_classes():
     logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [5.0, 0.0, 4.0], [0.0, 0.0, 1.0]])
-    judged = SampleFeatures(normal(4), logits, torch.tensor([0, 1, 2, 2]))
+    judged = SampleFeatures(features_BF=normal(4), logits_BK=logits, requested_labels_B=torch.tensor([0, 1, 2, 2]))
     assert label_accuracy.Metric.from_reference(judged).update(judged).compute() == 3 / 4
 
 
 def test_label_accuracy_needs_classes_and_images():
-    without = SampleFeatures(normal(4))
+    without = SampleFeatures(features_BF=normal(4))
     with pytest.raises(ConfigError, match="the requested labels"):
         label_accuracy.Metric.from_reference(without).update(without)
     with pytest.raises(ConfigError, match="no images to compare"):
@@ -31,18 +31,20 @@ def variances(judged, classes):
 
 
 def test_class_variance_is_ratio_per_class():
-    real = SampleFeatures(normal(300, seed=1), None, torch.arange(300) % 3)
-    fake = SampleFeatures(0.7 * normal(90, seed=2) + 5, None, torch.arange(90) % 3)
+    real = SampleFeatures(features_BF=normal(300, seed=1), logits_BK=None, requested_labels_B=torch.arange(300) % 3)
+    fake = SampleFeatures(
+        features_BF=0.7 * normal(90, seed=2) + 5, logits_BK=None, requested_labels_B=torch.arange(90) % 3
+    )
     ratios = variances(fake, range(3)) / variances(real, range(3))
     for module, expected in ((class_variance_min, ratios.min()), (class_variance_mean, ratios.mean())):
         assert module.Metric.from_reference(real).update(fake).compute() == pytest.approx(float(expected), rel=1e-10)
 
 
 def test_class_variance_min_shows_one_collapsed_class():
-    real = SampleFeatures(normal(300, seed=1), None, torch.arange(300) % 3)
+    real = SampleFeatures(features_BF=normal(300, seed=1), logits_BK=None, requested_labels_B=torch.arange(300) % 3)
     features = normal(300, seed=2)
     features[::3] = features[0]
-    fake = SampleFeatures(features, None, real.requested_labels_B)
+    fake = SampleFeatures(features_BF=features, logits_BK=None, requested_labels_B=real.requested_labels_B)
     assert class_variance_min.Metric.from_reference(real).update(fake).compute() == pytest.approx(0, abs=1e-12)
     assert class_variance_mean.Metric.from_reference(real).update(fake).compute() > 0.5
 
@@ -50,9 +52,9 @@ def test_class_variance_min_shows_one_collapsed_class():
 @pytest.mark.parametrize("labels", [[0, 0, 1], [1, 0, 0, 2], [2] * 5 + [1]])
 def test_class_variance_leaves_out_classes_of_a_single_image(labels):
     """Held-out real images of a rare class are one or none: their minimum was 0, with which nothing compares."""
-    real = SampleFeatures(normal(300), None, torch.arange(300) % 3)
+    real = SampleFeatures(features_BF=normal(300), logits_BK=None, requested_labels_B=torch.arange(300) % 3)
     label_N = torch.tensor(labels)
-    fake = SampleFeatures(normal(len(labels), seed=3), None, label_N)
+    fake = SampleFeatures(features_BF=normal(len(labels), seed=3), logits_BK=None, requested_labels_B=label_N)
     (frequent,) = {label for label in labels if labels.count(label) > 1}
     expected = float(variances(fake, [frequent]) / variances(real, [frequent]))
     for metric in (class_variance_min, class_variance_mean):
@@ -60,13 +62,15 @@ def test_class_variance_leaves_out_classes_of_a_single_image(labels):
 
 
 def test_class_variance_of_single_images_alone_is_zero():
-    real = SampleFeatures(normal(300), None, torch.arange(300) % 3)
-    fake = SampleFeatures(normal(2), None, torch.tensor([0, 1]))
+    real = SampleFeatures(features_BF=normal(300), logits_BK=None, requested_labels_B=torch.arange(300) % 3)
+    fake = SampleFeatures(features_BF=normal(2), logits_BK=None, requested_labels_B=torch.tensor([0, 1]))
     assert class_variance_min.Metric.from_reference(real).update(fake).compute() == 0
 
 
 def test_class_variance_constant_real_classes_are_left_out():
-    real = SampleFeatures(normal(21), None, torch.tensor([0] * 10 + [1] * 10 + [2]))
+    real = SampleFeatures(
+        features_BF=normal(21), logits_BK=None, requested_labels_B=torch.tensor([0] * 10 + [1] * 10 + [2])
+    )
     assert class_variance_mean.Metric.from_reference(real).update(real).compute() == pytest.approx(1, rel=1e-12)
 
 
@@ -74,10 +78,10 @@ def test_class_variance_constant_real_classes_are_left_out():
 def test_class_variance_counts_only_classes_with_two_real_images(labels):
     """A class that the reference lacks, or has once, is none, wherever its number stands."""
     label_N = torch.tensor(labels)
-    real = SampleFeatures(normal(len(labels)), None, label_N)
+    real = SampleFeatures(features_BF=normal(len(labels)), logits_BK=None, requested_labels_B=label_N)
     frequent = sorted(label for label in set(labels) if labels.count(label) > 1)
     fake_label = torch.arange(60) % 6
-    fake = SampleFeatures(normal(60, seed=1), None, fake_label)
+    fake = SampleFeatures(features_BF=normal(60, seed=1), logits_BK=None, requested_labels_B=fake_label)
     ratios = [
         float(
             fake.features_BF[fake_label == k].double().var(0).sum()
@@ -92,11 +96,15 @@ def test_class_variance_counts_only_classes_with_two_real_images(labels):
 @pytest.mark.parametrize(
     ("real", "fake", "found"),
     [
-        (SampleFeatures(normal(4)), None, "needs real images with labels"),
-        (SampleFeatures(normal(2), None, torch.tensor([0, 1])), None, "no class has two different real images"),
+        (SampleFeatures(features_BF=normal(4)), None, "needs real images with labels"),
         (
-            SampleFeatures(normal(4), None, torch.zeros(4).long()),
-            SampleFeatures(normal(4)),
+            SampleFeatures(features_BF=normal(2), logits_BK=None, requested_labels_B=torch.tensor([0, 1])),
+            None,
+            "no class has two different real images",
+        ),
+        (
+            SampleFeatures(features_BF=normal(4), logits_BK=None, requested_labels_B=torch.zeros(4).long()),
+            SampleFeatures(features_BF=normal(4)),
             "needs images with the requested labels",
         ),
     ],
@@ -118,7 +126,12 @@ def plain_coverage(real_NF, fake_MF, k=5):
 def test_coverage_matches_definition(spread):
     real, fake = normal(60, seed=1), spread * normal(40, seed=2)
     expected = plain_coverage(real, fake)
-    assert coverage.Metric.from_reference(SampleFeatures(real)).update(SampleFeatures(fake)).compute() == expected
+    assert (
+        coverage.Metric.from_reference(SampleFeatures(features_BF=real))
+        .update(SampleFeatures(features_BF=fake))
+        .compute()
+        == expected
+    )
     assert 0 < expected < 1
 
 
@@ -129,8 +142,8 @@ def test_coverage_of_a_perfect_generator_is_as_expected():
     for i in range(1, k + 1):
         missed *= (n - i) / (n + m - i)
     values = [
-        coverage.Metric.from_reference(SampleFeatures(normal(n, seed=2 * s)))
-        .update(SampleFeatures(normal(m, seed=2 * s + 1)))
+        coverage.Metric.from_reference(SampleFeatures(features_BF=normal(n, seed=2 * s)))
+        .update(SampleFeatures(features_BF=normal(m, seed=2 * s + 1)))
         .compute()
         for s in range(30)
     ]
@@ -138,7 +151,9 @@ def test_coverage_of_a_perfect_generator_is_as_expected():
 
 
 def test_coverage_of_copies_is_one_and_of_nothing_zero():
-    real = SampleFeatures(1000 + normal(40))  # far from the origin, where inner products make equal rows differ
+    real = SampleFeatures(
+        features_BF=1000 + normal(40)
+    )  # far from the origin, where inner products make equal rows differ
     metric = coverage.Metric.from_reference(real)
     assert metric.compute() == 0
     assert metric.update(real).compute() == 1
@@ -148,18 +163,20 @@ def test_coverage_of_copies_is_one_and_of_nothing_zero():
 def test_coverage_of_many_equal_images():
     """Six equal real images have no room around them: only the same image covers them."""
     real = torch.cat([torch.zeros(6, 3), 10 + normal(30, 3, dtype=torch.float32)])
-    metric = coverage.Metric.from_reference(SampleFeatures(real))
-    near, exact = (metric.update(SampleFeatures(torch.full((1, 3), value))).compute() for value in (1e-6, 0.0))
+    metric = coverage.Metric.from_reference(SampleFeatures(features_BF=real))
+    near, exact = (
+        metric.update(SampleFeatures(features_BF=torch.full((1, 3), value))).compute() for value in (1e-6, 0.0)
+    )
     assert (near, exact) == (0, 6 / 36)
 
 
 def test_coverage_needs_more_than_k_real_images():
     with pytest.raises(ConfigError, match=r"evaluation\.num_images"):
-        coverage.Metric.from_reference(SampleFeatures(normal(coverage.K)))
+        coverage.Metric.from_reference(SampleFeatures(features_BF=normal(coverage.K)))
 
 
 def test_sample_features_concatenated_rows_are_the_whole():
-    whole = SampleFeatures(normal(10), normal(10, 3), torch.arange(10))
+    whole = SampleFeatures(features_BF=normal(10), logits_BK=normal(10, 3), requested_labels_B=torch.arange(10))
     joined = SampleFeatures.concatenate([whole.rows(0, 4), whole.rows(4, 5), whole.rows(5, 10)])
     assert torch.equal(joined.features_BF, whole.features_BF)
     assert torch.equal(joined.logits_BK, whole.logits_BK)

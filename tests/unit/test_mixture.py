@@ -21,7 +21,7 @@ from paragan.game.mixture import Mixture, mixture_of
 
 
 def pool(value, rows=12):
-    return SampleFeatures(torch.full((rows, 1), float(value)))
+    return SampleFeatures(features_BF=torch.full((rows, 1), float(value)))
 
 
 def near(target):
@@ -43,7 +43,9 @@ def test_image_counts_follow_weights_and_sum_to_all(num):
 
 
 def test_mixture_takes_disjoint_rows_of_each_member():
-    found = mixture_features([SampleFeatures(torch.arange(10.0)[:, None] + 100 * i) for i in range(3)], [0.5, 0.2, 0.3])
+    found = mixture_features(
+        [SampleFeatures(features_BF=torch.arange(10.0)[:, None] + 100 * i) for i in range(3)], [0.5, 0.2, 0.3]
+    )
     assert found.features_BF.squeeze(1).tolist() == [0, 1, 2, 3, 4, 105, 106, 207, 208, 209]
 
 

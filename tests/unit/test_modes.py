@@ -60,7 +60,7 @@ def frozen_state(net: Perceptual) -> list[Tensor]:
 def test_sample_restores_the_mode_of_every_module(mode):
     net = Perceptual(16)
     before, state = modes(net), frozen_state(net)
-    generate_images(CalledNetwork(net), torch.randn(4, 16), None, mode=mode)
+    generate_images(CalledNetwork(module=net), torch.randn(4, 16), None, mode=mode)
     assert modes(net) == before and not all(before) and any(before)
     assert all(map(torch.equal, frozen_state(net), state))
 
@@ -69,7 +69,7 @@ def test_a_frozen_part_of_an_average_stays_in_evaluation_with_training_statistic
     seen = []
     average = Ema(Perceptual(16), EmaOptions())
     average.net.extractor.register_forward_hook(lambda module, *_: seen.append((module.training, average.net.training)))
-    generate_images(CalledNetwork(average.net), torch.randn(4, 16), None, mode="train-stats")
+    generate_images(CalledNetwork(module=average.net), torch.randn(4, 16), None, mode="train-stats")
     assert seen == [(False, True)]
     assert not any(modes(average.net))
 
@@ -93,17 +93,19 @@ def test_batch_norm_of_a_frozen_part_is_not_converted():
 
 
 def test_training_leaves_a_frozen_part_as_it_was():
-    g, d = (pg.Player(side, Perceptual(outputs)) for side, outputs in ((pg.Side.G, 16), (pg.Side.D, 1)))
+    g, d = (pg.Player(side=side, net=Perceptual(outputs)) for side, outputs in ((pg.Side.G, 16), (pg.Side.D, 1)))
     before = [(modes(player.net), frozen_state(player.net)) for player in (g, d)]
     loss, penalty = (
         pg.Loss(wasserstein.d_loss, wasserstein.g_loss),
         gradient_penalty.Penalty(gradient_penalty.Options()),
     )
-    gan = pg.GAN(g, d, loss, pg.Prior(seed=0, latent=16), d_penalties=(penalty,))
-    batches = (Batch(Rows(step, 0, 4, 4), {"image": torch.randn(4, *SHAPE)}) for step in range(2))
+    gan = pg.GAN(g=g, d=d, loss=loss, prior=pg.Prior(seed=0, latent=16), d_penalties=(penalty,))
+    batches = (
+        Batch(Rows(step=step, first=0, count=4, total=4), {"image": torch.randn(4, *SHAPE)}) for step in range(2)
+    )
     for _ in range(2):
         synchronous.step(gan, batches)
-        generate_images(CalledNetwork(g.net), torch.randn(4, 16), None)
+        generate_images(CalledNetwork(module=g.net), torch.randn(4, 16), None)
     for player, (mode, state) in zip((g, d), before, strict=True):
         assert modes(player.net) == mode
         assert all(map(torch.equal, frozen_state(player.net), state))
@@ -126,7 +128,7 @@ def test_the_laws_hold_for_a_discriminator_with_a_frozen_part(tmp_path, declared
         "def Generator(options, shape, num_classes):\n    return made(16)\n\n"
         "def Discriminator(options, shape, num_classes):\n    return made(1)\n"
     )
-    tried = verified_networks(VerifyRequest(str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
+    tried = verified_networks(VerifyRequest(target=str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
     with exact_arithmetic():
         found = diagnosis.inspect_network(tried, pg.Side.D)
         assert found.mixing_layers == () and found.row_dependence == 0

@@ -166,7 +166,7 @@ def test_ranks_are_started_with_the_folder_of_the_code(moved, monkeypatch):
     for trust in (False, True):
         code = CodeFolder(moved, trust)
         config = read_recipe("run/config.yaml", ["devices=2"], code)
-        start.start_training(RunRequest(config, "run/config.yaml", Path("run"), code=code))
+        start.start_training(RunRequest(config=config, name="run/config.yaml", out=Path("run"), code=code))
     assert jobs[0].words[-2:] == ("--code", "new place")
     assert jobs[1].words[-3:] == ("--code", "new place", "--trust")
 

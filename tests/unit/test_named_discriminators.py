@@ -70,9 +70,9 @@ def test_run_of_discriminators_with_other_arguments_is_the_plain_loop(tmp_path):
     optimizer = torch.optim.Adam(d.parameters(), lr=1e-2, eps=1e-4)
     of_g = torch.optim.Adam(g.parameters(), lr=1e-2, eps=1e-4)
     loader = pg.loading.TensorBatches(pg.Trainer(g, networks(), data).source, BATCH, seed=0)
-    prior = pg.Prior(0, 3, dtype=torch.float64)
+    prior = pg.Prior(seed=0, latent=3, dtype=torch.float64)
     for step, batch in zip(range(2), loader, strict=False):
-        rows = pg.Rows(step, 0, BATCH, BATCH)
+        rows = pg.Rows(step=step, first=0, count=BATCH, total=BATCH)
         pitch, energy = batch["pitch"], batch["energy"]
 
         def judge(x, pitch=pitch, energy=energy):
@@ -101,8 +101,8 @@ def test_wrong_name_of_one_discriminator_is_named():
 
 def test_terms_of_one_name_on_both_sides_train(tmp_path):
     terms = [
-        pg.Term("size", lambda outputs, inputs: outputs.images.square()),
-        pg.Term("size", lambda outputs, inputs: 2 * outputs.real.logits_B.square(), side=pg.Side.D),
+        pg.Term(name="size", function=lambda outputs, inputs: outputs.images.square()),
+        pg.Term(name="size", function=lambda outputs, inputs: 2 * outputs.real.logits_B.square(), side=pg.Side.D),
     ]
     data = {"point": torch.randn(ROWS, 1)}
     settings = {**TINY, "train.kimg": 0.008}

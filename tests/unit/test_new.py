@@ -85,7 +85,7 @@ def test_new_in_another_folder_prints_commands_that_work_from_here(here, monkeyp
 def test_its_networks_hold_what_one_process_can_tell(here, monkeypatch):
     new("lawful")
     monkeypatch.syspath_prepend(here)
-    tried = verified_networks(VerifyRequest("lawful.nets", ("model.width=4",), shape=(1, 8, 8)))
+    tried = verified_networks(VerifyRequest(target="lawful.nets", overrides=("model.width=4",), shape=(1, 8, 8)))
     with exact_arithmetic():
         rows = list(laws.run_laws(tried, (laws.stopping, laws.one_is_none)))
     assert {row.result for row in rows} == {"held"}

@@ -12,7 +12,7 @@ LABELS = np.arange(40) % 4
 
 
 def read(path, split="train", **options):
-    return npz.source(npz.Options(str(path), **options), split)
+    return npz.source(npz.Options(path=str(path), **options), split)
 
 
 @pytest.fixture

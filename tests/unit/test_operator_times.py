@@ -11,7 +11,7 @@ from tests.unit.test_memory_layout import CONVOLUTIONS, WORDS
 
 def test_plan_profiles_the_operators_of_both_turns():
     config = read_recipe("digits", WORDS)
-    plan = plan_run(PlanRequest(config, "digits", is_measured=True, is_profiled=True))
+    plan = plan_run(PlanRequest(config=config, recipe="digits", is_measured=True, is_profiled=True))
     nets = layout.TrialRun(config, World(), None).networks()
     convs = {side.value: sum(isinstance(m, CONVOLUTIONS) for m in net.modules()) for side, net in nets.items()}
     assert list(plan.operators) == ["d", "g"]

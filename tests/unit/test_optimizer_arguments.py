@@ -34,8 +34,8 @@ def test_integers_are_floats_in_a_recipe():
 
 @pytest.mark.parametrize("betas", [(0, 0.9), [0, 0.9]])
 def test_integers_are_floats_in_python(betas):
-    policy = pg.Policy(torch.optim.Adam, arguments={"betas": betas})
-    player = pg.Player(pg.Side.D, nn.Linear(2, 1), policy=policy)
+    policy = pg.Policy(kind=torch.optim.Adam, arguments={"betas": betas})
+    player = pg.Player(side=pg.Side.D, net=nn.Linear(2, 1), policy=policy)
     assert list(player.optimizer.param_groups[0]["betas"]) == [0.0, 0.9]
 
 
@@ -66,6 +66,6 @@ def test_a_refused_argument_is_one_line_with_its_place_and_cure(written, said):
 
 
 def test_a_refused_argument_in_python_names_the_side():
-    policy = pg.Policy(torch.optim.Adam, arguments={"beta": (0, 0.9)})
+    policy = pg.Policy(kind=torch.optim.Adam, arguments={"beta": (0, 0.9)})
     with pytest.raises(ConfigError, match=r"^d\.optimizer\.arguments\.beta: Adam has no such argument"):
-        pg.Player(Side.D, nn.Linear(2, 1), policy=policy)
+        pg.Player(side=Side.D, net=nn.Linear(2, 1), policy=policy)

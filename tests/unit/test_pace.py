@@ -23,7 +23,7 @@ def run(elapse, seconds: list[float]) -> pace.ProgressTimer:
     timed = pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
     for step, spent in enumerate(seconds, start=1):
         elapse(spent)
-        timed.record(Event("step", step, 10 * step))
+        timed.record(Event(kind="step", step=step, images=10 * step))
     return timed
 
 
@@ -42,7 +42,7 @@ def test_timer_run_beyond_its_length_has_eta_zero():
     """A generation of a grid may be longer than the run."""
     every = EveryOptions(score_kimg=1, sample_kimg=1, save_kimg=1)
     timed = pace.ProgressTimer(total=1000, every=every, began=0.0)
-    timed.record(Event("checkpoint", 100, 9600, repeat_s=5.0))
+    timed.record(Event(kind="checkpoint", step=100, images=9600, repeat_s=5.0))
     assert timed.eta_s(9600) == 0
 
 
@@ -51,19 +51,19 @@ def test_timer_event_of_a_step_that_comes_before_it_takes_none_of_its_images(kin
     """At a log point the phases of a step are written before its numbers; with every.log_steps=1 at each."""
     timed = pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
     for step in range(1, 4):
-        timed.record(Event(kind, step, 10 * step))
-        timed.record(Event("step", step, 10 * step))
+        timed.record(Event(kind=kind, step=step, images=10 * step))
+        timed.record(Event(kind="step", step=step, images=10 * step))
     assert timed.images_per_s() > 0
 
 
 def test_timer_resume_and_rollback_count_the_images_of_their_own_steps(elapse):
     timed = pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
-    timed.record(Event("start", 100, 1000))
+    timed.record(Event(kind="start", step=100, images=1000))
     for step in (101, 102):
         elapse(1.0)
-        timed.record(Event("step", step, 10 * step))
+        timed.record(Event(kind="step", step=step, images=10 * step))
     assert timed.images_per_s() == pytest.approx(10)
-    timed.record(Event("event", 50, 500))
+    timed.record(Event(kind="event", step=50, images=500))
     elapse(1.0)
-    timed.record(Event("step", 51, 510))
+    timed.record(Event(kind="step", step=51, images=510))
     assert timed.images_per_s() == pytest.approx(10)

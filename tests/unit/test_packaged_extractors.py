@@ -92,7 +92,7 @@ def test_extractor_is_called_as_the_evaluation_says(monkeypatch):
     monkeypatch.setattr(scorer, "knows_other_images", lambda extractor, accuracy: False)
     monkeypatch.setattr(Evaluator, "accuracy", 1.0)
     source = InMemorySource(torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.arange(10), tuple("abcdefghij"))
-    context = ExtractorContext("", source, source, device=torch.device("meta"))
+    context = ExtractorContext(name="", train=source, held_out=source, device=torch.device("meta"))
     asked = EvaluationOptions(dtype="bfloat16", batch_size=7)
     for options, expected in (
         (asked, (torch.device("meta"), torch.bfloat16, 7)),

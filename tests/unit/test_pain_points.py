@@ -39,7 +39,13 @@ def test_an_average_without_batch_norms_statistics_paints_junk():
     google/compare_gan #31; lucidrains/ema-pytorch #29: only parameters were averaged.
     """
     net, shadow, naive = (Painter().double() for _ in range(3))
-    g = Player(G, net, none.Strategy(), Policy(lr=1e-4), ema=Ema(shadow, EmaOptions(half_life_kimg=1e-3)))
+    g = Player(
+        side=G,
+        net=net,
+        strategy=none.Strategy(),
+        policy=Policy(lr=1e-4),
+        ema=Ema(shadow, EmaOptions(half_life_kimg=1e-3)),
+    )
     gan = game(g, player(D, none.Strategy()))
     stream = batches()
     for _ in range(60):

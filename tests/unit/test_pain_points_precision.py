@@ -45,15 +45,22 @@ class Painter(nn.Module):
 
 
 def scaled(d: nn.Module, scale: float, penalties=(), dtype=torch.float16) -> GAN:
-    seats = [Player(*seat, calling=Calling(dtype, scaled=True)) for seat in _seats(d)]
+    seats = [Player(**seat, calling=Calling(dtype, scaled=True)) for seat in _seats(d)]
     for seat in seats:
         seat.scaler = Scaler(CPU, initial=scale)
-    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), Prior(5, 6), d_penalties=penalties)
+    return GAN(
+        g=seats[0],
+        d=seats[1],
+        loss=Loss(hinge.d_loss, hinge.g_loss),
+        prior=Prior(seed=5, latent=6),
+        d_penalties=penalties,
+    )
 
 
 def _seats(d: nn.Module):
     for side, net in ((Side.G, Painter()), (Side.D, d)):
-        yield side, net, none.Strategy(), Policy(torch.optim.SGD, 1e-3)
+        policy = Policy(kind=torch.optim.SGD, lr=1e-3)
+        yield {"side": side, "net": net, "strategy": none.Strategy(), "policy": policy}
 
 
 def reals(factor: float):

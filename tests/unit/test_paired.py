@@ -164,7 +164,7 @@ def test_read_inputs_accepts_exactly_one_image_and_refuses_none(tmp_path, archiv
 
 def test_facades(data_root):
     path = data_root / "facades" / "facades-train-val.tar"
-    options = paired.Options(str(path), direction="b_to_a")
+    options = paired.Options(path=str(path), direction="b_to_a")
     train, held_out = (paired.source(options, split) for split in ("train", "held_out"))
     assert (len(train), len(held_out), train.shape) == (400, 100, (3, 256, 256))
     photo, labels = (normalise(x) for x in held_out.fetch(range(4)).values())

@@ -111,7 +111,9 @@ def player():
 
 
 def test_pair_evaluator_compares_with_targets():
-    score = PairEvaluator(Held(), EvaluationOptions(num_images=100, resamples=0))(player(), Prior(0, 0))
+    score = PairEvaluator(held_out=Held(), options=EvaluationOptions(num_images=100, resamples=0))(
+        player(), Prior(seed=0, latent=0)
+    )
     assert list(score.metrics) == ["l1", "psnr", "ssim"]
     assert score.metrics["l1"] == pytest.approx(51 / 127.5)
     assert score.num_images == 7
@@ -130,7 +132,9 @@ class More(Held):
 
 
 def test_pair_evaluator_with_several_blocks_has_the_mean_and_an_interval():
-    score = PairEvaluator(More(), EvaluationOptions(num_images=100, resamples=20))(player(), Prior(0, 0))
+    score = PairEvaluator(held_out=More(), options=EvaluationOptions(num_images=100, resamples=20))(
+        player(), Prior(seed=0, latent=0)
+    )
     assert score.num_images == 25
     assert score.metrics["l1"] == pytest.approx(51 / 127.5)
     low, high = score.intervals["l1"]
@@ -139,7 +143,9 @@ def test_pair_evaluator_with_several_blocks_has_the_mean_and_an_interval():
 
 def test_pair_evaluator_uses_and_records_mode():
     def scored(mode):
-        return PairEvaluator(Held(), EvaluationOptions(num_images=5, sampling=mode))(player(), Prior(0, 0))
+        return PairEvaluator(held_out=Held(), options=EvaluationOptions(num_images=5, sampling=mode))(
+            player(), Prior(seed=0, latent=0)
+        )
 
     scores = {mode: scored(mode) for mode in ("eval", "train-stats")}
     assert {mode: score.protocol["mode"] for mode, score in scores.items()} == {m: m for m in scores}
@@ -151,6 +157,6 @@ def test_pair_evaluator_uses_and_records_mode():
 
 def test_pair_evaluator_images_not_finite_is_refused():
     with pytest.raises(DivergedError, match="diverged"):
-        PairEvaluator(Held(), EvaluationOptions(num_images=5, resamples=0)).score(
+        PairEvaluator(held_out=Held(), options=EvaluationOptions(num_images=5, resamples=0)).score(
             lambda first, condition: condition * torch.nan
         )

@@ -86,7 +86,7 @@ def stepped(weight: torch.Tensor, build, steps: int = 300):
 def test_masters_add_up_what_low_weights_would_lose():
     low = nn.Parameter(torch.full((4,), 1.0, dtype=torch.bfloat16))
     alone = nn.Parameter(low.detach().clone())
-    sgd = Policy(torch.optim.SGD, 1e-4).optimizer
+    sgd = Policy(kind=torch.optim.SGD, lr=1e-4).optimizer
     kept = stepped(low, lambda named: MasterWeights(dict(named), sgd, torch.device("cpu")))
     stepped(alone, sgd)
     assert torch.equal(alone.detach().float(), torch.ones(4))  # each step of 1e-4 is rounded away
@@ -99,7 +99,7 @@ def test_masters_add_up_what_low_weights_would_lose():
 )
 def test_optimisers_of_whole_weights_are_refused_where_weights_are_cut(kind, name):
     with pytest.raises(ConfigError, match=f"optimizer {name} needs whole weights, which strategy 'zero3' shards"):
-        refuse_whole_weight_optimizers(Policy(kind), "zero3")
+        refuse_whole_weight_optimizers(Policy(kind=kind), "zero3")
 
 
 @pytest.mark.parametrize("model", ["dcgan", "mlp", "sngan"])

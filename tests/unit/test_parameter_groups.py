@@ -24,7 +24,7 @@ KINDS = [
     *((name, registry.load_module("optim", name).Optimizer) for name in registry.names("optim")),
 ]
 BETAS = {"betas": (0.5, 0.9), "eps": 1e-3}
-LINEAR = ScheduleOptions("linear", warmup=2, end=8, final=0.1)
+LINEAR = ScheduleOptions(name="linear", warmup=2, end=8, final=0.1)
 GROUPS = ({"match": "*.bias", "lr": 0.05}, {"match": "0.*", "lr": 0.002})
 RECIPE = """data: {name: digits, size: 8}
 model: mlp
@@ -45,7 +45,12 @@ def network():
 
 
 def player(groups=GROUPS, strategy=None, **policy):
-    return Player(Side.D, network(), strategy or none.Strategy(), Policy(lr=0.01, groups=groups, **policy))
+    return Player(
+        side=Side.D,
+        net=network(),
+        strategy=strategy or none.Strategy(),
+        policy=Policy(lr=0.01, groups=groups, **policy),
+    )
 
 
 def step(player, number, scale=1.0):
@@ -110,7 +115,7 @@ def test_first_pattern_that_matches_wins_and_order_of_groups_is_that_of_the_conf
 
 def test_pattern_matches_spectral_norm_weights_by_their_plain_name():
     net = nn.Sequential(spectral_norm(nn.Linear(2, 2)))
-    optimizer = Player(Side.D, net, policy=Policy(groups=({"match": "0.weight", "lr": 1.0},))).optimizer
+    optimizer = Player(side=Side.D, net=net, policy=Policy(groups=({"match": "0.weight", "lr": 1.0},))).optimizer
     assert optimizer.param_groups[1]["param_names"] == ["0.parametrizations.weight.original"]
 
 

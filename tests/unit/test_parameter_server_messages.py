@@ -49,7 +49,9 @@ def test_network_change_packed_and_read_returns_equal_gradients_and_buffers():
 
 def test_network_change_applied_equals_an_update_of_the_player():
     net = played(1)
-    mine, theirs = (Player(Side.D, played(1), policy=Policy(torch.optim.Adam, 0.1, max_norm=0.5)) for _ in range(2))
+    mine, theirs = (
+        Player(side=Side.D, net=played(1), policy=Policy(kind=torch.optim.Adam, lr=0.1, max_norm=0.5)) for _ in range(2)
+    )
     mine.net.mean.zero_()
     norm = NetworkChange.read(pack_change(net), mine.net).apply(mine, 5)
     expected = theirs.apply_external_gradients([weight.grad for weight in theirs.net.parameters()], 5)
@@ -66,7 +68,7 @@ def test_external_gradients_in_another_memory_layout_give_the_same_step(kind):
     """Fused kernels look at the memory, not at strides."""
     nets = []
     for layout in (torch.channels_last, torch.contiguous_format):
-        player = Player(Side.D, played(1), policy=Policy(kind, 0.1))
+        player = Player(side=Side.D, net=played(1), policy=Policy(kind=kind, lr=0.1))
         gradients = [None if w.grad is None else w.grad.clone() for w in player.net.parameters()]
         given = [g.contiguous(memory_format=layout) if g is not None and g.dim() == 4 else g for g in gradients]
         player.apply_external_gradients(given, 5)
@@ -75,7 +77,7 @@ def test_external_gradients_in_another_memory_layout_give_the_same_step(kind):
 
 
 def test_external_gradients_that_are_not_finite_skip_the_step():
-    player = Player(Side.D, played(1))
+    player = Player(side=Side.D, net=played(1))
     before = {name: value.clone() for name, value in player.net.state_dict().items()}
     bad = [None if w.grad is None else torch.full_like(w, torch.nan) for w in player.net.parameters()]
     player.apply_external_gradients(bad, 5)

@@ -94,7 +94,10 @@ def test_orthogonal_reads_transposed_convolutions_by_output():
     net = nn.ConvTranspose2d(3, 2, 2).double()
     rows = net.weight.detach().transpose(0, 1).flatten(1)
     part = PenaltyContext(
-        CalledNetwork(net), turn(Side.G).feed, Outputs(DiscriminatorOutput(torch.zeros(BATCH))), lambda out, x: out
+        network=CalledNetwork(module=net),
+        feed=turn(Side.G).feed,
+        outputs=Outputs(fake=DiscriminatorOutput(torch.zeros(BATCH))),
+        input_gradient=lambda out, x: out,
     )
     value = orthogonal.Penalty(orthogonal.Options(weight=1.0))(part)
     torch.testing.assert_close(value, (2 * (rows[0] @ rows[1]) ** 2).expand(BATCH), rtol=1e-12, atol=0)
@@ -121,12 +124,12 @@ def test_patch_logits_count_as_their_mean(module):
     for net in (patches, means):
         x = played.feed.real.image.requires_grad_()
         fakes = played.feed.fakes[0].requires_grad_()
-        outputs = Outputs(net(fakes), net(x), images=fakes)
+        outputs = Outputs(fake=net(fakes), real=net(x), images=fakes)
         part = PenaltyContext(
-            CalledNetwork(net),
-            played.feed,
-            outputs,
-            lambda out, x, net=net: none.Strategy().input_gradient(net, out, x),
+            network=CalledNetwork(module=net),
+            feed=played.feed,
+            outputs=outputs,
+            input_gradient=lambda out, x, net=net: none.Strategy().input_gradient(net, out, x),
         )
         found.append(module.Penalty(module.Options())(part))
     torch.testing.assert_close(*found, rtol=1e-12, atol=0)

@@ -67,7 +67,7 @@ def test_distance_by_features_of_a_fixed_size(transformer_file):
 def test_pairs_are_scored_and_the_stamp_has_the_sha256(maps_file):
     options = perceptual_distance.Options(weights=str(maps_file[1]))
     chosen = (Choice("l1", None), Choice("perceptual_distance", options))
-    evaluator = PairEvaluator(Held(), EvaluationOptions(num_images=5, metrics=chosen, resamples=0))
+    evaluator = PairEvaluator(held_out=Held(), options=EvaluationOptions(num_images=5, metrics=chosen, resamples=0))
     score = evaluator.score(lambda first, condition: condition)
     assert list(score.metrics) == ["l1", "perceptual_distance"] and score.metrics["perceptual_distance"] > 0
     stamp = score.protocol["perceptual_distance"]
@@ -79,7 +79,8 @@ def test_pairs_are_scored_and_the_stamp_has_the_sha256(maps_file):
 def test_missing_file_and_unknown_output_are_refused_before_a_run(maps_file):
     with pytest.raises(ConfigError, match=r"perceptual_distance needs a network; pass evaluation\.metrics="):
         PairEvaluator(
-            Held(), EvaluationOptions(metrics=(Choice("perceptual_distance", perceptual_distance.Options()),))
+            held_out=Held(),
+            options=EvaluationOptions(metrics=(Choice("perceptual_distance", perceptual_distance.Options()),)),
         )
     with pytest.raises(ConfigError, match=r"outputs: 'relu' is not an output of .*; choose from 0, 1"):
         distance(maps_file[1], pairs(), outputs=("relu",))
@@ -95,12 +96,12 @@ def test_diversity_is_the_mean_distance_of_all_pairs():
     generator = torch.Generator().manual_seed(2)
     real, generated = torch.randn(2, 50, 7, generator=generator, dtype=torch.float64)
     generated = 0.5 * generated[:40] + 1
-    empty = diversity.Metric.from_reference(SampleFeatures(real))
-    value = empty.update(SampleFeatures(generated)).compute()
+    empty = diversity.Metric.from_reference(SampleFeatures(features_BF=real))
+    value = empty.update(SampleFeatures(features_BF=generated)).compute()
     assert value == pytest.approx(spread(generated) / spread(real), rel=1e-10) and 0.05 < value < 0.9
-    assert empty.update(SampleFeatures(generated[:1].expand(9, 7))).compute() == pytest.approx(0, abs=1e-12)
+    assert empty.update(SampleFeatures(features_BF=generated[:1].expand(9, 7))).compute() == pytest.approx(0, abs=1e-12)
 
 
 def test_diversity_of_equal_real_images_is_refused():
     with pytest.raises(ConfigError, match="real images whose features differ"):
-        diversity.Metric.from_reference(SampleFeatures(torch.ones(5, 3)))
+        diversity.Metric.from_reference(SampleFeatures(features_BF=torch.ones(5, 3)))

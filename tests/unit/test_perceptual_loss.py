@@ -41,10 +41,10 @@ def batch(rows: Rows) -> Batch:
 
 def played(loss: pg.PerceptualLoss, parts: int = 1, steps: int = 2) -> tuple[nn.Module, list[float]]:
     """G after some steps in which nothing else pulls at it, and the losses."""
-    policy = pg.Policy(torch.optim.SGD, lr=0.1, micro_batches=parts)
+    policy = pg.Policy(kind=torch.optim.SGD, lr=0.1, micro_batches=parts)
     d = nn.Sequential(nn.Flatten(), nn.Linear(36, 1), nn.Flatten(0)).double()
-    g = pg.Player(pg.Side.G, Enhance(), policy=policy)
-    prior = pg.Prior(0, 2, arguments=("image", "low"), dtype=torch.float64)
+    g = pg.Player(side=pg.Side.G, net=Enhance(), policy=policy)
+    prior = pg.Prior(seed=0, latent=2, arguments=("image", "low"), dtype=torch.float64)
     nothing = pg.Loss(lambda real, fake: 0 * (real + fake), lambda fake, real: 0 * fake)
 
     class Judge(nn.Module):
@@ -55,8 +55,8 @@ def played(loss: pg.PerceptualLoss, parts: int = 1, steps: int = 2) -> tuple[nn.
         def forward(self, x, low):
             return self.net(x)
 
-    gan = pg.GAN(g, pg.Player(pg.Side.D, Judge()), nothing, prior, g_penalties=(loss,))
-    stream = (batch(Rows(step, 0, 4, 4)) for step in range(steps))
+    gan = pg.GAN(g=g, d=pg.Player(side=pg.Side.D, net=Judge()), loss=nothing, prior=prior, g_penalties=(loss,))
+    stream = (batch(Rows(step=step, first=0, count=4, total=4)) for step in range(steps))
     losses = [synchronous.step(gan, stream).read()["g/loss/perceptual"] for _ in range(steps)]
     return g.net, losses
 
@@ -72,7 +72,7 @@ def plain(distance, normalize, steps=2) -> tuple[nn.Module, list[float]]:
 
     losses = []
     for step in range(steps):
-        found = batch(Rows(step, 0, 4, 4)).tensors
+        found = batch(Rows(step=step, first=0, count=4, total=4)).tensors
         pairs = zip((0.5, 2.0), features(net(None, found["low"])), features(found["image"]), strict=True)
         loss = 3 * sum(weight * distance(a - b).mean() for weight, a, b in pairs)
         grads = torch.autograd.grad(loss, list(net.parameters()))
@@ -88,7 +88,7 @@ def plain(distance, normalize, steps=2) -> tuple[nn.Module, list[float]]:
 def test_a_perceptual_loss_equals_the_plain_loop(distance, normalize, parts):
     network = vgg()
     before = [weight.clone() for weight in network.parameters()]
-    loss = pg.PerceptualLoss(network, LAYERS, distance=distance, normalize=normalize, weight=3.0)
+    loss = pg.PerceptualLoss(network=network, layers=LAYERS, distance=distance, normalize=normalize, weight=3.0)
     net, losses = played(loss, parts)
     expected, numbers = plain(torch.abs if distance == "l1" else torch.square, normalize)
     for mine, theirs in zip(net.parameters(), expected.parameters(), strict=True):
@@ -102,7 +102,7 @@ def test_what_the_network_returns_is_compared_without_layers():
         def forward(self, x):
             return {"one": x, "two": 2 * x}
 
-    losses = [played(pg.PerceptualLoss(net), steps=1)[1] for net in (nn.Identity(), Two())]
+    losses = [played(pg.PerceptualLoss(network=net), steps=1)[1] for net in (nn.Identity(), Two())]
     assert losses[1][0] == pytest.approx(3 * losses[0][0])
 
 
@@ -112,16 +112,16 @@ def test_an_exported_network_gives_a_perceptual_loss(tmp_path):
     dynamic = {"dynamic_shapes": ({0: torch.export.Dim("batch")},)}
     program = torch.export.export(network.eval(), (torch.zeros(2, 1, 6, 6).double(),), **dynamic)
     torch.export.save(program, tmp_path / "vgg.pt2")
-    losses = [played(pg.PerceptualLoss(net))[1] for net in (network, ExportedNetwork(tmp_path / "vgg.pt2"))]
+    losses = [played(pg.PerceptualLoss(network=net))[1] for net in (network, ExportedNetwork(tmp_path / "vgg.pt2"))]
     assert losses[0] == losses[1]
 
 
 def test_mistakes_are_one_line():
     with pytest.raises(pg.ConfigError, match=r"perceptual: the network has no layer 'conv5'; its modules are 0, 1, 2"):
-        pg.PerceptualLoss(vgg(), ["conv5"])
+        pg.PerceptualLoss(network=vgg(), layers=["conv5"])
     with pytest.raises(pg.ConfigError, match="perceptual: distance must be l1 or l2, not 'cosine'"):
-        pg.PerceptualLoss(vgg(), distance="cosine")
+        pg.PerceptualLoss(network=vgg(), distance="cosine")
     with pytest.raises(pg.ConfigError, match="target 'high' is not in the batch, which has image, low; set target"):
-        played(pg.PerceptualLoss(vgg(), target="high"))
+        played(pg.PerceptualLoss(network=vgg(), target="high"))
     with pytest.raises(pg.ConfigError, match="perceptual: '0' is not a tensor with a row per sample; let the network"):
-        played(pg.PerceptualLoss(nn.Flatten(0)))
+        played(pg.PerceptualLoss(network=nn.Flatten(0)))

@@ -12,7 +12,10 @@ from paragan.extensions.large_models.pipeline_cuts import BlockCost, balanced_cu
 
 def drawn(number: int, seed: int, most: int = 6) -> list[BlockCost]:
     """Blocks with small whole numbers as work and bytes, so that there are ties."""
-    values = (rng.uniform(seed, name, Rows(0, 0, number, number), (1,)).flatten().tolist() for name in ("s", "b"))
+    values = (
+        rng.uniform(seed, name, Rows(step=0, first=0, count=number, total=number), (1,)).flatten().tolist()
+        for name in ("s", "b")
+    )
     return [BlockCost(float(1 + int(most * s)), 1 + int(9 * b)) for s, b in zip(*values, strict=True)]
 
 

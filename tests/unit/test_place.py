@@ -67,7 +67,7 @@ def test_what_a_local_rank_is_given_is_what_it_reads(monkeypatch):
     outside = {"RANK": "7", "WORLD_SIZE": "8", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
     given = outside | rank_env.rank_environment(2, 3, "/proc/self/fd/9") | {rank_env.LAUNCHER: "5", rank_env.LOCK: "4"}
     assert rank_env.from_environment(given) == RankEnv(
-        2, 3, 2, 3, launcher_pid=5, store_path="/proc/self/fd/9", lock_fd=4
+        rank=2, size=3, local_rank=2, local_size=3, launcher_pid=5, store_path="/proc/self/fd/9", lock_fd=4
     )
     assert (given["GLOO_SOCKET_IFNAME"], given["NCCL_SOCKET_IFNAME"]) == ("lo", "=lo")
     monkeypatch.setattr(rank_env, "loopback_interface", lambda: None)

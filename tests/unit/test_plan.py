@@ -39,7 +39,7 @@ WORDS = ("penalties=[]", "loss=hinge", "scheme=synchronous", f"train.batch={BATC
 
 def planned(*words, **arguments):
     config = read_recipe("digits", [*WORDS, *words])
-    return plan_run(PlanRequest(config, "digits", SHAPE, CLASSES, **arguments))
+    return plan_run(PlanRequest(config=config, recipe="digits", shape=SHAPE, classes=CLASSES, **arguments))
 
 
 def operations(*words):
@@ -56,7 +56,7 @@ def real_game(*words):
 
 def real_batch():
     tensors = {"image": torch.rand(BATCH, *SHAPE), "label": torch.arange(BATCH)}
-    return Batch(Rows(0, 0, BATCH, BATCH), tensors)
+    return Batch(Rows(step=0, first=0, count=BATCH, total=BATCH), tensors)
 
 
 QUICK = ("mlp", "dcgan", "biggan")
@@ -195,7 +195,7 @@ def test_a_plan_leaves_no_fake_tensor_behind():
 
 def test_measured_times_are_of_the_requested_batch():
     config = read_recipe("digits", [*WORDS, SMALL["mlp"], "train.kimg=36"])
-    measured = plan_run(PlanRequest(config, "digits", is_measured=True)).measured
+    measured = plan_run(PlanRequest(config=config, recipe="digits", is_measured=True)).measured
     assert measured.batch == BATCH
     assert measured.images_per_s == pytest.approx(BATCH / measured.step_s)
     assert measured.hours == pytest.approx(10 / measured.images_per_s)
@@ -241,7 +241,7 @@ def test_several_ranks_are_planned_as_one_process_and_the_plan_says_so():
 def test_pairs_are_planned_from_their_shape():
     words = ["model.width=4", "data.size=16", "train.batch=2", "train.threads=1"]
     config = read_recipe("pix2pix-facades", words)
-    plan = plan_run(PlanRequest(config, "pix2pix-facades", (3, 16, 16)))
+    plan = plan_run(PlanRequest(config=config, recipe="pix2pix-facades", shape=(3, 16, 16)))
     assert plan.data.batch_bytes == 2 * 2 * 3 * 16 * 16  # image and condition
     assert plan.model.generator.parameters == sum(
         p.numel() for p in build.gan(config, shape_only_data((3, 16, 16), 0, True), CPU).g.net.parameters()

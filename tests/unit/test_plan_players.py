@@ -38,7 +38,7 @@ def words(tmp_path, monkeypatch):
 
 
 def planned(words, **arguments):
-    return plan_run(PlanRequest(read_recipe("digits", words), "digits", **arguments))
+    return plan_run(PlanRequest(config=read_recipe("digits", words), recipe="digits", **arguments))
 
 
 @pytest.mark.parametrize("scheme", ["synchronous", "dmd2"])
@@ -59,7 +59,10 @@ def test_plan_has_the_size_of_each_player(words, scheme):
 def test_gmacs_of_a_further_player_are_those_of_a_counter_on_real_tensors(words):
     config = read_recipe("digits", words)
     game = build.gan(config, build.open_data(config), torch.device("cpu"))
-    real = Batch(Rows(0, 0, BATCH, BATCH), {"image": torch.rand(BATCH, 1, 8, 8), "label": torch.arange(BATCH) % 10})
+    real = Batch(
+        Rows(step=0, first=0, count=BATCH, total=BATCH),
+        {"image": torch.rand(BATCH, 1, 8, 8), "label": torch.arange(BATCH) % 10},
+    )
     with FlopCounterMode(display=False) as counter:
         game.slots[DENOISER].compute_gradients(game.turn(DENOISER, real), against=game.g)
     expected = counter.get_total_flops() / 2
@@ -112,7 +115,7 @@ def test_a_term_that_needs_values_is_one_line(words, tmp_path, capsys, term):
     ("recipe", "shape"), [("codec", (1, 4096)), pytest.param("vocoder", (1, 4096), marks=pytest.mark.slow)]
 )
 def test_plan_of_audio_has_the_shape_of_what_g_generates(recipe, shape):
-    plan = plan_run(PlanRequest(read_recipe(recipe, ["train.batch=2"]), recipe))
+    plan = plan_run(PlanRequest(config=read_recipe(recipe, ["train.batch=2"]), recipe=recipe))
     assert plan.data.shape == shape
     assert plan.model.d_turn_gmacs > 0
 
@@ -134,7 +137,7 @@ def test_a_penalty_on_some_samples_is_planned(fraction):
 @pytest.mark.parametrize("fraction", [0.01, 0.25, 1])
 def test_samples_of_a_penalty_are_spread_as_before(total, fraction):
     """The order of the multiples of the golden ratio, by torch's own sort."""
-    rows = Rows(0, total // 2, total - total // 2, total)
+    rows = Rows(step=0, first=total // 2, count=total - total // 2, total=total)
     num = max(1, round(fraction * total))
     order_T = (torch.arange(total, dtype=torch.float64) * approximate_r1._GOLDEN).frac().argsort().argsort()
     places, numbers, found = approximate_r1._chosen(rows, fraction)
@@ -181,11 +184,13 @@ def costs(scheme, caller=None, strategy=None, **seconds):
     found = replace(found, step_s=constant(per_step), alone_step_s=constant(per_step))
     sides = found.players
     exchanges = dict.fromkeys(sides, (strategy or ddp.Strategy()).exchanges)
-    return GameCosts(found, scheme, exchanges, 64, spans_norms=dict.fromkeys(sides, True))
+    return GameCosts(
+        profile=found, scheme=scheme, exchanges=exchanges, batch=64, spans_norms=dict.fromkeys(sides, True)
+    )
 
 
 def step_s(game, workers, link=None):
-    time = SimulatedTime(game, cluster(workers) if link is None else cluster(workers, link))
+    time = SimulatedTime(game=game, cluster=cluster(workers) if link is None else cluster(workers, link))
     return float(np.diff(time.run(60))[20:].mean()), time.bytes.get("parameters", 0) / 60
 
 
@@ -220,5 +225,5 @@ def test_weights_of_a_player_that_another_calls_are_gathered(caller):
 
 
 def test_batches_of_a_step_update_the_players_that_are_left():
-    time = SimulatedTime(costs(scheme_of("synchronous")), cluster(1))
+    time = SimulatedTime(game=costs(scheme_of("synchronous")), cluster=cluster(1))
     assert time.critics() == [[DENOISER], [Side.D, DENOISER]]

@@ -190,7 +190,7 @@ def test_what_stands_in_the_place_of_a_checkpoint_is_removed_and_not_followed(tm
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "manifest.json").write_text(BEFORE)
-    writer = CheckpointWriter(tmp_path / "checkpoints", keep=1)
+    writer = CheckpointWriter(folder=tmp_path / "checkpoints", keep=1)
     writer.folder.mkdir()
     IN_PLACE[kind](writer.folder / name, outside)
     writer.save(2, {}, {"value": 7})
@@ -221,7 +221,9 @@ def test_score_in_the_background_replaces_a_link_in_the_place_of_its_checkpoint(
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "manifest.json").write_text(BEFORE)
-    scores = BackgroundScores(tmp_path, ScoringProcess((sys.executable, "-c", ""), {}, tmp_path / "background" / "log"))
+    scores = BackgroundScores(
+        run=tmp_path, process=ScoringProcess((sys.executable, "-c", ""), {}, tmp_path / "background" / "log")
+    )
     (tmp_path / "background").mkdir()
     IN_PLACE[kind](tmp_path / "background" / "step-000000002", outside)
     assert list(scores.resume(4)) == [] and not scores.is_busy

@@ -28,7 +28,7 @@ def plain_game(**kinds):
     for side in Side:
         options = {"lr": 1e-2, **kinds.get(side.value, {})}
         ema = Ema(network(side), EmaOptions(half_life_kimg=0.02, **kinds.get("average", {})))
-        seats.append(Player(side, network(side), none.Strategy(), Policy(**options), ema=ema))
+        seats.append(Player(side=side, net=network(side), strategy=none.Strategy(), policy=Policy(**options), ema=ema))
     return game(*seats)
 
 
@@ -95,7 +95,7 @@ def test_ds_parts_do_not_cut_the_batch_of_a_generator_with_batch_norm():
     for parts in (1, 4):
         g, d = (player(side, none.Strategy(), parts=parts if side is Side.D else 1) for side in Side)
         mixing = nn.Sequential(g.net, BatchNorm(1).double())
-        gan = game(Player(Side.G, Unary(mixing), none.Strategy(), Policy(lr=1e-2)), d)
+        gan = game(Player(side=Side.G, net=Unary(mixing), strategy=none.Strategy(), policy=Policy(lr=1e-2)), d)
         play(gan, synchronous, batches())
         results.append(weights(gan.d))
     assert distance(*results) <= 1e-12
@@ -151,8 +151,8 @@ def test_clipping_scales_the_whole_gradient():
     [
         (ScheduleOptions(), [1, 1, 1, 1, 1]),
         (ScheduleOptions(warmup=4), [0.25, 0.5, 0.75, 1, 1]),
-        (ScheduleOptions("linear", start=1, end=3, final=0.2), [1, 1, 0.6, 0.2, 0.2]),
-        (ScheduleOptions("cosine", end=4), [1, 0.8535533905932737, 0.5, 0.1464466094067263, 0]),
+        (ScheduleOptions(name="linear", start=1, end=3, final=0.2), [1, 1, 0.6, 0.2, 0.2]),
+        (ScheduleOptions(name="cosine", end=4), [1, 0.8535533905932737, 0.5, 0.1464466094067263, 0]),
     ],
 )
 def test_schedules(options, expected):

@@ -62,9 +62,9 @@ def test_an_exported_generator_gives_bit_equal_images_at_step_0(tmp_path, source
     trainer, config, (line,) = started(tmp_path, f"g.init={source / 'g.safetensors'}", "g.ema.half_life_kimg=1")
     g = trainer.players["g"]
     z = torch.randn(4, 8)
-    expected = generate_images(CalledNetwork(pg.load(source / "g.safetensors").net), z, None)
+    expected = generate_images(CalledNetwork(module=pg.load(source / "g.safetensors").net), z, None)
     for net in (g.net, g.ema.net):
-        assert torch.equal(generate_images(CalledNetwork(net), z, None), expected)
+        assert torch.equal(generate_images(CalledNetwork(module=net), z, None), expected)
     assert (g.version, g.optimizer.state_dict()["state"]) == (0, {})
     assert config.g.init.sha256 == file_sha256(source / "g.safetensors")
     assert line == f"g.init from {source / 'g.safetensors'}: G all {len(g.net.state_dict())} tensors"

@@ -46,18 +46,18 @@ def test_a_called_network_computes_low_and_answers_in_float32():
     seen = {}
     net = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
     net.register_forward_hook(lambda module, inputs, output: seen.update(dtype=output.dtype, x=inputs[0]))
-    called = CalledNetwork(net, Calling(torch.bfloat16, channels_last=True))
+    called = CalledNetwork(module=net, calling=Calling(torch.bfloat16, channels_last=True))
     out = called(torch.randn(2, 3, 8, 8))
     assert seen["dtype"] is torch.bfloat16
     assert seen["x"].is_contiguous(memory_format=torch.channels_last)
     assert out.dtype is torch.float32
-    assert torch.allclose(out, CalledNetwork(net)(seen["x"]), atol=0.05)
+    assert torch.allclose(out, CalledNetwork(module=net)(seen["x"]), atol=0.05)
 
 
 def test_frozen_weights_are_restored_also_after_an_error():
     net = nn.Linear(2, 2)
     net.bias.requires_grad_(False)
-    called = CalledNetwork(net)
+    called = CalledNetwork(module=net)
     inside = []
 
     def fail() -> None:

@@ -25,7 +25,9 @@ from tests.conftest import ROOT
 from tests.data_refusals import refusal
 from tests.prepared_shards import contents, image_folder, prepared
 
-JPEG = Encoding(8, 3, "center", 255, "lanczos", "jpeg", 90, "x")
+JPEG = Encoding(
+    size=8, channels=3, crop="center", background=255, filter="lanczos", format="jpeg", quality=90, pillow="x"
+)
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def images(tmp_path):
     return image_folder(tmp_path / "images")
 
 
-@pytest.mark.parametrize("encoding", [None, Encoding(8), JPEG], ids=["unchanged", "png", "jpeg"])
+@pytest.mark.parametrize("encoding", [None, Encoding(size=8), JPEG], ids=["unchanged", "png", "jpeg"])
 def test_preparing_a_copy_gives_equal_bytes(tmp_path, images, encoding):
     prepared(images, tmp_path / "one", encoding)
     shutil.copytree(images, tmp_path / "copy", copy_function=shutil.copyfile)  # with other times
@@ -43,7 +45,7 @@ def test_preparing_a_copy_gives_equal_bytes(tmp_path, images, encoding):
 
 
 def test_resized_images_have_the_pixels_of_the_decoder(tmp_path, images):
-    opened = prepared(images, tmp_path / "out", Encoding(8, 1, "squash", 0))
+    opened = prepared(images, tmp_path / "out", Encoding(size=8, channels=1, crop="squash", background=0))
     files = sorted(images.rglob("*.*"))
     for row, path in enumerate(files):
         image = Image.open(io.BytesIO(opened.read(row)))
@@ -54,7 +56,7 @@ def test_resized_images_have_the_pixels_of_the_decoder(tmp_path, images):
 def test_metadata_of_the_source_is_not_copied(tmp_path, images):
     path = images / "cats" / "00.png"
     Image.new("RGB", (9, 9)).save(path, icc_profile=b"profile" * 9)
-    for encoding, is_there in ((None, True), (Encoding(8), False)):
+    for encoding, is_there in ((None, True), (Encoding(size=8), False)):
         image = Image.open(io.BytesIO(prepared(images, tmp_path / str(is_there), encoding).read(0)))
         assert ("icc_profile" in image.info) is is_there
 
@@ -88,7 +90,7 @@ def test_a_stopped_preparation_continues_with_the_missing_shards(tmp_path, image
 def test_a_killed_preparation_continues(tmp_path):
     """SIGKILL after two shards; the bytes are those of one go."""
     images = image_folder(tmp_path / "images", 60, 400)
-    expected = Path(prepared(images, tmp_path / "expected", Encoding(256)).address)
+    expected = Path(prepared(images, tmp_path / "expected", Encoding(size=256)).address)
     out = tmp_path / "out"
     words = ["data", "prepare", str(images), str(out), "--size=256", "--shard-samples=5", "--threads=2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -101,7 +103,7 @@ def test_a_killed_preparation_continues(tmp_path):
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
     assert 0 < len(finished) < 12
-    result = prepare_shards(str(images), out, Encoding(256, pillow=prepare.PIL.__version__), 5, threads=2)
+    result = prepare_shards(str(images), out, Encoding(size=256, pillow=prepare.PIL.__version__), 5, threads=2)
     assert 0 < result.num_written <= 12 - len(finished)
     names = {"index.bin", *(shard.name for shard in result.folder.description.shards)}
     there = contents(out)
@@ -132,7 +134,7 @@ def test_other_settings_or_sources_are_refused(tmp_path, images, monkeypatch, is
         images = image_folder(tmp_path / "other", count=3)
     if change == "file":
         (images / "cats" / "00.png").write_bytes((images / "cats" / "04.png").read_bytes() + b"0")
-    encoding = Encoding(8) if change == "size" else None
+    encoding = Encoding(size=8) if change == "size" else None
     number = 6 if change == "samples" else 5
     with pytest.raises(DataError, match=rf"{out}: holds shards of {message}; pass another folder"):
         prepare_shards(str(images), out, encoding, number)
@@ -182,7 +184,7 @@ def test_a_damaged_image_stops_the_preparation_with_its_name(tmp_path, images):
     path = images / "dogs" / "11.jpg"
     path.write_bytes(b"no image")
     assert f"{path}: not an image in a supported format" in refusal(lambda: prepared(images, tmp_path / "one"))
-    assert f"{path}: not an image in PNG" in refusal(lambda: prepared(images, tmp_path / "two", Encoding(8)))
+    assert f"{path}: not an image in PNG" in refusal(lambda: prepared(images, tmp_path / "two", Encoding(size=8)))
 
 
 def test_damaged_images_are_skipped(tmp_path, images, monkeypatch):

@@ -39,8 +39,8 @@ def test_archives_give_the_batches_of_the_folder(tmp_path, kind, tops):
     archive = shutil.make_archive(str(tmp_path / "packed"), kind, images)
     prepared(archive, tmp_path / "out")
     for split in ("train", "held_out"):
-        one = folder.source(folder.Options(str(images), size=8), split)
-        other = shards.source(shards.Options(str(tmp_path / "out"), size=8), split)
+        one = folder.source(folder.Options(path=str(images), size=8), split)
+        other = shards.source(shards.Options(path=str(tmp_path / "out"), size=8), split)
         rows = np.arange(len(one))
         assert len(one) == len(other)
         left = one.fetch(rows)

@@ -60,15 +60,17 @@ def test_page_has_the_numbers_of_all_events(writer):
 
 def test_phases_and_bytes_add_up_over_log_points(writer):
     for step in (2, 4):
-        writer.write(Event("phases", step, step, values=PHASES))
-        writer.write(Event("traffic", step, step, values={"steps": 2, "sent": {}, "links": {"norm": 10.5}}))
+        writer.write(Event(kind="phases", step=step, images=step, values=PHASES))
+        writer.write(
+            Event(kind="traffic", step=step, images=step, values={"steps": 2, "sent": {}, "links": {"norm": 10.5}})
+        )
     found = samples(writer)
     assert found['paragan_phase_seconds_total{phase="data",rank="3"}'] == 3
     assert found['paragan_link_bytes_total{kind="norm"}'] == 42
 
 
 def test_labels_are_escaped(writer):
-    writer.write(Event("score", 1, 1, values={'a"b\\c\nd': math.inf}))
+    writer.write(Event(kind="score", step=1, images=1, values={'a"b\\c\nd': math.inf}))
     assert samples(writer)[r'paragan_value{kind="score",name="a\"b\\c\nd"}'] == math.inf
 
 
@@ -92,7 +94,9 @@ def test_the_endpoint_ends_with_the_run(tmp_path):
 
 def slow_client(writer):
     """Return a client that asks for a page larger than the buffers of a connection, and never reads."""
-    writer.write(Event("score", 1, 1, values={f"{number}{'x' * 100_000}": 1.0 for number in range(200)}))
+    writer.write(
+        Event(kind="score", step=1, images=1, values={f"{number}{'x' * 100_000}": 1.0 for number in range(200)})
+    )
     connection = socket.create_connection(("127.0.0.1", writer.port), 10)
     connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
     connection.recv(1)

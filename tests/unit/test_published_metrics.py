@@ -40,7 +40,7 @@ def drawn(seed, spread, shift):
     mix = torch.randn(FEATURES, FEATURES, generator=torch.Generator().manual_seed(9), dtype=torch.float64) / 4
     features = (spread * torch.randn(COUNT, FEATURES, generator=generator, dtype=torch.float64) + shift) @ mix
     logits = 2 * torch.randn(COUNT, CLASSES, generator=generator, dtype=torch.float64)
-    return SampleFeatures(features, logits)
+    return SampleFeatures(features_BF=features, logits_BK=logits)
 
 
 def value(name, real, generated):
@@ -77,10 +77,13 @@ def test_kid_is_the_plain_estimator_also_of_three_shards(real, generated):
 
     within = [mean((a, b) for i, a in enumerate(z) for j, b in enumerate(z) if i != j) for z in (x, y)]
     expected = sum(within) - 2 * mean((a, b) for a in x for b in y)
-    few = SampleFeatures(real.features_BF[:50], real.logits_BK[:50])
+    few = SampleFeatures(features_BF=real.features_BF[:50], logits_BK=real.logits_BK[:50])
     empty = registry.load_module("metrics", "kid").Metric.from_reference(few)
     parts = [slice(0, 7), slice(7, 30), slice(30, 60)]
-    shards = [empty.update(SampleFeatures(generated.features_BF[part], generated.logits_BK[part])) for part in parts]
+    shards = [
+        empty.update(SampleFeatures(features_BF=generated.features_BF[part], logits_BK=generated.logits_BK[part]))
+        for part in parts
+    ]
     assert shards[0].merge(shards[1]).merge(shards[2]).compute() == pytest.approx(expected, rel=1e-10)
 
 

@@ -61,8 +61,8 @@ def test_history_has_the_last_step_of_a_run_shorter_than_a_log_period(num_steps,
 @pytest.mark.parametrize(("data", "noun"), [({"shape": [1, 8, 8]}, "images"), ({"tensors": ["row 4"]}, "samples")])
 def test_console_counts_samples_that_are_no_images_as_samples(data, noun, tmp_path, capsys):
     writer = console.Writer(None, tmp_path)
-    writer.write(Event("start", 0, 0, values={"total_kimg": 1, "data": data}))
+    writer.write(Event(kind="start", step=0, images=0, values={"total_kimg": 1, "data": data}))
     writer._last_printed["step"] -= 100
     values = {"images_per_s": 7.0, "eta_s": 3.0, "data_wait": 0.0}
-    writer.write(Event("step", 1, 16, values=values))
+    writer.write(Event(kind="step", step=1, images=16, values=values))
     assert f"7 {noun}/s" in capsys.readouterr().out

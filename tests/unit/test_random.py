@@ -66,7 +66,7 @@ def test_untouched_puts_back_buffers_and_generators():
     assert torch.equal(state, torch.get_rng_state())
 
 
-KEYS = rng.row_keys(5, Rows(0, 0, 64, 64), torch.device("cpu"))
+KEYS = rng.row_keys(5, Rows(step=0, first=0, count=64, total=64), torch.device("cpu"))
 
 
 def test_hash_is_splitmix64():
@@ -96,7 +96,7 @@ def test_numbers_by_key_are_uncorrelated_over_rows_streams_and_places(draw):
 
 
 def test_numbers_by_key_are_those_of_their_rows_in_any_format():
-    part = rng.row_keys(5, Rows(0, 3, 10, 64, stride=2), torch.device("cpu"))
+    part = rng.row_keys(5, Rows(step=0, first=3, count=10, total=64, stride=2), torch.device("cpu"))
     assert torch.equal(part, KEYS[3:23:2])
     for draw in (rng.uniform_by_key, rng.normal_by_key):
         whole = draw(KEYS, 1, (3, 2), torch.float64)

@@ -51,7 +51,8 @@ def test_the_first_lines_tell_where_everything_lies(batch, each):
         run_lines.ranks_line(trainer, seated, batch, 1) == f"ranks     2 on 1 host: G zero3, D ddp; {each} images each"
     )
     apart = SimpleNamespace(
-        world=World(size=3), roles=Roles(World(size=3), World(), {Side.G: range(1), Side.D: [1, 2]})
+        world=World(size=3),
+        roles=Roles(world=World(size=3), batch_world=World(), ranks={Side.G: range(1), Side.D: [1, 2]}),
     )
     message = f"ranks     3 on 1 host: G zero3 on 0; D ddp on 1, 2; batches of {batch} images"
     assert run_lines.ranks_line(apart, seated, batch, 1) == message

@@ -156,7 +156,7 @@ def test_reader_manifest_without_pieces_is_refused_in_a_line(cut, spoil):
 
 def test_reader_only_one_group_ignores_other_files(tmp_path):
     tensors = Pieces({"net/w": torch.zeros(2)})
-    path = CheckpointWriter(tmp_path).save(1, {"g": tensors, "d": tensors}, {})
+    path = CheckpointWriter(folder=tmp_path).save(1, {"g": tensors, "d": tensors}, {})
     (path / "d.safetensors").unlink()
     assert list(read_checkpoint(path, only="g").groups) == ["g"]
     with pytest.raises(CheckpointError, match=r"d\.safetensors is missing or damaged"):
@@ -164,6 +164,6 @@ def test_reader_only_one_group_ignores_other_files(tmp_path):
 
 
 def test_reader_only_absent_group_is_refused(tmp_path):
-    path = CheckpointWriter(tmp_path).save(1, {"d": Pieces({"net/w": torch.zeros(2)})}, {})
+    path = CheckpointWriter(folder=tmp_path).save(1, {"d": Pieces({"net/w": torch.zeros(2)})}, {})
     with pytest.raises(CheckpointError, match=r"g\.safetensors is missing or damaged \(not in the manifest\)"):
         read_checkpoint(path, only="g")

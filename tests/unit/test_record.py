@@ -49,7 +49,7 @@ def test_the_state_follows_the_end_or_exit_json(tmp_path, code, word):
     (tmp_path / "exit.json").write_text(json.dumps({"code": code, "step": 1, "reason": "why"}))
     assert run_state(tmp_path, History()).word == word
     history = History()
-    history.add("end", RecordEntry(1, 1.0, {"code": 0, "reason": "finished"}))
+    history.add("end", RecordEntry(step=1, kimg=1.0, values={"code": 0, "reason": "finished"}))
     assert run_state(tmp_path, history).word == "finished"
 
 
@@ -86,7 +86,7 @@ def test_a_record_that_was_cut_back_is_read_anew(tmp_path):
 def test_seconds_of_all_sessions_add_up():
     history = History()
     for kind, seconds in (("start", 0.0), ("step", 10.0), ("start", 0.5), ("step", 4.0)):
-        history.add(kind, RecordEntry(1, 1.0, {"seconds": seconds}))
+        history.add(kind, RecordEntry(step=1, kimg=1.0, values={"seconds": seconds}))
     assert history.seconds == 14.0
 
 
@@ -94,15 +94,15 @@ def test_seconds_of_all_sessions_add_up():
 def test_seconds_that_are_no_number_do_not_count(odd):
     history = History()
     for seconds in (10.0, odd, 12.0):
-        history.add("step", RecordEntry(1, 1.0, {"seconds": seconds}))
+        history.add("step", RecordEntry(step=1, kimg=1.0, values={"seconds": seconds}))
     assert history.seconds == 12.0
 
 
 def test_positions_count_the_time_of_all_sessions():
     history = History()
     for step, seconds in enumerate((10.0, 20.0, 5.0, 15.0)):  # resumed before the third
-        history.add("score", RecordEntry(step, float(step), {"fd": 1.0, "seconds": seconds}))
-        history.add("step", RecordEntry(step, float(step), {"d/real": 1.0, "seconds": seconds}))
+        history.add("score", RecordEntry(step=step, kimg=float(step), values={"fd": 1.0, "seconds": seconds}))
+        history.add("step", RecordEntry(step=step, kimg=float(step), values={"d/real": 1.0, "seconds": seconds}))
     assert [entry.seconds for entry in history.scores] == [10.0, 20.0, 25.0, 35.0]
     assert [bucket.seconds for bucket in history.series["d/real"].buckets] == [10.0, 20.0, 25.0, 35.0]
 
@@ -110,7 +110,7 @@ def test_positions_count_the_time_of_all_sessions():
 def test_a_metric_that_is_null_later_is_marked_and_its_number_stays():
     history = History()
     for step, value in enumerate((3.0, None)):
-        history.add("score", RecordEntry(step, float(step), {"fd": value}))
+        history.add("score", RecordEntry(step=step, kimg=float(step), values={"fd": value}))
     (chart,) = metric_charts(history.scores, run_end(1.0, 1.0))
     trace = chart.lines[0].traces["kimg"]
     assert (trace.dots.count("h0"), trace.bad.count("M")) == (1, 1)
@@ -135,8 +135,10 @@ def test_history_of_untrusted_record_is_bounded(tmp_path):
 def test_thin_out_preserves_first_last_and_extremes():
     history = History()
     for n in range(5001):
-        history.add("score", RecordEntry(n, float(n), {"fd": {321: -1.0, 4321: math.inf, 2223: 7e6}.get(n, n)}))
-        history.add("samples", RecordEntry(n, float(n), {"path": f"samples/{n}.png"}))
+        history.add(
+            "score", RecordEntry(step=n, kimg=float(n), values={"fd": {321: -1.0, 4321: math.inf, 2223: 7e6}.get(n, n)})
+        )
+        history.add("samples", RecordEntry(step=n, kimg=float(n), values={"path": f"samples/{n}.png"}))
     for kept in (history.scores, history.samples):
         steps = [moment.step for moment in kept]
         assert len(steps) <= 1000 and steps == sorted(steps) and (steps[0], steps[-1]) == (0, 5000)
@@ -146,7 +148,8 @@ def test_thin_out_preserves_first_last_and_extremes():
 @pytest.mark.parametrize(("metric", "step"), [("fd[judge]", 2), ("label_accuracy", 1), ("class_variance_min", None)])
 def test_the_best_evaluation_follows_the_sense_of_the_metric(metric, step):
     scores = [
-        RecordEntry(n, n / 1, {"step": n, metric: value}) for n, value in enumerate([5.0, 9.0, 1.0, float("nan")])
+        RecordEntry(step=n, kimg=n / 1, values={"step": n, metric: value})
+        for n, value in enumerate([5.0, 9.0, 1.0, float("nan")])
     ]
     found = best_evaluation(metric, scores)
     assert (found.step if found else None) == step

@@ -33,7 +33,9 @@ class Counting(nn.Module):
 @pytest.fixture
 def extractor(tmp_path, monkeypatch):
     monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
-    return FeatureExtractor("counting", Counting(), (1, 8, 8), 3, "0" * 64, is_slow=True)
+    return FeatureExtractor(
+        name="counting", network=Counting(), shape=(1, 8, 8), num_classes=3, sha256="0" * 64, is_slow=True
+    )
 
 
 def equal(a: SampleFeatures, b: SampleFeatures) -> bool:

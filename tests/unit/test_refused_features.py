@@ -60,8 +60,12 @@ class Features(nn.Module):
 
 
 def score_by(function, num_images=300, dtype=torch.float32):
-    extractor = FeatureExtractor("mine", Features(function), (1, 8, 8), None, "", dtype=dtype)
-    evaluator = Evaluator(extractor, *SMALL, num_images, chosen=[Choice("fd", None)])
+    extractor = FeatureExtractor(
+        name="mine", network=Features(function), shape=(1, 8, 8), num_classes=None, sha256="", dtype=dtype
+    )
+    evaluator = Evaluator(
+        extractor=extractor, train=SMALL[0], held_out=SMALL[1], num_images=num_images, chosen=[Choice("fd", None)]
+    )
     return evaluator.score(lambda first, count: (real_batch(SMALL[0], first, count)["image"], None))
 
 

@@ -63,8 +63,8 @@ def test_micro_batches_and_local_sgd_are_refused():
     needs, net = frozenset({Capability.COUPLED}), torch.nn.Linear(1, 1)
     told = "loss relativistic_average .* d.micro_batches=2"
     with pytest.raises(ConfigError, match=told):
-        check_player(PlayerOptions(micro_batches=2), Player(Side.D, net), (), needs, "relativistic_average")
-    apart = Player(Side.D, net)
+        check_player(PlayerOptions(micro_batches=2), Player(side=Side.D, net=net), (), needs, "relativistic_average")
+    apart = Player(side=Side.D, net=net)
     apart.strategy = local_sgd.Strategy(local_sgd.Options())
     with pytest.raises(ConfigError, match=r"loss relativistic_average .* strategy local_sgd"):
         check_player(PlayerOptions(), apart, (), needs, "relativistic_average")
@@ -73,10 +73,10 @@ def test_micro_batches_and_local_sgd_are_refused():
 def test_missing_rows_without_ranks_to_gather_from_are_refused():
     """In parts without `build`, and on a worker of a parameter server, which plays its share by itself."""
     loss = Loss(relativistic_average.d_loss, relativistic_average.g_loss, True, compares=True)
-    played = replace(turn(Side.D), objective=GAN(None, None, loss, Prior(0, 1))._d_objective)
+    played = replace(turn(Side.D), objective=GAN(g=None, d=None, loss=loss, prior=Prior(seed=0, latent=1))._d_objective)
     with pytest.raises(ConfigError, match=r"^loss: it, or a penalty, compares all 6 samples .* only 2 are"):
         play(played, nets(), parts=3)
-    called = {side: CalledNetwork(net) for side, net in nets().items()}
+    called = {side: CalledNetwork(module=net) for side, net in nets().items()}
     with pytest.raises(
         ConfigError, match=r"^loss: it, or a penalty, compares all 6 samples"
     ):  # ranks could be gathered, but not three times

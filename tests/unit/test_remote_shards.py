@@ -62,7 +62,7 @@ def _cache_folder(tmp_path, monkeypatch):
 
 def epoch(path, **options):
     """The hash of all samples, in an order as the loader's, and the number of each."""
-    source = shards.source(shards.Options(str(path), size=8, **options), "train")
+    source = shards.source(shards.Options(path=str(path), size=8, **options), "train")
     rows = np.random.default_rng(3).permutation(len(source))
     digest = hashlib.sha256()
     for start in range(0, len(rows), 16):

@@ -12,7 +12,13 @@ from paragan.writers.console import step_text
 
 def generation(number: int, *scores: float | None, **values: object) -> Event:
     cells = {str(cell): {"score": score} for cell, score in enumerate(scores)}
-    return Event("generation", number, 1000 * number, 1.0, {"generation": number, "cells": cells, **values})
+    return Event(
+        kind="generation",
+        step=number,
+        images=1000 * number,
+        seconds=1.0,
+        values={"generation": number, "cells": cells, **values},
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +43,9 @@ def test_console_without_a_terminal_prints_best_mixture_every_ten_seconds(capsys
 
 
 def test_steps_do_not_take_the_turn_of_generations(capsys, tmp_path):
-    step = Event("step", 1, 1000, 1.0, {"images_per_s": 9.0, "eta_s": 1.0, "data_wait": 0.0})
+    step = Event(
+        kind="step", step=1, images=1000, seconds=1.0, values={"images_per_s": 9.0, "eta_s": 1.0, "data_wait": 0.0}
+    )
     lines = told(capsys, tmp_path, *(note for number in range(1, 7) for note in (step, generation(number, 5.0))))
     assert [line.split()[-2] for line in lines] == ["wait", "fd"] * 3
 

@@ -159,7 +159,7 @@ def scored(folder, kimg, *values):
     """A run with these scores, and then good ones."""
     run = trainer(folder, f"every.score_kimg={kimg}")
     scores = chain(map(float, values), repeat(4.0))
-    run.score = lambda player, prior: Score({"fd": next(scores)}, 10, {})
+    run.score = lambda player, prior: Score(metrics={"fd": next(scores)}, num_images=10, protocol={})
     return run
 
 

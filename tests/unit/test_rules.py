@@ -27,7 +27,9 @@ def test_the_rules_are_what_they_are_called(rule, factor):
 
 
 def test_a_scaled_player_has_another_learning_rate_and_nothing_else():
-    before = PlayerOptions(OptimizerOptions("SGD", 0.1, {"momentum": 0.9}), ScheduleOptions(warmup=5), max_norm=1.0)
+    before = PlayerOptions(
+        optimizer=OptimizerOptions("SGD", 0.1, {"momentum": 0.9}), schedule=ScheduleOptions(warmup=5), max_norm=1.0
+    )
     assert rules.scale_learning_rates(before, 4.0) == PlayerOptions(
-        OptimizerOptions("SGD", 0.4, {"momentum": 0.9}), ScheduleOptions(warmup=5), max_norm=1.0
+        optimizer=OptimizerOptions("SGD", 0.4, {"momentum": 0.9}), schedule=ScheduleOptions(warmup=5), max_norm=1.0
     )

@@ -99,7 +99,7 @@ def test_sample_walk_is_a_looping_film(run, sample):
 
 
 def test_a_walk_keeps_to_the_sphere_and_closes():
-    points, _ = latents.draw(pg.Prior(0, 16), 6)
+    points, _ = latents.draw(pg.Prior(seed=0, latent=16), 6)
     points = torch.nn.functional.normalize(points, dim=1).unflatten(0, (3, 2))
     frames = list(latents.walk(points, 300))
     assert len(frames) == 300

@@ -44,7 +44,7 @@ def test_files_hold_the_data_and_what_is_generated(run):
 
 def test_loud_and_invalid_samples_are_clipped(tmp_path):
     loud = torch.tensor([[[3.0, -3.0, torch.nan, 0.5]]])
-    audio.Writer(audio.Options(), tmp_path).write(Event("samples", 7, 7, tensors={"generated": loud}))
+    audio.Writer(audio.Options(), tmp_path).write(Event(kind="samples", step=7, images=7, tensors={"generated": loud}))
     found = samples_of(tmp_path / "samples" / "step-0000007-generated-1.wav")
     np.testing.assert_allclose(found, [1, -1, 0, 0.5], atol=1e-4)
 

@@ -20,20 +20,20 @@ def _inverse_sqrt(optimizer):
 
 CASES = {
     "exponential": (
-        ScheduleOptions("exponential", gamma=0.997),
+        ScheduleOptions(name="exponential", gamma=0.997),
         lambda optimizer: lr_scheduler.ExponentialLR(optimizer, 0.997),
     ),
     "multistep": (
-        ScheduleOptions("multistep", gamma=0.3, milestones=(10, 100, 700)),
+        ScheduleOptions(name="multistep", gamma=0.3, milestones=(10, 100, 700)),
         lambda optimizer: lr_scheduler.MultiStepLR(optimizer, [10, 100, 700], 0.3),
     ),
-    "inverse_sqrt": (ScheduleOptions("inverse_sqrt", start=30, warmup=30), _inverse_sqrt),
+    "inverse_sqrt": (ScheduleOptions(name="inverse_sqrt", start=30, warmup=30), _inverse_sqrt),
     "restarts": (
-        ScheduleOptions("restarts", period=50, final=0.1),
+        ScheduleOptions(name="restarts", period=50, final=0.1),
         lambda optimizer: lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 50, eta_min=0.1),
     ),
     "longer_restarts": (
-        ScheduleOptions("restarts", period=7, growth=3),
+        ScheduleOptions(name="restarts", period=7, growth=3),
         lambda optimizer: lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 7, 3),
     ),
 }
@@ -44,12 +44,12 @@ def test_rates_are_those_of_torch_also_resumed(name):
     options, make = CASES[name]
     stepped = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     oracle = make(stepped)
-    policy = pg.Policy(torch.optim.SGD, lr=1.0, schedule=options)
-    d = pg.Player(pg.Side.D, nn.Linear(1, 1).double(), policy=policy)
+    policy = pg.Policy(kind=torch.optim.SGD, lr=1.0, schedule=options)
+    d = pg.Player(side=pg.Side.D, net=nn.Linear(1, 1).double(), policy=policy)
     for update in range(1000):
         if update == 400:  # resumed
             saved = d.updates.clone()
-            d = pg.Player(pg.Side.D, nn.Linear(1, 1).double(), policy=policy)
+            d = pg.Player(side=pg.Side.D, net=nn.Linear(1, 1).double(), policy=policy)
             d.updates.copy_(saved)
         rate = stepped.param_groups[0]["lr"]
         assert float(schedule.factor(options, d.updates)) == pytest.approx(rate, rel=1e-12, abs=1e-15)
@@ -60,11 +60,11 @@ def test_rates_are_those_of_torch_also_resumed(name):
 
 ENDS = {
     "linear": (
-        ScheduleOptions("linear", end=50, final=0.2),
+        ScheduleOptions(name="linear", end=50, final=0.2),
         lambda optimizer: lr_scheduler.LinearLR(optimizer, 1.0, 0.2, 50),
     ),
     "cosine": (
-        ScheduleOptions("cosine", end=50, final=0.2),
+        ScheduleOptions(name="cosine", end=50, final=0.2),
         lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, 50, 0.2),
     ),
 }
@@ -88,7 +88,7 @@ def test_rates_up_to_the_end_are_those_of_torch(name):
 def test_every_restart_is_at_its_update(growth):
     """Also the last ones of a long run: a cosine that begins one update early or late is a rate of 0 instead of 1."""
     for period in range(1, 51):
-        options = ScheduleOptions("restarts", period=period, growth=growth)
+        options = ScheduleOptions(name="restarts", period=period, growth=growth)
         starts, length = [0], period
         while starts[-1] < 7**8 * 1000 and len(starts) < 40:
             starts.append(starts[-1] + length)
@@ -108,7 +108,7 @@ def test_factor_reads_nothing_back(name):
 
 
 def test_lowest_factor_is_final():
-    options = ScheduleOptions("exponential", gamma=0.1, final=0.05)
+    options = ScheduleOptions(name="exponential", gamma=0.1, final=0.05)
     assert [float(schedule.factor(options, torch.tensor(n))) for n in range(3)] == pytest.approx([1, 0.1, 0.05])
 
 

@@ -21,5 +21,12 @@ def test_the_manual_explains_the_metrics_that_are_computed_and_no_others():
 
 def test_score_is_read_from_the_values_of_its_event():
     directions = {"fd": Direction.LOWER, "coverage": Direction.HIGHER}
-    score = Score({"fd": 2.0, "coverage": 0.5}, 10, {"mode": "eval"}, {"fd": 1.0}, directions, {"fd": (1.0, 3.0)})
+    score = Score(
+        metrics={"fd": 2.0, "coverage": 0.5},
+        num_images=10,
+        protocol={"mode": "eval"},
+        real={"fd": 1.0},
+        directions=directions,
+        intervals={"fd": (1.0, 3.0)},
+    )
     assert Score.from_values(json.loads(json.dumps({**score.values, "evaluation_mode": "inline"}))) == score

@@ -28,7 +28,12 @@ SETTINGS = [
 def session(folder, *more):
     config = read_recipe("digits", [*SETTINGS, *more])
     trainer = build.trainer(config, folder, print, lambda: False)
-    return Session(trainer, folder, build.writers(config, folder, 0), {"recipe": "digits", "data": "digits"})
+    return Session(
+        trainer=trainer,
+        folder=folder,
+        writer=build.writers(config, folder, 0),
+        run_info={"recipe": "digits", "data": "digits"},
+    )
 
 
 def train(run, ended=True):
@@ -97,7 +102,7 @@ def test_session_resumed_run_gives_advice_once(tmp_path):
         trainer = build.trainer(config, tmp_path, print, lambda: False)
         trainer.batches.source = Few(trainer.batches.source)
         trainer.resume()
-        run = Session(trainer, tmp_path, build.writers(config, tmp_path, trainer.clock.step))
+        run = Session(trainer=trainer, folder=tmp_path, writer=build.writers(config, tmp_path, trainer.clock.step))
         train(run)
     assert [x["name"] for x in record(tmp_path) if x["kind"] == "advice"] == ["few_images"]
 
@@ -185,7 +190,7 @@ def test_jsonl_resumed_record_drops_later_lines(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 4}\n{"step": 5}\n{"step": 7}\n{"st')
     writer = Writer(None, tmp_path, step=5)
-    writer.write(Event("step", 6, 60, 0.1))
+    writer.write(Event(kind="step", step=6, images=60, seconds=0.1))
     writer.close()
     assert [x["step"] for x in record(tmp_path)] == [4, 5, 6]
 
@@ -206,13 +211,13 @@ def test_timer_eta_includes_periodic_work(monkeypatch):
     """100 steps at 0.1 s, pictures at 1 s every 10 steps, a score at 3 s every 50, of which the first takes 20."""
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    pace = ProgressTimer(1000, EveryOptions(sample_kimg=0.1, score_kimg=0.5, save_kimg=0), began=0.0)
+    pace = ProgressTimer(total=1000, every=EveryOptions(sample_kimg=0.1, score_kimg=0.5, save_kimg=0), began=0.0)
 
     images = 0
 
     def spend(seconds, kind, again_s=None):
         now[0] += seconds
-        pace.record(Event(kind, 0, images, repeat_s=again_s))
+        pace.record(Event(kind=kind, step=0, images=images, repeat_s=again_s))
 
     spend(20, "score", 3)
     for _ in range(10):

@@ -33,8 +33,8 @@ def both(images, out, **options):
     """The two splits of a folder and of shards."""
     for split in SPLITS:
         yield (
-            folder.source(folder.Options(str(images), **options), split),
-            shards.source(shards.Options(str(out), **options), split),
+            folder.source(folder.Options(path=str(images), **options), split),
+            shards.source(shards.Options(path=str(out), **options), split),
         )
 
 
@@ -63,17 +63,17 @@ def test_shards_have_the_split_folders_of_the_source(tmp_path):
 
 
 def test_resized_shards_give_the_batches_of_the_folder(tmp_path, images):
-    prepared(images, tmp_path / "small", Encoding(16, crop="squash"))
+    prepared(images, tmp_path / "small", Encoding(size=16, crop="squash"))
     for split in SPLITS:
-        one = folder.source(folder.Options(str(images), size=16, crop="squash"), split)
-        other = shards.source(shards.Options(str(tmp_path / "small")), split)
+        one = folder.source(folder.Options(path=str(images), size=16, crop="squash"), split)
+        other = shards.source(shards.Options(path=str(tmp_path / "small")), split)
         assert_equal(one, other)
         assert other.notices == ()
 
 
 def test_another_size_than_that_of_the_shards_is_a_warning(tmp_path, images):
-    prepared(images, tmp_path / "small", Encoding(16, channels=1))
-    (size, channels) = shards.source(shards.Options(str(tmp_path / "small"), size=8), "train").notices
+    prepared(images, tmp_path / "small", Encoding(size=16, channels=1))
+    (size, channels) = shards.source(shards.Options(path=str(tmp_path / "small"), size=8), "train").notices
     assert size.startswith("data.size=8: images of 16 px are resized a second time; data.size=16 uses them unchanged")
     assert channels == "data.channels=3: the shards hold grey images; pass data.channels=1"
 
@@ -107,7 +107,7 @@ def test_a_flipped_bit_is_named_with_shard_and_sample(out, row):
     message = f"{out}/shard-{row // 5:06d}.tar: sample {row:09d}: the bytes differ from the sha256 in the index"
     assert refusal(lambda: opened.read(row)).startswith(message)
     assert opened.read((row + 1) % 23)
-    sources = [shards.source(shards.Options(str(out)), split) for split in SPLITS]
+    sources = [shards.source(shards.Options(path=str(out)), split) for split in SPLITS]
     messages = [refusal(lambda s=s: s.fetch(np.arange(len(s)))) for s in sources if row in s._rows]
     assert messages[0].startswith(message)
     report = check_dataset(str(out))
@@ -150,7 +150,9 @@ def test_labels_outside_of_the_classes_are_refused(out):
     data = bytearray((out / "index.bin").read_bytes())
     data[8] = 7
     (out / "index.bin").write_bytes(data)
-    assert "labels range from 0 to 7 for 2 classes" in refusal(lambda: shards.source(shards.Options(str(out)), "train"))
+    assert "labels range from 0 to 7 for 2 classes" in refusal(
+        lambda: shards.source(shards.Options(path=str(out)), "train")
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def test_shard_names_cannot_leave_the_folder(out):
 
 def test_missing_shards_are_refused(tmp_path, images):
     assert refusal(lambda: shards.source(shards.Options(), "train")).startswith("data.path is required for dataset")
-    options = shards.Options(str(images))
+    options = shards.Options(path=str(images))
     assert f"{images}: no dataset.json; make shards with `paragan data prepare" in refusal(
         lambda: shards.source(options, "train")
     )

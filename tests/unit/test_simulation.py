@@ -14,7 +14,7 @@ LINK = Link(0.0, 1e8)
 
 
 def mean_step(game, cluster, steps=60):
-    return float(np.diff(SimulatedTime(game, cluster).run(steps))[20:].mean())
+    return float(np.diff(SimulatedTime(game=game, cluster=cluster).run(steps))[20:].mean())
 
 
 def reductions(cluster, *sizes):
@@ -46,7 +46,7 @@ def test_local_sgd_exchanges_every_second_update():
 
 def test_bf16_reductions_send_half():
     times = [
-        SimulatedTime(game(strategy=ddp.Strategy(memory=MemoryOptions(bf16_reduce=b))), cluster(4, LINK))
+        SimulatedTime(game=game(strategy=ddp.Strategy(memory=MemoryOptions(bf16_reduce=b))), cluster=cluster(4, LINK))
         for b in (False, True)
     ]
     for time in times:
@@ -56,7 +56,9 @@ def test_bf16_reductions_send_half():
 
 
 def test_zero3_also_gathers_the_opponent():
-    plain, sharded = (SimulatedTime(game(strategy=kind.Strategy()), cluster(2, LINK)) for kind in (ddp, zero3))
+    plain, sharded = (
+        SimulatedTime(game=game(strategy=kind.Strategy()), cluster=cluster(2, LINK)) for kind in (ddp, zero3)
+    )
     plain.run(1)
     sharded.run(1)
     # D's turn: G is gathered twice, D twice and its gradient scattered; G's turn alike
@@ -74,7 +76,7 @@ def test_asynchronous_step_follows_the_published_formula(staleness, latency_s):
 
 def test_asynchronous_ranks_reduce_the_gradient_of_one_player():
     scheme = asynchronous.Scheme()
-    time = SimulatedTime(game(scheme), cluster(4, LINK))
+    time = SimulatedTime(game=game(scheme), cluster=cluster(4, LINK))
     time.run(10)
     assert time.bytes["parameters"] == 10 * 2 * 6_000_000  # two groups of two ranks
     assert time.bytes["states"] == 10 * 2 * 2_000_000  # D's state to each rank of G
@@ -104,14 +106,14 @@ def test_stragglers_slow_all_synchronous_ranks():
 
 
 def test_workers_that_share_cores_take_turns():
-    here = Cluster(4, Interconnect(LINK, LINK, workers_per_host=4), cores=2)
-    alone = Cluster(1, Interconnect(LINK, LINK, workers_per_host=4), cores=2)
+    here = Cluster(workers=4, network=Interconnect(inside=LINK, between=LINK, workers_per_host=4), cores=2)
+    alone = Cluster(workers=1, network=Interconnect(inside=LINK, between=LINK, workers_per_host=4), cores=2)
     free = local_sgd.Strategy(local_sgd.Options(every=1000))
     assert mean_step(game(strategy=free), here) == pytest.approx(2 * mean_step(game(strategy=free), alone))
 
 
 def test_simulation_repeats_with_its_seed():
     uneven = cluster(8, LINK, unevenness=Unevenness(jitter=0.1))
-    first, second = (SimulatedTime(game(), uneven, seed=3).run(20) for _ in range(2))
-    other = SimulatedTime(game(), uneven, seed=4).run(20)
+    first, second = (SimulatedTime(game=game(), cluster=uneven, seed=3).run(20) for _ in range(2))
+    other = SimulatedTime(game=game(), cluster=uneven, seed=4).run(20)
     assert (first == second).all() and (first != other).any()

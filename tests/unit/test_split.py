@@ -24,7 +24,7 @@ class Doubled(nn.Linear):
         return 2 * super().forward(x)
 
 
-FOUR = World(1, 4, group=object())  # a refusal needs no communication
+FOUR = World(rank=1, size=4, group=object())  # a refusal needs no communication
 
 
 def tied() -> nn.Module:

@@ -13,7 +13,7 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy
 from tests.laws.test_loop_is_stacked import BATCH, Stream, apart, cells, loss_of, weights
 
-DECAY = ScheduleOptions("linear", warmup=3, end=12)
+DECAY = ScheduleOptions(name="linear", warmup=3, end=12)
 
 
 def with_policy(**changes):
@@ -23,7 +23,13 @@ def with_policy(**changes):
         for side, player in cell.players.items():
             old = player.policy
             fields = {"lr": old.lr, "arguments": old.arguments, "max_norm": old.max_norm, **changes}
-            made = Player(side, player.net, player.strategy, Policy(torch.optim.Adam, **fields), ema=player.ema)
+            made = Player(
+                side=side,
+                net=player.net,
+                strategy=player.strategy,
+                policy=Policy(kind=torch.optim.Adam, **fields),
+                ema=player.ema,
+            )
             setattr(cell.gan, side.value, made)
     return found
 
@@ -97,7 +103,12 @@ def test_stacked_adam_is_not_used_for_other_optimisers(changes):
     found = cells()
     for cell in found:
         player = cell.gan.g
-        cell.gan.g = Player(Side.G, player.net, player.strategy, Policy(kind, player.policy.lr, **changes))
+        cell.gan.g = Player(
+            side=Side.G,
+            net=player.net,
+            strategy=player.strategy,
+            policy=Policy(kind=kind, lr=player.policy.lr, **changes),
+        )
     assert not can_stack([cell.gan.g for cell in found])
     assert can_stack([cell.gan.d for cell in found])
 

@@ -41,7 +41,7 @@ def interrupt(monkeypatch):
 
 
 def trained(out, interrupt, *words):
-    request = RunRequest(read_recipe("digits", [*PLAIN, *words]), "digits", out, has_commands=True)
+    request = RunRequest(config=read_recipe("digits", [*PLAIN, *words]), name="digits", out=out, has_commands=True)
     return train_run(request, interrupt)
 
 

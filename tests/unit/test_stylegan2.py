@@ -229,7 +229,7 @@ def test_path_length_is_the_papers():
         played = turn(Side.G, penalty, step=step)
         terms, grads = play(played, pair)
         feed = played.feed
-        noise = rng.normal(SEED, "path_length", Rows(step, 0, BATCH, BATCH), SHAPE).double()[::2]
+        noise = rng.normal(SEED, "path_length", Rows(step=step, first=0, count=BATCH, total=BATCH), SHAPE).double()[::2]
         by_hand, mean = path_length_by_hand(net, feed.latent[::2], feed.label[::2], noise, mean)
         expected = [weight * value.item() for value in by_hand for weight in (2 * 0.7 * 3, 0)]
         torch.testing.assert_close(terms.loss_B["path_length"].tolist(), expected, rtol=1e-9, atol=1e-12)

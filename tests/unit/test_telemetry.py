@@ -60,8 +60,8 @@ def outside_game():
         torch.manual_seed(0)
         nets = {Side.G: Outside(6, 64, (1, 8, 8)), Side.D: Outside(64, 1, (1,))}
     policy = Policy(lr=1e-2)
-    g, d = (Player(side, nets[side], none.Strategy(), policy) for side in Side)
-    return GAN(g, d, Loss(hinge.d_loss, hinge.g_loss), Prior(5, 6, 3))
+    g, d = (Player(side=side, net=nets[side], strategy=none.Strategy(), policy=policy) for side in Side)
+    return GAN(g=g, d=d, loss=Loss(hinge.d_loss, hinge.g_loss), prior=Prior(seed=5, latent=6, num_classes=3))
 
 
 def small_game():
@@ -70,7 +70,7 @@ def small_game():
 
 def real_batches(dtype):
     for step in range(100):
-        rows = Rows(step, 0, 8, 8)
+        rows = Rows(step=step, first=0, count=8, total=8)
         x = rng.uniform(3, "x", rows, (1, 8, 8)).to(dtype) * 2 - 1
         yield Batch(rows, {"image": x, "label": rng.integers(3, "y", rows, 3)})
 
@@ -216,12 +216,12 @@ class Knows(nn.Module):
 
 
 def seats(g, d, **more):
-    networks = (SimpleNamespace(network=lambda net=net: called(net)) for net in (g, d))
-    return GAN(*networks, Loss(hinge.d_loss, hinge.g_loss), Prior(5, 6), **more)
+    g, d = (SimpleNamespace(network=lambda net=net: called(net)) for net in (g, d))
+    return GAN(g=g, d=d, loss=Loss(hinge.d_loss, hinge.g_loss), prior=Prior(seed=5, latent=6), **more)
 
 
 def called(net):
-    return Player(Side.D, net, none.Strategy()).plain_network
+    return Player(side=Side.D, net=net, strategy=none.Strategy()).plain_network
 
 
 def test_telemetry_memorizing_d_has_overfitting_one():

@@ -123,8 +123,13 @@ def test_run_scores_held_out_samples_by_named_metrics(tmp_path):
     assert [line["step"] for line in scores(run)] == [0, 3, 6]
     found = scores(run)[-1]
     data = held_out()
-    prior = pg.Prior(0, 3, dtype=torch.float64)
-    latent = torch.cat([prior.draw("score", pg.Rows(0, first, count, 12))[0] for first, count in ((0, 10), (10, 2))])
+    prior = pg.Prior(seed=0, latent=3, dtype=torch.float64)
+    latent = torch.cat(
+        [
+            prior.draw("score", pg.Rows(step=0, first=first, count=count, total=12))[0]
+            for first, count in ((0, 10), (10, 2))
+        ]
+    )
     with torch.no_grad():
         made = run.generator(latent, data["frames"])
     assert found["l1"] == pytest.approx(float((made - data["point"]).abs().mean()), rel=1e-9)

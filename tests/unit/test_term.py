@@ -9,7 +9,7 @@ from paragan.core.types import Side
 from paragan.losses import hinge
 from paragan.schemes import shared_fakes, synchronous
 
-INPUTS = pg.TurnInputs(pg.Rows(0, 0, 4, 4), seed=0)
+INPUTS = pg.TurnInputs(rows=pg.Rows(step=0, first=0, count=4, total=4), seed=0)
 
 
 class Two(nn.Module):
@@ -26,23 +26,25 @@ class Two(nn.Module):
 def batches():
     step = 0
     while True:
-        yield pg.Batch(pg.Rows(step, 0, 8, 8), {"image": torch.ones(8, 4)})
+        yield pg.Batch(pg.Rows(step=step, first=0, count=8, total=8), {"image": torch.ones(8, 4)})
         step += 1
 
 
 def game(*terms, d=None):
     torch.manual_seed(0)
-    policy = pg.Policy(torch.optim.SGD, lr=0.1)
-    g = pg.Player(Side.G, Two(), policy=policy)
-    d = pg.Player(Side.D, d or nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)), policy=policy)
-    return pg.GAN(g, d, pg.Loss(hinge.d_loss, hinge.g_loss), pg.Prior(seed=0, latent=3), g_penalties=terms)
+    policy = pg.Policy(kind=torch.optim.SGD, lr=0.1)
+    g = pg.Player(side=Side.G, net=Two(), policy=policy)
+    d = pg.Player(side=Side.D, net=d or nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)), policy=policy)
+    return pg.GAN(
+        g=g, d=d, loss=pg.Loss(hinge.d_loss, hinge.g_loss), prior=pg.Prior(seed=0, latent=3), g_penalties=terms
+    )
 
 
 def test_a_term_reaches_what_d_never_sees():
-    term = pg.Term("square", lambda outputs, feed: outputs.extra["other"].square(), weight=2.0)
+    term = pg.Term(name="square", function=lambda outputs, feed: outputs.extra["other"].square(), weight=2.0)
     gan, plain = game(term), game()
     before = gan.g.net.other.weight.clone()
-    z, _ = gan.prior.draw("g", pg.Rows(0, 0, 8, 8))
+    z, _ = gan.prior.draw("g", pg.Rows(step=0, first=0, count=8, total=8))
     expected = 2 * gan.g.net.other(z).square().mean().item()
     report = synchronous.step(gan, batches()).read()
     synchronous.step(plain, batches())
@@ -53,10 +55,10 @@ def test_a_term_reaches_what_d_never_sees():
 
 
 def test_a_term_with_axes_counts_as_its_mean_and_an_interval_as_its_force():
-    term = pg.Term("pixels", lambda outputs, feed: outputs.images.abs(), weight=3.0, interval=2)
+    term = pg.Term(name="pixels", function=lambda outputs, feed: outputs.images.abs(), weight=3.0, interval=2)
     images = torch.randn(4, 2, 5)
     outputs = pg.Outputs(fake=None, images=images)
-    part = pg.PenaltyContext(None, INPUTS, outputs, None)
+    part = pg.PenaltyContext(network=None, feed=INPUTS, outputs=outputs, input_gradient=None)
     assert torch.allclose(term(part), 6 * images.abs().mean((1, 2)))
 
 
@@ -89,9 +91,11 @@ def test_r1_as_a_function_is_the_penalty():
     ],
 )
 def test_a_term_that_is_no_value_per_sample_is_refused(function, found):
-    part = pg.PenaltyContext(None, INPUTS, pg.Outputs(fake=None, images=torch.zeros(4, 2)), None)
+    part = pg.PenaltyContext(
+        network=None, feed=INPUTS, outputs=pg.Outputs(fake=None, images=torch.zeros(4, 2)), input_gradient=None
+    )
     with pytest.raises(pg.ConfigError, match=f"term mine returned {found}; return one value per sample"):
-        pg.Term("mine", function)(part)
+        pg.Term(name="mine", function=function)(part)
 
 
 class OtherRows(pg.Penalty):
@@ -121,16 +125,20 @@ def test_a_penalty_of_weights_that_is_no_value_per_sample_is_refused():
 
 
 def test_two_losses_of_one_name_are_refused():
-    term = pg.Term("cycle", lambda outputs, feed: outputs.images)
+    term = pg.Term(name="cycle", function=lambda outputs, feed: outputs.images)
     with pytest.raises(pg.ConfigError, match="g: two losses are called 'cycle'"):
         game(term, term)
     with pytest.raises(pg.ConfigError, match="called 'adversarial'"):
-        game(pg.Term("adversarial", term.function))
+        game(pg.Term(name="adversarial", function=term.function))
 
 
 def test_penalties_without_a_comma_are_refused():
     plain = game()
     with pytest.raises(pg.ConfigError, match=r"write \(penalty,\)"):
         pg.GAN(
-            plain.g, plain.d, plain.loss, plain.prior, g_penalties=pg.Term("a", lambda outputs, feed: outputs.images)
+            g=plain.g,
+            d=plain.d,
+            loss=plain.loss,
+            prior=plain.prior,
+            g_penalties=pg.Term(name="a", function=lambda outputs, feed: outputs.images),
         )

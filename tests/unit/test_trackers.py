@@ -18,10 +18,12 @@ from paragan.writers import _tracker
 from paragan.writers._tracker import Entry, TrackerWriter
 from paragan.writers.wandb import Options as WandbOptions, _WandbRun
 
-STEP = Event("step", 4, 64, values={"d/loss/adversarial": 0.5, "eta_s": 3})
-SAMPLES = Event("samples", 4, 64, values={"path": "x"}, x_BCHW=torch.zeros(4, 3, 8, 8), columns=2)
-SCORE = Event("score", 8, 128, values={"fd[judge]": 3.25, "num_images": 10, "protocol": {"extractor": "judge"}})
-END = Event("end", 8, 128, values={"code": 0, "reason": "finished"})
+STEP = Event(kind="step", step=4, images=64, values={"d/loss/adversarial": 0.5, "eta_s": 3})
+SAMPLES = Event(kind="samples", step=4, images=64, values={"path": "x"}, x_BCHW=torch.zeros(4, 3, 8, 8), columns=2)
+SCORE = Event(
+    kind="score", step=8, images=128, values={"fd[judge]": 3.25, "num_images": 10, "protocol": {"extractor": "judge"}}
+)
+END = Event(kind="end", step=8, images=128, values={"code": 0, "reason": "finished"})
 CONFIG = "seed: 7\nmodel: {name: own, api_key: hunter2, url: 'https://me:hunter2@host/x'}\npenalties: [{name: r1}]\n"
 
 
@@ -50,7 +52,7 @@ def writer_of(tracker):
 def test_tracker_writer_passes_numbers_protocol_and_sheet(tmp_path):
     tracker = FakeTracker()
     writer = writer_of(tracker)
-    for event in (Event("start", 0, 0), STEP, SAMPLES, SCORE, END):
+    for event in (Event(kind="start", step=0, images=0), STEP, SAMPLES, SCORE, END):
         writer.write(event)
     writer.close()
     step, samples, score = tracker.entries

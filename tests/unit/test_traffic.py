@@ -82,8 +82,8 @@ def test_the_report_has_a_curve_of_bytes_by_kind():
     history = History()
     for step in (10, 20):
         values = {"steps": 10, "sent": {"fakes": 1.0}, "links": {"fakes": 2.0 * step, "odd": "text"}}
-        history.add("traffic", RecordEntry(step, 0.1, values))
-    history.add("traffic", RecordEntry(30, 0.1, {"links": "none"}))
+        history.add("traffic", RecordEntry(step=step, kimg=0.1, values=values))
+    history.add("traffic", RecordEntry(step=30, kimg=0.1, values={"links": "none"}))
     assert list(history.series) == ["links/fakes"]
 
 

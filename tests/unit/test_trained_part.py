@@ -80,7 +80,9 @@ def large_player(has_adapters):
     if has_adapters:
         with_lora(net, rank=4)
     ema = Ema(copy.deepcopy(net), EmaOptions(half_life_kimg=0.01))
-    return Player(Side.G, net, policy=Policy(lr=1e-2), ema=ema, base=fixed_names(net) if has_adapters else frozenset())
+    return Player(
+        side=Side.G, net=net, policy=Policy(lr=1e-2), ema=ema, base=fixed_names(net) if has_adapters else frozenset()
+    )
 
 
 def test_checkpoint_of_rank_four_adapters_on_a_million_weights_is_small_and_its_base_unchanged(tmp_path):
@@ -95,7 +97,7 @@ def test_checkpoint_of_rank_four_adapters_on_a_million_weights_is_small_and_its_
             gradients = [torch.randn(s, generator=draw) if t else None for s, t in zip(shapes, trained, strict=True)]
             player.apply_external_gradients(gradients, 8)
         pieces, values = state_of(player)
-        path = CheckpointWriter(tmp_path / str(has_adapters)).save(1, {"g": pieces}, {"players": {"g": values}})
+        path = CheckpointWriter(folder=tmp_path / str(has_adapters)).save(1, {"g": pieces}, {"players": {"g": values}})
         sizes[has_adapters] = sum(file.stat().st_size for file in path.iterdir())
     assert sum(weight.numel() for weight in Large().parameters()) > 1_000_000
     assert sizes[True] < 0.08 * sizes[False]
@@ -122,7 +124,7 @@ def test_merged_network_is_the_adapted_one():
 def test_lora_is_a_plain_loop_of_its_formula():
     """Against y = x W^T + s (x A^T) B^T with torch's AdamW, in float64."""
     ours = with_lora(network(), rank=2, alpha=3.0)
-    player = Player(Side.D, ours, policy=Policy(torch.optim.AdamW, 0.01), base=fixed_names(ours))
+    player = Player(side=Side.D, net=ours, policy=Policy(kind=torch.optim.AdamW, lr=0.01), base=fixed_names(ours))
     plain = network().requires_grad_(False)
     factors = [
         [nn.Parameter(weight.detach().clone()) for weight in ours[number].parametrizations.weight[0].parameters()]

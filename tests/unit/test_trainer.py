@@ -56,7 +56,7 @@ def distance(outputs, inputs):
 
 def trainer(out, data=None, g=Maker, d=Critic, settings=TINY, **arguments):
     torch.manual_seed(0)
-    given = {"terms": [pg.Term("distance", distance, 2.0)], **arguments}
+    given = {"terms": [pg.Term(name="distance", function=distance, weight=2.0)], **arguments}
     return pg.Trainer(
         g().double(), d().double(), tensors() if data is None else data, settings=settings, out=out, **given
     )
@@ -75,10 +75,10 @@ def plain_loop(run):
     optimizers = {net: torch.optim.Adam(net.parameters(), lr=1e-2, eps=EPS) for net in (g, d)}
     source = pg.Trainer(g, d, tensors()).source
     loader = pg.loading.TensorBatches(source, BATCH, seed=0)
-    prior = pg.Prior(0, 3, dtype=torch.float64)
+    prior = pg.Prior(seed=0, latent=3, dtype=torch.float64)
     for step, batch in zip(range(STEPS), loader, strict=False):
         point, frames = batch["point"], batch["frames"]
-        rows = pg.Rows(step, 0, BATCH, BATCH)
+        rows = pg.Rows(step=step, first=0, count=BATCH, total=BATCH)
         fake = g(prior.draw("d", rows)[0], frames).detach()
         loss = (1 - d(point, frames)).relu().mean() + (1 + d(fake, frames)).relu().mean()
         step_of(optimizers[d], loss)

@@ -32,7 +32,7 @@ def test_batches_of_an_iterable_are_its_samples_in_order(tmp_path):
     second = IterableStream(source, BATCH, CPU, (6, 2))
     second.position = 4
     batch = next(second)
-    assert batch.rows == Rows(4, 6, 2, BATCH)
+    assert batch.rows == Rows(step=4, first=6, count=2, total=BATCH)
     assert torch.equal(batch.tensors["point"], batches[4].tensors["point"][6:])
     second.position = 1  # a restored earlier checkpoint
     assert torch.equal(next(second).tensors["point"], batches[1].tensors["point"][6:])
@@ -251,7 +251,7 @@ HOPELESS = {
     },
     
     "buckets is [0]; pass a list of lengths, such as [256, 512]": {"buckets": [0]},
-    "terms is a Term; pass a list of terms: terms=[…]": {"terms": pg.Term("far", lambda o, i: o.images)},
+    "terms is a Term; pass a list of terms: terms=[…]": {"terms": pg.Term(name="far", function=lambda o, i: o.images)},
     "settings is a list; pass values by dotted key, such as {'train.batch': 16}": {"settings": ["train.batch=16"]},
 }  # fmt: skip
 

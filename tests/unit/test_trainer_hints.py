@@ -37,12 +37,12 @@ def test_a_term_that_reads_another_name_gets_the_names_that_exist(tmp_path, func
         r"real \(needs_real=True\) and extra \(style\) of the outputs, tensors \(latent\) and real.tensors \(x\) of the"
     )
     with pytest.raises(pg.ConfigError, match=expected):
-        trainer(Several(), D(), tmp_path, terms=[pg.Term("near", function)]).run()
+        trainer(Several(), D(), tmp_path, terms=[pg.Term(name="near", function=function)]).run()
 
 
 def test_other_errors_of_a_term_have_no_list_of_names(tmp_path):
     with pytest.raises(pg.ConfigError, match="raised ZeroDivisionError: division by zero") as caught:
-        trainer(G(), D(), tmp_path, terms=[pg.Term("near", lambda outputs, inputs: 1 / 0)]).run()
+        trainer(G(), D(), tmp_path, terms=[pg.Term(name="near", function=lambda outputs, inputs: 1 / 0)]).run()
     assert "a term reads" not in str(caught.value)
 
 

@@ -118,9 +118,9 @@ def test_labels_in_memory_are_the_classes_of_the_judge(tmp_path, labels):
 def test_generated_images_are_those_of_the_inputs_of_random_samples():
     low = torch.randn(12, 16)
     source = TensorSource({"x": torch.zeros(12, *SHAPE, dtype=torch.uint8), "low": low}, Padding())
-    prior = pg.Prior(3, 0, arguments=("x",), generator_arguments=("low",))
+    prior = pg.Prior(seed=3, latent=0, arguments=("x",), generator_arguments=("low",))
     g = Enlarged().eval()
-    generate = tensor_images.sample_inputs(CalledNetwork(g), source, prior, 30, "eval")
+    generate = tensor_images.sample_inputs(CalledNetwork(module=g), source, prior, 30, "eval")
     whole, labels = generate(0, 30)
     assert labels is None and whole.shape == (30, *SHAPE)
     # two epochs of all samples and six of the third, each in a random order

@@ -62,7 +62,7 @@ def finished(folder, net, shape, dtype=torch.float32, held_out=None, **others):
 @pytest.mark.parametrize("shape", [(3, 8, 8), (1, 8, 8), (5,), (2,), (1, 200), (2, 200), (4, 8, 8), (1, 4, 4, 4)])
 def test_samples_are_those_of_the_averaged_generator(tmp_path, shape, dtype):
     run = finished(tmp_path, Maker, shape, dtype)
-    z = latents.draw(pg.Prior(7, 3), 70)[0].to(dtype)
+    z = latents.draw(pg.Prior(seed=7, latent=3), 70)[0].to(dtype)
     expected = run.generator(z)
     made = run.sample(70, seed=7)
     is_image = len(shape) == 3 and shape[0] in (1, 3)
@@ -92,7 +92,7 @@ def test_other_inputs_are_those_of_the_held_out_samples_in_order(tmp_path):
 
 def test_labels_are_taken_in_turn(tmp_path):
     run = finished(tmp_path, Labelled, (6,), label=torch.arange(8))
-    z = latents.draw(pg.Prior(1, 3), 5)[0]
+    z = latents.draw(pg.Prior(seed=1, latent=3), 5)[0]
     torch.testing.assert_close(run.sample(5, [4, 2], seed=1), run.generator(z, torch.tensor([4, 2, 4, 2, 4])))
     torch.testing.assert_close(run.sample(5, 3, seed=1), run.generator(z, torch.full((5,), 3)))
     torch.testing.assert_close(run.sample(5, seed=1), run.generator(z, torch.arange(5)))

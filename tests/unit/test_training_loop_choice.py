@@ -25,5 +25,5 @@ SPLIT: Mapping[Side, Sequence[int]] = {Side.G: (0, 1), Side.D: (2, 3)}
     ],
 )
 def test_loop_class_has_the_period_of_local_sgd_on_separate_ranks(words, ranks, period):
-    make = loop_class(read_recipe("digits", words), Roles(ALONE, ALONE, ranks), reading=False)
+    make = loop_class(read_recipe("digits", words), Roles(world=ALONE, batch_world=ALONE, ranks=ranks), reading=False)
     assert make.keywords["sync_period"] == period

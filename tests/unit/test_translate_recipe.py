@@ -64,9 +64,14 @@ def test_generator_translates_both_sides_and_back():
 
 def test_penalty_is_the_sum_over_both_kinds():
     real, back, same = (torch.randn(3, 3, 4, 8).double() for _ in range(3))
-    rows = Rows(0, 0, 3, 3)
-    feed = TurnInputs(rows, 0, real=Batch(rows, {"both": real}), arguments=("both",))
-    context = pg.PenaltyContext(None, feed, pg.Outputs(None, None, real, {"cycle": back, "identity": same}), None)
+    rows = Rows(step=0, first=0, count=3, total=3)
+    feed = TurnInputs(rows=rows, seed=0, real=Batch(rows, {"both": real}), arguments=("both",))
+    context = pg.PenaltyContext(
+        network=None,
+        feed=feed,
+        outputs=pg.Outputs(fake=None, real=None, images=real, extra={"cycle": back, "identity": same}),
+        input_gradient=None,
+    )
     found = cycle.Penalty(cycle.Options(weight=10.0, identity=0.5))(context)
     sides = [(x - real).abs().chunk(2, 3) for x in (back, same)]
     (cycle_a, cycle_b), (same_a, same_b) = [[side.mean((1, 2, 3)) for side in pair] for pair in sides]

@@ -137,9 +137,11 @@ class Copy(nn.Module):
 
 
 def test_telemetry_judges_every_image_beside_its_own_condition(pairs):
-    train, held_out = (paired.source(paired.Options(str(pairs), size=SIDE), split) for split in ("train", "held_out"))
-    g, d = (Player(side, Copy()) for side in Side)
-    gan = GAN(g, d, Loss(nonsaturating.d_loss, nonsaturating.g_loss), Prior(0, 0))
+    train, held_out = (
+        paired.source(paired.Options(path=str(pairs), size=SIDE), split) for split in ("train", "held_out")
+    )
+    g, d = (Player(side=side, net=Copy()) for side in Side)
+    gan = GAN(g=g, d=d, loss=Loss(nonsaturating.d_loss, nonsaturating.g_loss), prior=Prior(seed=0, latent=0))
     values = Telemetry(train, held_out, batch=2)(gan)
     assert values["diversity"] > 0
     fakes = [torch.equal(x, condition) for x, condition in d.net.seen]

@@ -126,8 +126,8 @@ def test_ranks_are_started_with_trust_where_their_launcher_had_it(evil, monkeypa
     file, jobs = str(run_folder("model") / "config.yaml"), []
     monkeypatch.setattr(start.launcher, "launch_ranks", lambda job, interrupt: jobs.append(job) or 0)
     config = read_recipe(file, ["devices=2"], ANY)
-    assert start.start_training(RunRequest(config, file, Path("runs/x"), overrides=("devices=2",))) == 0
+    assert start.start_training(RunRequest(config=config, name=file, out=Path("runs/x"), overrides=("devices=2",))) == 0
     assert jobs[0].words[-1] == "--trust"
     plain = read_recipe("digits", ["devices=2"])
-    start.start_training(RunRequest(plain, "digits", Path("runs/y"), overrides=("devices=2",)))
+    start.start_training(RunRequest(config=plain, name="digits", out=Path("runs/y"), overrides=("devices=2",)))
     assert "--trust" not in jobs[1].words

@@ -39,7 +39,9 @@ def trained(tmp_path, monkeypatch):
         config = trial.tuning.request(trial.number, trial.values).config
         found.append((trial.number, config))
         for kimg in (2.0, 4.0, 8.0):
-            values = Score({"fd[judge]": float(found.score(config, kimg)), "coverage": 0.5}, 9, {}).values
+            values = Score(
+                metrics={"fd[judge]": float(found.score(config, kimg)), "coverage": 0.5}, num_images=9, protocol={}
+            ).values
             trial._report(config, kimg, values)
             if trial.is_pruned:
                 trial.state = "pruned"

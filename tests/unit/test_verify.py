@@ -240,7 +240,7 @@ class Forgetful(Balancer):
 
 def test_verify_runs_the_balancer_of_a_recipe():
     words = ("balancer=gradient_normalization", "model.width=4")
-    networks = verified_networks(VerifyRequest("digits", words, (1, 8, 8), classes=2))
+    networks = verified_networks(VerifyRequest(target="digits", overrides=words, shape=(1, 8, 8), classes=2))
     forgetful = replace(networks, game=replace(networks.game, balancer=Forgetful()))
     for subject, expected in ((networks, "held"), (forgetful, "FAILED")):
         with exact_arithmetic():

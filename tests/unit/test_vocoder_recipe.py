@@ -36,9 +36,14 @@ def test_run_resumes_to_the_same_weights(tmp_path):
 def test_penalty_is_the_distance_of_spectrograms():
     fake, real = (torch.randn(3, 1, 512, requires_grad=True) * 0.1 for _ in range(2))
     made = log_mel.Penalty(log_mel.Options(weight=2.0))
-    feed = TurnInputs(Rows(0, 0, 3, 3), 0, real=Batch(Rows(0, 0, 3, 3), {"audio": real}), arguments=("audio",))
-    outputs = Outputs(DiscriminatorOutput(torch.zeros(3)), images=fake)
-    found = made(PenaltyContext(None, feed, outputs, None))
+    feed = TurnInputs(
+        rows=Rows(step=0, first=0, count=3, total=3),
+        seed=0,
+        real=Batch(Rows(step=0, first=0, count=3, total=3), {"audio": real}),
+        arguments=("audio",),
+    )
+    outputs = Outputs(fake=DiscriminatorOutput(torch.zeros(3)), images=fake)
+    found = made(PenaltyContext(network=None, feed=feed, outputs=outputs, input_gradient=None))
     mel = LogMel(8000, 256, 64, 40)
     expected = 2 * (mel(fake) - mel(real)).abs().mean((1, 2))
     torch.testing.assert_close(found, expected)

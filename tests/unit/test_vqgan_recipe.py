@@ -25,9 +25,14 @@ DIGITS = {
 
 
 def context(image, real, **extra):
-    rows = Rows(0, 0, len(image), len(image))
-    feed = TurnInputs(rows, 0, real=Batch(rows, {"image": real}), arguments=("image",))
-    return pg.PenaltyContext(None, feed, pg.Outputs(None, None, image, extra), None)
+    rows = Rows(step=0, first=0, count=len(image), total=len(image))
+    feed = TurnInputs(rows=rows, seed=0, real=Batch(rows, {"image": real}), arguments=("image",))
+    return pg.PenaltyContext(
+        network=None,
+        feed=feed,
+        outputs=pg.Outputs(fake=None, real=None, images=image, extra=extra),
+        input_gradient=None,
+    )
 
 
 def test_run_on_digits_resumes_to_the_same_weights(tmp_path):

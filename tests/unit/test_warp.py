@@ -10,7 +10,7 @@ from paragan.core import rng
 from paragan.core.types import Rows
 from paragan.layers.warp import cosine_basis, warp, warp_bilinear, warp_nearest
 
-ROWS = Rows(0, 0, 5, 5)
+ROWS = Rows(step=0, first=0, count=5, total=5)
 SHAPES = [(2, 5, 5), (1, 4, 7), (3, 8, 3)]
 KEEP = torch.tensor([[1.0, 0, 0], [0, 1, 0]], dtype=torch.float64)
 

@@ -110,8 +110,8 @@ def test_time_of_a_suspension_is_no_lack_of_progress(watched):
     assert watchdog.progress().suspended_s == 0
 
 
-WAITING = RankState(0, 9, "communication", 40.0)
-BUSY = RankState(1, 8, "data", 31.0)
+WAITING = RankState(rank=0, step=9, phase="communication", seconds=40.0)
+BUSY = RankState(rank=1, step=8, phase="data", seconds=31.0)
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ BUSY = RankState(1, 8, "data", 31.0)
         ([WAITING, None], "rank 1 makes no progress and does not answer (limit 30 s)"),
         ([WAITING], "rank 0 made no progress for 40.0 s in the phase communication of step 10 (limit 30 s)"),
         (
-            [BUSY, RankState(1, 8, "optimizer", 12.0, suspended_s=11.0)],
+            [BUSY, RankState(rank=1, step=8, phase="optimizer", seconds=12.0, suspended_s=11.0)],
             "rank 1 made no progress for 12.0 s in the phase optimizer of step 9 (limit 30 s); it was suspended",
         ),
         (
-            [RankState(0, 8, "g_turn", 31.0, work="cell 2 of generation 4")],
+            [RankState(rank=0, step=8, phase="g_turn", seconds=31.0, work="cell 2 of generation 4")],
             "cell 2 of generation 4 made no progress for 31.0 s in the phase g_turn (limit 30 s)",
         ),
     ],
@@ -158,7 +158,12 @@ def test_a_ping_finds_whether_all_ranks_answer():
 )
 def test_only_a_rank_without_the_generator_waits_for_a_score(rank, ranks, phase, waits):
     world = World(rank=rank, size=2)
-    assert waits_for_score(Roles(world, world, ranks), RankState(rank, 1, phase, 40.0)) == waits
+    assert (
+        waits_for_score(
+            Roles(world=world, batch_world=world, ranks=ranks), RankState(rank=rank, step=1, phase=phase, seconds=40.0)
+        )
+        == waits
+    )
 
 
 class SilentStore:

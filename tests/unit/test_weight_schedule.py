@@ -22,21 +22,21 @@ from paragan.schemes import asynchronous, extragradient, shared_fakes, skipping,
 from tests.tiny_run import SMALL, TINY
 
 BATCH = 8
-RAMP = WeightSchedule(0.0, 0.8, from_kimg=0.016, to_kimg=0.048)
+RAMP = WeightSchedule(start=0.0, final=0.8, from_kimg=0.016, to_kimg=0.048)
 
 
 def rows(step, first=0, count=BATCH):
-    return pg.Rows(step, first, count, BATCH)
+    return pg.Rows(step=step, first=first, count=count, total=BATCH)
 
 
 @pytest.mark.parametrize(
     ("schedule", "values"),
     [
         (0.3, [0.3] * 8),
-        (WeightSchedule(1.0, 0.5, 0.016, shape="step"), [1, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]),
+        (WeightSchedule(start=1.0, final=0.5, from_kimg=0.016, shape="step"), [1, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]),
         (RAMP, [0, 0, 0, 0.2, 0.4, 0.6, 0.8, 0.8]),
         (
-            WeightSchedule(1.0, 0.0, 0.016, 0.048, "cosine"),
+            WeightSchedule(start=1.0, final=0.0, from_kimg=0.016, to_kimg=0.048, shape="cosine"),
             [1, 1, 1, (1 + math.cos(math.pi / 4)) / 2, 0.5, (1 + math.cos(math.pi * 0.75)) / 2, 0, 0],
         ),
     ],
@@ -61,13 +61,13 @@ def test_kimg_are_whole_images():
 )
 def test_schedule_without_a_change_is_refused(settings, message):
     with pytest.raises(ValueError, match=message):
-        WeightSchedule(1.0, 2.0, **settings)
+        WeightSchedule(start=1.0, final=2.0, **settings)
 
 
 def test_config_takes_a_number_or_a_map_wherever_a_weight_is():
     fade = "{start: 1, final: 0.1, from_kimg: 2, to_kimg: 4, shape: cosine}"
     config = read_recipe("digits", [f"penalties=[{{name: r1, weight: {fade}}}, r2]", "adversarial.weight=0.5"])
-    schedule = WeightSchedule(1.0, 0.1, 2.0, 4.0, "cosine")
+    schedule = WeightSchedule(start=1.0, final=0.1, from_kimg=2.0, to_kimg=4.0, shape="cosine")
     assert config.penalties[0].options.weight == schedule
     assert (config.penalties[1].options.weight, config.adversarial.weight) == (10.0, 0.5)
     assert read_recipe("digits", [f"adversarial.weight={fade}"]).adversarial.weight == schedule
@@ -120,15 +120,19 @@ class Counted(nn.Module):
 
 def game(adversarial, *, g_penalties=None, per_step=1, **more):
     torch.manual_seed(0)
-    policy = pg.Policy(torch.optim.Adam, lr=0.01)
-    g = pg.Player(pg.Side.G, Counted(nn.Linear(3, 4)).double(), policy=policy)
+    policy = pg.Policy(kind=torch.optim.Adam, lr=0.01)
+    g = pg.Player(side=pg.Side.G, net=Counted(nn.Linear(3, 4)).double(), policy=policy)
     d = Counted(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1), nn.Flatten(0)).double()
-    d_player = pg.Player(pg.Side.D, d, policy=pg.Policy(torch.optim.Adam, lr=0.01, updates_per_step=per_step))
+    d_player = pg.Player(
+        side=pg.Side.D, net=d, policy=pg.Policy(kind=torch.optim.Adam, lr=0.01, updates_per_step=per_step)
+    )
     if g_penalties is None:
-        g_penalties = (pg.Term("l1", lambda outputs, inputs: (outputs.images - inputs.real_sample).abs()),)
+        g_penalties = (
+            pg.Term(name="l1", function=lambda outputs, inputs: (outputs.images - inputs.real_sample).abs()),
+        )
     prior = pg.Prior(seed=0, latent=3, dtype=torch.float64, arguments=("point",))
     loss = pg.Loss(hinge.d_loss, hinge.g_loss)
-    made = pg.GAN(g, d_player, loss, prior, g_penalties, adversarial=adversarial, **more)
+    made = pg.GAN(g=g, d=d_player, loss=loss, prior=prior, g_penalties=g_penalties, adversarial=adversarial, **more)
     return made
 
 
@@ -176,7 +180,7 @@ def test_d_stays_whole_before_its_start():
 
 
 def test_g_runs_through_d_if_a_penalty_needs_it():
-    reads_d = pg.Term("logit", lambda outputs, inputs: outputs.fake.logits_B, uses_discriminator=True)
+    reads_d = pg.Term(name="logit", function=lambda outputs, inputs: outputs.fake.logits_B, uses_discriminator=True)
     gan = game(pg.AdversarialOptions(start_kimg=1.0, d_start_kimg=1.0), g_penalties=(reads_d,))
     report = synchronous.step(gan, batches())
     assert gan.d.net.calls == 1
@@ -184,7 +188,7 @@ def test_g_runs_through_d_if_a_penalty_needs_it():
 
 
 def test_term_that_reads_a_d_that_did_not_run_is_refused():
-    reads_d = pg.Term("logit", lambda outputs, inputs: outputs.fake.logits_B)
+    reads_d = pg.Term(name="logit", function=lambda outputs, inputs: outputs.fake.logits_B)
     gan = game(pg.AdversarialOptions(start_kimg=1.0), g_penalties=(reads_d,))
     with pytest.raises(pg.ConfigError, match=r"reads D's output \(logits_B\).*set its uses_discriminator to True"):
         synchronous.step(gan, batches())
@@ -205,7 +209,11 @@ def test_weight_scales_gradients_of_the_adversarial_loss_alone():
 
 
 def test_update_without_any_loss_is_left_out():
-    late = pg.Term("l1", lambda outputs, inputs: outputs.images.abs(), weight=WeightSchedule(0, 1, 0.016, shape="step"))
+    late = pg.Term(
+        name="l1",
+        function=lambda outputs, inputs: outputs.images.abs(),
+        weight=WeightSchedule(start=0, final=1, from_kimg=0.016, shape="step"),
+    )
     gan = game(pg.AdversarialOptions(start_kimg=0.032), g_penalties=(late,))
     stream = batches()
     for _ in range(3):
@@ -227,13 +235,13 @@ def test_schemes_without_pauses_of_d_refuse_them():
     with pytest.raises(pg.ConfigError, match=r"adversarial.d_start_kimg .* scheme asynchronous"):
         asynchronous.Scheme().step(gan, batches())
     server = parameter_server.Scheme()
-    server._roles = Roles(World(size=2), ALONE, {side: range(1) for side in Side})
+    server._roles = Roles(world=World(size=2), batch_world=ALONE, ranks={side: range(1) for side in Side})
     with pytest.raises(pg.ConfigError, match=r"adversarial.d_start_kimg .* scheme parameter_server"):
         server.refuse(gan, tensors={})
 
 
 def test_g_batch_refuses_weights_by_images_of_d():
-    gan = game(pg.AdversarialOptions(weight=WeightSchedule(0.5, 1, to_kimg=1)), g_penalties=())
+    gan = game(pg.AdversarialOptions(weight=WeightSchedule(start=0.5, final=1, to_kimg=1)), g_penalties=())
     scheme = asynchronous.Scheme(asynchronous.Options(g_batch=4))
     with pytest.raises(pg.ConfigError, match=r"adversarial.weight .* scheme.g_batch=4"):
         scheme.refuse(gan, tensors={})

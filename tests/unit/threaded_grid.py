@@ -60,17 +60,20 @@ class Grid:
         for number in range(workers):
             self.add_worker(age, (hooks or {}).get(number))
         membership = Membership(
-            lambda: self.waiting.pop(0) if self.waiting else None, self.said.append, heartbeat_s, timeout_s
+            accept=lambda: self.waiting.pop(0) if self.waiting else None,
+            say=self.said.append,
+            heartbeat_s=heartbeat_s,
+            timeout_s=timeout_s,
         )
         options, first = config.grid, self.factory.cell(0)
         topology = self.factory.population([first], lambda text: None).topology
         self.coordinator = Coordinator(
-            membership,
-            options.rows_columns,
-            topology,
-            self.make_communicator,
-            first.centre,
-            timeout_s,
+            membership=membership,
+            shape=options.rows_columns,
+            topology=topology,
+            make_communicator=self.make_communicator,
+            like=first.centre,
+            timeout_s=timeout_s,
             num_generations=last,
             max_age=age,
         )
@@ -84,7 +87,13 @@ class Grid:
         self.beats.append(PeriodicHeartbeat(line.send, 0.1, status))
         population = partial(self.factory.population, say=lambda text: None)
         worker = Worker(
-            line, self.factory.cell, population, self.make_communicator, status, age=age, timeout_s=self.patience_s
+            line=line,
+            make_cell=self.factory.cell,
+            make_population=population,
+            make_communicator=self.make_communicator,
+            status=status,
+            age=age,
+            timeout_s=self.patience_s,
         )
         if hook is not None:
             usual = worker._check_stop

@@ -30,7 +30,11 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     data = signals(8000)
     critic = nn.Sequential(nn.Linear(4, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
-    error = pg.Term("error", lambda outputs, inputs: (outputs.extra["decoded"] - inputs.tensors["signal"]) ** 2, 20.0)
+    error = pg.Term(
+        name="error",
+        function=lambda outputs, inputs: (outputs.extra["decoded"] - inputs.tensors["signal"]) ** 2,
+        weight=20.0,
+    )
     adam = {"lr": 1e-3, "arguments": {"betas": [0.5, 0.9]}}
     run = pg.Trainer(
         Autoencoder(),

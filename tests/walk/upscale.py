@@ -45,7 +45,11 @@ def psnr(made, real):
 if __name__ == "__main__":
     torch.manual_seed(0)
     large, small = photos(sys.argv[1], 32), photos(sys.argv[1], 16)
-    near = pg.Term("near", lambda outputs, inputs: (outputs.images - inputs.real.tensors["large"]).abs(), weight=100.0)
+    near = pg.Term(
+        name="near",
+        function=lambda outputs, inputs: (outputs.images - inputs.real.tensors["large"]).abs(),
+        weight=100.0,
+    )
     adam = {"lr": 1e-3, "arguments": {"betas": [0.5, 0.99]}}
     run = pg.Trainer(
         Upscaler(),

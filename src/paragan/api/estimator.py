@@ -47,7 +47,13 @@ class Estimator:
         for net in nets:
             follow_rank_0(net, world)
         classes = (origin(self.g), origin(self.d))
-        return Networks(*nets, whole_number(self.g, "latent"), whole_number(self.g, "num_classes"), classes)
+        return Networks(
+            g=nets[0],
+            d=nets[1],
+            latent=whole_number(self.g, "latent"),
+            num_classes=whole_number(self.g, "num_classes"),
+            origin=classes,
+        )
 
 
 def _checked(name: str, player: Any) -> Any:
@@ -92,7 +98,12 @@ def sampling_networks(generator: Any) -> Networks:
     generator = _checked("g", instance(generator, seed=0))
     with reraise_as_config_error("generator: copying it"):
         net = as_module(copy_networks(generator, *_modules_of(generator)))
-    return Networks(net, nn.Identity(), whole_number(generator, "latent"), whole_number(generator, "num_classes"))
+    return Networks(
+        g=net,
+        d=nn.Identity(),
+        latent=whole_number(generator, "latent"),
+        num_classes=whole_number(generator, "num_classes"),
+    )
 
 
 def _modules_of(held: Any) -> list[nn.Module]:

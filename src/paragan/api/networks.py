@@ -19,7 +19,7 @@ from paragan.core.option_types import Choice
 from paragan.core.outputs import DiscriminatorOutput
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Networks:
     """Implementation of `core.network_factory.Model`: every call copies one of the two networks.
 

@@ -220,7 +220,12 @@ class ScalingManager:
                 )
                 self.config = tuning.apply(self._dimensions, self._trials, self._fresh, self._say)
             request = RunRequest(
-                *(self.config, program_name(), self._out, self._fresh, self._place, networks),
+                config=self.config,
+                name=program_name(),
+                out=self._out,
+                fresh=self._fresh,
+                place=self._place,
+                model=networks,
                 resume_hint="the same program resumes",
             )
             opened = runs.open_session(request, self.world, lambda: False)
@@ -233,10 +238,16 @@ class ScalingManager:
         from paragan.extensions.planning.planned_training import ProgramPlan
 
         base, rule = self._base
-        folder = None if self._fresh else self._out
         train = replace(base.train, kimg=self.config.train.kimg)
         unscaled = replace(networks.recorded_in(base), train=train)
-        run = ProgramPlan(unscaled, networks, self.world, folder, self.config.train.batch, rule)
+        run = ProgramPlan(
+            config=unscaled,
+            networks=networks,
+            world=self.world,
+            folder=None if self._fresh else self._out,
+            batch=self.config.train.batch,
+            rule=rule,
+        )
         planned, self.plan = run.apply(plan, self._say)
         return planned
 

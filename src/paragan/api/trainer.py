@@ -154,11 +154,17 @@ class Trainer:
         g, d, players = separate_copies(self.generator, self.discriminator, self.players)
         for net in (g, d, *players.values()):
             follow_rank_0(as_module(net), world)
-        loss = None if isinstance(self.loss, str) else self.loss
-        terms = {(term.name, term.side): term for term in self.terms}
-        # not `or`: a streamed source has the length 0
-        sources = (self.source, self.source if self.held_out is None else self.held_out)
-        return TensorGame(g, d, *sources, self.arguments, self.generator_arguments, loss, terms, players)
+        return TensorGame(
+            g=g,
+            d=d,
+            source=self.source,
+            held_out=self.source if self.held_out is None else self.held_out,  # not `or`: a stream has length 0
+            arguments=self.arguments,
+            generator_arguments=self.generator_arguments,
+            loss=None if isinstance(self.loss, str) else self.loss,
+            terms={(term.name, term.side): term for term in self.terms},
+            players=players,
+        )
 
     def _config(self) -> RunConfig:
         data: dict[str, Any] = {
@@ -224,8 +230,8 @@ class TensorRun(Run):
         trainer = self.trainer
         names = trainer.generator_arguments
         prior = Prior(
-            trainer.config.seed if seed is None else seed,
-            self.generator.latent if LATENT in names else 0,  # type: ignore[arg-type]
+            seed=trainer.config.seed if seed is None else seed,
+            latent=self.generator.latent if LATENT in names else 0,  # type: ignore[arg-type]
             dtype=trainer.dtype,
             arguments=trainer.arguments,
             generator_arguments=names,

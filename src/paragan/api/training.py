@@ -106,7 +106,9 @@ def run_in_folder(
         )
 
     hint = "Ctrl-C saves; the same program resumes"
-    request = RunRequest(config, name, folder, fresh, place, resume_hint=hint, address=address)
+    request = RunRequest(
+        config=config, name=name, out=folder, fresh=fresh, place=place, resume_hint=hint, address=address
+    )
 
     def prepare(world: World) -> RunRequest:
         mine, model = objects(world)

@@ -35,7 +35,7 @@ from paragan.layers.precision import at_least_float32, autocast_off
 _COLOUR_CHANGES = ("brightness", "contrast", "luma", "hue", "saturation")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """Transforms of ADA, and how their probability p moves."""
 
@@ -81,7 +81,9 @@ class Augment:
         self.state = {} if options.target is None else state
         self._p: float | WeightSchedule = options.p
         if options.final is not None:
-            self._p = WeightSchedule(options.p, options.final, 0.0, options.final_kimg, "cosine")
+            self._p = WeightSchedule(
+                start=options.p, final=options.final, from_kimg=0.0, to_kimg=options.final_kimg, shape="cosine"
+            )
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
         if x_BCHW.dim() != 4:

@@ -85,8 +85,7 @@ def open_data(config: RunConfig, model: Model | None = None) -> Data:
         found = [UnlabelledSource(source) if source.class_names else source for source in found]
     train, held_out = found
     train.notices = (*train.notices, *untrained_classes(train.class_names, train.class_sizes()))
-    is_image = train.is_image and sample_name(config, model) is None
-    return Data(train, held_out, getattr(options, "flip", False), is_image)
+    return Data(train, held_out, getattr(options, "flip", False), train.is_image and sample_name(config, model) is None)
 
 
 def sample_name(config: RunConfig, model: Model | None) -> str | None:
@@ -140,12 +139,11 @@ def batch_stream(
     if depth == "auto" and source.is_decoded:
         most_readers = max(1, _MAX_READERS // world.local_size)
         readers = min(options.readers or threads, _MAX_THREADS, most_readers)
-        limits = (readers + 1, readers, threads)
-        return Pipeline(loader, *limits, _MAX_BYTES // world.local_size, timeout_s, most_readers=most_readers)
+        max_bytes = _MAX_BYTES // world.local_size
+        return Pipeline(loader, readers + 1, readers, threads, max_bytes, timeout_s, most_readers=most_readers)
     if depth == "auto" or not depth:
         return loader
-    limits = (depth, options.readers, min(threads, depth))
-    return Pipeline(loader, *limits, _MAX_BYTES, timeout_s)
+    return Pipeline(loader, depth, options.readers, min(threads, depth), _MAX_BYTES, timeout_s)
 
 
 def refuse_unpaired(
@@ -171,13 +169,7 @@ def refuse_unpaired(
         raise ConfigError(f"penalty {target} needs data of pairs, which {config.data.name} is not; leave it out")
 
 
-def batches(
-    config: RunConfig,
-    found: Data,
-    device: torch.device,
-    roles: Roles,
-    g_reads: bool = False,
-) -> Batches:
+def batches(config: RunConfig, found: Data, device: torch.device, roles: Roles, g_reads: bool = False) -> Batches:
     """Return the batches of D's updates, or only their rows if no turn of this rank needs more.
 
     g_reads: whether G's turns need the tensors, also on ranks without D.

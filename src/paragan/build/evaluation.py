@@ -58,7 +58,9 @@ def extractor_context(
     folder: of the run. rest: as in `ExtractorContext`.
     """
     train, held_out = found.scored
-    return ExtractorContext("", train, held_out, folder / "judge", device, say=say, **rest)
+    return ExtractorContext(
+        name="", train=train, held_out=held_out, folder=folder / "judge", device=device, say=say, **rest
+    )
 
 
 def scorer(
@@ -81,7 +83,7 @@ def _tensor_scorer(
     check_capabilities(NAMED_TENSORS, config.needs)
     if options.features is None:
         inputs = prior.generator_arguments or ()
-        return TensorEvaluator(found.held_out, options, sample, inputs, say=context.say)
+        return TensorEvaluator(held_out=found.held_out, options=options, sample=sample, inputs=inputs, say=context.say)
     if not tensor_images.is_scored(found.train, sample):
         tensors = describe_tensors(found.train.tensors)
         raise ConfigError(
@@ -132,7 +134,7 @@ def background_scores(config: RunConfig, folder: Path) -> BackgroundScores | Non
     command = (*program, str(folder.resolve()), threads, str(os.getpid()))
     rank_free = {name: value for name, value in source_environment().items() if not name.startswith(_OF_A_RANK)}
     process = ScoringProcess(command, rank_free | {"OMP_NUM_THREADS": threads}, folder / FOLDER / "log.txt")
-    return BackgroundScores(folder, process)
+    return BackgroundScores(run=folder, process=process)
 
 
 def distance_name(config: RunConfig, train: Source) -> str:

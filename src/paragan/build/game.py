@@ -75,12 +75,12 @@ def _game(
         refuse_invalid_counts(side, options[side], config.train.batch, roles.batch_world)
     nets = {side: players[side].net if side in players else makers[side].construct() for side in Side}
     return GAN(
-        slots[Side.G],
-        slots[Side.D],
-        loss,
-        prior(config, found, device, nets, model),
-        penalties_by_side[Side.G],
-        penalties_by_side[Side.D],
+        g=slots[Side.G],
+        d=slots[Side.D],
+        loss=loss,
+        prior=prior(config, found, device, nets, model),
+        g_penalties=penalties_by_side[Side.G],
+        d_penalties=penalties_by_side[Side.D],
         augment=augmentation(config, nets[Side.D]),
         balancer=balancing(config),
         total=roles.batch_world.sum,

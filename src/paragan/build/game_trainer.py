@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from paragan.build.data import Data, batches, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
@@ -48,18 +47,20 @@ def trainer(
     if not reading:
         check_execution(config, device, order, game, world.size)
     describe_micro_batches(game.slots.values(), say)
-    collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
-    context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
+    stops = never if roles.is_split else stop
+    context = extractor_context(
+        config, found, folder, say, device, must_save=not reading, world=roles.batch_world, stop=stops
+    )
     loop = loop_class(config, roles, reading)(
-        game,
-        order,
-        batches(config, found, device, roles, game.prior.reads_batches),
-        CheckpointWriter(folder / "checkpoints", config.every.keep, say, world),
-        round(config.train.kimg * 1000),
-        config.every,
-        scorer(config, found, game.prior, context),
-        stop,
-        Telemetry(found.train if found.is_image else None, found.held_out, batch=config.train.batch),
+        gan=game,
+        scheme=order,
+        batches=batches(config, found, device, roles, game.prior.reads_batches),
+        checkpoints=CheckpointWriter(folder=folder / "checkpoints", keep=config.every.keep, say=say, world=world),
+        images=round(config.train.kimg * 1000),
+        every=config.every,
+        score=scorer(config, found, game.prior, context),
+        stop=stop,
+        telemetry=Telemetry(found.train if found.is_image else None, found.held_out, batch=config.train.batch),
         fixed_samples=_fixed_samples(config, found, game.prior),
         background=None if reading else background_scores(config, folder),
     )

@@ -25,14 +25,20 @@ def prior(
     nets: G, and D for other samples than images.
     """
     if isinstance(model, TensorGame):
-        made = Prior(config.seed, model.latent, 0, device, model.dtype)
+        made = Prior(seed=config.seed, latent=model.latent, num_classes=0, device=device, dtype=model.dtype)
         return replace(made, arguments=model.arguments, generator_arguments=model.generator_arguments)
     generator = nets[Side.G]
     sample = sample_name(config, model)
     if sample is None:
         classes = int(getattr(generator, "num_classes", found.num_classes))
-        return Prior(config.seed, latent_of(generator), classes, device)
+        return Prior(seed=config.seed, latent=latent_of(generator), num_classes=classes, device=device)
     tensors = found.train.tensors
-    arguments = discriminator_arguments(nets[Side.D], tensors, sample)
     of_g = generator_arguments(generator, tensors)
-    return Prior(config.seed, latent_of(generator), 0, device, arguments=arguments, generator_arguments=of_g)
+    return Prior(
+        seed=config.seed,
+        latent=latent_of(generator),
+        num_classes=0,
+        device=device,
+        arguments=discriminator_arguments(nets[Side.D], tensors, sample),
+        generator_arguments=of_g,
+    )

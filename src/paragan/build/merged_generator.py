@@ -18,12 +18,7 @@ from paragan.game.trained_part import fixed_names
 from paragan.layers.adapter import merge_adapters
 
 
-def merged(
-    net: nn.Module,
-    config: RunConfig,
-    state: GeneratorState,
-    say: Callable[[str], None],
-) -> nn.Module:
+def merged(net: nn.Module, config: RunConfig, state: GeneratorState, say: Callable[[str], None]) -> nn.Module:
     """Load the trained part of a run into its generator, merge the adapters, and return it.
 
     net: as at step 0, but for `g.init`, which is read here. Raises `CheckpointError` if the base is

@@ -43,7 +43,7 @@ def player(
     ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
     calling = _calling(side, options, net, make.device, scaled, executor)
     scaled_policy = policy(options).with_lr_factor(strategy.lr_factor(world))
-    return Player(side, net, strategy, scaled_policy, calling, ema, base=base)
+    return Player(side=side, net=net, strategy=strategy, policy=scaled_policy, calling=calling, ema=ema, base=base)
 
 
 def _prepared(strategy: Strategy, make: NetworkFactory, options: PlayerOptions, world: World) -> nn.Module:
@@ -108,8 +108,13 @@ def strategy_on_ranks(options: PlayerOptions, device: torch.device) -> Strategy:
 
 def _make_strategy(chosen: Choice, options: PlayerOptions, device: torch.device) -> Strategy:
     pure = precision.DTYPES["pure"] if options.precision == "pure" else None
-    offload = options.offload and device.type != "cpu"
-    memory = MemoryOptions(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
+    memory = MemoryOptions(
+        recompute=options.recompute,
+        offload=options.offload and device.type != "cpu",
+        bf16_reduce=options.reduce == "bf16",
+        weight_dtype=pure,
+        norm_ranks=options.norm_ranks,
+    )
     strategy: Strategy = registry.load_module("parallel", chosen.name).Strategy(chosen.options, memory)
     return strategy
 
@@ -125,15 +130,14 @@ def describe_micro_batches(slots: Iterable[object], say: Callable[[str], None]) 
 def policy(options: PlayerOptions) -> Policy:
     """Return the policy of a player's options."""
     name = options.optimizer.name
-    kind = getattr(torch.optim, name, None) or registry.load_module("optim", name).Optimizer
     return Policy(
-        kind,
-        options.optimizer.lr,
-        options.optimizer.arguments,
-        options.schedule,
-        options.max_norm,
-        options.micro_batches,
-        options.updates_per_step,
-        options.optimizer.groups,
-        options.update_probability,
+        kind=getattr(torch.optim, name, None) or registry.load_module("optim", name).Optimizer,
+        lr=options.optimizer.lr,
+        arguments=options.optimizer.arguments,
+        schedule=options.schedule,
+        max_norm=options.max_norm,
+        micro_batches=options.micro_batches,
+        updates_per_step=options.updates_per_step,
+        groups=options.optimizer.groups,
+        update_probability=options.update_probability,
     )

@@ -80,7 +80,9 @@ def read_source(path: Path, key: str, say: Callable[[str], None]) -> SourceWeigh
         generator = {"g": StoredTensors.of(file.weights)}
         return SourceWeights(sha256=file_sha256(path), networks=generator, averages=generator, step=file.info.step)
     is_checkpoint = (path / MANIFEST).is_file()
-    checkpoint = read_checkpoint(path) if is_checkpoint else CheckpointWriter(path / "checkpoints", say=say).newest()
+    checkpoint = (
+        read_checkpoint(path) if is_checkpoint else CheckpointWriter(folder=path / "checkpoints", say=say).newest()
+    )
     if checkpoint is None:
         raise CheckpointError(
             f"{key}.path {path} holds no weights; give a run folder with a checkpoint, "

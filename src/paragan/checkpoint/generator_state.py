@@ -29,7 +29,7 @@ def read_newest(folder: Path, say: Callable[[str], None]) -> GeneratorState:
 
     say: receives a line for every damaged checkpoint that is skipped.
     """
-    state = CheckpointWriter(folder / "checkpoints", say=say).read_newest(_read)
+    state = CheckpointWriter(folder=folder / "checkpoints", say=say).read_newest(_read)
     if state is None:
         raise CheckpointError(f"{folder}: no checkpoint yet; train first, or lower every.save_kimg")
     return state

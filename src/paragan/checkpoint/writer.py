@@ -38,7 +38,7 @@ T = TypeVar("T")
 _FileInfo = dict[str, tuple[str, int]]  # sha256 and size in bytes, by file name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckpointWriter:
     """The checkpoints of one run. Every method that writes or loads is collective over `world`.
 

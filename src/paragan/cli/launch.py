@@ -103,9 +103,9 @@ def _job(options: Mapping[str, Any], words: Sequence[str], out: str | None) -> C
 
     title = run_name(words[0])
     return ClusterJob(
-        options["name"] or re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"),
-        (*words, *_code_options(options["trust"], options["code"])),
-        out or f"runs/{title}",
+        name=options["name"] or re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"),
+        words=(*words, *_code_options(options["trust"], options["code"])),
+        out=out or f"runs/{title}",
         seeds=parse_seeds(options["seeds"]),
         environment=_pairs("--env NAME=VALUE", "=", options["env"]),
         volumes=_pairs("--volume CLAIM:PATH", ":", options["volume"]),

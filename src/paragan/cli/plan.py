@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,6 +18,7 @@ from paragan.cli.table import format_table
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from paragan.extensions.planning.forecast_run import ForecastRequest
     from paragan.extensions.planning.parallel_plan import ParallelPlan
     from paragan.extensions.planning.plan import MeasuredTimes, OperatorTime, Plan
     from paragan.extensions.planning.plan_run import PlanRequest
@@ -74,20 +76,43 @@ def plan_command(
     recipe, overrides, _ = parse_words(words, context)
     if workers is None and (profile is not None or assume or choose or plot is not None):
         raise typer.BadParameter("--profile-file, --assume, --choose and --plot are of a forecast; pass --workers, too")
-    size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, trusted_recipe(trust, code))
-    from paragan.extensions.planning.forecast_run import ForecastRequest
     from paragan.extensions.planning.plan_run import PlanRequest
 
-    forecast = None
-    if workers is not None:
-        counts = _parse_counts(workers)
-        forecast = ForecastRequest(counts, network, scaling, profile, assume=assume or (), is_chosen=choose, plot=plot)
-    is_measured = measure or operators
     request = PlanRequest(
-        config, recipe, size, classes, memory, is_measured=is_measured, forecast=forecast, is_profiled=operators
+        config=config,
+        recipe=recipe,
+        shape=None if shape is None else parse_shape(shape),
+        classes=classes,
+        memory_gb=memory,
+        is_measured=measure or operators,
+        is_profiled=operators,
     )
+    if workers is not None:
+        request = replace(request, forecast=_goal(workers, network, scaling, profile, assume or (), choose, plot))
     _print_plan(request, as_json)
+
+
+def _goal(
+    workers: str,
+    network: str,
+    scaling: Literal["weak", "strong"],
+    profile: Path | None,
+    assume: Sequence[str],
+    choose: bool,
+    plot: Path | None,
+) -> ForecastRequest:
+    from paragan.extensions.planning.forecast_run import ForecastRequest
+
+    return ForecastRequest(
+        workers=_parse_counts(workers),
+        network=network,
+        scaling=scaling,
+        profile=profile,
+        assume=assume,
+        is_chosen=choose,
+        plot=plot,
+    )
 
 
 def _print_plan(request: PlanRequest, as_json: bool) -> None:

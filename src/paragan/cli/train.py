@@ -65,10 +65,12 @@ def train_command(
         from paragan.cli.plan import format_decisions
         from paragan.extensions.planning.planned_training import PlannedRun
 
-        run = PlannedRun(config, recipe, folder, fresh, format_decisions)
+        run = PlannedRun(config=config, recipe=recipe, folder=folder, fresh=fresh, describe=format_decisions)
         overrides += run.words(plan, print)
         config = load_config(recipe, overrides, outside)
-    request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides), code=moved)
+    request = RunRequest(
+        config=config, name=recipe, out=folder, fresh=fresh, has_commands=True, overrides=tuple(overrides), code=moved
+    )
     request = replace(request, address=where if is_url(where) else "")
     with _mirroring(request):
         exit_code = start_training(request, _advise_on_memory)

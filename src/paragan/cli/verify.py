@@ -49,7 +49,15 @@ def verify(
     size = None if shape is None else parse_shape(shape)
     from paragan.extensions.verify.verify_networks import VerifyRequest, run_verification
 
-    request = VerifyRequest(targets[0], overrides, size, classes, ranks, trust, code_folder(trust or None, code))
+    request = VerifyRequest(
+        target=targets[0],
+        overrides=overrides,
+        shape=size,
+        classes=classes,
+        ranks=ranks,
+        trust=trust,
+        code=code_folder(trust or None, code),
+    )
 
     results = []
     with show_lines() as say:

@@ -18,7 +18,7 @@ _PLAIN: dict[Any, str] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Field:
     """One field of an options class.
 
@@ -75,10 +75,10 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
     default = field.default if factory is dataclasses.MISSING else factory()
     for part in _members(hint):
         if (category := category_of(part)) is not None:
-            return Field(field.name, hint, default, get_args(part)[0], category)
+            return Field(name=field.name, hint=hint, default=default, inner=get_args(part)[0], category=category)
         if isinstance(part, type) and dataclasses.is_dataclass(part):
-            return Field(field.name, hint, default, part)
-    return Field(field.name, hint, default)
+            return Field(name=field.name, hint=hint, default=default, inner=part)
+    return Field(name=field.name, hint=hint, default=default)
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

@@ -60,7 +60,7 @@ class CellPlayerOptions:
     """Initial learning rate of these cells, with the run's optimiser."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CellOptions:
     """Options of single cells, which replace the run's."""
 
@@ -86,7 +86,7 @@ class CellOptions:
                 raise ValueError(f"{name} lists {duplicate} twice; list each once")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GridOptions:
     """Options of a population with one cell for each place of a grid."""
 
@@ -166,7 +166,7 @@ class GridOptions:
 
     def of_cell(self, number: int) -> CellOptions:
         """Return the options of a cell that differ from the run's."""
-        return next((cell for cell in self.cells if number in cell.at), CellOptions((number,)))
+        return next((cell for cell in self.cells if number in cell.at), CellOptions(at=(number,)))
 
 
 def _first_duplicate(values: Sequence[int | str]) -> int | str | None:

@@ -24,7 +24,7 @@ class Overrides:
 
     def __init__(self, kind: type, tree: Node) -> None:
         self.tree = tree
-        self._root = Section("", tree, kind)
+        self._root = Section(path="", node=tree, kind=kind)
         # section -> dotted key -> value in the recipe
         self._dropped: dict[str, dict[str, Any]] = {}
 

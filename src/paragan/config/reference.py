@@ -22,7 +22,7 @@ from paragan.core.option_types import Choice
 from paragan.core.settings_tree import Node, node_at
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setting:
     """One setting by its dotted key.
 
@@ -79,7 +79,7 @@ def _settings(options: Any, tree: Node, path: str) -> Iterator[Setting]:
     kind: type = type(options)
     for field in fields_of(kind).values():
         meaning = meanings(kind).get(field.name, "")
-        setting = Setting(f"{path}{field.name}", meaning, describe(field.hint))
+        setting = Setting(key=f"{path}{field.name}", meaning=meaning, kind=describe(field.hint))
         yield from _expand(setting, getattr(options, field.name), field.default, tree)
 
 
@@ -92,7 +92,7 @@ def _expand(setting: Setting, value: Any, default: Any, tree: Node) -> Iterator[
             yield from _settings(value.options, tree, f"{setting.key}.")
         else:  # outside code, which is not read
             for key, option in value.options.items():
-                unread = Setting(f"{setting.key}.{key}", f"An option of {value.name}.", "any value")
+                unread = Setting(key=f"{setting.key}.{key}", meaning=f"An option of {value.name}.", kind="any value")
                 yield _with_value(unread, option, dataclasses.MISSING, tree)
     elif dataclasses.is_dataclass(value):
         yield from _settings(value, tree, f"{setting.key}.")

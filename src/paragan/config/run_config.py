@@ -31,7 +31,7 @@ _PLAYER = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """All settings of one run. Periods and lengths are in thousands of real images (kimg)."""
 

@@ -34,7 +34,7 @@ def outside_of_run(trust: bool | outside_code.CodeFolder) -> Container[str]:
     return trust if isinstance(trust, outside_code.CodeFolder) else ANY if trust else ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Section:
     """A map of a config, at a dotted key.
 
@@ -100,7 +100,7 @@ def _expand(node: Node, field: Field) -> Node:
 def choices(section: Section) -> Iterator[Section]:
     """Yield the sections below that are a chosen file, or whose `name` is one."""
     for path, node, field in section.below():
-        inner = Section(path, node, field.inner)
+        inner = Section(path=path, node=node, kind=field.inner)
         is_named = field.category is None and "name" in inner.fields and inner.fields["name"].category
         if field.inner is Choice or is_named:
             yield inner
@@ -119,7 +119,7 @@ class Sections(dict[str, Section]):
         super().__init__()
         self.problems: list[Problem] = []
         self._outside = outside
-        self._add(Section("", tree, kind))
+        self._add(Section(path="", node=tree, kind=kind))
 
     def _add(self, section: Section) -> None:
         self[section.path] = section
@@ -128,7 +128,7 @@ class Sections(dict[str, Section]):
                 self._refuse_program(dotted(section.path, key), entries_of(section.node)[key])
         for path, node, field in section.below():
             if field.category is None:
-                self._add(Section(path, node, field.inner))
+                self._add(Section(path=path, node=node, kind=field.inner))
             elif field.inner is Choice:
                 self._add_choice(field.category, path, node)
             else:
@@ -147,7 +147,7 @@ class Sections(dict[str, Section]):
             except ConfigError as error:
                 self.problems.append(Problem(node.value["name"].place, key, str(error)))
             else:
-                self._add(Section(path, node, kind, category.name, name))
+                self._add(Section(path=path, node=node, kind=kind, category=category.name, name=name))
         elif self.problems[-1].is_removed:
             for option, value in node.value.items():  # the options that went with the name
                 at = dotted(path, option)

@@ -170,8 +170,7 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
         return Problem(node.place, path, _must_be(field.hint, node))
     if isinstance(node.value, list) or not field.is_list:
         return None
-    text = f"must be a list, not {shorten(node.plain())}"
-    return Problem(node.place, dotted(section.path, key), text)
+    return Problem(node.place, dotted(section.path, key), f"must be a list, not {shorten(node.plain())}")
 
 
 def _must_be(hint: Any, node: Node) -> str:

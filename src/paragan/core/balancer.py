@@ -16,7 +16,7 @@ from paragan.core.types import Rows
 ADVERSARIAL = "adversarial"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TermGradients:
     """Gradients of the terms of G's loss, those of their means over the global batch.
 

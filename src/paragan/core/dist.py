@@ -22,7 +22,7 @@ from paragan.core.traffic import Collective, link_bytes
 from paragan.core.types import Rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class World:
     """A group of ranks, and this process's rank among them.
 
@@ -55,7 +55,7 @@ class World:
 
     def share(self, total: int) -> tuple[int, int]:
         """Return (first, count) of this rank's rows of a batch; counts differ by at most one."""
-        rows = Rows(0, 0, total, total).shares(self.size)[self.rank]
+        rows = Rows(step=0, first=0, count=total, total=total).shares(self.size)[self.rank]
         return rows.first, rows.count
 
     @phase(Phase.COMMUNICATION)

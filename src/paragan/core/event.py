@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Event:
     """One thing that happened in a run.
 

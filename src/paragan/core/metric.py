@@ -33,7 +33,7 @@ class Direction(IntEnum):
     HIGHER = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SampleFeatures:
     """An extractor's outputs for real or generated images; metrics use float64 copies on the CPU.
 
@@ -59,8 +59,13 @@ class SampleFeatures:
 
     def select(self, rows: slice | Tensor) -> SampleFeatures:
         """Return these images; they keep their numbers."""
-        columns = (self.features_BF, self.logits_BK, self.requested_labels_B, self.row_B, self.image_BCHW)
-        return SampleFeatures(*(None if column is None else column[rows] for column in columns))  # type: ignore[arg-type]
+        return SampleFeatures(
+            features_BF=self.features_BF[rows],
+            logits_BK=None if self.logits_BK is None else self.logits_BK[rows],
+            requested_labels_B=None if self.requested_labels_B is None else self.requested_labels_B[rows],
+            row_B=self.row_B[rows],
+            image_BCHW=None if self.image_BCHW is None else self.image_BCHW[rows],
+        )
 
     @classmethod
     def concatenate(cls, pieces: list[SampleFeatures]) -> SampleFeatures:
@@ -68,8 +73,12 @@ class SampleFeatures:
         logits = [piece.logits_BK for piece in pieces]
         labels = [piece.requested_labels_B for piece in pieces]
         images = [piece.image_BCHW for piece in pieces]
-        features_BF = torch.cat([piece.features_BF for piece in pieces])
-        return cls(features_BF, _concatenate(logits), _concatenate(labels), image_BCHW=_concatenate(images))
+        return cls(
+            features_BF=torch.cat([piece.features_BF for piece in pieces]),
+            logits_BK=_concatenate(logits),
+            requested_labels_B=_concatenate(labels),
+            image_BCHW=_concatenate(images),
+        )
 
     def __len__(self) -> int:
         return len(self.features_BF)

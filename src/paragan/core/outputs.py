@@ -148,7 +148,7 @@ def identity(tensor: Tensor) -> Tensor:
     return tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Outputs:
     """Outputs of the networks of a turn for one micro-batch.
 

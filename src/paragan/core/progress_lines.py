@@ -11,7 +11,7 @@ from paragan.core.phases import beat
 _PERIOD_S = 10.0  # between two lines
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ProgressLines:
     """Function that reports a count of finished items: a line every 10 s, none for shorter work.
 

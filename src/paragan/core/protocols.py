@@ -32,7 +32,7 @@ class Network(Protocol):
     def frozen(self) -> AbstractContextManager[None]: ...  # no gradients for its weights inside
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PenaltyContext:
     """Inputs of a penalty for one micro-batch.
 
@@ -156,7 +156,7 @@ def state_tensors(*owners: Penalty | Adaptive | Balancer) -> dict[str, Tensor]:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Turn:
     """One update of one player, as data.
 

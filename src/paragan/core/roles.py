@@ -16,7 +16,7 @@ from paragan.core.phases import Phase, phase
 from paragan.core.types import Side
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Roles:
     """Roles of the ranks of `world`, and of this one.
 
@@ -70,10 +70,8 @@ class Roles:
         for number, host in enumerate(here):
             near = [n for n, other in enumerate(others) if other == host]
             peers = [n for n, other in enumerate(here) if other == host]
-            if near:
-                found.append(near[peers.index(number) * len(near) // len(peers)])
-            else:
-                found.append(number * len(others) // len(here))
+            nearest = near[peers.index(number) * len(near) // len(peers)] if near else None
+            found.append(number * len(others) // len(here) if nearest is None else nearest)
         return found
 
     def gather_merged(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,7 +113,7 @@ LONG_WAIT_S = 3600.0
 
 def colocated_roles(world: World, timeout_s: float = 300.0) -> Roles:
     """Return roles in which every rank has both players."""
-    return Roles(world, world, timeout_s=timeout_s)
+    return Roles(world=world, batch_world=world, timeout_s=timeout_s)
 
 
 def split_roles(
@@ -162,9 +160,15 @@ def _split(
     hosts = world.gather(world.rank - world.local_rank)  # a host is identified by its first rank
     worlds = [_subworld(world, part, hosts, timedelta(seconds=timeout_s)) for part in parts]
     long_wait = timedelta(seconds=max(timeout_s, LONG_WAIT_S))
-    long_wait_group = dist.new_group(backend="gloo", timeout=long_wait)
     mine = next(number for number, part in enumerate(parts) if world.rank in part)
-    return Roles(world, worlds[mine], ranks, long_wait_group, timeout_s, hosts)
+    return Roles(
+        world=world,
+        batch_world=worlds[mine],
+        ranks=ranks,
+        long_wait_group=dist.new_group(backend="gloo", timeout=long_wait),
+        timeout_s=timeout_s,
+        hosts=hosts,
+    )
 
 
 def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:

@@ -19,8 +19,7 @@ def layout_of(tensor: Tensor) -> TensorLayout:
     """Return this rank's layout of a tensor, sharded on any mesh or whole."""
     if not isinstance(tensor, DTensor):
         return TensorLayout.whole(tensor.shape)
-    placed = (tensor.device_mesh, tensor.placements)
-    length, offset = compute_local_shape_and_global_offset(tensor.shape, *placed)
+    length, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
     return TensorLayout(tuple(tensor.shape), tuple(offset), tuple(length))
 
 

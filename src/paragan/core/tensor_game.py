@@ -18,7 +18,7 @@ from paragan.core.types import Side
 LATENT = "latent"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TensorGame:
     """Objects of a game on named tensors; a `core.network_factory.Model` whose networks are copies.
 

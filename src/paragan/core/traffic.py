@@ -21,7 +21,7 @@ class Collective(Enum):
     LINK = "link"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RankExchange:
     """A collective of the ranks of one player.
 

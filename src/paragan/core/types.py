@@ -50,7 +50,7 @@ def player_label(name: str) -> str:
     return name.upper() if len(name) == 1 else name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rows:
     """Row numbers first, first + stride, … (`count` of them) of global batch number `step`.
 
@@ -66,7 +66,7 @@ class Rows:
     def shares(self, n: int) -> tuple[Rows, ...]:
         """Split for `n` ranks into consecutive pieces whose sizes differ by at most one row."""
         cuts = [self.first + self.count * i // n for i in range(n + 1)]
-        return tuple(Rows(self.step, a, b - a, self.total) for a, b in pairwise(cuts))
+        return tuple(Rows(step=self.step, first=a, count=b - a, total=self.total) for a, b in pairwise(cuts))
 
     def parts(self, n: int) -> tuple[Rows, ...]:
         """Split into `n` micro-batches by row number modulo n.
@@ -79,7 +79,7 @@ class Rows:
         skipped = (k - self.first // self.stride) % n
         count = max(0, -(-(self.count - skipped) // n))
         first = self.first + skipped * self.stride
-        return Rows(self.step, first, count, self.total, self.stride * n)
+        return Rows(step=self.step, first=first, count=count, total=self.total, stride=self.stride * n)
 
     @property
     def window(self) -> slice:
@@ -139,7 +139,7 @@ class Batch(_NamedTensors):
         return tuple(Batch(rows, self._cut(rows)) for rows in parts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TurnInputs(_NamedTensors):
     """Inputs of one turn: draws for the global batch, cut to these rows.
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from paragan.core.types import Rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WeightSchedule:
     """A weight that changes from `start` to `final`, equal on all ranks and after a resume.
 

@@ -19,7 +19,7 @@ class IdxOptions:
     """Height and width in pixels: 28, or 32 with a black border of two pixels."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FolderOptions:
     """A folder, .zip or .tar file of images, searched recursively. Its sub-folders are the classes."""
 

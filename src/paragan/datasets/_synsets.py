@@ -61,12 +61,7 @@ def has_class_folders(paths: list[bytes], top: bytes) -> bool:
     return any(_WNID.fullmatch(os.fsdecode(name)) for name in folder_names(paths, top))
 
 
-def labels_from_folders(
-    paths: list[bytes],
-    top: bytes,
-    wnids: tuple[str, ...],
-    where: str,
-) -> Labels:
+def labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], where: str) -> Labels:
     """Return the labels of images in top/WNID. Raises `DataError` for an image elsewhere."""
     numbers = {os.fsencode(wnid): number for number, wnid in enumerate(wnids)}
     folders = (path[len(top) :].partition(b"/") for path in paths)

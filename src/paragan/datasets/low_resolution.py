@@ -18,7 +18,7 @@ from paragan.datasets import folder
 from paragan.datasets._options import FolderOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(FolderOptions):
     """A folder, .zip or .tar file of images, and by how much the copies are smaller."""
 

@@ -23,7 +23,7 @@ from paragan.storage import npz
 _CHANNELS = (1, 3)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """An .npz file with uint8 images, integer labels and class names.
 

@@ -31,7 +31,7 @@ from paragan.datasets._image_source import ImageSource
 from paragan.datasets.base.file_readers import FileReader, FolderReader, list_images
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """A folder, .zip or .tar file of image pairs; each image holds both halves of a pair."""
 

@@ -25,7 +25,7 @@ from paragan.storage.shard_folder import INDEX, Encoding, ShardFolder, sample_ke
 _DEFAULT_SIZE = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """A folder written by `data prepare`, local or remote: shards of images with an index.
 
@@ -104,7 +104,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         raise DataError(
             f"{folder.address} has no images to {purpose}; prepare the data again, from two images at least"
         )
-    settings = (size, options.channels, options.crop, options.background, options.held_out, split)
+    settings = [size, options.channels, options.crop, options.background, options.held_out, split]
     bicubic = ("bicubic",) if options.resize == "bicubic" else ()
     return ImageSource(
         images,

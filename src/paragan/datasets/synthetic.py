@@ -96,9 +96,11 @@ class SyntheticImages(Source):
         colour = (ground + draw.uniform(96, 160, 3)) % 256
         u = (self._x_HW - x) / radius
         v = (self._y_HW - y) / radius
-        turned = np.cos(angle) * u + np.sin(angle) * v, np.cos(angle) * v - np.sin(angle) * u
-        # pixels
-        outside = SHAPES[self.class_names[label]](*turned) * radius * self._options.size / 2
+        distance = SHAPES[self.class_names[label]](
+            np.cos(angle) * u + np.sin(angle) * v,
+            np.cos(angle) * v - np.sin(angle) * u,
+        )
+        outside = distance * radius * self._options.size / 2  # pixels
         covered = np.clip(0.5 - outside, 0, 1)
         return ground[:, None, None] + covered * (colour - ground)[:, None, None]
 

@@ -22,7 +22,7 @@ from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import FolderOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(FolderOptions):
     """A folder, .zip or .tar file with a sub-folder of images for each kind, A and B."""
 

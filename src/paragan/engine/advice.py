@@ -44,7 +44,7 @@ WORSE = 2.0  # times the best distance. Measured: 1.5 in a good run, 3.2 at rais
 EXPLODED = 3.0  # times the largest before. Measured: at most 1.4, 35 at raised learning rates
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AdviceRule:
     """One rule: a sign of a failure, its likely cause, and the remedy.
 
@@ -202,64 +202,79 @@ def _accuracy(values: Sequence[float]) -> float:
 
 RULES = (
     AdviceRule(
-        "d_overfits",
-        _lasting(2, ("d/overfitting", "d/accuracy_train", "d/accuracy_held_out"), _overfits, value=itemgetter(0)),
-        "D overfits: it recognizes its training images and takes held-out ones for generated, which leads G to copy.",
-        ("augment.name=diffaugment", "more images", "a stronger r1 in penalties"),
-        "If the score no longer falls, try",
+        name="d_overfits",
+        sign=_lasting(2, ("d/overfitting", "d/accuracy_train", "d/accuracy_held_out"), _overfits, value=itemgetter(0)),
+        means="D overfits: it recognizes its training images and takes held-out ones for generated, "
+        "which leads G to copy.",
+        tries=("augment.name=diffaugment", "more images", "a stronger r1 in penalties"),
+        begin="If the score no longer falls, try",
     ),
     AdviceRule(
-        "d_saturated",
-        _lasting(2, ("d/saturation",), lambda share: share > SATURATED),
-        "D's loss is saturated on nearly all images, so its gradients vanish: D is too strong or its logits diverged.",
-        ("a smaller d.optimizer.lr", "r1 in penalties", "fewer d.updates_per_step"),
+        name="d_saturated",
+        sign=_lasting(2, ("d/saturation",), lambda share: share > SATURATED),
+        means="D's loss is saturated on nearly all images, so its gradients vanish: D is too strong "
+        "or its logits diverged.",
+        tries=("a smaller d.optimizer.lr", "r1 in penalties", "fewer d.updates_per_step"),
     ),
     AdviceRule(
-        "d_too_strong",
-        _lasting(3, _JUDGED[:2], lambda *accuracies: min(accuracies) > RIGHT, value=min, bad=True),
-        "D classifies every image correctly and the score does not improve: D is too strong for G.",
-        ("a larger g.optimizer.lr", "a smaller d.optimizer.lr", "fewer d.updates_per_step", "r1 in penalties"),
+        name="d_too_strong",
+        sign=_lasting(3, _JUDGED[:2], lambda *accuracies: min(accuracies) > RIGHT, value=min, bad=True),
+        means="D classifies every image correctly and the score does not improve: D is too strong for G.",
+        tries=("a larger g.optimizer.lr", "a smaller d.optimizer.lr", "fewer d.updates_per_step", "r1 in penalties"),
     ),
     AdviceRule(
-        "d_too_weak",
-        _lasting(4, _JUDGED, lambda *row: _accuracy(row) < UNDECIDED and row[2] < CERTAIN, value=_accuracy, bad=True),
-        "D cannot distinguish real from generated images although the score is bad: G gets no useful gradient.",
-        ("a larger d.optimizer.lr", "more d.updates_per_step", "a smaller weight in penalties", "a larger D"),
+        name="d_too_weak",
+        sign=_lasting(
+            4, _JUDGED, lambda *row: _accuracy(row) < UNDECIDED and row[2] < CERTAIN, value=_accuracy, bad=True
+        ),
+        means="D cannot distinguish real from generated images although the score is bad: G gets no useful gradient.",
+        tries=("a larger d.optimizer.lr", "more d.updates_per_step", "a smaller weight in penalties", "a larger D"),
     ),
     AdviceRule(
-        "d_certain_and_wrong",
-        _lasting(2, _JUDGED, lambda *row: _accuracy(row) < 0.5 and row[2] > CERTAIN, value=_accuracy),
-        "D is confident on many images and wrong on most: the learning rates of both players are too large.",
-        ("g.optimizer.lr and d.optimizer.lr ten times smaller", "clipping (g.max_norm, d.max_norm)"),
+        name="d_certain_and_wrong",
+        sign=_lasting(2, _JUDGED, lambda *row: _accuracy(row) < 0.5 and row[2] > CERTAIN, value=_accuracy),
+        means="D is confident on many images and wrong on most: the learning rates of both players are too large.",
+        tries=("g.optimizer.lr and d.optimizer.lr ten times smaller", "clipping (g.max_norm, d.max_norm)"),
     ),
     AdviceRule(
-        "gradients_out_of_balance",
-        _out_of_balance,
-        "One player's gradients are far larger than the other's: one player hardly learns or diverges.",
-        ("another ratio of g.optimizer.lr to d.optimizer.lr", "max_norm for the larger (g.max_norm, d.max_norm)"),
+        name="gradients_out_of_balance",
+        sign=_out_of_balance,
+        means="One player's gradients are far larger than the other's: one player hardly learns or diverges.",
+        tries=("another ratio of g.optimizer.lr to d.optimizer.lr", "max_norm for the larger (g.max_norm, d.max_norm)"),
     ),
     AdviceRule(
-        "mode_collapse",
-        _same_samples,
-        "Samples are much closer together than real images are: mode collapse.",
-        ("going back to the best checkpoint", "a smaller g.optimizer.lr", "r1 in penalties", "a larger train.batch"),
+        name="mode_collapse",
+        sign=_same_samples,
+        means="Samples are much closer together than real images are: mode collapse.",
+        tries=(
+            "going back to the best checkpoint",
+            "a smaller g.optimizer.lr",
+            "r1 in penalties",
+            "a larger train.batch",
+        ),
     ),
     AdviceRule(
-        "coverage_lost",
-        _coverage_lost,
-        "Samples cover far fewer of the held-out images than before: G has dropped modes.",
-        ("going back to the best checkpoint", "a smaller g.optimizer.lr", "g.ema", "r1 in penalties"),
+        name="coverage_lost",
+        sign=_coverage_lost,
+        means="Samples cover far fewer of the held-out images than before: G has dropped modes.",
+        tries=("going back to the best checkpoint", "a smaller g.optimizer.lr", "g.ema", "r1 in penalties"),
     ),
     AdviceRule(
-        "score_diverges",
-        _diverges,
-        "The score has been far from its best for several evaluations: the run has overfitted or diverged.",
-        ("the best checkpoint", "a decay of both learning rates (g.schedule, d.schedule)", "r1 in penalties"),
+        name="score_diverges",
+        sign=_diverges,
+        means="The score has been far from its best for several evaluations: the run has overfitted or diverged.",
+        tries=("the best checkpoint", "a decay of both learning rates (g.schedule, d.schedule)", "r1 in penalties"),
     ),
     AdviceRule(
-        "weights_explode",
-        _exploded,
-        "A layer's largest singular value has jumped far above all earlier values, which often precedes collapse.",
-        ("g.precision=fp32", "smaller g.optimizer.lr and d.optimizer.lr", "orthogonal in penalties", "r1 in penalties"),
+        name="weights_explode",
+        sign=_exploded,
+        means="A layer's largest singular value has jumped far above all earlier values, "
+        "which often precedes collapse.",
+        tries=(
+            "g.precision=fp32",
+            "smaller g.optimizer.lr and d.optimizer.lr",
+            "orthogonal in penalties",
+            "r1 in penalties",
+        ),
     ),
 )

@@ -25,7 +25,7 @@ _PERIOD_S = 1.0  # between two looks while the run trains
 _STEP = re.compile(r"step-(\d{1,15})", re.ASCII)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Task:
     """A linked checkpoint to score."""
 
@@ -36,7 +36,7 @@ class _Task:
     is_suspended: bool = False  # as reported
 
 
-@dataclass
+@dataclass(kw_only=True)
 class BackgroundScores:
     """Scores of a run by one process, one after another; for rank 0.
 
@@ -68,7 +68,7 @@ class BackgroundScores:
 
     def request(self, checkpoint: Path, step: int, images: int) -> Iterator[Event]:
         """Score a checkpoint, once the process is free."""
-        task = _Task(self.run / FOLDER / checkpoint.name, step, images)
+        task = _Task(path=self.run / FOLDER / checkpoint.name, step=step, images=images)
         try:
             link_checkpoint(checkpoint, task.path)
         except OSError as error:
@@ -155,7 +155,7 @@ class BackgroundScores:
                 self._warned.add(text)
                 yield _message(task, text)
         values = {**score.values, "evaluation_mode": "background"}
-        yield Event("score", task.step, task.images, values=values, repeat_s=0.0)
+        yield Event(kind="score", step=task.step, images=task.images, values=values, repeat_s=0.0)
         best = Best(self.run / "best")
         if task.step == 0 or not best.is_beaten_by(score):
             return
@@ -181,7 +181,7 @@ class BackgroundScores:
             clock = read_counts(read_json(path / STATE)["values"]["clock"], "step", "images")
         except (OSError, CheckpointError, KeyError, TypeError, ValueError):
             return None
-        return _Task(path, clock["step"], clock["images"])
+        return _Task(path=path, step=clock["step"], images=clock["images"])
 
     def _recorded_steps(self) -> set[object]:
         """Return the steps with a score in the record."""
@@ -192,4 +192,4 @@ class BackgroundScores:
 
 
 def _message(task: _Task, text: str) -> Event:
-    return Event("event", task.step, task.images, values={"text": text})
+    return Event(kind="event", step=task.step, images=task.images, values={"text": text})

@@ -30,7 +30,7 @@ _MEANS = {rule.name: rule.means for rule in RULES} | {
 }
 
 
-@dataclass
+@dataclass(kw_only=True)
 class CollapseMonitor:
     """Counts of bad measurements in a row, by the name of the sign; a good one resets its count.
 

@@ -23,7 +23,7 @@ class LoadingOptions:
     """Threads that only read files ahead, for storage that is slow to respond; 0: `threads` read."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainOptions:
     """Batch, length and execution of a run."""
 
@@ -104,7 +104,7 @@ class RollbackOptions:
     """Measurements in a row (telemetry, scores) that must show a collapse."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EveryOptions:
     """Periods of a run's work, in thousands of real images (kimg) or steps; 0 means never."""
 

@@ -12,7 +12,7 @@ _TIMED = ("step", "generation", "samples", "telemetry", "score", "checkpoint")
 _DECAY = 0.98  # of the exponential average over steps: about the last 50 count
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ProgressTimer:
     """Estimate of images per second and the remaining time from the time between events.
 

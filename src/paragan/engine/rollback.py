@@ -39,7 +39,7 @@ class RollbackLoop(TrainingLoop):
     rollback: RollbackOptions
 
     def __post_init__(self) -> None:
-        self._state = RollbackState(CollapseMonitor(self.rollback.patience))
+        self._state = RollbackState(monitor=CollapseMonitor(patience=self.rollback.patience))
         self._measured_at = -1  # step of the newest telemetry or score
         self._saved_before = -1  # step of the newest checkpoint at that time
         self._returned_at = -1  # step of the newest rollback in this session

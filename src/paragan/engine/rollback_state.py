@@ -16,7 +16,7 @@ _COUNTS = ("count", "lost_images", "good", "good_images", "target", "trial_image
 _MOST_OLDER = 3
 
 
-@dataclass
+@dataclass(kw_only=True)
 class RollbackState:
     """Rollbacks so far, and what the next decision depends on.
 
@@ -101,7 +101,7 @@ def rollback_targets(path: Path) -> list[Path]:
     with restoring(checkpoint):
         steps = [saved["good"], *saved["older"]]
     older = sorted(step for step in steps if type(step) is int and 0 <= step < checkpoint.step)
-    return [CheckpointWriter(path.parent).path_of(step) for step in older]
+    return [CheckpointWriter(folder=path.parent).path_of(step) for step in older]
 
 
 def first_readable(paths: Sequence[Path], root: Path, say: Callable[[str], None]) -> str | None:

@@ -27,7 +27,7 @@ from paragan.game.state import base_sha256, restore, state_of
 from paragan.layers.frozen import frozen_networks
 
 
-@dataclass
+@dataclass(kw_only=True)
 class SavedGame:
     """A game whose state is saved to checkpoints and restored from them; fields as in `TrainingLoop`."""
 
@@ -76,7 +76,7 @@ class SavedGame:
 
     def event(self, kind: str, values: Mapping[str, Any]) -> Event:
         """Return an event at the current step."""
-        return Event(kind, self.clock.step, self.clock.images, values=values)
+        return Event(kind=kind, step=self.clock.step, images=self.clock.images, values=values)
 
     @phase(Phase.CHECKPOINT)
     def save(self) -> Event:
@@ -142,7 +142,7 @@ class SavedGame:
         """Restore the result of `state`. Invalid values raise KeyError, TypeError or ValueError."""
         for name, player in self.players.items():
             saved = checkpoint.values["players"][name]
-            counters = ("version", "images", "due_turns") if "due_turns" in saved else ("version", "images")
+            counters = ["version", "images", *(["due_turns"] if "due_turns" in saved else [])]
             counts = read_counts(saved, *counters)
             _refuse_other_frozen_networks(checkpoint, player.side, self._frozen_sha256(player))
             refuse_other_base(checkpoint.path, checkpoint.values, name, self._bases()[name])

@@ -16,7 +16,7 @@ from paragan.engine.pace import ProgressTimer
 from paragan.engine.training_loop import TrainingLoop
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Session:
     """Record of a run while a process trains it: `write` every event of the trainer, then `end`.
 
@@ -41,7 +41,7 @@ class Session:
     _advice_given: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.timer = ProgressTimer(self.trainer.images, self.trainer.every)
+        self.timer = ProgressTimer(total=self.trainer.images, every=self.trainer.every)
 
     def write(self, event: Event) -> None:
         """Pass an event of the trainer to the writers, with speed and the advice that follows."""

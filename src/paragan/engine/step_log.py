@@ -135,4 +135,4 @@ def sum_scalars(roles: Roles, report: Report) -> Mapping[str, Tensor | float]:
 
 
 def _event(kind: str, at: Clock, values: Mapping[str, Any] | None = None) -> Event:
-    return Event(kind, at.step, at.images, values=values or {})
+    return Event(kind=kind, step=at.step, images=at.images, values=values or {})

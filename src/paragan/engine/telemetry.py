@@ -90,7 +90,7 @@ class Telemetry:
         """Compute the values that follow from real images, fakes and D's logits of them."""
         train = _placed(self._train, source, gan)
         count = len(train[0])
-        z, y = gan.prior.draw("telemetry", Rows(0, 0, count, count))
+        z, y = gan.prior.draw("telemetry", Rows(step=0, first=0, count=count, total=count))
         made = _in_pieces(lambda *latents: GeneratorOutput.of(g(*latents)).images, (z, y, train[2]), self.batch)
         fake = made, y, train[2]
 
@@ -98,7 +98,7 @@ class Telemetry:
             x, y, condition = images
             if gan.augment is not None:
                 # a step of so many images as are trained now: a probability that fades has its value of now
-                rows = Rows(gan.clock.images // len(x), 0, len(x), len(x))
+                rows = Rows(step=gan.clock.images // len(x), first=0, count=len(x), total=len(x))
                 x = gan.augment(x, gan.prior.seed, f"augment/telemetry/{kind}", rows)
             return _in_pieces(
                 lambda *inputs: DiscriminatorOutput.of(d(*inputs)).logits_B.float(), (x, y, condition), self.batch
@@ -226,8 +226,9 @@ def _share(is_true: Tensor, threshold: Tensor) -> Tensor:
 def _slopes(d_loss: Callable[[Tensor, Tensor], Tensor], real: Tensor, fake: Tensor) -> Tensor:
     """Return the absolute gradient of the summed loss with respect to all logits."""
     with torch.enable_grad():
-        logits = real.detach().requires_grad_(), fake.detach().requires_grad_()
-        slopes = torch.autograd.grad(d_loss(*logits).sum(), logits, materialize_grads=True)
+        real = real.detach().requires_grad_()
+        fake = fake.detach().requires_grad_()
+        slopes = torch.autograd.grad(d_loss(real, fake).sum(), (real, fake), materialize_grads=True)
     return torch.cat([slope.flatten() for slope in slopes]).abs()
 
 

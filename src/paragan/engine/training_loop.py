@@ -34,7 +34,7 @@ from paragan.game.term_weights import schedule_texts
 _PAUSE_S = 0.1  # between two looks at a score that the end of a run waits for
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TrainingLoop(SavedGame):
     """Training loop of a GAN: steps of a scheme, and checkpoints, samples and scores in between.
 

@@ -56,14 +56,13 @@ def _column(name: str, real_N: Tensor, made_N: Tensor) -> ColumnStatistics:
         low, high = low - half, high + half
     finite_N = made_N[made_N.isfinite()]
     inside_N = finite_N[(finite_N >= low) & (finite_N <= high)]
-    moments = [_rounded(value) for x_N in (real_N, finite_N) for value in (x_N.mean(), _deviation(x_N))]
     return ColumnStatistics(
         name=name,
         low=low,
         high=high,
         data=_counts(real_N, low, high),
         generated=_counts(inside_N, low, high),
-        moments=moments,
+        moments=[_rounded(value) for x_N in (real_N, finite_N) for value in (x_N.mean(), _deviation(x_N))],
         outside=round(1 - len(inside_N) / len(made_N), _DIGITS),
     )
 

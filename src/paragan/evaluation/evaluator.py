@@ -37,7 +37,7 @@ _CLASSIFIER_SEED = 0
 _MAX_TRAIN = 60_000  # training images among which copies are searched
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Evaluator:
     """Evaluator of generators against one data set.
 
@@ -80,14 +80,20 @@ class Evaluator:
         began = time.monotonic()
         # In mode `train-stats` every rank generates all images, because batches must be equal.
         world = self.world if self.mode == "eval" else ALONE
-        sizes = (self.num_images, self._block_size)
-        fakes = compute_features(generate, self.extractor, *sizes, world, self.say, self._needs_images)
+        fakes = compute_features(
+            generate, self.extractor, self.num_images, self._block_size, world, self.say, self._needs_images
+        )
         values = self._measure(fakes, fakes)
-        intervals = self._intervals(fakes, values)
-        real = {name: real_values[name] for name in values if name in real_values}
         by_name = {self._recorded_name(metric): metric.kind for metric in self.metrics}
-        directions = {name: by_name[name].direction for name in values}
-        return Score(values, self.num_images, self.protocol, real, directions, intervals, time.monotonic() - began)
+        return Score(
+            metrics=values,
+            num_images=self.num_images,
+            protocol=self.protocol,
+            real={name: real_values[name] for name in values if name in real_values},
+            directions={name: by_name[name].direction for name in values},
+            intervals=self._intervals(fakes, values),
+            seconds=time.monotonic() - began,
+        )
 
     @property
     def _block_size(self) -> int:
@@ -153,8 +159,9 @@ class Evaluator:
         """Compute the metrics. covering: samples for metrics whose reference is held-out images."""
         values = {}
         for metric in self.metrics:
-            count = self._num_compared(metric)
-            if not count or (Needs.LABELS in metric.kind.needs and samples.requested_labels_B is None):
+            if not self._num_compared(metric) or (
+                Needs.LABELS in metric.kind.needs and samples.requested_labels_B is None
+            ):
                 continue
             is_tested = metric.kind.reference in ("held_out", "classifier")
             name = self._recorded_name(metric)
@@ -280,9 +287,12 @@ def classifier_test(held_out: Source, say: Callable[[str], None]) -> ClassifierT
 
     def accuracy_after(image_NCHW: Tensor, label_N: Tensor) -> float:
         generated = InMemorySource(image_NCHW, label_N, held_out.class_names)
-        progress = ProgressLines("score", "steps of a classifier of generated images", classifier.STEPS, say)
+        progress = ProgressLines(
+            label="score", unit="steps of a classifier of generated images", total=classifier.STEPS, say=say
+        )
         net = classifier.train_classifier(generated, _CLASSIFIER_SEED, progress)
-        trained = FeatureExtractor("cas", net, held_out.shape, len(held_out.class_names), sha256="")
+        num_classes = len(held_out.class_names)
+        trained = FeatureExtractor(name="cas", network=net, shape=held_out.shape, num_classes=num_classes, sha256="")
         accuracy = trained.with_accuracy(held_out).accuracy
         assert accuracy is not None, "the data has classes"
         return accuracy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -62,25 +62,31 @@ class FixedSamples:
             return SampleSheet(x, GRID_COLUMNS, rows)
         count = min(NUM_PAIRS, len(self.held_out))
         target, condition = fetch_pairs(self.held_out, 0, count, prior.device)
-        z, _ = prior.draw("grid", Rows(0, 0, count, count))
+        z, _ = prior.draw("grid", Rows(step=0, first=0, count=count, total=count))
         made = generate_images(generator, z, None, NUM_PAIRS, condition, self.mode, seed=prior.seed)
         return SampleSheet(side_by_side(condition, made, target), PAIR_COLUMNS)
 
 
 def samples_event(clock: Clock, sheet: SampleSheet, mode: Mode) -> Event:
     """Return the event of a sample sheet."""
-    x_BCHW = sheet.images
     values = {
         "path": f"samples/step-{clock.step:07d}.png",
         "columns": sheet.columns,
         "rows": sheet.rows,
-        "shape": list(x_BCHW.shape[1:]),
-        "num": len(x_BCHW),
+        "shape": list(sheet.images.shape[1:]),
+        "num": len(sheet.images),
         "mode": mode,
         **sheet.values,
     }
-    rest: dict[str, Any] = {"columns": sheet.columns, "tensors": sheet.tensors}
-    return Event("samples", clock.step, clock.images, values=values, x_BCHW=x_BCHW, **rest)
+    return Event(
+        kind="samples",
+        step=clock.step,
+        images=clock.images,
+        values=values,
+        x_BCHW=sheet.images,
+        columns=sheet.columns,
+        tensors=sheet.tensors,
+    )
 
 
 def fetch_pairs(source: Source, first: int, count: int, device: torch.device = _CPU) -> tuple[Tensor, Tensor]:

@@ -51,7 +51,7 @@ class FixedTensors:
         is_density = len(self.source.tensors[prior.arguments[0]].shape) == 1
         count = _POINTS if is_density else columns or _COLUMNS
         count = min(count, len(self.source) or count)
-        batch = fetch_batch(self.source, Rows(0, 0, count, count), prior)
+        batch = fetch_batch(self.source, Rows(step=0, first=0, count=count, total=count), prior)
         feed = prior.feed("grid", batch)
         made = generate_tensors(generator, feed.fake_inputs, self.mode, seed=prior.seed).images
         real, made = (x.abs() if x.is_complex() else x for x in (feed.real_sample, made))

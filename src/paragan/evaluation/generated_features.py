@@ -25,7 +25,7 @@ Generate = Callable[[int, int], tuple[Tensor, Tensor | None]]
 
 def sample_generator(generator: CalledNetwork, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
     """Return a function that generates rows of `total` images; latents depend on seed and `total`."""
-    z_BZ, y_B = prior.draw("score", Rows(0, 0, total, total))
+    z_BZ, y_B = prior.draw("score", Rows(step=0, first=0, count=total, total=total))
 
     def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
         z = z_BZ[first : first + count]
@@ -56,7 +56,7 @@ def compute_features(
     mine += blocks[-1:] * (-(-len(blocks) // world.size) - len(mine))
     found = []
     failure: Exception | None = None  # the other ranks count on this one until all have finished
-    progress = ProgressLines("score", "images", num_images, say)
+    progress = ProgressLines(label="score", unit="images", total=num_images, say=say)
     for first, count in mine:
         progress(first)
         x, labels = generate(first, count)
@@ -87,7 +87,7 @@ def _gather(mine: SampleFeatures, counts: list[int], world: World) -> SampleFeat
         before = sum(counts[number % world.size : number : world.size])
         features, logits, labels, images = (None if column is None else column[rank] for column in columns)
         assert features is not None
-        theirs = SampleFeatures(features, logits, labels, image_BCHW=images)
+        theirs = SampleFeatures(features_BF=features, logits_BK=logits, requested_labels_B=labels, image_BCHW=images)
         found.append(theirs.rows(before, before + count))
     return SampleFeatures.concatenate(found)
 

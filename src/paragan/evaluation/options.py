@@ -9,7 +9,7 @@ from paragan.core import registry
 from paragan.core.option_types import Category, Choice, Count, Natural
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EvaluationOptions:
     """Scoring of a run and sampling of its generator."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -31,13 +31,13 @@ BLOCK = 10  # samples that are compared at once, and are in or out of a half tog
 Translate = Callable[[int, Tensor], Tensor]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TargetEvaluator(ABC):
     """Base class of evaluators that compare what G makes of held-out samples with a target."""
 
     held_out: Source
     options: EvaluationOptions
-    say: Callable[[str], None] = field(default=lambda line: None, kw_only=True)
+    say: Callable[[str], None] = lambda line: None
 
     def __post_init__(self) -> None:
         self._failures: set[str] = set()  # as reported
@@ -104,8 +104,15 @@ class TargetEvaluator(ABC):
             if text not in self._failures:
                 self._failures.add(text)
                 self.say(text)
-        directions = {metric.name: metric.direction for metric in self.empty if metric.name in values}
-        return Score(values, count, self.protocol, {}, directions, intervals, time.monotonic() - began)
+        return Score(
+            metrics=values,
+            num_images=count,
+            protocol=self.protocol,
+            real={},
+            directions={metric.name: metric.direction for metric in self.empty if metric.name in values},
+            intervals=intervals,
+            seconds=time.monotonic() - began,
+        )
 
 
 class PairEvaluator(TargetEvaluator):
@@ -118,7 +125,7 @@ class PairEvaluator(TargetEvaluator):
         """Translate the conditions of pairs."""
         generator = sampling_network(player)
         mode = self.options.sampling
-        z_BZ, _ = prior.draw("score", Rows(0, 0, self.num_samples, self.num_samples))
+        z_BZ, _ = prior.draw("score", Rows(step=0, first=0, count=self.num_samples, total=self.num_samples))
 
         def translate(first: int, condition: Tensor) -> Tensor:
             z = z_BZ[first : first + len(condition)]

@@ -78,7 +78,9 @@ def _tensors(features: SampleFeatures) -> dict[str, Tensor]:
 def _read(path: Path, count: int) -> SampleFeatures | None:
     try:
         tensors = load(read_bytes(path, _MAX_BYTES))
-        found = SampleFeatures(tensors["features"], tensors.get("logits"), tensors.get("labels"))
+        found = SampleFeatures(
+            features_BF=tensors["features"], logits_BK=tensors.get("logits"), requested_labels_B=tensors.get("labels")
+        )
     except (OSError, SafetensorError, KeyError):
         return None
     return found if len(found) == count else None

@@ -9,7 +9,7 @@ from typing import Any
 from paragan.core.metric import Direction
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Score:
     """Values of all metrics for a generator, with the protocol of their measurement.
 
@@ -37,11 +37,14 @@ class Score:
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Score:
         """Return the score whose `values` a score event has."""
-        metrics = {name: value for name, value in values.items() if isinstance(value, float)}
-        directions = {name: Direction(number) for name, number in values["directions"].items()}
-        intervals = {name: (low, high) for name, (low, high) in values.get("intervals", {}).items()}
-        about = (values["num_images"], values["protocol"], values.get("real", {}))
-        return cls(metrics, *about, directions, intervals)
+        return cls(
+            metrics={name: value for name, value in values.items() if isinstance(value, float)},
+            num_images=values["num_images"],
+            protocol=values["protocol"],
+            real=values.get("real", {}),
+            directions={name: Direction(number) for name, number in values["directions"].items()},
+            intervals={name: (low, high) for name, (low, high) in values.get("intervals", {}).items()},
+        )
 
     @property
     def values(self) -> dict[str, Any]:

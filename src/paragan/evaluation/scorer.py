@@ -52,8 +52,7 @@ def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Calla
                 f"evaluation.features={options.features.name} is not used: data of pairs is "
                 "scored against its targets; leave it out, or set it to null"
             )
-        return PairEvaluator(held_out, options, say=context.say)
-
+        return PairEvaluator(held_out=held_out, options=options, say=context.say)
     found = build_evaluator(options, context)
     return None if found is None else lambda player, prior: found()(player, prior)
 
@@ -95,15 +94,15 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
 
 def _evaluator_by(extractor: FeatureExtractor, options: EvaluationOptions, context: ExtractorContext) -> Evaluator:
     return Evaluator(
-        extractor,
-        context.train,
-        context.held_out,
-        options.num_images,
-        options.sampling,
-        options.metrics,
-        options.resamples,
-        context.world,
-        context.say,
+        extractor=extractor,
+        train=context.train,
+        held_out=context.held_out,
+        num_images=options.num_images,
+        mode=options.sampling,
+        chosen=options.metrics,
+        resamples=options.resamples,
+        world=context.world,
+        say=context.say,
     )
 
 

@@ -18,7 +18,7 @@ from paragan.game.prior import Prior
 from paragan.game.sampling import generate_tensors, sampling_network
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TensorEvaluator(TargetEvaluator):
     """Evaluator of G by held-out samples, each compared with what G makes of its inputs.
 
@@ -61,7 +61,7 @@ class TensorEvaluator(TargetEvaluator):
         block = 1 if is_padded else BLOCK
         for first in range(0, self.num_samples, block):
             count = min(block, self.num_samples - first)
-            batch = fetch_batch(self.held_out, Rows(0, first, count, self.num_samples), prior)
+            batch = fetch_batch(self.held_out, Rows(step=0, first=first, count=count, total=self.num_samples), prior)
             feed = prior.feed("score", batch)
             made = generate_tensors(generator, feed.fake_inputs, self.options.sampling, prior.seed, first)
             both = self._without_padding(made.images, feed.real_sample, batch)

@@ -80,7 +80,7 @@ def sample_inputs(generator: CalledNetwork, source: Source, prior: Prior, total:
 
     def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
         numbers = order.at(np.arange(first, first + count))
-        batch = fetch_batch(source, Rows(0, first, count, total), prior, numbers)
+        batch = fetch_batch(source, Rows(step=0, first=first, count=count, total=total), prior, numbers)
         inputs = prior.feed("score", batch).fake_inputs
         made = generate_tensors(generator, inputs, mode, prior.seed, first).images.clamp(-1, 1)
         return made, batch.tensors["label"] if "label" in (prior.generator_arguments or ()) else None

@@ -88,7 +88,10 @@ class Bundle:
         weights = self.sampler.net.state_dict()
         code = {Path(name).name: sha256 for name, sha256 in code_fingerprints(self.outside).items()}
         info = self.sampler.info
-        generator_file.write(path, generator_file.GeneratorFile(weights, self._config, info, self.score, code))
+        generator_file.write(
+            path,
+            generator_file.GeneratorFile(weights=weights, config=self._config, info=info, score=self.score, code=code),
+        )
 
     @property
     def _config(self) -> str:

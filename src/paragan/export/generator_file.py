@@ -50,7 +50,7 @@ class GeneratorInfo:
         return cls(axes, tuple(class_names), step, images)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GeneratorFile:
     """Content of an exported file.
 
@@ -106,7 +106,7 @@ def read(path: Path) -> GeneratorFile:
         info = GeneratorInfo.read(*(json.loads(metadata[key]) for key in ("shape", "class_names", "step", "images")))
         score, code = (dict(json.loads(metadata.get(key, "{}"))) for key in ("score", "code"))
         code = {name: sha256 for name, sha256 in code.items() if isinstance(sha256, str)}
-        return GeneratorFile(weights, metadata["config"], info, score, code)
+        return GeneratorFile(weights=weights, config=metadata["config"], info=info, score=score, code=code)
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise _read_error(path, f"its metadata is incomplete or invalid ({str(error)[:60]})") from None
 

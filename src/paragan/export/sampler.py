@@ -38,7 +38,7 @@ class StyledGenerator(Protocol):
         """Return the shift that scales the distance of the styles from their mean by `psi`."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Sampler:
     """A generator ready to sample, with averaged weights if the run has them.
 
@@ -205,7 +205,7 @@ class Sampler:
         mode = mode or self.mode
         if mode not in MODE_DESCRIPTIONS:
             raise ConfigError(f"mode must be one of {', '.join(MODE_DESCRIPTIONS)}, not {mode!r}")
-        net = CalledNetwork(self.net)
+        net = CalledNetwork(module=self.net)
         device = next(self.net.parameters()).device
         if truncation is not None and isinstance(self.net, StyledGenerator):
             conditions = self.net.truncation_shift(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
@@ -227,7 +227,8 @@ class Sampler:
         check_count(n)
         if seed is not None and not isinstance(seed, Integral):
             raise ConfigError(f"seed must be an integer, or None for the run's, not {seed!r}")
-        return Prior(self.seed if seed is None else seed, int(self.net.latent), self.num_classes)  # type: ignore[arg-type]
+        latent: Any = self.net.latent
+        return Prior(seed=self.seed if seed is None else seed, latent=int(latent), num_classes=self.num_classes)
 
     def _number(self, label: Label, option: str) -> int:
         """Return the class with this number, or this name (ignoring case if that is unique)."""

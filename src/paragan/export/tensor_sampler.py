@@ -27,7 +27,7 @@ from paragan.game.sampling import Mode, generate_tensors
 Labels = SupportsIndex | Sequence[SupportsIndex]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TensorSampler(Sampler):
     """A trained generator that is called with its inputs by name: `sampler.net(mel=mel)`.
 
@@ -76,7 +76,7 @@ class TensorSampler(Sampler):
             hint = "call paragan.load(RUN).net with its inputs"
             raise ConfigError(f"samples of {shape} have no pictures; {hint}")
         sheet = FixedTensors(source, mode or self.mode).sheet(
-            CalledNetwork(self.net), self._named_prior(source, seed), n
+            CalledNetwork(module=self.net), self._named_prior(source, seed), n
         )
         return sheet.images.cpu(), sheet.columns
 
@@ -84,8 +84,8 @@ class TensorSampler(Sampler):
         """Return the prior of the generator's inputs. source: of those that are not drawn."""
         names = (LATENT,) if source is None else generator_arguments(self.net, source.tensors)
         return Prior(
-            self.seed if seed is None else seed,
-            int(self.net.latent),  # type: ignore[arg-type]
+            seed=self.seed if seed is None else seed,
+            latent=int(self.net.latent),  # type: ignore[arg-type]
             device=next(self.net.parameters()).device,
             arguments=(self.sample_name,),
             generator_arguments=names,
@@ -111,10 +111,10 @@ def sample_tensors(
     if labels is not None and "label" not in (prior.generator_arguments or ()):
         raise ConfigError("labels: this generator has no input 'label'; leave it out")
     label_K = None if labels is None else torch.as_tensor(labels).reshape(-1)
-    generator = CalledNetwork(net)
+    generator = CalledNetwork(module=net)
     blocks = []
     for first in range(0, n, latents.BLOCK):
-        rows = Rows(first // latents.BLOCK, 0, min(latents.BLOCK, n - first), latents.BLOCK)
+        rows = Rows(step=first // latents.BLOCK, first=0, count=min(latents.BLOCK, n - first), total=latents.BLOCK)
         numbers = np.arange(first, first + rows.count)
         batch = Batch(rows) if source is None else fetch_batch(source, rows, prior, numbers % (len(source) or n))
         if label_K is not None:

@@ -66,7 +66,7 @@ class InceptionNetwork(nn.Module):
         return features_BF, F.linear(features_BF, self.fc.weight, bias)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InceptionVariant:
     """What differs between the published networks.
 

@@ -50,10 +50,16 @@ class PackagedExtractor:
 
     def prepare(self, options: PretrainedOptions, context: ExtractorContext) -> FeatureExtractor:
         """Read the network. Raises `DataError` if its file is damaged."""
-        crop = self.crops.get(context.train.shape[-1], 0)
         settings = context.call_settings(options)
-        sha256 = self.info["sha256"]
-        return FeatureExtractor(context.name, self.network(), self.shape, 10, sha256, crop=crop, **settings)
+        return FeatureExtractor(
+            name=context.name,
+            network=self.network(),
+            shape=self.shape,
+            num_classes=10,
+            sha256=self.info["sha256"],
+            crop=self.crops.get(context.train.shape[-1], 0),
+            **settings,
+        )
 
     def network(self) -> nn.Module:
         """Return the network with its weights. Raises `DataError` if its file is damaged."""

@@ -15,7 +15,7 @@ from paragan.layers.image_input import ImageInput
 from paragan.storage.exported_network import ExportedNetwork
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """File of the network, its input and its output."""
 
@@ -50,7 +50,9 @@ def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
         )
     program = ExportedNetwork(Path(options.weights), options.sha256)
     channels, height, width = _input_shape(program, options, context.train.shape[0])
-    to_input = ImageInput(channels, (height, width), options.mean, options.std, options.resize)
+    to_input = ImageInput(
+        channels=channels, size=(height, width), mean=options.mean, std=options.std, resize=options.resize
+    )
     output = program.output_names[0] if options.output is None else options.output
     if output not in program.output_names:
         raise ConfigError(
@@ -58,11 +60,11 @@ def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
             f"{', '.join(program.output_names)}"
         )
     return FeatureExtractor(
-        context.name,
-        _Features(program, to_input, output, options.pool),
-        (channels, height, width),
-        None,
-        program.sha256,
+        name=context.name,
+        network=_Features(program, to_input, output, options.pool),
+        shape=(channels, height, width),
+        num_classes=None,
+        sha256=program.sha256,
         takes_any_size=True,
         is_slow=True,
         settings={

@@ -47,7 +47,7 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
 
     @cache
     def train_or_load_once() -> FeatureExtractor:
-        lines = ProgressLines("judge", "steps", classifier.STEPS, context.say)
+        lines = ProgressLines(label="judge", unit="steps", total=classifier.STEPS, say=context.say)
 
         def progress(steps: int) -> None:
             if context.stop():
@@ -56,8 +56,9 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
                 context.say(f"judge     training on {len(context.train):,} images")
             lines(steps)
 
-        splits = (context.train, context.held_out)
-        judge = train_or_load(*splits, context.folder, 0, context.must_save, context.world, progress)
+        judge = train_or_load(
+            context.train, context.held_out, context.folder, 0, context.must_save, context.world, progress
+        )
         settings = context.call_settings(options)
         return replace(judge, name=context.name, **settings)
 
@@ -120,7 +121,9 @@ def train_or_load(
     world.broadcast_from_main(net.state_dict().values())
     weights = save(net.state_dict())
     sha256 = hashlib.sha256(weights).hexdigest()
-    judge = FeatureExtractor(JUDGE, net, train.shape, len(train.class_names), sha256, task=task)
+    judge = FeatureExtractor(
+        name=JUDGE, network=net, shape=train.shape, num_classes=len(train.class_names), sha256=sha256, task=task
+    )
     judge = judge.with_accuracy(held_out)
     if folder is not None and world.is_main:
         with nullcontext() if must_save else suppress(CheckpointError):
@@ -138,8 +141,14 @@ def _load(train: Source, folder: Path, fingerprint: str, seed: int) -> FeatureEx
             return None
         net = build_classifier(train.shape, len(train.class_names), seed)
         net.load_state_dict(load(weights))
-        accuracy = None if note["accuracy"] is None else float(note["accuracy"])
-        return FeatureExtractor(JUDGE, net, train.shape, len(train.class_names), sha256, accuracy)
+        return FeatureExtractor(
+            name=JUDGE,
+            network=net,
+            shape=train.shape,
+            num_classes=len(train.class_names),
+            sha256=sha256,
+            accuracy=None if note["accuracy"] is None else float(note["accuracy"]),
+        )
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RuntimeError, SafetensorError):
         return None
 

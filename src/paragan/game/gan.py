@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
 
 from torch import Tensor
 
@@ -26,7 +25,7 @@ from paragan.game.state_buffers import attach_state
 from paragan.game.term_weights import varying_weights
 
 
-@dataclass
+@dataclass(kw_only=True)
 class GAN:
     """Player slots, local or remote, with their loss, penalties, prior and clock.
 
@@ -65,7 +64,7 @@ class GAN:
                     f"{side.value}: two losses are called {twice!r}, but names must be unique; "
                     "leave one out, or set the other side for one of the penalties"
                 )
-        if not self.g_penalties and not self.adversarial.g_weight(Rows(0, 0, 1, 1)):
+        if not self.g_penalties and not self.adversarial.g_weight(Rows(step=0, first=0, count=1, total=1)):
             raise ConfigError(
                 "adversarial: G has no loss at the first batch, because its adversarial loss begins later or has "
                 "the weight 0; add a penalty of G, or set adversarial.start_kimg to 0"
@@ -145,8 +144,17 @@ class GAN:
         if not side.is_further:
             return self.g_turn(real) if side is Side.G else self.d_turn(real)
         due, absent = _due(self.penalties[side], self.further[side].version, real.rows)
-        rest: dict[str, Any] = {"is_due": bool(due), "absent": absent, "players": self._called_by(due)}
-        return Turn(side, (), self.prior.feed(side.value, real), _no_terms, due, False, **rest)
+        return Turn(
+            side=side,
+            chain=(),
+            feed=self.prior.feed(side.value, real),
+            objective=_no_terms,
+            penalties=due,
+            absent=absent,
+            players=self._called_by(due),
+            needs_real=False,
+            is_due=bool(due),
+        )
 
     def _called_by(self, penalties: tuple[Penalty, ...]) -> dict[Side, Opponent]:
         """Return the players that penalties call."""
@@ -156,26 +164,47 @@ class GAN:
     def d_turn(self, real: Batch) -> Turn:
         """Return a turn of D on real samples and the opponent's fakes, which get no gradient."""
         if not has_begun(self.adversarial.d_start_kimg, real.rows) or not self._d_is_drawn(real.rows):
-            return Turn(Side.D, (Side.D,), TurnInputs(real.rows, self.prior.seed), self._d_objective, is_due=False)
-        feed = self.prior.feed("d", real)
+            return Turn(
+                side=Side.D,
+                chain=(Side.D,),
+                feed=TurnInputs(rows=real.rows, seed=self.prior.seed),
+                objective=self._d_objective,
+                is_due=False,
+            )
         due, absent = _due(self.d_penalties, self.d.version, real.rows)
-        rest: dict[str, Any] = {"augment": self.augment, "absent": absent, "players": self._called_by(due)}
-        return Turn(Side.D, (Side.D,), feed, self._d_objective, due, **rest)
+        return Turn(
+            side=Side.D,
+            chain=(Side.D,),
+            feed=self.prior.feed("d", real),
+            objective=self._d_objective,
+            penalties=due,
+            absent=absent,
+            augment=self.augment,
+            players=self._called_by(due),
+        )
 
     def g_turn(self, real: Batch) -> Turn:
         """Return a turn of G through a frozen D; of G alone, or of no network, if nothing reads the others' outputs."""
-        feed = self.prior.feed("g", real)
         due, absent = _due(self.g_penalties, self.g.version, real.rows)
-        both = (Side.G, Side.D)
-        rest: dict[str, Any] = {"augment": self.augment, "balancer": self.balancer}
-        rest |= {"absent": absent, "players": self._called_by(due)}
+        turn = Turn(
+            side=Side.G,
+            chain=(Side.G, Side.D),
+            feed=self.prior.feed("g", real),
+            objective=self._g_objective,
+            penalties=due,
+            absent=absent,
+            augment=self.augment,
+            balancer=self.balancer,
+            players=self._called_by(due),
+            needs_real=self.g_needs_real,
+        )
         if self.adversarial.g_weight(real.rows):
-            return Turn(Side.G, both, feed, self._g_objective, due, self.g_needs_real, **rest)
+            return turn
         needs_real = any(penalty.needs_real for penalty in due)
         needs_d = needs_real or any(penalty.uses_discriminator for penalty in due)
         reads_images = self.balancer is not None or any(penalty.uses_outputs for penalty in due)
-        chain = both if needs_d else both[:1] if reads_images else ()
-        return Turn(Side.G, chain, feed, _no_terms, due, needs_real, is_due=bool(due), **rest)
+        chain = turn.chain if needs_d else turn.chain[:1] if reads_images else ()
+        return replace(turn, chain=chain, objective=_no_terms, needs_real=needs_real, is_due=bool(due))
 
     def observe(self, d: Update, g: Update) -> Report:
         """End a step: advance the clock by D's real images, and return the report."""

@@ -15,7 +15,7 @@ from paragan.game.state import current_tensors
 from paragan.layers.adapter import adapter_names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoadedWeights:
     """Tensors that a player loaded.
 
@@ -45,7 +45,7 @@ def start_from(
     matching = {name for name, shape in mine.items() if weights.shapes.get(name) == shape}
     left = {k: (shape, weights.shapes.get(k)) for k, shape in mine.items() if k not in matching}
     if not matching & own:
-        return LoadedWeights(0, 0, False, left)
+        return LoadedWeights(tensors=0, parameters=0, with_average=False, left=left)
     stays = StoredTensors.of(initial() if left else {})
     started = StoredTensors(mine, lambda k, box: (weights if k in matching else stays).read(k, box))
     started = started.joined(adapters)
@@ -57,7 +57,9 @@ def start_from(
         averaged = averaged.joined(adapters)
         player.strategy.load(player.ema.net, averaged if with_average else started)
     unused = {name: shape for name, shape in weights.shapes.items() if name not in mine}
-    return LoadedWeights(len(matching), len(matching & own), with_average, left, unused)
+    return LoadedWeights(
+        tensors=len(matching), parameters=len(matching & own), with_average=with_average, left=left, unused=unused
+    )
 
 
 def _copy_to_masters(player: Player, weights: StoredTensors) -> None:

@@ -43,8 +43,8 @@ def ignores_labels(generator: nn.Module, prior: Prior) -> bool:
 @torch.no_grad()
 def gives_equal_images(generator: nn.Module, prior: Prior) -> bool:
     """Return whether a generator, in eval mode, gives bit-equal images for all labels."""
-    called = CalledNetwork(generator)
-    z_BZ, _ = prior.draw("label_use", Rows(0, 0, _LATENTS, _LATENTS))
+    called = CalledNetwork(module=generator)
+    z_BZ, _ = prior.draw("label_use", Rows(step=0, first=0, count=_LATENTS, total=_LATENTS))
     with torch.random.fork_rng(devices=[]):
         images = [_images(called, z_BZ, label) for label in range(min(prior.num_classes, _LABELS))]
     return len(images) > 1 and all(torch.equal(images[0], other) for other in images[1:])

@@ -17,7 +17,7 @@ BLOCK = 64  # rows per draw: row i is the same for any number of rows
 
 def draw(prior: Prior, n: int) -> tuple[Tensor, Tensor | None]:
     """Return n latents and, with classes, n labels. A larger n starts with the same rows."""
-    rows = [Rows(k // BLOCK, 0, min(BLOCK, n - k), BLOCK) for k in range(0, n, BLOCK)]
+    rows = [Rows(step=k // BLOCK, first=0, count=min(BLOCK, n - k), total=BLOCK) for k in range(0, n, BLOCK)]
     blocks = [prior.draw("sample", block) for block in rows]
     z_BZ = torch.cat([z for z, _ in blocks])
     return z_BZ, torch.cat([y for _, y in blocks if y is not None]) if prior.num_classes else None

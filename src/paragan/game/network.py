@@ -32,7 +32,7 @@ class Calling:
     compiler: CallCompiler | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CalledNetwork:
     """A `Network` of one module; outputs are float32 in any computation format."""
 

@@ -49,7 +49,7 @@ class OptimizerOptions:
                 raise ValueError(f"groups.{number}.lr must be a number > 0, not {lr!r}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ScheduleOptions:
     """Learning-rate factor by the player's updates: linear warm-up, constant, decay."""
 
@@ -110,7 +110,7 @@ class EmaOptions:
     appendix: 0.05); null: no limit."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AdversarialOptions:
     """When and how strongly the adversarial losses act, and that of several discriminators.
 
@@ -174,7 +174,7 @@ class WeightsOptions:
         return (self.path,) if isinstance(self.path, str) else self.path
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlayerOptions:
     """Optimiser, schedule, precision, clipping, averaging and placement of one network."""
 

@@ -40,7 +40,7 @@ class ComputedGradients:
         return self.norm.isfinite()
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Player:
     """One network with optimizer, schedule, precision and average; also the other's live opponent.
 
@@ -66,8 +66,8 @@ class Player:
     def __post_init__(self) -> None:
         refuse_untrained(self.side.value, self.net)
         device = self.strategy.device(self.net)
-        self.plain_network = CalledNetwork(self.net, self.calling)
-        self.training_network = CalledNetwork(self.strategy.training_module(self.net), self.calling)
+        self.plain_network = CalledNetwork(module=self.net, calling=self.calling)
+        self.training_network = CalledNetwork(module=self.strategy.training_module(self.net), calling=self.calling)
         self._update_once_layers = update_once_layers(hold_updates(self.net))
         self.optimizer = self._optimizer()
         self._weights = list(self.net.parameters())
@@ -215,7 +215,7 @@ class Player:
         for weight, gradient in zip(self._weights, gradients, strict=True):
             weight.grad = None if gradient is None else _in_layout_of(weight, gradient)
         norm = self.strategy.finish(self.net, self.policy.max_norm)
-        rows = Rows(self.version, 0, images, images)
+        rows = Rows(step=self.version, first=0, count=images, total=images)
         self.apply_gradients(ComputedGradients(LossTerms({}), norm, rows))
         return norm
 

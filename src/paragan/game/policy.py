@@ -30,7 +30,7 @@ _Groups = list[dict[str, Any]]
 _REFUSALS = (TypeError, ValueError, IndexError, KeyError, AttributeError)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """Optimiser, learning rate, clipping and micro-batches of a player.
 

@@ -28,7 +28,7 @@ class PredictedOpponent:
         self._factor = factor
         self._step = step
         self._net = copy_networks(snapshot.net)
-        self._network = CalledNetwork(self._net, snapshot.plain_network.calling)
+        self._network = CalledNetwork(module=self._net, calling=snapshot.plain_network.calling)
 
     @property
     def version(self) -> int:

@@ -12,7 +12,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import IMAGE_ARGUMENTS, Batch, Rows, TurnInputs, present_tensors
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Prior:
     """Prior of latents, z ~ N(0, 1)^Z, and of labels, uniform over the classes, if any.
 
@@ -83,14 +83,22 @@ class Prior:
         shared = {name: value for name, value in real.tensors.items() if name in self.arguments[1:]}
         tensors = present_tensors(**{**shared, "latent": z, "label": y})
         batch = self.real_batch(real)
-        return TurnInputs(real.rows, self.seed, tensors, batch, arguments=self.arguments)
+        return TurnInputs(rows=real.rows, seed=self.seed, tensors=tensors, real=batch, arguments=self.arguments)
 
     def _named(self, stream: str, real: Batch, of_g: tuple[str, ...]) -> TurnInputs:
         names = {*self.arguments[1:], *of_g}
         tensors = {name: value for name, value in real.tensors.items() if name in names}
         if self.latent:
             tensors["latent"], _ = self.draw(stream, real.rows)
-        return TurnInputs(real.rows, self.seed, tensors, real, None, self.arguments, of_g)
+        return TurnInputs(
+            rows=real.rows,
+            seed=self.seed,
+            tensors=tensors,
+            real=real,
+            fakes=None,
+            arguments=self.arguments,
+            generator_arguments=of_g,
+        )
 
 
 def latent_of(generator: nn.Module) -> int:

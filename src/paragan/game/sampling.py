@@ -36,10 +36,10 @@ MODE_DESCRIPTIONS = {
 def sampling_network(player: Player) -> CalledNetwork:
     """Return the averaged generator if the player has one, else the live one; in full precision."""
     if player.ema is not None:
-        return CalledNetwork(player.ema.net)
+        return CalledNetwork(module=player.ema.net)
     # `precision: pure` has bf16 weights.
     low = any(weight.dtype == torch.bfloat16 for weight in player.net.parameters())
-    return CalledNetwork(player.net, Calling(torch.bfloat16) if low else Calling())
+    return CalledNetwork(module=player.net, calling=Calling(torch.bfloat16) if low else Calling())
 
 
 def generate_images(
@@ -147,8 +147,8 @@ def _multi_step(generator: nn.Module) -> list[MultiStep]:
 def grid_latents(prior: Prior, columns: int = 10, rows: int = 8) -> tuple[Tensor, Tensor | None]:
     """Return fixed latents for sample sheets: one class per row, equal latents per column."""
     if not prior.num_comparable_classes:
-        return prior.draw("grid", Rows(0, 0, columns * rows, columns * rows))
+        return prior.draw("grid", Rows(step=0, first=0, count=columns * rows, total=columns * rows))
     classes = min(prior.num_classes, 10)
-    z, _ = prior.draw("grid", Rows(0, 0, columns, columns))
+    z, _ = prior.draw("grid", Rows(step=0, first=0, count=columns, total=columns))
     labels = torch.arange(classes, device=prior.device)
     return z.repeat(classes, 1), labels.repeat_interleave(columns)

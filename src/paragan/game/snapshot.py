@@ -29,7 +29,7 @@ class Snapshot:
 
     def __init__(self, net: nn.Module, calling: Calling | None = None, version: int = 0) -> None:
         self.net = hold_updates(net.requires_grad_(False))
-        self.plain_network = CalledNetwork(net, calling or Calling())
+        self.plain_network = CalledNetwork(module=net, calling=calling or Calling())
         self.version = version
         self.is_exact = True
         self._tensors = dict(net.state_dict())

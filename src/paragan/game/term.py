@@ -16,7 +16,7 @@ from paragan.core.types import Side, TurnInputs
 from paragan.core.weight_schedule import WeightSchedule
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Term(Penalty):
     """A penalty from a function of the outputs and inputs of a turn.
 

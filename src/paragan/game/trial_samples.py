@@ -14,7 +14,7 @@ from paragan.loading.loader import normalise_images
 
 def noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: bool, count: int) -> Batch:
     """Return `count` images of noise, with labels and conditions if the data has some."""
-    rows = Rows(0, 0, count, count)
+    rows = Rows(step=0, first=0, count=count, total=count)
     prior = game.prior
 
     def images(stream: str) -> Tensor:
@@ -36,4 +36,4 @@ def first_samples(source: Source, game: GAN, count: int) -> Batch:
     check_finite(fetched, source.where)
     moved = {name: value.to(game.prior.device) for name, value in fetched.items()}
     tensors = normalise_images(moved, source, game.prior.dtype)
-    return Batch(Rows(0, 0, count, count), tensors)
+    return Batch(Rows(step=0, first=0, count=count, total=count), tensors)

@@ -112,7 +112,7 @@ class _Trial:
 
     def _generate(self, feed: TurnInputs) -> Tensor:
         with reraise_as_config_error(self.g_call), self._noting_draws(Side.G):
-            output = GeneratorOutput.of(CalledNetwork(self.nets[Side.G])(*feed.fake_inputs))
+            output = GeneratorOutput.of(CalledNetwork(module=self.nets[Side.G])(*feed.fake_inputs))
         self.extra.extend(output.extra)
         fake = output.images
         expected = tuple(feed.real_sample.shape)
@@ -130,7 +130,7 @@ class _Trial:
 
     def _judge(self, inputs: tuple[Tensor | None, ...]) -> DiscriminatorOutput:
         with reraise_as_config_error(self.d_call), self._noting_draws(Side.D):
-            output = DiscriminatorOutput.of(CalledNetwork(self.nets[Side.D])(*inputs))
+            output = DiscriminatorOutput.of(CalledNetwork(module=self.nets[Side.D])(*inputs))
         for name, member in output.by_name.items():
             call = f"{self.d_call} {name}".strip()
             if not self._has_rows(member.logits_B):
@@ -161,7 +161,7 @@ class _Trial:
                 warnings.warn(text, stacklevel=2)
 
     def _notice_hidden_state(self, call: str, net: nn.Module, inputs: tuple[Tensor | None, ...]) -> None:
-        if not repeats(lambda: CalledNetwork(net)(*inputs), net):
+        if not repeats(lambda: CalledNetwork(module=net)(*inputs), net):
             problem = "reads a generator of its own, or an attribute that changes, so a resumed run is not exact"
             fix = "draw from torch's global generator, and register state as a buffer"
             warnings.warn(f"{call} {problem}; {fix}", stacklevel=2)
@@ -243,10 +243,18 @@ def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, ex
         f"({', '.join(extra) or 'none here'}) of the outputs, tensors ({inputs}) and real.tensors "
         f"({', '.join(real.tensors)}) of the inputs"
     )
-    players = {side: Player(side, net) for side, net in nets.items()}
-    nothing: dict[str, Any] = {"g_penalties": (), "d_penalties": (), "adversarial": game.adversarial.started}
-    nothing |= {"balancer": None, "further": {side: players[side] for side in game.further}, "further_penalties": {}}
-    without = replace(game, g=players[Side.G], d=players[Side.D], **nothing)
+    players = {side: Player(side=side, net=net) for side, net in nets.items()}
+    without = replace(
+        game,
+        g=players[Side.G],
+        d=players[Side.D],
+        g_penalties=(),
+        d_penalties=(),
+        adversarial=game.adversarial.started,
+        balancer=None,
+        further={side: players[side] for side in game.further},
+        further_penalties={},
+    )
     for side, penalties in game.penalties.items():
         for penalty in (None, *penalties):
             augment, copied = copy.deepcopy((without.augment, penalty))  # both may have state

@@ -67,7 +67,7 @@ class SharedBatchRanks:
         first = self.world.rank // self.num_ranks * self.num_ranks
         before = self.world.rank - first
         counts = self.world.gather(count)[first : first + self.num_ranks]
-        return Rows(0, sum(counts[:before]), count, sum(counts))
+        return Rows(step=0, first=sum(counts[:before]), count=count, total=sum(counts))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SharedBatchRanks:
         """Return itself, as `ReduceGroup` does."""

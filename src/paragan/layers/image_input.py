@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ImageInput:
     """Conversion of images in [-1, 1], of any size and of one or `channels` channels.
 

@@ -43,7 +43,7 @@ class Limits:
     memory_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Counters:
     """Sums over the life of a pipeline, at `time_s` of a monotonic clock.
 
@@ -64,7 +64,7 @@ class Counters:
     batch_bytes: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Decision:
     """Sizes from now on, why they changed, and what was measured.
 
@@ -117,8 +117,14 @@ class ControlLaw:
         if sizes != self.sizes:
             reasons.append(Reason.LIMIT)
         self.sizes = sizes
-        reason = next((reason for reason in reasons if reason), Reason.NONE)
-        return Decision(sizes, reason, reads.latency_s, decodes.latency_s, self._demand, wait)
+        return Decision(
+            sizes=sizes,
+            reason=next(filter(None, reasons), Reason.NONE),
+            latency_s=reads.latency_s,
+            decode_s=decodes.latency_s,
+            demand=self._demand,
+            wait=wait,
+        )
 
     def _update_reserve(self) -> bool:
         """Return whether the demand has left the range of the present reserve."""

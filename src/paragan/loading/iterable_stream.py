@@ -61,5 +61,5 @@ class IterableStream(BatchStream):
     def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
         first, count = self._share
         moved = {name: tensor.to(self._device) for name, tensor in tensors.items()}
-        rows = Rows(position, first, count * num_streams, self._batch)
+        rows = Rows(step=position, first=first, count=count * num_streams, total=self._batch)
         return Batch(rows, normalise_images(moved, self.source))

@@ -127,7 +127,7 @@ class Loader(BatchStream):
 
     def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
         first, count = self._share
-        rows = Rows(position, first, count * num_streams, self._batch)
+        rows = Rows(step=position, first=first, count=count * num_streams, total=self._batch)
         moved = {name: self._to_device(tensor) for name, tensor in tensors.items()}
         return Batch(rows, normalise_images(moved, self.source, self._dtype))
 
@@ -248,6 +248,6 @@ class BatchRows(Iterator[Batch]):
         """Do nothing, because a stream of rows has no threads."""
 
     def __next__(self) -> Batch:
-        rows = Rows(self.position, *self._share, self._batch)
+        rows = Rows(step=self.position, first=self._share[0], count=self._share[1], total=self._batch)
         self.position += 1
         return Batch(rows)

@@ -94,11 +94,11 @@ class Pipeline(BatchStream):
         if self._stages is not None:
             return self._stages.statistics()
         depth, readers, decoders = self._limits
-        return LoadingStatistics(depth, readers, decoders, max_bytes=self._max_bytes)
+        return LoadingStatistics(depth=depth, readers=readers, decoders=decoders, max_bytes=self._max_bytes)
 
     def counters(self) -> Counters:
         """Return the sums that the controller reads."""
-        return self._stages.counters() if self._stages is not None else Counters(time.monotonic())
+        return self._stages.counters() if self._stages is not None else Counters(time_s=time.monotonic())
 
     def loading_values(self, with_newest: bool) -> list[dict[str, Any]]:
         return self._controller.values(with_newest) if self._controller is not None else []

@@ -26,7 +26,7 @@ class _Sums(NamedTuple):
     busy_s: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StageLoad:
     """Load of a stage at a time.
 
@@ -74,7 +74,14 @@ class StageMeter:
         need = demand * self._latency_s
         held = next((past for past in windows if time_s - past.time_s >= HOLD_S), None)
         calm = math.inf if held is None else max(need if completed == held.completed else 0, demand * _calm(held, now))
-        return StageLoad(time_s, self._latency_s, need, demand * latency_s, demand * bound_s, calm)
+        return StageLoad(
+            time_s=time_s,
+            latency_s=self._latency_s,
+            need=need,
+            surge=demand * latency_s,
+            surge_bound=demand * bound_s,
+            calm_bound=calm,
+        )
 
     def forget(self, time_s: float) -> None:
         """Forget what was measured before a time."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoadingStatistics:
     """Limits and measurements of a pipeline at one moment; counts and sums are since its start.
 
@@ -31,7 +31,7 @@ class LoadingStatistics:
     max_bytes: int | None = None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class StageThreads:
     """Threads of one stage. target: as many as there should be."""
 

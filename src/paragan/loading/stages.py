@@ -41,8 +41,8 @@ class Stages:
         self._max_bytes = max_bytes
         self._lock = threading.RLock()
         self._is_ready = threading.Condition(self._lock)
-        self._readers = StageThreads("reader", self._read_parts, threading.Condition(self._lock))
-        self._decoders = StageThreads("decoder", self._decode_parts, threading.Condition(self._lock))
+        self._readers = StageThreads(name="reader", work=self._read_parts, wakeup=threading.Condition(self._lock))
+        self._decoders = StageThreads(name="decoder", work=self._decode_parts, wakeup=threading.Condition(self._lock))
         self._window = range(0)
         self._depth = 0
         self._next = 0  # position before which every part has started
@@ -101,34 +101,33 @@ class Stages:
     def statistics(self) -> LoadingStatistics:
         with self._lock:
             return LoadingStatistics(
-                self._depth,
-                self._readers.target,
-                self._decoders.target,
-                tuple(self._fetch_s),
-                self._num_fetches,
-                self._waits.busy_s(),
-                self._num_taken,
-                len(self._encoded),
-                sum(batch.num_left == 0 for batch in self._batches.values()),
-                self._bytes_held,
-                self._max_bytes,
+                depth=self._depth,
+                readers=self._readers.target,
+                decoders=self._decoders.target,
+                fetch_s=tuple(self._fetch_s),
+                num_fetches=self._num_fetches,
+                wait_s=self._waits.busy_s(),
+                num_batches=self._num_taken,
+                num_encoded=len(self._encoded),
+                num_ready=sum(batch.num_left == 0 for batch in self._batches.values()),
+                bytes_held=self._bytes_held,
+                max_bytes=self._max_bytes,
             )
 
     def counters(self) -> Counters:
         with self._lock:
             num_rows = self._loader.num_rows
             part_rows = math.ceil(num_rows / self._max_parts)
-            sample_bytes = (self._largest_sample or 0) + 2 * decoded_bytes(self._loader.source)
             return Counters(
-                time.monotonic(),
-                self._num_taken,
-                self._waits.busy_s(),
-                self._reads.num_completed,
-                self._reads.busy_s(),
-                self._decodes.num_completed,
-                self._decodes.busy_s(),
-                math.ceil(num_rows / part_rows),
-                num_rows * sample_bytes,
+                time_s=time.monotonic(),
+                num_taken=self._num_taken,
+                wait_s=self._waits.busy_s(),
+                num_reads=self._reads.num_completed,
+                read_s=self._reads.busy_s(),
+                num_decodes=self._decodes.num_completed,
+                decode_s=self._decodes.busy_s(),
+                parts_per_batch=math.ceil(num_rows / part_rows),
+                batch_bytes=num_rows * ((self._largest_sample or 0) + 2 * decoded_bytes(self._loader.source)),
             )
 
     def _move_window(self, position: int) -> None:

@@ -60,15 +60,14 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
             raise ConfigError(
                 f"{problem}: expected 0 <= rank < world_size <= batch; batch counts the samples of all ranks"
             )
-        rows = Rows(0, 0, batch, batch).shares(world_size)[rank]
+        rows = Rows(step=0, first=0, count=batch, total=batch).shares(world_size)[rank]
         loader = Loader(source, batch, seed, torch.device(device), share=(rows.first, rows.count), flip=flip)
         most_readers = None
         if depth == "auto":
             readers = readers or decoders
             depth = readers + 1
             most_readers = max_readers
-        limits = (depth, readers, decoders)
-        self._pipeline = Pipeline(loader, *limits, max_bytes, timeout_s, most_readers=most_readers)
+        self._pipeline = Pipeline(loader, depth, readers, decoders, max_bytes, timeout_s, most_readers=most_readers)
 
     def __next__(self) -> dict[str, Tensor]:
         return dict(next(self._pipeline).tensors)

@@ -25,7 +25,7 @@ from paragan.metrics.base.mean import MeanMetric
 from paragan.storage.exported_network import ExportedNetwork
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """File of the network, and how it is called."""
 
@@ -97,7 +97,7 @@ class Metric(MeanMetric):
             )
         channels, height, width = network.input_shape
         size = None if height is None or width is None else (height, width)
-        to_input = ImageInput(channels, size, options.mean, options.std)
+        to_input = ImageInput(channels=channels, size=size, mean=options.mean, std=options.std)
         constants = {"mean": list(options.mean), "std": list(options.std), "normalise": options.normalise}
         stamp = {"sha256": network.sha256, "outputs": list(names), **constants}
         return cls(layers=Layers(network.eval(), to_input, tuple(names), options.normalise), stamp=stamp)

@@ -56,8 +56,8 @@ class ContrastHead(nn.Module):
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with autocast_off(h):
             features_BF = _relu_sum(h)
-            points = self.project(features_BF), self.embed(check_labels(y_B, len(h)))
-            return self.linear(features_BF).squeeze(1), stack_points(*points)
+            points = stack_points(self.project(features_BF), self.embed(check_labels(y_B, len(h))))
+            return self.linear(features_BF).squeeze(1), points
 
 
 def stack_points(image_BE: Tensor, class_BE: Tensor) -> Tensor:

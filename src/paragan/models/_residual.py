@@ -44,7 +44,7 @@ SNGAN_SHAPES = LARGE_SHAPES | {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ResidualPlan:
     """Channels and attention of both networks at one image size.
 
@@ -109,12 +109,12 @@ def residual_plan(
     g_maps = [side >> number for number in range(num_doublings(side) + 1)]
     d_maps = [side >> number for number in range(1, shape.halvings + 1)]
     return ResidualPlan(
-        side,
-        [width * times for times in shape.g],
-        [width * times for times in shape.d],
-        shape.halvings,
-        attention_sides(attention, "g", default_attention, g_maps),
-        attention_sides(attention, "d", default_attention, d_maps),
+        side=side,
+        g_widths=[width * times for times in shape.g],
+        d_widths=[width * times for times in shape.d],
+        halvings=shape.halvings,
+        g_attention=attention_sides(attention, "g", default_attention, g_maps),
+        d_attention=attention_sides(attention, "d", default_attention, d_maps),
     )
 
 

@@ -62,5 +62,5 @@ class ContrastiveHead(nn.Module):
         self.towards = ClassDirection(classes, embed, depth=1)
 
     def forward(self, features_BF: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        points = self.project(features_BF), self.towards(y_B, len(features_BF))
-        return self.out(features_BF).squeeze(1), stack_points(*points)
+        points = stack_points(self.project(features_BF), self.towards(y_B, len(features_BF)))
+        return self.out(features_BF).squeeze(1), points

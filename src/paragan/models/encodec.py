@@ -123,7 +123,9 @@ class StftDiscriminator(nn.Module):
         audio_BT = at_least_float32(audio_BT)
         hann = torch.hann_window(self.window, dtype=audio_BT.dtype, device=audio_BT.device)
         found = torch.stft(
-            *(audio_BT, self.window, self.window // 4),
+            audio_BT,
+            n_fft=self.window,
+            hop_length=self.window // 4,
             window=hann,
             center=False,
             normalized=True,

@@ -69,7 +69,8 @@ class Flow(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
-        self._arguments = options, shape, classes
+        self.options = options
+        self.classes = classes
         self.shape = shape
         self.sampling_steps = options.steps
         self.solver = options.solver
@@ -97,7 +98,7 @@ class Flow(nn.Module):
 
     def blank(self) -> Flow:
         """Return a network of the same sizes with other weights."""
-        return Flow(*self._arguments)
+        return Flow(self.options, self.shape, self.classes)
 
 
 class TimedEncoder(nn.Module):

@@ -185,8 +185,8 @@ class PeriodDiscriminator(nn.Module):
         self.convs = nn.ModuleList()
         inputs = 1
         for layer in layers:
-            size = (layer.kernel, 1), (layer.stride, 1), (layer.kernel // 2, 0)
-            self.convs.append(nn.Conv2d(inputs, layer.channels, *size))
+            padding = (layer.kernel // 2, 0)
+            self.convs.append(nn.Conv2d(inputs, layer.channels, (layer.kernel, 1), (layer.stride, 1), padding))
             inputs = layer.channels
         self.last = nn.Conv2d(inputs, 1, (3, 1), padding=(1, 0))
 

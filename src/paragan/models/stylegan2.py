@@ -77,8 +77,9 @@ class Generator(BlockGenerator):
         side = image_side(shape, "stylegan2", 1024)
         widths = _widths(options, side)
         self.styles = (2 * len(widths), options.style)
-        sizes = (options.latent, options.style, self.num_classes)
-        mapping = Mapping(*sizes, options.mapping, self.styles[0], options.mixing)
+        mapping = Mapping(
+            options.latent, options.style, self.num_classes, options.mapping, self.styles[0], options.mixing
+        )
         lowest = lowest_side(side)
         stages = [_stage(options, widths, n, lowest, shape[0]) for n in range(len(widths))]
         self.blocks = nn.ModuleList([mapping, ConstantInput(widths[0], lowest), *stages])

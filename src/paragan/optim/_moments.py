@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Due:
     """Update of one group, as parallel lists by weight. taken: 1, or 0 if nothing may change."""
 
@@ -66,7 +66,7 @@ class MomentOptimizer(torch.optim.Optimizer):
             taken = (1 - self.found_inf).to(state["step"][0])
             grads = [torch.where(taken > 0, grad, 0) for grad in grads]  # NaN times 0 is NaN
         torch._foreach_add_(state["step"], [taken] * len(weights))  # a 0-dim tensor alone is read by the host
-        changes = self.update(Due(group, weights, grads, state, taken))
+        changes = self.update(Due(group=group, weights=weights, grads=grads, state=state, taken=taken))
         torch._foreach_mul_(changes, group["lr"] * taken)
         torch._foreach_sub_(weights, changes)
 

@@ -38,7 +38,7 @@ class Strategy(strategy.Strategy):
         net = self.apply_memory_options(make())
         # Without other ranks the reducer would cost up to a seventh of a step.
         if world.size == 1:
-            return attach_placement(net, Placement(world, net))
+            return attach_placement(net, Placement(world=world, training_module=net))
         convert(net, world, self.memory.norm_ranks)
         return self.wrap(net, world)
 
@@ -49,7 +49,7 @@ class Strategy(strategy.Strategy):
         wrapped = _FixedBuckets(net, process_group=world.group, gradient_as_bucket_view=True, **_buffer_options())
         if self.memory.bf16_reduce:
             wrapped.register_comm_hook(world.group, _bf16_hook)
-        return attach_placement(net, Placement(world, wrapped))
+        return attach_placement(net, Placement(world=world, training_module=wrapped))
 
     def training_module(self, net: nn.Module) -> nn.Module:
         return placement_of(net).training_module
@@ -58,7 +58,7 @@ class Strategy(strategy.Strategy):
         if is_opponent:
             return ()
         num_bytes = weight_bytes // 2 if self.memory.bf16_reduce else weight_bytes
-        return (RankExchange(Collective.ALL_REDUCE, num_bytes, overlaps=True),)
+        return (RankExchange(kind=Collective.ALL_REDUCE, num_bytes=num_bytes, overlaps=True),)
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         if not isinstance(net, DistributedDataParallel):

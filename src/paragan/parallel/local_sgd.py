@@ -89,20 +89,20 @@ class Strategy(strategy.Strategy):
             return ()
         num_bytes = weight_bytes // 2 if self.memory.bf16_reduce else weight_bytes
         # weights, buffers and counters
-        averaged = RankExchange(Collective.ALL_REDUCE, num_bytes, every=self.sync_period, count=3)
+        averaged = RankExchange(kind=Collective.ALL_REDUCE, num_bytes=num_bytes, every=self.sync_period, count=3)
         if self.options.synchronize == "weights":
             return (averaged,)
-        return (RankExchange(Collective.ALL_REDUCE, num_bytes, every=self.options.every), averaged)
+        return (RankExchange(kind=Collective.ALL_REDUCE, num_bytes=num_bytes, every=self.options.every), averaged)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.apply_memory_options(make())
         if self.memory.norm_ranks is not None and self.memory.norm_ranks > 1:
             convert(net, world, self.memory.norm_ranks)
-        return attach_placement(net, Placement(world, net))
+        return attach_placement(net, Placement(world=world, training_module=net))
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = make()
-        return attach_placement(net, Placement(world, net))
+        return attach_placement(net, Placement(world=world, training_module=net))
 
     def lr_factor(self, world: World) -> float:
         return world.size**0.5 if self.options.lr_rule == "sqrt" else 1.0

@@ -31,7 +31,7 @@ class Strategy(ddp.Strategy):
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         if is_opponent:
             return ()
-        return (*super().exchanges(weight_bytes), RankExchange(Collective.ALL_GATHER, weight_bytes))
+        return (*super().exchanges(weight_bytes), RankExchange(kind=Collective.ALL_GATHER, num_bytes=weight_bytes))
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         return shard(make(), mesh_of(world), shards_constants=False)

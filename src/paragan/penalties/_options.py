@@ -9,7 +9,7 @@ from paragan.core.option_types import Count, Interval, Positive
 from paragan.core.weight_schedule import Weight
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PenaltyOptions:
     """Weight, which every penalty has."""
 
@@ -17,7 +17,7 @@ class PenaltyOptions:
     """Weight of the term in the loss."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LazyOptions(PenaltyOptions):
     """Weight and period of a penalty on gradients or weights. Source: Karras et al. 2020 (StyleGAN2), section 3.1."""
 
@@ -25,7 +25,7 @@ class LazyOptions(PenaltyOptions):
     """Apply the term at every n-th update only, n times as strong (lazy regularisation)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SideOptions(PenaltyOptions):
     """Weight and side."""
 
@@ -33,7 +33,7 @@ class SideOptions(PenaltyOptions):
     """Network whose loss gets the term; the paper adds it to both, as two entries."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GammaOptions(LazyOptions):
     """Weight and period of R1 and R2."""
 
@@ -41,7 +41,7 @@ class GammaOptions(LazyOptions):
     """Weight of the term in the loss: the paper's gamma. Huang et al. 2024 let it fall by a cosine."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FiniteDifferenceOptions(LazyOptions):
     """Weight and period of a penalty on the change of D's logit under small noise."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from paragan.layers.frozen import Frozen
 from paragan.layers.precision import at_least_float32
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class PerceptualLoss(Penalty):
     """Perceptual or feature loss of G (Johnson et al. 2016, equation 2; Zhang et al. 2018, equation 1).
 
@@ -33,7 +33,6 @@ class PerceptualLoss(Penalty):
 
     network: nn.Module
     layers: Sequence[str] | Mapping[str, float] | None = None
-    _: KW_ONLY
     distance: Literal["l1", "l2"] = "l1"
     normalize: bool = False
     target: str | None = None

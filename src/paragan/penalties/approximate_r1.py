@@ -23,7 +23,7 @@ from paragan.penalties._options import FiniteDifferenceOptions
 _GOLDEN = (sqrt(5) - 1) / 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(FiniteDifferenceOptions):
     """Weight, noise and period of approximate R1."""
 
@@ -52,7 +52,7 @@ class Penalty(protocols.Penalty):
         assert x is not None
         feed = context.feed
         places, numbers, num = _chosen(feed.rows, self.options.fraction)
-        drawn = Rows(feed.rows.step, 0, num, num)
+        drawn = Rows(step=feed.rows.step, first=0, count=num, total=num)
         noise = rng.normal(feed.seed, self.name, drawn, tuple(x.shape[1:]))[numbers]
         share = feed.rows.total / num
         weight = self.weight_at(feed.rows)

@@ -16,7 +16,7 @@ from paragan.penalties import approximate_r1
 from paragan.penalties._options import FiniteDifferenceOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(FiniteDifferenceOptions):
     """Weight, noise and period of approximate R2."""
 

@@ -20,7 +20,7 @@ from paragan.penalties._options import SideOptions
 from paragan.penalties._similarity import without_labels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(SideOptions):
     """Weight and side of the classification loss."""
 

@@ -15,7 +15,7 @@ from paragan.core.types import Side
 from paragan.penalties._options import PenaltyOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(PenaltyOptions):
     """Weights of both directions."""
 

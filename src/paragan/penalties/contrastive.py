@@ -21,7 +21,7 @@ from paragan.penalties._options import SideOptions
 from paragan.penalties._similarity import batch_embeddings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(SideOptions):
     """Weight, temperature and side of the contrastive loss."""
 

@@ -20,7 +20,7 @@ from paragan.penalties._options import SideOptions
 from paragan.penalties._similarity import batch_embeddings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(SideOptions):
     """Weight, margins and side of the data-to-data loss."""
 

@@ -23,7 +23,7 @@ _EARLIEST = 0.02
 _LATEST = 0.98
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(PenaltyOptions):
     """Teacher and weight. Needs model `flow_unet` and the player `fake_score`."""
 

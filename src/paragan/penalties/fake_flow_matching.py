@@ -18,7 +18,7 @@ from paragan.penalties._options import PenaltyOptions
 from paragan.penalties._velocity import velocity_network
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(PenaltyOptions):
     """Weight of flow matching on fakes. Needs model `flow_unet` and the player `fake_score`."""
 

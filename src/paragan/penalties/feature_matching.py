@@ -20,7 +20,7 @@ from paragan.penalties._feature_layers import feature_layers
 from paragan.penalties._options import PenaltyOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(PenaltyOptions):
     """Weight of feature matching."""
 

@@ -28,7 +28,7 @@ from paragan.penalties._feature_layers import feature_layers
 from paragan.penalties._options import PenaltyOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(PenaltyOptions):
     """Weight and reduction of feature matching by layer."""
 

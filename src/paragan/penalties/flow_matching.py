@@ -19,7 +19,7 @@ from paragan.penalties._options import PenaltyOptions
 from paragan.penalties._velocity import velocity_network
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(PenaltyOptions):
     """Weight of flow matching. Needs a generator of velocities, `flow_unet`."""
 

@@ -20,7 +20,7 @@ from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import LazyOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(LazyOptions):
     """Weight and period of WGAN-GP's penalty."""
 

@@ -16,7 +16,7 @@ from paragan.layers.log_mel import LogMel
 from paragan.penalties._options import PenaltyOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(PenaltyOptions):
     """Weight of the distance of spectrograms, and how these are computed."""
 

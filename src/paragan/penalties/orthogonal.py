@@ -24,7 +24,7 @@ from paragan.layers.spectral_norm import SpectralNorm
 from paragan.penalties._options import LazyOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(LazyOptions):
     """Weight, period and side of orthogonal regularisation."""
 

@@ -89,8 +89,7 @@ class Penalty(protocols.Penalty):
         rows = replace(feed.rows, first=first, count=len(z_NZ), stride=self.every)
         with rows_of_calls(rows, self.name):
             images = GeneratorOutput.of(context.network(z_NZ, y_N, shift_NLW)).images
-        shape = tuple(images.shape[1:])
-        noise = rng.normal(feed.seed, "path_length", feed.rows, shape)[chosen].to(images)
+        noise = rng.normal(feed.seed, "path_length", feed.rows, tuple(images.shape[1:]))[chosen].to(images)
         towards_N = (images * noise).flatten(1).sum(1) / sqrt(images.shape[2] * images.shape[3])
         return context.input_gradient(towards_N, shift_NLW).square().sum(2).mean(1).sqrt()
 

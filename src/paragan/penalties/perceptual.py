@@ -28,7 +28,7 @@ _STD = (0.229, 0.224, 0.225)
 _PACKAGED_LAYERS = (2, 5, 9, 12, 17)  # activations before the narrow last layer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(PenaltyOptions):
     """Network, its layers, and how they are compared. Needs data of pairs, or a model that reconstructs."""
 
@@ -55,7 +55,7 @@ class Penalty(PerceptualLoss):
     def __init__(self, options: Options) -> None:
         network = _packaged() if options.weights is None else _from_file(options, Path(options.weights))
         super().__init__(
-            Frozen(network),
+            network=Frozen(network),
             distance=options.distance,
             normalize=options.normalise,
             weight=options.weight,
@@ -108,4 +108,4 @@ def _from_file(options: Options, path: Path) -> nn.Module:
     if channels != len(_MEAN):
         raise ConfigError(f"penalty perceptual: {path} takes {channels} channels; give a network of colour images")
     size = None if height is None or width is None else (height, width)
-    return _FileLayers(network, ImageInput(channels, size, _MEAN, _STD), names)
+    return _FileLayers(network, ImageInput(channels=channels, size=size, mean=_MEAN, std=_STD), names)

@@ -18,7 +18,7 @@ from paragan.core.types import Side
 from paragan.penalties._options import GammaOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(GammaOptions):
     """Weight and period of R1."""
 

@@ -15,7 +15,7 @@ from paragan.penalties import r1
 from paragan.penalties._options import GammaOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(GammaOptions):
     """Weight and period of R2."""
 

@@ -28,7 +28,7 @@ class Histogram:
     moments: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Column:
     """Histograms of one column over the range of the data; outside: of what share this range says nothing."""
 
@@ -82,8 +82,13 @@ def _column(entry: Mapping[str, object]) -> Column | None:
         Histogram(name, _outline(bins, most), f"{format_short(mean)} ± {format_short(deviation)}")
         for name, bins, mean, deviation in zip(_PARTS, shares, moments[0:3:2], moments[1:4:2], strict=True)
     ]
-    text = f"{outside:.1%} of generated values are outside" if outside > 0 else ""
-    return Column(single_line(entry.get("name"), 40), format_number(low), format_number(high), text, parts)
+    return Column(
+        name=single_line(entry.get("name"), 40),
+        low=format_number(low),
+        high=format_number(high),
+        outside=f"{outside:.1%} of generated values are outside" if outside > 0 else "",
+        parts=parts,
+    )
 
 
 def _outline(shares: Sequence[float], most: float) -> str:

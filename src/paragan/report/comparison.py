@@ -29,7 +29,7 @@ _LABELS = "ABCDEFGHIJKLMNO"
 _ABSENT = object()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ComparedRun:
     """A run with its letter. settings: by dotted key; None if config.yaml cannot be read."""
 
@@ -41,7 +41,7 @@ class ComparedRun:
     settings: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ComparedValue:
     """Best value of a metric of one run, or its last one if neither direction is better.
 
@@ -188,9 +188,13 @@ class Comparison:
         if not entries:
             return None
         entry = best_evaluation(metric, entries) or entries[-1]
-        interval = entry.interval(metric)
-        last = entries[-1].numbers[metric]
-        return ComparedValue(entry.numbers[metric], interval, entry, self.protocol_of(entry, metric), last)
+        return ComparedValue(
+            value=entry.numbers[metric],
+            interval=entry.interval(metric),
+            entry=entry,
+            protocol=self.protocol_of(entry, metric),
+            last=entries[-1].numbers[metric],
+        )
 
 
 def read_comparison(folders: Sequence[Path]) -> Comparison:
@@ -222,8 +226,14 @@ def listed_settings(comparison: Comparison) -> tuple[list[tuple[str, list[str]]]
 def _read_run(label: str, name: str, folder: Path) -> ComparedRun:
     record = open_record(folder)
     record.read()
-    state = run_state(folder, record.history)
-    return ComparedRun(label, single_line(name, 80), folder, record.history, state, _read_settings(folder))
+    return ComparedRun(
+        label=label,
+        name=single_line(name, 80),
+        folder=folder,
+        history=record.history,
+        state=run_state(folder, record.history),
+        settings=_read_settings(folder),
+    )
 
 
 def _read_settings(folder: Path) -> dict[str, Any] | None:

@@ -80,7 +80,7 @@ def _frames(runs: Sequence[ComparedRun]) -> list[list[Frame]]:
     """Return the frames of every run; together they take as much space as two reports."""
     share = 2 * MAX_FRAME_BYTES // len(runs)
     side = MAX_FRAME_SIDE // (2 if len(runs) < 5 else 4)
-    return [SampleFrames(run.folder, share, side).choose(run.history.samples) for run in runs]
+    return [SampleFrames(folder=run.folder, max_bytes=share, max_side=side).choose(run.history.samples) for run in runs]
 
 
 def _metric_charts(comparison: Comparison, end: Mapping[str, float]) -> list[Chart]:

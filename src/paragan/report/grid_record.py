@@ -103,7 +103,7 @@ class EnsembleRecord:
     distance: float
 
 
-@dataclass
+@dataclass(kw_only=True)
 class GridHistory:
     """Content of the generation lines.
 
@@ -127,7 +127,7 @@ class GridHistory:
         if grid is None:
             return self
         if known is None or (grid.rows, grid.columns) != (known.rows, known.columns):
-            return GridHistory(grid)
+            return GridHistory(grid=grid)
         self.grid = grid  # a resume may change the neighbourhood
         return self
 

@@ -30,7 +30,7 @@ class Page:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.record = open_record(folder)
-        self.frames = SampleFrames(folder)
+        self.frames = SampleFrames(folder=folder)
 
     def render(self) -> str:
         """Return the page as HTML. Until the run ends, it reloads itself where it is served over HTTP."""

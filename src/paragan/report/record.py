@@ -46,7 +46,7 @@ _POSITION_KEYS = ("kind", "step", "kimg", "seconds", "eta_s")
 _NUM_IMAGES = "num_images"  # a number of an evaluation that is not a metric
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RecordEntry:
     """Line of the record at its place in the run. seconds: of training. protocol: of an evaluation."""
 
@@ -110,7 +110,7 @@ def thin_out(entries: list[RecordEntry], limit: int = _MAX_ENTRIES) -> list[Reco
     return entries
 
 
-@dataclass
+@dataclass(kw_only=True)
 class History:
     """Content of a record in bounded memory: long records are thinned out.
 
@@ -282,7 +282,7 @@ class Record:
                 continue
             step, kimg = finite_or_nan(values.get("step")), finite_or_nan(values.get("kimg"))
             if not (math.isnan(step) or math.isnan(kimg)):
-                self.history.add(values.get("kind"), RecordEntry(int(step), kimg, values))
+                self.history.add(values.get("kind"), RecordEntry(step=int(step), kimg=kimg, values=values))
         return self._offset > start
 
 

@@ -32,7 +32,7 @@ _MAX_AUDIO_SAMPLES = 8
 _MAX_AUDIO_BYTES = 1 << 20  # of a file
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Frame:
     """Sample sheet as a data URI. width, height: in pixels, as embedded."""
 
@@ -53,7 +53,7 @@ class SampleAudio:
     generated: str
 
 
-@dataclass
+@dataclass(kw_only=True)
 class SampleFrames:
     """Frames of the report; encoded frames are cached, so only new samples are encoded.
 
@@ -137,7 +137,9 @@ def _encode_frame(path: Path, entry: RecordEntry, max_side: int) -> Frame | None
     data = io.BytesIO()
     image.save(data, "WEBP", quality=75, method=2)
     uri = "data:image/webp;base64," + base64.b64encode(data.getvalue()).decode()
-    return Frame(entry.step, entry.kimg, entry.seconds, *image.size, uri)
+    return Frame(
+        step=entry.step, kimg=entry.kimg, seconds=entry.seconds, width=image.width, height=image.height, uri=uri
+    )
 
 
 def _read_image(path: Path, side: int) -> Image.Image | None:

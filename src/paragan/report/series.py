@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 CAPACITY = 200
@@ -25,7 +25,7 @@ class Point(NamedTuple):
     bad: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Bucket:
     """Range (finite values) and mean of consecutive values. bad: number of non-finite values."""
 
@@ -55,7 +55,7 @@ class Bucket:
         self.bad += later.bad
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Series:
     """Series of at most CAPACITY buckets of `width` values. last: newest value, finite or not."""
 
@@ -71,11 +71,12 @@ class Series:
         is_finite = math.isfinite(value)
         self.bad += not is_finite
         if self._filled == self.width or not self.buckets:
-            self.buckets.append(Bucket(step, kimg, seconds))
+            self.buckets.append(Bucket(step=step, kimg=kimg, seconds=seconds))
             self._filled = 0
-        one = Bucket(step, kimg, seconds, value, value, value, finite=1) if is_finite else Bucket(step, kimg, seconds)
-        self.buckets[-1].merge(one)
-        self.buckets[-1].bad += not is_finite
+        bucket = Bucket(step=step, kimg=kimg, seconds=seconds, bad=int(not is_finite))
+        if is_finite:
+            bucket = replace(bucket, low=value, high=value, total=value, finite=1)
+        self.buckets[-1].merge(bucket)
         self._filled += 1
         if len(self.buckets) > CAPACITY:
             self._halve()

@@ -161,8 +161,8 @@ def _sampler(
     remember_modes(net)
     net = net.to(device_by_name(device)).eval().requires_grad_(False)
     if sample is not None:
-        return TensorSampler(net, info, config.seed, config, sample_name=sample)
-    return Sampler(net, info, config.seed, config)
+        return TensorSampler(net=net, info=info, seed=config.seed, config=config, sample_name=sample)
+    return Sampler(net=net, info=info, seed=config.seed, config=config)
 
 
 def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:

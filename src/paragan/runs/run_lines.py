@@ -138,7 +138,7 @@ def ranks_line(trainer: TrainingLoop, players: Mapping[str, Mapping[str, Any]], 
         placed = "; ".join(f"{name} {strategy} on {ranks}" for name, strategy, ranks in each)
         return f"ranks     {on}: {placed}; batches of {batch} images"
     placed = ", ".join(f"{player_label(name)} {player['strategy']}" for name, player in players.items())
-    shares = Rows(0, 0, batch, batch).shares(world.size)
+    shares = Rows(step=0, first=0, count=batch, total=batch).shares(world.size)
     counts = sorted({rows.count for rows in shares}, reverse=True)
     period = trainer.sync_period
     ends = f"; weights are averaged every {period} steps, and the run ends at one" if period > 1 else ""

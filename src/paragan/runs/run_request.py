@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from paragan.core.network_factory import Model
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunRequest:
     """A run to start or to resume.
 

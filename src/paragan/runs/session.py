@@ -72,8 +72,7 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
     say = printer(world)
     rank_checks.refuse_different(request.config, world)
     rank_checks.refuse_small_batch(request.config, world)
-    config = _completed_config(request, world, say)
-    request = replace(request, config=config)
+    request = replace(request, config=_completed_config(request, world, say))
     trainer = runner.trainer(request, world, say, stop)
     before = _prepare_folder(request, folder) if world.is_main else None
     with folder if world.is_main else nullcontext():
@@ -83,17 +82,12 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
         if world.is_main:
             _prepare_history(folder, trainer, resumed)
         rank_checks.refuse_different_state(trainer, world)
-        _refuse_shorter(trainer, config, folder)
-        config = with_history(with_recorded_init(config, before), before, trainer.clock.step)
-        events = change_messages(config, before)
-        if initial_paths(config) and not resumed:
-            config, taken = load_initial_weights(config, trainer, request.model, say)
-            events += taken
+        _refuse_shorter(trainer, request.config, folder)
+        config, messages = _config_of_session(request, before, trainer, resumed, say)
         request = replace(request, config=config)
         # a copy of a run in a bucket lies in a cache, from which no path is worth keeping
         text = dump(config, None if request.address else folder.path)
-        is_recorded = before == config and folder.is_finished(trainer.clock.step)
-        is_complete = world.any(is_recorded) and trainer.is_finished
+        is_complete = world.any(before == config and folder.is_finished(trainer.clock.step)) and trainer.is_finished
         if world.is_main:
             _record_start(request, folder, text, world.size, is_complete)
         about = describe_run(request, trainer)
@@ -101,10 +95,16 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
         say((complete_line if is_complete else lines)(about, request, trainer))
         writer = MultiWriter([]) if is_complete else _open_writers(request, world, trainer)
         try:
-            session = Session(trainer, folder.path, writer, about, world, events, is_complete=is_complete)
-            if world.is_main:
-                session.keep_files = partial(folder.keep, text)
-            yield session
+            yield Session(
+                trainer=trainer,
+                folder=folder.path,
+                writer=writer,
+                run_info=about,
+                world=world,
+                messages=messages,
+                keep_files=partial(folder.keep, text) if world.is_main else lambda: None,
+                is_complete=is_complete,
+            )
         finally:
             trainer.release()
 
@@ -137,6 +137,22 @@ def _prepare_history(folder: RunFolder, trainer: TrainingLoop, resumed: bool) ->
     if resumed:
         trainer.checkpoints.prune_before(trainer.checkpoints.path_of(trainer.clock.step))
         trainer.best.finish_replacement()
+
+
+def _config_of_session(
+    request: RunRequest,
+    before: RunConfig | None,
+    trainer: TrainingLoop,
+    resumed: bool,
+    say: Callable[[str], None],
+) -> tuple[RunConfig, list[str]]:
+    """Return the config with what former sessions and initial weights add, and messages about it. Loads the weights."""
+    config = with_history(with_recorded_init(request.config, before), before, trainer.clock.step)
+    messages = change_messages(config, before)
+    if initial_paths(config) and not resumed:
+        config, loaded = load_initial_weights(config, trainer, request.model, say)
+        messages += loaded
+    return config, messages
 
 
 def _record_start(request: RunRequest, folder: RunFolder, config: str, num_ranks: int, is_complete: bool) -> None:

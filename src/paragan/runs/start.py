@@ -70,9 +70,14 @@ def _launch(request: RunRequest, devices: int, interrupt: Interrupt) -> int:
     interrupt.patient = True
     with RunFolder(request.out) as folder:  # raises for a run folder in use, before any change
         if devices > num_cores() and config.devices and not _accelerators():
-            text = f"{devices} processes share {num_cores()} cores; fewer may be faster"
-            print(f"warning: {text}", file=sys.stderr)
-        job = Job(request.arguments, request.out, devices, config.train.timeout_s, folder.lock)
+            print(f"warning: {devices} processes share {num_cores()} cores; fewer may be faster", file=sys.stderr)
+        job = Job(
+            words=request.arguments,
+            folder=request.out,
+            devices=devices,
+            timeout_s=config.train.timeout_s,
+            lock_fd=folder.lock,
+        )
         return launcher.launch_ranks(job, interrupt)
 
 

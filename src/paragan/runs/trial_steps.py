@@ -48,13 +48,12 @@ class TrialRun:
         is_alone = world.group is None
         self.device = devices.select_device(config.train.threads) if is_alone else world.device
         num_ranks = len(build.scheme(config).assign(world.size)[Side.D])
-        self.rows = Rows(0, 0, config.train.batch, config.train.batch).shares(num_ranks)[0].count
+        self.rows = Rows(step=0, first=0, count=config.train.batch, total=config.train.batch).shares(num_ranks)[0].count
         self.found = data or build.open_data(config, model)
 
     def networks(self) -> Mapping[Side, nn.Module]:
         """Return the networks, for inspection."""
-        parts = (self.found, self.device, self.model)
-        sides = {side: build.maker(self.config, side, *parts) for side in Side}
+        sides = {side: build.maker(self.config, side, self.found, self.device, self.model) for side in Side}
         return {side: make.construct() for side, make in sides.items()}
 
     def __call__(self, config: RunConfig, budget_s: float) -> Timing:
@@ -97,7 +96,7 @@ class TrialRun:
 def noise_batches(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> Iterator[Batch]:
     """Yield batches of noise with the shapes of the data."""
     classes = found.num_classes
-    rows = Rows(0, 0, batch, batch)
+    rows = Rows(step=0, first=0, count=batch, total=batch)
     x = (rng.uniform(config.seed, "plan/x", rows, found.train.shape) * 2 - 1).to(device)
     y = rng.integers(config.seed, "plan/y", rows, classes).to(device) if classes else None
     condition = x.flip(-1) if found.has_pairs else None

@@ -24,7 +24,7 @@ _FRAMES_PER_POINT = 16
 Update = Callable[[int, int], None]  # (number done, total)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SampleRequest:
     """Options of `paragan sample`. None: default. grid: ROWSxCOLUMNS. walk: latents of a film."""
 

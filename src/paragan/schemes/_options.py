@@ -8,7 +8,7 @@ from typing import Literal
 from paragan.core.option_types import Count, FilePath, Fraction, Natural, NotNegative, Positive
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AsynchronousOptions:
     """Ranks of each player, and how far G and D may be apart (docs/asynchronous.md)."""
 

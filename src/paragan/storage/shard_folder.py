@@ -46,7 +46,7 @@ _MAX_SIDE = 4096
 _CHUNK_BYTES = 8 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Encoding:
     """How the images of shards were made. quality: of JPEG, 1 to 100. pillow: its version."""
 
@@ -60,7 +60,7 @@ class Encoding:
     pillow: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ShardDescription:
     """Content of `dataset.json`.
 

@@ -95,12 +95,13 @@ class Writer:
 
     def _update_bar(self, kimg: float) -> None:
         if self._bar is None:
-            columns = (
+            self._bar = Progress(
                 TextColumn("{task.percentage:>3.0f}%"),
                 BarColumn(None),
                 TextColumn("{task.description}", markup=False),
+                console=self._rich,
+                transient=True,
             )
-            self._bar = Progress(*columns, console=self._rich, transient=True)
             self._bar.add_task("", total=self._total_kimg)
             self._bar.start()
         description = "  ".join(text for text in self._texts.values() if text)

@@ -42,7 +42,7 @@ def cut(net, world) -> None:
             weight.data = box.cut(weight.data).clone()
             module.register_forward_pre_hook(partial(show_whole, name=name, box=box, group=group))
             module.register_forward_hook(partial(hide_whole, name=name), always_call=True)
-    attach_placement(net, Placement(world, net, mesh=boxes))
+    attach_placement(net, Placement(world=world, training_module=net, mesh=boxes))
 
 
 def show_whole(module, inputs, *, name, box, group) -> None:

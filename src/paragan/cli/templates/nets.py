@@ -30,10 +30,15 @@ class Generator(nn.Module):
         channels, height, width = shape
         n = options.width
         self.layers = nn.Sequential(
-            *(nn.Linear(options.latent, 2 * n * (height // 4) * (width // 4)), nn.ReLU()),
-            *(nn.Unflatten(1, (2 * n, height // 4, width // 4)), AffineBatchNorm(2 * n)),
-            *(nn.ConvTranspose2d(2 * n, n, 4, stride=2, padding=1), AffineBatchNorm(n), nn.ReLU()),
-            *(nn.ConvTranspose2d(n, channels, 4, stride=2, padding=1), nn.Tanh()),
+            nn.Linear(options.latent, 2 * n * (height // 4) * (width // 4)),
+            nn.ReLU(),
+            nn.Unflatten(1, (2 * n, height // 4, width // 4)),
+            AffineBatchNorm(2 * n),
+            nn.ConvTranspose2d(2 * n, n, 4, stride=2, padding=1),
+            AffineBatchNorm(n),
+            nn.ReLU(),
+            nn.ConvTranspose2d(n, channels, 4, stride=2, padding=1),
+            nn.Tanh(),
         )
 
     def forward(self, z: Tensor, y: Tensor | None = None) -> Tensor:
@@ -48,9 +53,12 @@ class Discriminator(nn.Module):
         channels, height, width = shape
         n = options.width
         self.layers = nn.Sequential(
-            *(nn.Conv2d(channels, n, 4, stride=2, padding=1), nn.LeakyReLU(0.2)),
-            *(nn.Conv2d(n, 2 * n, 4, stride=2, padding=1), nn.LeakyReLU(0.2)),
-            *(nn.Flatten(), nn.Linear(2 * n * (height // 4) * (width // 4), 1)),
+            nn.Conv2d(channels, n, 4, stride=2, padding=1),
+            nn.LeakyReLU(0.2),
+            nn.Conv2d(n, 2 * n, 4, stride=2, padding=1),
+            nn.LeakyReLU(0.2),
+            nn.Flatten(),
+            nn.Linear(2 * n * (height // 4) * (width // 4), 1),
         )
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:

@@ -227,10 +227,7 @@ def _refuse_not_finite(name: str, held: Tensor | list[Tensor], columns: Sequence
 
 
 def _stacked(
-    samples: list[tuple[int, Any]],
-    declared: Mapping[str, TensorSpec],
-    padding: Padding,
-    dtype: torch.dtype | None,
+    samples: list[tuple[int, Any]], declared: Mapping[str, TensorSpec], padding: Padding, dtype: torch.dtype | None
 ) -> dict[str, Tensor]:
     """Stack samples, each with its number; pad ragged ones. Raises `DataError` for other tensors."""
     rows: dict[str, list[Tensor]] = {}

@@ -31,7 +31,7 @@ _SIZES: tuple[int, ...] = get_args(ImageSize)
 _DEFAULT_SIDE = 64
 
 
-@dataclass
+@dataclass(kw_only=True)
 class DatasetReport:
     """Result of the check of a data set.
 
@@ -74,7 +74,7 @@ def check_dataset(
     classes = {name: counts[label] for label, name in enumerate(images.class_names)}
     trained = Counter([] if images.labels is None else images.labels[images.rows("train", 0.1)].tolist())
     untrained = untrained_classes(images.class_names, [trained[label] for label in range(len(images.class_names))])
-    report = DatasetReport(path, len(images), classes=classes, warnings=(*warnings, *untrained))
+    report = DatasetReport(path=path, images=len(images), classes=classes, warnings=(*warnings, *untrained))
     sides = []
     kinds: Counter[str] = Counter()
     first_rows: dict[bytes, int] = {}

@@ -218,7 +218,16 @@ def make_encoding(
     if size is None:
         return None
     chosen = (quality or JPEG_QUALITY) if name == "jpeg" else None
-    return Encoding(size, channels, crop, background, "lanczos", name, chosen, PIL.__version__)
+    return Encoding(
+        size=size,
+        channels=channels,
+        crop=crop,
+        background=background,
+        filter="lanczos",
+        format=name,
+        quality=chosen,
+        pillow=PIL.__version__,
+    )
 
 
 def _default_threads() -> int:

@@ -25,7 +25,7 @@ _MOST_BYTES = 1 << 20
 _FINAL = (ParaganError.exit_code, PREEMPTED)  # another attempt would end in the same way
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExitStatus:
     """Exit status of one rank.
 
@@ -57,10 +57,18 @@ def write_rank_exit(folder: Path, place: RankEnv, error: BaseException | None, c
     """Write the exit status of this rank. error: the exception that ended it, if any."""
     cause = error.rank if isinstance(error, PeerFailedError) else None
     is_bug = code == 1 and error is not None and not _is_transient(error)
-    about = (place.rank, code, to_printable(reason), time.time(), place.attempt, place.run_id)
-    # torchrun also stops ranks that wait for one that was killed, and then starts all again
-    is_final = is_bug or (code in _FINAL and not isinstance(error, StoppedError))
-    end = ExitStatus(*about, cause, is_final, place.size)
+    end = ExitStatus(
+        rank=place.rank,
+        code=code,
+        reason=to_printable(reason),
+        time=time.time(),
+        attempt=place.attempt,
+        run_id=place.run_id,
+        cause_rank=cause,
+        # torchrun also stops ranks that wait for one that was killed, and then starts all again
+        is_final=is_bug or (code in _FINAL and not isinstance(error, StoppedError)),
+        size=place.size,
+    )
     path = _path(folder, place.rank)
     create_subfolder(path.parent.parent, path.parent.name)
     write_text(path, json.dumps(asdict(end)) + "\n")

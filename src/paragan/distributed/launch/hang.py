@@ -34,7 +34,7 @@ _ERRORS = (RuntimeError, OSError, ValueError, KeyError, TypeError)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RankState:
     """Answer of a rank: its step and phase, seconds in it, those of a suspension, and the cell of a grid."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,16 @@ def join(
         first = str(error).partition("\n")[0][:200]
         text = f"{place}: the ranks could not join within {timeout_s:g} s ({first})"
         raise RankError(f"{text}; {RESUME_HINT}") from error
-    return World(place.rank, place.size, place.local_rank, place.local_size, device, group, control, store)
+    return World(
+        rank=place.rank,
+        size=place.size,
+        local_rank=place.local_rank,
+        local_size=place.local_size,
+        device=device,
+        group=group,
+        control=control,
+        store=store,
+    )
 
 
 def destroy_groups(world: World) -> None:
@@ -103,13 +113,13 @@ def lone_rank(device: torch.device) -> Iterator[LoneRank]:
     is_within = dist.is_initialized()
     if is_within:
         backend = dist.get_default_backend_for_device(device)
-        here = [dist.get_rank()]
-        local: dict[str, Any] = {"use_local_synchronization": True}  # the other ranks need not call this
-        groups = [dist.new_group(here, patience, kind, **local) for kind in (backend, "gloo")]
+        # local: the other ranks need not call this
+        new_group = partial(dist.new_group, [dist.get_rank()], patience, use_local_synchronization=True)
+        group, control = new_group(backend), new_group("gloo")
     else:
         with temporary_variables(loopback_environment()):
-            groups = list(_create_groups(dist.HashStore(), 0, 1, device, patience))
-    world = LoneRank(0, 2, 0, 2, device, *groups)
+            group, control = _create_groups(dist.HashStore(), 0, 1, device, patience)
+    world = LoneRank(rank=0, size=2, local_rank=0, local_size=2, device=device, group=group, control=control)
     try:
         yield world
     finally:
@@ -117,7 +127,7 @@ def lone_rank(device: torch.device) -> Iterator[LoneRank]:
             destroy_groups(world)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoneRank(World):
     """Rank 0 of two whose other rank always agrees. calls: number of collectives by kind."""
 

@@ -35,7 +35,7 @@ _EXIT_S = 15.0  # until remaining ranks are killed after a failure
 _SAVE_S = 30.0  # added to `timeout_s` for ranks that save
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """A run on several devices of this host.
 

@@ -25,7 +25,7 @@ _MPI_NUMBERS = (
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RankEnv:
     """A rank and its launcher.
 
@@ -73,7 +73,10 @@ def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | 
         problem = f"rank {rank} of {size}, {here}, is impossible"
         raise ConfigError(f"environment: {problem}; start ranks with torchrun or devices=N")
     return RankEnv(
-        *(rank, size, local_rank, local_size),
+        rank=rank,
+        size=size,
+        local_rank=local_rank,
+        local_size=local_size,
         attempt=_integer(env, "TORCHELASTIC_RESTART_COUNT") or 0,
         run_id=env.get("TORCHELASTIC_RUN_ID", "none"),
         launcher_pid=_integer(env, LAUNCHER) or os.getppid(),

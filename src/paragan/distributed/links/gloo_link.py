@@ -178,7 +178,7 @@ def incoming_messages(group: dist.ProcessGroup, peer: int, most_bytes: int) -> I
         data = torch.empty(size, dtype=torch.uint8)
         if size:
             group.recv([data], peer, 0).wait()
-        yield Message(version, data, note)
+        yield Message(version=version, data=data, note=note)
 
 
 def _unreachable_error(peer: int, error: BaseException) -> RankError:

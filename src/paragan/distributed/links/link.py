@@ -12,7 +12,7 @@ from torch import Tensor
 from paragan.core.errors import RankError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Message:
     """One message of a link. version: of its player. data: uint8. note: a number.
 

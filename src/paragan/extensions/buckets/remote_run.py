@@ -90,14 +90,14 @@ def open_copy(address: str, checkpoints: bool = True, follow: bool = False) -> P
     """
     bucket = open_bucket(address)
     folder = _local_folder("copies", address)
-    files = MirroredFiles(bucket, folder)
+    files = MirroredFiles(bucket=bucket, folder=folder)
     with _locked(folder, _COPY_TIMEOUT_S):
         if not files.download():
             raise CheckpointError(f"{address} does not exist; pass the address of a run")
         if checkpoints:
             newest, _ = _download_newest(bucket, folder)
             _download_best(bucket, folder)
-            for path in CheckpointWriter(folder / "checkpoints").paths():
+            for path in CheckpointWriter(folder=folder / "checkpoints").paths():
                 if path.name != newest:  # older, or of a former run at this address
                     remove_tree(path)
     if follow:
@@ -189,7 +189,7 @@ def _is_continued(checkpoints: BucketCheckpoints, bucket: ObjectBucket, folder: 
 
 def _clear(folder: Path, committed: list[str]) -> None:
     """Remove a folder that the bucket is ahead of; rename others."""
-    local = [path.name for path in CheckpointWriter(folder / "checkpoints").paths()]
+    local = [path.name for path in CheckpointWriter(folder=folder / "checkpoints").paths()]
     if local and local[-1] > max(committed, default=""):
         aside = RunFolder(folder).set_aside()
         print_line(f"the working folder does not continue the run of the bucket; it was moved to {aside}")

@@ -38,7 +38,7 @@ _PERIOD_S = 15.0
 _SHARE = 1 / 20  # of the time, at most, for the record, which is stored as a whole each time
 
 
-@dataclass
+@dataclass(kw_only=True)
 class MirroredFiles:
     """Small files of a run folder and of its bucket: config, record, exit status, samples.
 
@@ -163,7 +163,7 @@ class RunMirror:
     def __init__(self, bucket: ObjectBucket, folder: Path, lease: Lease, keep: int, say: Callable[[str], None]) -> None:
         self.checkpoints = BucketCheckpoints(bucket, "checkpoints", refuse=lease.refuse_lost)
         self.best = BucketCheckpoints(bucket, "best", ("score.json",), lease.refuse_lost)
-        self.files = MirroredFiles(bucket, folder, lease.refuse_lost)
+        self.files = MirroredFiles(bucket=bucket, folder=folder, refuse=lease.refuse_lost)
         self._folder = folder
         self._staging = folder.with_name(f"{folder.name}.upload")
         self._lease = lease
@@ -225,7 +225,7 @@ class RunMirror:
             self.files.upload()
         else:
             self.files.upload_if_due()
-        for path in CheckpointWriter(self._folder / "checkpoints").paths()[-1:]:
+        for path in CheckpointWriter(folder=self._folder / "checkpoints").paths()[-1:]:
             self._upload_run(path)
         best = self._folder / "best"
         if (best / MANIFEST).is_file():

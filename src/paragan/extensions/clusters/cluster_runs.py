@@ -52,7 +52,7 @@ def check_job_start(config: RunConfig, job: ClusterJob, target: str) -> None:
     On a cluster, files of data may lie on its hosts only; what a run starts from is on the disk that
     they share, as run folders are. Pods and hosts of Ray may have other paths for both.
     """
-    request = RunRequest(config, job.words[0], Path(job.out))
+    request = RunRequest(config=config, name=job.words[0], out=Path(job.out))
     if target == "slurm":
         refuse_missing_init(request)
     elif target in ("local", "mpi") and not is_url(job.out):

@@ -20,7 +20,7 @@ _AT_LEAST = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterJob:
     """A run, or one run per seed, on a cluster. `ConfigError`: a value is invalid.
 

@@ -73,7 +73,7 @@ class RandomOpponent:
         return self.player.generate_fakes(turn)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Cell:
     """Game of one grid place, with its centre and mixture weights.
 
@@ -98,7 +98,7 @@ class Cell:
     _ancestors: dict[Side, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        traits = {s: Traits(p.policy.lr, 0, self.number, 0) for s, p in self.players.items()}
+        traits = {s: Traits(lr=p.policy.lr, loss=0, cell=self.number, generation=0) for s, p in self.players.items()}
         self.centre = {s: self._snapshot_player(s, traits[s]) for s in Side}
 
     @property
@@ -134,7 +134,7 @@ class Cell:
         genomes = {}
         for side, player in self.players.items():
             ancestor = self._ancestors.get(side, self.number)
-            traits = Traits(player.policy.lr, self.loss, ancestor, generation)
+            traits = Traits(lr=player.policy.lr, loss=self.loss, cell=ancestor, generation=generation)
             genomes[side] = self._snapshot_player(side, traits)
         return genomes
 
@@ -142,15 +142,15 @@ class Cell:
         """Return the complete state at a generation boundary. Reads counters from the device."""
         clock = self.gan.clock
         return CellState(
-            self.number,
-            self.centre,
-            self.weights,
-            {side: value for side, value in self.fitness.items() if math.isfinite(value)},
-            self.score,
-            self.loss,
-            self.batches.position,
-            (clock.step, clock.images),
-            {side: (p.version, p.images, int(p.updates)) for side, p in self.players.items()},
+            number=self.number,
+            centre=self.centre,
+            weights=self.weights,
+            fitness={side: value for side, value in self.fitness.items() if math.isfinite(value)},
+            score=self.score,
+            loss=self.loss,
+            position=self.batches.position,
+            clock=(clock.step, clock.images),
+            counters={side: (p.version, p.images, int(p.updates)) for side, p in self.players.items()},
         )
 
     @property

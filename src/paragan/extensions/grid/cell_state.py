@@ -19,7 +19,7 @@ Centre = Mapping[Side, Genome]  # the G and D genomes that neighbours read
 _MAX_COUNT = 1 << 48
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CellState:
     """Genomes, weights, scores, stream position and counters of one cell.
 
@@ -81,15 +81,15 @@ class CellState:
         if any(len(counts) != 3 for counts in counters.values()):
             raise ValueError(f"counters {values['counters']}"[:200])
         return cls(
-            number,
-            {side: Genome(dict(tensors[side]), traits[side]) for side in Side},
-            tuple(finite_number(weight) for weight in values["weights"]),
-            {Side[name.upper()]: finite_number(value) for name, value in values["fitness"].items()},
-            None if values["score"] is None else finite_number(values["score"]),
-            valid_count(values["loss"]),
-            valid_count(values["position"]),
-            (steps, images),
-            counters,  # type: ignore[arg-type]  # three each
+            number=number,
+            centre={side: Genome(dict(tensors[side]), traits[side]) for side in Side},
+            weights=tuple(finite_number(weight) for weight in values["weights"]),
+            fitness={Side[name.upper()]: finite_number(value) for name, value in values["fitness"].items()},
+            score=None if values["score"] is None else finite_number(values["score"]),
+            loss=valid_count(values["loss"]),
+            position=valid_count(values["position"]),
+            clock=(steps, images),
+            counters=counters,  # type: ignore[arg-type]  # three each
         )
 
     def pack(self) -> list[Tensor]:

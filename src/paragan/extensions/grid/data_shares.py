@@ -82,7 +82,7 @@ class DataShares:
         raise ConfigError(f"{key}: the data has no class {label!r}; {hint}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClassSubsetPrior(Prior):
     """Prior with labels drawn uniformly from a subset of the classes.
 

@@ -175,7 +175,7 @@ class Evolution(TrainingLoop):
     def samples(self) -> Event:
         """Sample each cell's generator from fixed latents, one row of images per cell."""
         self.population.collect()
-        z, y = self.prior.draw("grid", Rows(0, 0, _IMAGES_PER_CELL, _IMAGES_PER_CELL))
+        z, y = self.prior.draw("grid", Rows(step=0, first=0, count=_IMAGES_PER_CELL, total=_IMAGES_PER_CELL))
         cells = self.cells[:_MAX_ROWS]
         assert self.fixed_samples is not None
         mode = self.fixed_samples.mode

@@ -22,7 +22,7 @@ from paragan.extensions.grid.genome import EvalNetwork, Genome
 _MAX_BYTES = 1 << 29  # limit of the image cache; other images are generated again
 
 
-@dataclass
+@dataclass(kw_only=True)
 class FitnessEvaluator:
     """Evaluator of the genomes of one generation; caches images, logits and losses.
 

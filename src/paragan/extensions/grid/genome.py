@@ -27,7 +27,7 @@ _NETWORKS = ("net/", "ema/")
 _DEFAULT_CALLING = Calling()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Traits:
     """Properties of a genome besides its tensors.
 
@@ -147,7 +147,7 @@ class EvalNetwork:
     def __init__(self, net: nn.Module, calling: Calling = _DEFAULT_CALLING) -> None:
         remember_modes(net)
         self.net = net.eval().requires_grad_(False)
-        self._called = CalledNetwork(net, calling)
+        self._called = CalledNetwork(module=net, calling=calling)
         self._state = dict(net.state_dict())
         self._loaded: tuple[Genome, bool] | None = None
 

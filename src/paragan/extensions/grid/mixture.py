@@ -46,7 +46,7 @@ class MixtureScorer:
         None if the extractor fails, which is said once: the run goes on.
         """
         beat()
-        z, y = self.prior.draw("mixture", Rows(generation, 0, self.num_images, self.num_images))
+        z, y = self.prior.draw("mixture", Rows(step=generation, first=0, count=self.num_images, total=self.num_images))
         images = generate_images(self.network.load(genome, average=True), z, y)
         judge = self.judge()
         try:

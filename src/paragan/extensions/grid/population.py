@@ -55,7 +55,7 @@ class LocalExchange:
         return {cell.number: cell.centre for cell in cells}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Population:
     """Cells of one process.
 

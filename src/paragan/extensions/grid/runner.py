@@ -102,7 +102,12 @@ def _on_torchrun(request: RunRequest, place: RankEnv) -> int:
     def receive() -> str:
         return store.get("coordinator").decode()  # ends with the store's time-out
 
-    processes = ExternalWorkers(place.rank, place.size, lambda text: store.set("coordinator", text), receive)
+    processes = ExternalWorkers(
+        rank=place.rank,
+        size=place.size,
+        broadcast_text=lambda text: store.set("coordinator", text),
+        receive_text=receive,
+    )
     try:
         with install(patient=True, message="") if place.rank else install() as interrupt:
             return _train_together(request, processes, interrupt)
@@ -127,7 +132,13 @@ def _mpi_processes(config: RunConfig) -> ExternalWorkers:
     def send(text: str) -> None:
         world.broadcast_text(text, timeout_s)
 
-    return ExternalWorkers(world.rank, world.size, send, lambda: world.receive_text(timeout_s), mpi=True)
+    return ExternalWorkers(
+        rank=world.rank,
+        size=world.size,
+        broadcast_text=send,
+        receive_text=lambda: world.receive_text(timeout_s),
+        mpi=True,
+    )
 
 
 def _train_together(request: RunRequest, processes: ExternalWorkers, interrupt: Interrupt) -> int:
@@ -160,7 +171,15 @@ def run_worker(config: RunConfig, processes: ExternalWorkers) -> int:
     message = processes.receive()
     if "token" not in message:  # the coordinator failed to start, and prints why
         return 0
-    address = message["token"], message["host"], int(message["port"])
-    if why := join_coordinator(*address, lambda text: None, str(processes.rank - 1), processes, dump(config)):
-        raise RankError(f"worker {processes.rank}: {why}")
+    error = join_coordinator(
+        message["token"],
+        message["host"],
+        int(message["port"]),
+        lambda text: None,
+        str(processes.rank - 1),
+        processes,
+        dump(config),
+    )
+    if error:
+        raise RankError(f"worker {processes.rank}: {error}")
     return 0

@@ -114,7 +114,7 @@ class Server:
                 continue
             if side not in self._packed:
                 self._packed[side] = packed(player.strategy.weights(player.net)).cpu()
-            self._links.pairs[i][0].send(Message(player.version, self._packed[side], complete))
+            self._links.pairs[i][0].send(Message(version=player.version, data=self._packed[side], note=complete))
             self._unanswered.remove((i, side))
 
     def _complete_turns(self, side: Side) -> int:

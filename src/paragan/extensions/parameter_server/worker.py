@@ -87,7 +87,7 @@ class GradientWorker:
         log.used.append(self._num_loaded)
         computed = player.compute_gradients(turn, against)
         data = pack_change(player.net)
-        self._sender.send(Message(self._versions[side], data, self._complete[side]))
+        self._sender.send(Message(version=self._versions[side], data=data, note=self._complete[side]))
         self._num_expected += 1
         player.net.zero_grad()
         player.version += 1

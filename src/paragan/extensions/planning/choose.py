@@ -48,7 +48,7 @@ class Candidate:
         return -(-self.game.batch // fewest)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanGoal:
     """What a plan is for.
 
@@ -115,13 +115,15 @@ def _predict(candidates: Sequence[Candidate], cluster: Cluster) -> list[Predicti
     """Return the forecast of each candidate, with its gain over the first one."""
     found: list[Prediction] = []
     for candidate in candidates:
-        time = SimulatedTime(candidate.game, cluster)
+        time = SimulatedTime(game=candidate.game, cluster=cluster)
         ends = time.run(_STEPS)
         step_s = float(np.diff(ends)[_WARM_UP:].mean())
         images_per_s = candidate.game.batch * candidate.game.profile.d_updates / step_s
         gain = images_per_s / found[0].images_per_s - 1 if found else 0.0
         link_bytes = sum(time.bytes.values()) / _STEPS
-        found.append(Prediction(candidate.name, step_s, images_per_s, gain, link_bytes))
+        found.append(
+            Prediction(name=candidate.name, step_s=step_s, images_per_s=images_per_s, gain=gain, link_bytes=link_bytes)
+        )
     return found
 
 
@@ -144,7 +146,7 @@ def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSettin
     return [PlannedSetting(key, value, why) for key, value in candidate.settings.items()]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Fit:
     """Strategy and micro-batches that fit. peak: bytes of a step; None without a limit.
 
@@ -194,7 +196,7 @@ def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None
         for parts in (parts for parts in range(1, local + 1) if local % parts == 0):
             peak = profile.memory.at(local // parts) - saved
             if peak <= limit:
-                return _Fit(name, parts, peak, limit, saved)
+                return _Fit(strategy=name, parts=parts, peak=peak, limit=limit, saved=saved)
     least = profile.memory.at(1) - _SHARDED_COPIES["zero3"] * weights * (1 - 1 / workers)
     raise ConfigError(
         f"no strategy fits into {limit / 1e9:g} GB on {workers} workers: one sample needs {least / 1e9:.3g} GB; "

@@ -21,7 +21,7 @@ class Link:
         return self.latency_s + num_bytes / self.bytes_per_s
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Unevenness:
     """Deviations of a cluster from equal workers that never fail.
 
@@ -38,7 +38,7 @@ class Unevenness:
     restart_s: float = 120.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Interconnect:
     """Links between the workers of a host, and between hosts.
 
@@ -53,7 +53,7 @@ class Interconnect:
     source: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cluster:
     """Workers of a run and what joins them.
 
@@ -92,33 +92,43 @@ _HOST = Link(1e-4, 1.5e9)  # gloo between processes of a host
 
 INTERCONNECTS: Mapping[str, Interconnect] = {
     "loopback": Interconnect(
-        _HOST,
-        _HOST,
-        1 << 20,
+        inside=_HOST,
+        between=_HOST,
+        workers_per_host=1 << 20,
         source="gloo on two ranks, measured: 0.4, 2.5 and 27 ms for 0.4, 4 and 40 MB",
     ),
     "ethernet-1g": Interconnect(
-        _HOST, Link(1e-4, 1 * _GBIT), 1, source="IEEE 802.3ab: 1 Gbit/s; latency 0.1 ms assumed"
+        inside=_HOST,
+        between=Link(1e-4, 1 * _GBIT),
+        workers_per_host=1,
+        source="IEEE 802.3ab: 1 Gbit/s; latency 0.1 ms assumed",
     ),
     "ethernet-10g": Interconnect(
-        _HOST, Link(5e-5, 10 * _GBIT), 1, source="IEEE 802.3ae: 10 Gbit/s; latency 50 us assumed"
+        inside=_HOST,
+        between=Link(5e-5, 10 * _GBIT),
+        workers_per_host=1,
+        source="IEEE 802.3ae: 10 Gbit/s; latency 50 us assumed",
     ),
     "ethernet-25g": Interconnect(
-        Link(2e-5, 10e9), Link(3e-5, 25 * _GBIT), 8, "hierarchical", "IEEE 802.3by; latency 30 us assumed"
+        inside=Link(2e-5, 10e9),
+        between=Link(3e-5, 25 * _GBIT),
+        workers_per_host=8,
+        algorithm="hierarchical",
+        source="IEEE 802.3by; latency 30 us assumed",
     ),
     "v100-infiniband": Interconnect(
-        Link(1e-5, 150e9),
-        Link(5e-6, 100 * _GBIT),
-        8,
-        "hierarchical",
-        "NVIDIA V100 data sheet: NVLink 300 GB/s both ways; EDR 100 Gbit/s; latencies assumed",
+        inside=Link(1e-5, 150e9),
+        between=Link(5e-6, 100 * _GBIT),
+        workers_per_host=8,
+        algorithm="hierarchical",
+        source="NVIDIA V100 data sheet: NVLink 300 GB/s both ways; EDR 100 Gbit/s; latencies assumed",
     ),
     "ici-v3": Interconnect(
-        Link(1e-6, 656 * _GBIT),
-        Link(1e-6, 656 * _GBIT),
-        2,
-        "hierarchical",
-        "Jouppi et al. 2020 (CACM 63.7): 656 Gbit/s a link and direction; latency assumed",
+        inside=Link(1e-6, 656 * _GBIT),
+        between=Link(1e-6, 656 * _GBIT),
+        workers_per_host=2,
+        algorithm="hierarchical",
+        source="Jouppi et al. 2020 (CACM 63.7): 656 Gbit/s a link and direction; latency assumed",
     ),
 }
 

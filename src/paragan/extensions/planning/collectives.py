@@ -41,7 +41,7 @@ def collective_seconds(
 
 def latency_seconds(num_ranks: int, network: Interconnect) -> float:
     """Return the time of an all-reduce of a few bytes."""
-    return collective_seconds(RankExchange(Collective.ALL_REDUCE, 0), num_ranks, network)
+    return collective_seconds(RankExchange(kind=Collective.ALL_REDUCE, num_bytes=0), num_ranks, network)
 
 
 def hidden_seconds(num_bytes: int, seconds: float, update_s: float) -> float:

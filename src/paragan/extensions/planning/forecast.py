@@ -77,7 +77,7 @@ def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NU
     single = _steps(game, _lone_worker(cluster), num_steps, seed)
     images = here.profile.batches_per_step * batch
     compute_s = float(single.mean()) * batch / game.batch / cluster.workers
-    whole = SimulatedTime(here, cluster, seed)
+    whole = SimulatedTime(game=here, cluster=cluster, seed=seed)
     whole.run(num_steps)
     times = steps["stragglers"]
     step_s = float(times.mean())
@@ -135,7 +135,7 @@ def _lone_worker(cluster: Cluster) -> Cluster:
 
 def _steps(game: GameCosts, cluster: Cluster, num_steps: int, seed: int) -> NDArray[np.float64]:
     """Return the seconds of simulated steps, without those of the start."""
-    ends = SimulatedTime(game, cluster, seed).run(num_steps + _WARM_UP)
+    ends = SimulatedTime(game=game, cluster=cluster, seed=seed).run(num_steps + _WARM_UP)
     return np.diff(ends)[_WARM_UP - 1 :]
 
 

@@ -25,7 +25,7 @@ _MOST_WORKERS = 1 << 16
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ForecastRequest:
     """What to forecast. workers: numbers of them. network: a preset, or LATENCY_US,GBIT.
 
@@ -125,7 +125,7 @@ def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:
 
     Raises `ConfigError` for an unknown network or key.
     """
-    cluster = Cluster(1, _parse_network(network))
+    cluster = Cluster(workers=1, network=_parse_network(network))
     for word in assume:
         key, _, text = word.partition("=")
         value = _number(key, text)
@@ -167,4 +167,4 @@ def _parse_network(text: str) -> Interconnect:
         link = Link(-1.0, 0.0)
     if link.latency_s < 0 or not 0 < link.bytes_per_s < float("inf"):
         raise ConfigError(f"--network {text}: pass LATENCY_US,GBIT, such as 50,10, or a preset")
-    return Interconnect(link, link, 1, source="as given")
+    return Interconnect(inside=link, between=link, workers_per_host=1, source="as given")

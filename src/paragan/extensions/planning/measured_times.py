@@ -107,9 +107,8 @@ def _largest_in_time(
         warm_up_s = time_call(device, lambda: step(batches))  # noqa: B023  # called at once
         step_s = time_call(device, lambda: step(batches))  # noqa: B023
         spent_s += warm_up_s + step_s
-        left_s = budget_s / 4 - spent_s
         larger = min(config.train.batch, 4 * batch)
-        if batch == config.train.batch or 2 * step_s * larger / batch > left_s:
+        if batch == config.train.batch or 2 * step_s * larger / batch > budget_s / 4 - spent_s:
             return batch, max(step_s, 1e-6)
         batch = larger
 

@@ -15,7 +15,7 @@ def advise_on_memory(request: RunRequest) -> str:
     if request.model is not None or request.config.grid is not None:
         return small
     try:
-        memory = plan_run(PlanRequest(request.config, request.name)).memory
+        memory = plan_run(PlanRequest(config=request.config, recipe=request.name)).memory
     except (ParaganError, RuntimeError, MemoryError):
         return small  # without the numbers
     state = sum(memory.terms.get(name, 0) for name in _STATE)

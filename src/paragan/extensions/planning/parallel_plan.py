@@ -19,7 +19,7 @@ class PlannedSetting:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Prediction:
     """Forecast of a candidate. gain: of images per second over the first candidate."""
 

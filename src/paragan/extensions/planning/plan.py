@@ -137,7 +137,7 @@ class ForecastPlan:
     rows: tuple[Forecast, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What a run costs: size, operations, memory, data and, if measured, time.
 

@@ -45,7 +45,7 @@ _GIGA = 10**9
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanRequest:
     """What to plan. shape, classes: those of the recipe's data if None.
 
@@ -75,7 +75,7 @@ def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memo
     computed, in units of 1e9 bytes. Raises `ConfigError` for a grid, and for what `train` refuses.
     """
     config = read_recipe(recipe, overrides)
-    return plan_run(PlanRequest(config, recipe, memory_gb=memory_gb, is_measured=measure))
+    return plan_run(PlanRequest(config=config, recipe=recipe, memory_gb=memory_gb, is_measured=measure))
 
 
 def plan_run(request: PlanRequest, say: Say = _ignore) -> Plan:
@@ -108,9 +108,17 @@ def plan_run(request: PlanRequest, say: Say = _ignore) -> Plan:
         if request.forecast.is_chosen:
             source = PlanSource(request.config, found, ahead.profile)
             chosen = choose_settings(source, ahead.cluster, request.forecast, request.memory_gb)
-    model = _plan_model(config, found, operations, simulated_memory.saved)
-    size = (model, memory, _plan_data(config, found))
-    return Plan(request.recipe, *size, measured, operators, chosen, ahead, notes)
+    return Plan(
+        recipe=request.recipe,
+        model=_plan_model(config, found, operations, simulated_memory.saved),
+        memory=memory,
+        data=_plan_data(config, found),
+        measured=measured,
+        operators=operators,
+        parallel=chosen,
+        forecast=ahead,
+        notes=notes,
+    )
 
 
 def _refuse(request: PlanRequest) -> None:
@@ -173,10 +181,9 @@ def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -
             return makers[side].construct()
 
     fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in makers}
-    started = config.with_started_terms
 
     def make() -> GAN:
-        return build.gan(started, found, device, makers=fakes)
+        return build.gan(config.with_started_terms, found, device, makers=fakes)
 
     return SimulatedGame(make, build.scheme(config), found.train.tensors, device)
 

@@ -24,7 +24,7 @@ _PLANNED = ("train.batch", "scheme", "g.", "d.", "loading.prefetch")  # settings
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlannedRun:
     """A run to plan. folder: of the run. fresh: it starts anew. describe: a plan as text."""
 
@@ -61,7 +61,7 @@ class PlannedRun:
         return to_words(chosen.settings)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ProgramPlan:
     """A run of a program to plan, on the ranks of `world`.
 

@@ -122,7 +122,7 @@ def _row_bytes(batch: Batch) -> tuple[int, int]:
     return sum(sizes.values()), sizes["image"] + sizes.get("label", 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Costs:
     """Seconds of the parts of a step of one batch size."""
 
@@ -196,13 +196,12 @@ def _measure(worker: _Worker, say: Say) -> _Costs:
     wall_s = time.perf_counter()
     cpu_s = time.process_time()
     worker.step()
-    cpu_share = (time.process_time() - cpu_s) / (time.perf_counter() - wall_s)
     return _Costs(
         generate_s=_seconds(worker.device, worker.generate),
         update_s=update_s,
         step_s=step_s,
         load_s=_load_s(worker),
-        cpu_share=cpu_share,
+        cpu_share=(time.process_time() - cpu_s) / (time.perf_counter() - wall_s),
     )
 
 

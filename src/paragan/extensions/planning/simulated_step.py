@@ -88,7 +88,7 @@ class SimulatedGame:
 
     def _batches(self, batch: int) -> Iterator[Batch]:
         for step in count():
-            yield Batch(Rows(step, 0, batch, batch), self._tensors(batch))
+            yield Batch(Rows(step=step, first=0, count=batch, total=batch), self._tensors(batch))
 
     def _tensors(self, batch: int) -> dict[str, Tensor]:
         made = {}

@@ -26,7 +26,7 @@ Ranks = NDArray[np.int64]
 Exchanges = Callable[[int, bool], Sequence[RankExchange]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GameCosts:
     """What is simulated. exchanges: of each side's strategy; see `Strategy.exchanges`.
 
@@ -42,7 +42,7 @@ class GameCosts:
     spans_norms: Mapping[Side, bool] = field(default_factory=lambda: dict.fromkeys(Side, True))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class SimulatedTime:
     """A `Timeline` of all ranks of a cluster. bytes: over all links, by kind."""
 
@@ -173,7 +173,9 @@ class SimulatedTime:
 
     def _share(self, side: Side) -> NDArray[np.int64]:
         batch = self.game.g_batch or self.game.batch if side is Side.G else self.game.batch
-        return np.asarray([rows.count for rows in Rows(0, 0, batch, batch).shares(len(self._ranks[side]))])
+        return np.asarray(
+            [rows.count for rows in Rows(step=0, first=0, count=batch, total=batch).shares(len(self._ranks[side]))]
+        )
 
     def _per_rows(self, side: Side, cost: Callable[[float], float]) -> Times:
         """Return a cost of each rank of a side."""
@@ -216,7 +218,7 @@ class SimulatedTime:
         if count and num_ranks > 1 and self.game.spans_norms[side]:
             network = self.cluster.network
             seconds = (count - 1) * latency_seconds(num_ranks, network)
-            self._exchange(side, RankExchange(Collective.ALL_REDUCE, num_bytes), np.zeros(1), "norm")
+            self._exchange(side, RankExchange(kind=Collective.ALL_REDUCE, num_bytes=num_bytes), np.zeros(1), "norm")
             self._now[self._ranks[side]] += seconds
 
     def _exchange_opponent(self, side: Side) -> None:

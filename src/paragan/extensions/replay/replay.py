@@ -86,8 +86,8 @@ def _compared(line: Mapping[str, Any], in_order: bool) -> Iterator[tuple[str, An
 
 def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, found: ReplayResult) -> None:
     """Compare all checkpoints of repeated steps that both folders have."""
-    theirs = CheckpointWriter(original / "checkpoints")
-    ours = CheckpointWriter(repetition / "checkpoints")
+    theirs = CheckpointWriter(folder=original / "checkpoints")
+    ours = CheckpointWriter(folder=repetition / "checkpoints")
     for path in theirs.paths():
         repeated = ours.folder / path.name
         if not (ours.path_of(plan.first).name < path.name <= ours.path_of(plan.last).name and repeated.is_dir()):
@@ -150,7 +150,9 @@ def replay_run(
     _refuse_other_run(path, folder, repetition, outside)
     _print_plan(path, plan, repetition)
     _prepare(path, folder, plan)
-    request = RunRequest(repetition, str(config_file), folder, has_commands=True, overrides=plan.overrides)
+    request = RunRequest(
+        config=repetition, name=str(config_file), out=folder, has_commands=True, overrides=plan.overrides
+    )
     request = replace(request, code=trust if isinstance(trust, CodeFolder) else None)
     if code := start_training(request):
         return code, ""

@@ -65,12 +65,12 @@ def read_recorded(path: Path) -> RecordedRun:
         raise ConfigError(f"cannot read the record {path}/metrics.jsonl: {error.strerror}") from None
     except (KeyError, TypeError, ValueError, OverflowError):
         raise ConfigError(f"{path}/metrics.jsonl has an invalid line; pass a run folder made by `train`") from None
-    folders = CheckpointWriter(path / "checkpoints").paths()
+    folders = CheckpointWriter(folder=path / "checkpoints").paths()
     by_step = {int(name): folder for folder in folders if (name := folder.name[5:]).isdecimal()}
     return RecordedRun(sessions, images, by_step, rollbacks)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReplayPlan:
     """Steps first + 1 to `last` of a run, from a checkpoint after `first` steps, or from the start.
 
@@ -109,7 +109,7 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     if any(first < one <= last for one in recorded.rollbacks):
         problem = f"steps {first + 1} to {last} end with a rollback, which is not repeated"
         raise ConfigError(f"{problem}; pass another --step")
-    plan = ReplayPlan(first, last, ranks, checkpoint)
+    plan = ReplayPlan(first=first, last=last, ranks=ranks, checkpoint=checkpoint)
     return replace(plan, overrides=tuple(_overrides(path, config, recorded, plan)))
 
 

@@ -45,16 +45,14 @@ class ProgramTuning:
             return self._with([f"{key}={json.dumps(now)}" for key, (_, now) in former.items() if key.startswith(keys)])
         config = self.config
         check_trials(self._with, dimensions)
-        kimg = max(1, len(config.max_steps) // _LENGTH) * config.train.batch * config.batches_per_step / 1000
-        direction = goal_direction(config, _GOAL, self.networks)
         plan = StudyPlan(
             recipe=self.folder.name,
             settings=(),
             dimensions=tuple(dimensions),
             goal=_GOAL,
-            direction=direction,
+            direction=goal_direction(config, _GOAL, self.networks),
             trials=trials,
-            kimg=kimg,
+            kimg=max(1, len(config.max_steps) // _LENGTH) * config.train.batch * config.batches_per_step / 1000,
             seed=config.seed,
         )
         folder = self.folder.with_name(f"{self.folder.name}-tune")

@@ -65,7 +65,7 @@ class StudyPlan:
         return min(self.trials, grid) if self.sampler == "grid" else self.trials
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrialRecord:
     """A trial that has ended. number: of its run folder. value: newest score. reason: why it failed."""
 
@@ -155,11 +155,11 @@ class Study:
         states = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
         return [
             TrialRecord(
-                trial.user_attrs[_RUN],
-                states[trial.state.name],
-                trial.value if trial.state.name == "COMPLETE" else _last(trial),
-                trial.user_attrs.get(_REASON, ""),
-                dict(trial.params),
+                number=trial.user_attrs[_RUN],
+                state=states[trial.state.name],
+                value=trial.value if trial.state.name == "COMPLETE" else _last(trial),
+                reason=trial.user_attrs.get(_REASON, ""),
+                values=dict(trial.params),
             )
             for trial in self._newest()
             if trial.state.name in states and (trial.state.name != "FAIL" or _REASON in trial.user_attrs)

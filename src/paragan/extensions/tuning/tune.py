@@ -63,7 +63,7 @@ class Tuning:
         """Return the run of a trial."""
         config = self.configure([*trial_words(values), f"train.kimg={self.plan.kimg}"])
         folder = create_subfolder(self.folder, "trials") / str(number)
-        return RunRequest(config, self.plan.recipe, folder, place=self.place, model=self.model)
+        return RunRequest(config=config, name=self.plan.recipe, out=folder, place=self.place, model=self.model)
 
 
 def goal_direction(config: RunConfig, goal: str, model: Model | None = None) -> Direction:
@@ -106,7 +106,7 @@ def tune(tuning: Tuning, interrupt: Interrupt, say: Say) -> list[TrialRecord]:
     try:
         while (started := tuning.world.gather(None if study is None else study.start())[0]) is not None:
             number, values = started
-            trial = _Trial(tuning, study, interrupt, number, values)
+            trial = _Trial(tuning=tuning, study=study, interrupt=interrupt, number=number, values=values)
             trial.train()
             if tuning.world.any(interrupt.requested):
                 break
@@ -127,7 +127,7 @@ def tune(tuning: Tuning, interrupt: Interrupt, say: Say) -> list[TrialRecord]:
             study.close()
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Trial:
     """A run of a study. study: on rank 0. state, value, reason: what became of it."""
 

@@ -42,7 +42,7 @@ _CALLER = str(Path(network.__file__).resolve())
 _SPECTRAL_HOOK = "SpectralNorm"  # class name of the hook of torch.nn.utils.spectral_norm
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NetworkTraits:
     """Traits of one network, with names as in its `named_modules`.
 
@@ -101,7 +101,7 @@ def _draws_from_generator(module: nn.Module) -> bool:
 
 def network_output(side: Side, net: nn.Module, given: tuple[Tensor | None, ...]) -> Tensor:
     """Call the network: return images of a generator, logits of a discriminator."""
-    out = CalledNetwork(net)(*given)
+    out = CalledNetwork(module=net)(*given)
     return GeneratorOutput.of(out).images if side is Side.G else DiscriminatorOutput.of(out).logits_B
 
 

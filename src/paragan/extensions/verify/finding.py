@@ -17,7 +17,7 @@ SPECTRAL = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LawResult:
     """Result of a law for one strategy or side, a row of the table of `paragan verify`.
 
@@ -34,12 +34,12 @@ class LawResult:
 
 def passed_result(difference: float | None = None) -> LawResult:
     """Return a result that `run_law` completes with law and strategy."""
-    return LawResult("", "", "held", difference)
+    return LawResult(law="", strategy="", result="held", difference=difference)
 
 
 def failed_result(reason: str, difference: float | None = None) -> LawResult:
     """Return a result that `run_law` completes with law and strategy."""
-    return LawResult("", "", "FAILED", difference, reason)
+    return LawResult(law="", strategy="", result="FAILED", difference=difference, reason=reason)
 
 
 def run_law(law: str, name: str, look: Callable[[], LawResult]) -> LawResult:
@@ -48,4 +48,6 @@ def run_law(law: str, name: str, look: Callable[[], LawResult]) -> LawResult:
         with reraise_as_config_error(law):
             return replace(look(), law=law, strategy=name)
     except ParaganError as error:
-        return LawResult(law, name, "FAILED", None, str(error).removeprefix(f"{law} "))
+        return LawResult(
+            law=law, strategy=name, result="FAILED", difference=None, reason=str(error).removeprefix(f"{law} ")
+        )

@@ -100,7 +100,7 @@ def compare_with_plain(
 ) -> LawResult:
     """Compare a run with the reference run."""
     if ready.plain is None:
-        return LawResult(law, name, "not run", None, NO_REFERENCE_RUN)
+        return LawResult(law=law, strategy=name, result="not run", difference=None, reason=NO_REFERENCE_RUN)
     plain = ready.plain
 
     def look() -> LawResult:
@@ -121,7 +121,7 @@ def deterministic(subject: VerifiedNetworks, traits: Traits, plain: list[Trace])
     traces = []
     for seed in (1, 2):
         with rng.seeded_globally(seed):
-            traces.append(ReferenceRun(subject).trace())
+            traces.append(ReferenceRun(subject=subject).trace())
     found = compare_traces(traces[1], traces[0], 0.0)
     if not found.name:
         plain.append(traces[0])
@@ -150,8 +150,8 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
     """Stop after one step, restore the state into new players, and continue."""
 
     def play() -> Trace:
-        first = ReferenceRun(ready.subject)
-        second = ReferenceRun(ready.subject)
+        first = ReferenceRun(subject=ready.subject)
+        second = ReferenceRun(subject=ready.subject)
         first.steps(1)
         for side, player in first.players.items():
             pieces, counters = state_of(player)
@@ -174,7 +174,7 @@ def parts(ready: PreparedLaws) -> Iterator[LawResult]:
     """Run each player's turn in two micro-batches."""
     for side in Side:
         if reason := explain_micro_batches(ready.subject, ready.traits, side):
-            yield LawResult(_PARTS, side.value.upper(), "exempt", None, reason)
+            yield LawResult(law=_PARTS, strategy=side.value.upper(), result="exempt", difference=None, reason=reason)
         else:
             game = partial(_trace, ready.subject, "none", ALONE, {side: 2})
             yield compare_with_plain(ready, _PARTS, side.value.upper(), game, NEAR)
@@ -187,7 +187,7 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
         alone = {name: at for name, at in ready.subject.joining_strategies.items() if not at.needs_hosts}
         for name in alone:
             if refused := unsupported_penalty(ready.subject, name):
-                yield LawResult(_ONE, name, "not run", None, refused)
+                yield LawResult(law=_ONE, strategy=name, result="not run", difference=None, reason=refused)
                 continue
             found = compare_with_plain(ready, _ONE, name, partial(_trace, ready.subject, name, world or ALONE), 0.0)
             yield replace(found, reason=found.reason + explain_sharding(ready.traits, found))
@@ -197,4 +197,4 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
 
 
 def _trace(subject: VerifiedNetworks, name: str, world: World, parts: Mapping[Side, int] | None = None) -> Trace:
-    return ReferenceRun(subject, name, world, parts or {}).trace()
+    return ReferenceRun(subject=subject, name=name, world=world, parts=parts or {}).trace()

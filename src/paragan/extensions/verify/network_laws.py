@@ -157,7 +157,7 @@ def _slope_error(
 
 def check_frozen_opponent(subject: VerifiedNetworks, side: Side, of: NetworkTraits) -> LawResult:
     """Check that this player does not change while the other one runs its turn."""
-    run = ReferenceRun(subject)
+    run = ReferenceRun(subject=subject)
     player = run.players[side]
     opponent = run.players[Side.D if side is Side.G else Side.G]
     shared = _shared_weight(player.net, opponent.net)

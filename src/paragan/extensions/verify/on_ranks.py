@@ -99,10 +99,16 @@ class RankProcesses:
         try:
             for name, strategy in ready.subject.joining_strategies.items():
                 if strategy.exemption:
-                    exempt.append(LawResult(_RANKS, name, "exempt", None, strategy.exemption))
+                    exempt.append(
+                        LawResult(
+                            law=_RANKS, strategy=name, result="exempt", difference=None, reason=strategy.exemption
+                        )
+                    )
                 elif strategy.needs_hosts and (self._size <= _HOST or self._size % _HOST):
                     reason = "needs 4 ranks for shards and replicas; pass --ranks 4"
-                    too_few.append(LawResult(_RANKS, name, "not run", None, reason))
+                    too_few.append(
+                        LawResult(law=_RANKS, strategy=name, result="not run", difference=None, reason=reason)
+                    )
                 else:
                     instead = self._instead(ready, name)
                     for row in (Row(name, uneven=False), Row(name, uneven=True)):
@@ -115,13 +121,17 @@ class RankProcesses:
     def _instead(self, ready: PreparedLaws, name: str) -> LawResult | None:
         """Return the result of a strategy's rows if no process is needed, or None to run them."""
         if ready.plain is None:
-            return LawResult(_RANKS, name, "not run", None, NO_REFERENCE_RUN)
+            return LawResult(law=_RANKS, strategy=name, result="not run", difference=None, reason=NO_REFERENCE_RUN)
         if self._size == 1:
-            return LawResult(_RANKS, name, "not run", None, "--ranks 1 starts no other process")
+            return LawResult(
+                law=_RANKS, strategy=name, result="not run", difference=None, reason="--ranks 1 starts no other process"
+            )
         if reason := explain_randomness(ready.traits):
-            return LawResult(_RANKS, name, "exempt", None, reason)
+            return LawResult(law=_RANKS, strategy=name, result="exempt", difference=None, reason=reason)
         refusal = unsupported_penalty(ready.subject, name) or unsupported_network(ready.subject, name, self._size)
-        return LawResult(_RANKS, name, "not run", None, refusal) if refusal else None
+        return (
+            LawResult(law=_RANKS, strategy=name, result="not run", difference=None, reason=refusal) if refusal else None
+        )
 
     def _run(self, row: Row, ready: PreparedLaws) -> LawResult:
         """Return the result of a row: the largest difference of a rank, or the error that came first."""
@@ -138,7 +148,13 @@ class RankProcesses:
         errors = {rank: answer for rank, answer in enumerate(answers) if "error" in answer}
         if errors:
             rank = min(errors, key=lambda rank: _priority(errors[rank]))
-            result = LawResult(_RANKS, row.name, "FAILED", None, f"rank {rank}: {errors[rank]['error']}")
+            result = LawResult(
+                law=_RANKS,
+                strategy=row.name,
+                result="FAILED",
+                difference=None,
+                reason=f"rank {rank}: {errors[rank]['error']}",
+            )
         else:
             differences = [TraceDifference(**answer["difference"]) for answer in answers]
             worst = max(differences, key=lambda difference: (bool(difference.name), difference.largest))
@@ -188,7 +204,12 @@ def _run_row(
             store.wait([f"here {other}" for other in range(size)], timedelta(seconds=_START_S))
             world = _group(rank, size, store)
             first, count = row.share(rank, size, subject.batch)
-            found = compare_traces(ReferenceRun(subject, row.strategy, world, {}, first, count).trace(), plain)
+            found = compare_traces(
+                ReferenceRun(
+                    subject=subject, name=row.strategy, world=world, parts={}, first=first, count=count
+                ).trace(),
+                plain,
+            )
             store.set(f"done {rank}", "")
             store.wait(done_keys, timedelta(seconds=_TALK_S))
         return {"difference": asdict(found)}
@@ -205,9 +226,17 @@ def _group(rank: int, size: int, store: dist.Store) -> World:
     timeout = timedelta(seconds=_TALK_S)
     group = dist.PrefixStore("group", store)
     dist.init_process_group("gloo", store=group, rank=rank, world_size=size, timeout=timeout)
-    control = dist.new_group(backend="gloo", timeout=timeout)
     host = _HOST if size % _HOST == 0 else size
-    return World(rank, size, rank % host, host, torch.device("cpu"), dist.group.WORLD, control, store)
+    return World(
+        rank=rank,
+        size=size,
+        local_rank=rank % host,
+        local_size=host,
+        device=torch.device("cpu"),
+        group=dist.group.WORLD,
+        control=dist.new_group(backend="gloo", timeout=timeout),
+        store=store,
+    )
 
 
 def _save_trace(trace: Trace, folder: Path) -> None:

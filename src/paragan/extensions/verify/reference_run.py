@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +32,7 @@ Weights = dict[str, Tensor]
 Trace = dict[int, Weights]  # weights by number of steps
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VerifiedNetworks:
     """The two networks to verify, and the game they train in.
 
@@ -80,7 +79,7 @@ class VerifiedNetworks:
 
     def real(self, step: int = 0, first: int = 0, count: int | None = None) -> Batch:
         """Return rows of the global batch of step `step`; uniform noise in [-1, 1]."""
-        rows = Rows(step, first, self.batch if count is None else count, self.batch)
+        rows = Rows(step=step, first=first, count=self.batch if count is None else count, total=self.batch)
 
         def images(stream: str) -> Tensor:
             return rng.uniform(0, stream, rows, self.shape).double() * 2 - 1
@@ -111,7 +110,7 @@ def make_strategy(name: str) -> Strategy:
     return strategy
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ReferenceRun:
     """A training run of the networks to verify.
 
@@ -130,10 +129,19 @@ class ReferenceRun:
         players = {side: self._player(side) for side in Side}
         game = self.subject.game
         # a copy, because they can be stateful
-        copied = copy.deepcopy((game.g_penalties, game.d_penalties, game.augment))
-        rest: dict[str, Any] = {"total": self.world.sum, "adversarial": game.adversarial.started}
-        rest["balancer"] = copy.deepcopy(game.balancer)
-        self.gan = GAN(players[Side.G], players[Side.D], game.loss, game.prior, *copied, **rest)
+        g_penalties, d_penalties, augment = copy.deepcopy((game.g_penalties, game.d_penalties, game.augment))
+        self.gan = GAN(
+            g=players[Side.G],
+            d=players[Side.D],
+            loss=game.loss,
+            prior=game.prior,
+            g_penalties=g_penalties,
+            d_penalties=d_penalties,
+            augment=augment,
+            total=self.world.sum,
+            adversarial=game.adversarial.started,
+            balancer=copy.deepcopy(game.balancer),
+        )
         self.players = players
 
     def _player(self, side: Side) -> Player:
@@ -143,7 +151,7 @@ class ReferenceRun:
         net = placing.prepare(make, self.world)
         average = None if options is None else Ema(placing.prepare_average(make, self.world), options)
         policy = replace(self.subject.policies[side], micro_batches=self.parts.get(side, 1))
-        return Player(side, net, placing, policy, ema=average)
+        return Player(side=side, net=net, strategy=placing, policy=policy, ema=average)
 
     def steps(self, until: int = STEPS) -> None:
         """Train until the clock shows that step."""

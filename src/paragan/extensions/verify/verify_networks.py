@@ -11,8 +11,8 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import TypeAdapter
@@ -39,7 +39,7 @@ _EPS = 1e-3  # of Adam-like optimizers: rounding errors must not become full ste
 _CPU = torch.device("cpu")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VerifyRequest:
     """Arguments of the command. shape, classes: those of the recipe's data if None."""
 
@@ -80,14 +80,14 @@ def verified_networks(request: VerifyRequest) -> VerifiedNetworks:
     config, data, strategies = _config(request)
     game = build.gan(config, data, _CPU, turns=False)  # the laws run the turns
     return VerifiedNetworks(
-        {side: _in_float64(build.maker(config, side, data, _CPU)) for side in Side},
-        {Side.G: _policy(config, Side.G), Side.D: _policy(config, Side.D)},
-        {Side.G: config.g.ema, Side.D: config.d.ema},
-        replace(game, prior=replace(game.prior, dtype=torch.float64)),
-        build.scheme(config),
-        data.train.shape,
-        data.num_classes,
-        data.has_pairs,
+        makes={side: _in_float64(build.maker(config, side, data, _CPU)) for side in Side},
+        policies={Side.G: _policy(config, Side.G), Side.D: _policy(config, Side.D)},
+        averages={Side.G: config.g.ema, Side.D: config.d.ema},
+        game=replace(game, prior=replace(game.prior, dtype=torch.float64)),
+        scheme=build.scheme(config),
+        shape=data.train.shape,
+        classes=data.num_classes,
+        conditioned=data.has_pairs,
         batch=max(8, 4 * request.ranks),
         strategies=strategies,
     )
@@ -104,16 +104,10 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
         config = read_recipe(request.target, request.overrides, request.code or (ANY if request.trust else None))
     else:
         config = read_recipe("digits", [f"model.name={request.target}", *_BARE, *request.overrides])
-    plain: dict[str, Any] = {
-        "precision": "fp32",
-        "strategy": None,
-        "micro_batches": 1,
-        "offload": False,
-        "channels_last": False,
-    }
+    plain = partial(replace, precision="fp32", strategy=None, micro_batches=1, offload=False, channels_last=False)
     chosen = {options.strategy.name for options in (config.g, config.d) if options.strategy is not None}
     strategies = tuple(sorted(chosen - set(registry.names("parallel"))))
-    config = replace(config, g=replace(config.g, **plain), d=replace(config.d, **plain))
+    config = replace(config, g=plain(config.g), d=plain(config.d))
     if config.scheme.name == "asynchronous" and not config.scheme.options.takes_turns:  # exact without delay only
         config = replace(config, scheme=choose("schemes", "shared_fakes"))
     if is_recipe and (request.shape is None or request.classes is None):

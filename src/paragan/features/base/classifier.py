@@ -20,7 +20,7 @@ STEPS = 500
 BATCH = 64
 LEARNING_RATE = 2e-3
 SHIFT = 1
-_POLICY = Policy(torch.optim.Adam, LEARNING_RATE, schedule=ScheduleOptions("linear", end=STEPS))
+_POLICY = Policy(kind=torch.optim.Adam, lr=LEARNING_RATE, schedule=ScheduleOptions(name="linear", end=STEPS))
 
 
 class Classifier(nn.Module):

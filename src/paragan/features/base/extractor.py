@@ -32,7 +32,7 @@ _REFERENCE = 0  # the seed of the order in which real images are taken
 Shape = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FeatureExtractor:
     """A trained network whose features, and perhaps logits, metrics compare.
 
@@ -90,8 +90,11 @@ class FeatureExtractor:
         features, logits = zip(*outputs, strict=True)
         features_BF = torch.cat(features).float().cpu()
         self._refuse_invalid(features_BF, len(x_BCHW))
-        logits_BK = None if self.num_classes is None else torch.cat(logits).float().cpu()
-        return SampleFeatures(features_BF, logits_BK, None if labels_B is None else labels_B.cpu())
+        return SampleFeatures(
+            features_BF=features_BF,
+            logits_BK=None if self.num_classes is None else torch.cat(logits).float().cpu(),
+            requested_labels_B=None if labels_B is None else labels_B.cpu(),
+        )
 
     def compute_rows(
         self, source: Source, count: int, say: Callable[[str], None] = lambda line: None
@@ -100,7 +103,7 @@ class FeatureExtractor:
 
         say: receives lines of progress.
         """
-        progress = ProgressLines("score", "real images", count, say)
+        progress = ProgressLines(label="score", unit="real images", total=count, say=say)
         parts: list[SampleFeatures] = []
         for samples in real_batches(source, count):
             progress(sum(map(len, parts)))
@@ -135,7 +138,7 @@ class FeatureExtractor:
         return outputs if self.num_classes is not None else (outputs, None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExtractorContext:
     """Inputs of an extractor: data, device, and the place where a trained one is saved.
 

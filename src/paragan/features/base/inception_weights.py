@@ -51,11 +51,11 @@ def inception_extractor(
     """Return the extractor `name` of `PUBLISHED`. Errors: those of `load_published`."""
     network, sha256 = load_published(name, Path(weights) if weights else None)
     return FeatureExtractor(
-        context.name,
-        network,
-        (3, SIZE, SIZE),
-        network.variant.num_classes,
-        sha256,
+        name=context.name,
+        network=network,
+        shape=(3, SIZE, SIZE),
+        num_classes=network.variant.num_classes,
+        sha256=sha256,
         task=OTHER_CLASSES,
         takes_any_size=True,
         is_slow=True,

@@ -81,13 +81,17 @@ def term_gradients(
 ) -> TermGradients:
     """Return the gradients of all terms that depend on G's output."""
     names = [term for term, gradients in parts[-1].by_term.items() if _OUTPUT in gradients]
-    at_output = {name: [part.by_term[name][_OUTPUT] for part in parts] for name in names}
     at_layer = None if layer is None else partial(layer.norm, parts, total)
-    intervals = {penalty.name: penalty.interval for penalty in turn.penalties}
-    postponed = [penalty.name for penalty in turn.postponed]
-    absent = [penalty.name for penalty in turn.absent]
-    rows = turn.feed.rows
-    return TermGradients(at_output, rows, weights, total, at_layer, intervals, postponed, absent)
+    return TermGradients(
+        at_output={name: [part.by_term[name][_OUTPUT] for part in parts] for name in names},
+        rows=turn.feed.rows,
+        weights=weights,
+        total=total,
+        layer_norm=at_layer,
+        intervals={penalty.name: penalty.interval for penalty in turn.penalties},
+        postponed=[penalty.name for penalty in turn.postponed],
+        absent=[penalty.name for penalty in turn.absent],
+    )
 
 
 def refuse_balancer(turn: Turn, balancer: Balancer, is_alone: bool) -> None:

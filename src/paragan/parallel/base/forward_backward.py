@@ -32,15 +32,17 @@ def run_networks(
         given = GeneratorOutput(feed.fakes[0])
     made = given or (generate(nets[Side.G], feed) if turn.chain else _NOTHING)
     if Side.D not in turn.chain:
-        return Outputs(NOT_RUN, None, made.images, made.extra)
+        return Outputs(fake=NOT_RUN, real=None, images=made.images, extra=made.extra)
     fake = (turn.augmented(made.images, "fake", feed), *feed.fake_conditions)
     if not turn.needs_real:
-        return Outputs(DiscriminatorOutput.of(nets[Side.D](*fake)), None, made.images, made.extra)
+        return Outputs(
+            fake=DiscriminatorOutput.of(nets[Side.D](*fake)), real=None, images=made.images, extra=made.extra
+        )
     x, *conditions = feed.real_inputs
     assert x is not None
     real = (turn.augmented(x, "real", feed), *conditions)
     on_real, on_fake = discriminate_both(nets[Side.D], real, fake)
-    return Outputs(on_fake, on_real, made.images, made.extra)
+    return Outputs(fake=on_fake, real=on_real, images=made.images, extra=made.extra)
 
 
 def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor:
@@ -194,8 +196,15 @@ class _TurnRun:
     def _context(self, turn: Turn, feed: TurnInputs, outputs: Outputs) -> PenaltyContext:
         whole = partial(_global_batch, rows=feed.rows, across=self.reduction.across)
         others = {side.value: net for side, net in self.nets.items() if side is not turn.side}
-        rest = (self.gradient, whole, partial(turn.augmented, feed=feed), others)
-        return PenaltyContext(self.nets[turn.side], feed, replace(outputs, whole=whole), *rest)
+        return PenaltyContext(
+            network=self.nets[turn.side],
+            feed=feed,
+            outputs=replace(outputs, whole=whole),
+            input_gradient=self.gradient,
+            whole=whole,
+            augmented=partial(turn.augmented, feed=feed),
+            players=others,
+        )
 
     def _scaled(self, loss: Tensor) -> Tensor:
         loss = loss if self.reduction.ranks == 1 else loss * self.reduction.ranks
@@ -252,7 +261,7 @@ def _needs_no_image(penalty: Penalty) -> bool:
 
 
 _NOTHING = GeneratorOutput(torch.empty(0))  # of a turn without networks
-_NO_OUTPUTS = Outputs(DiscriminatorOutput(torch.empty(0)))
+_NO_OUTPUTS = Outputs(fake=DiscriminatorOutput(torch.empty(0)))
 
 
 def gather(parts: list[LossTerms]) -> LossTerms:

@@ -60,18 +60,22 @@ class Sharded(strategy.Strategy):
         if not self.reshards_after_forward:
             net.register_forward_pre_hook(_frees_outdated(tuple(net.parameters())), prepend=True)
         count_traffic(net, world, world.size // mesh["shard"].size())
-        return attach_placement(net, Placement(world, net, mesh))
+        return attach_placement(net, Placement(world=world, training_module=net, mesh=mesh))
 
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         # after the forward of a resharding strategy, the backward gathers the weights again
         gathers = 2 if self.reshards_after_forward else 1
-        gathered = tuple(RankExchange(Collective.ALL_GATHER, weight_bytes) for _ in range(gathers))
-        return gathered if is_opponent else (*gathered, RankExchange(Collective.REDUCE_SCATTER, weight_bytes))
+        gathered = tuple(RankExchange(kind=Collective.ALL_GATHER, num_bytes=weight_bytes) for _ in range(gathers))
+        return (
+            gathered
+            if is_opponent
+            else (*gathered, RankExchange(kind=Collective.REDUCE_SCATTER, num_bytes=weight_bytes))
+        )
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         mesh = self.mesh(world)
         net = build_sharded(make, lambda net: shard(net, mesh))
-        return attach_placement(net, Placement(world, net, mesh))
+        return attach_placement(net, Placement(world=world, training_module=net, mesh=mesh))
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         refuse_whole_weight_optimizers(policy, self.name)

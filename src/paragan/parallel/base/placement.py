@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from paragan.core.dist import World
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Placement:
     """State of a placed network.
 

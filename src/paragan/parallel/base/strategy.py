@@ -33,7 +33,7 @@ _NORMS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MemoryOptions:
     """Memory options of a player.
 

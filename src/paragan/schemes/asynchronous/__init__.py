@@ -150,7 +150,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
         if options.takes_turns:
             return TurnStep(gan, roles)
         check_capabilities(self.holder, game_needs(gan))  # before G waits for an update of D
-        limits = StalenessLimit(options, gan.d.updates_per_step)
+        limits = StalenessLimit(options=options, k=gan.d.updates_per_step)
         buffer = Buffer(BufferOptions(cached=options.cached), gan.prior.seed)
         orders = {} if options.order is None else read_order(Path(options.order), roles, gan)
         if not roles.is_split:

@@ -64,8 +64,8 @@ class FakesSender:
     def _message(self, held: Mapping[str, Tensor], version: int, note: int) -> Message:
         if self.in_process:
             copies = {name: tensor.clone() for name, tensor in held.items()}
-            return Message(version, torch.empty(0, dtype=torch.uint8), note, copies)
-        return Message(version, _pack(held), note)
+            return Message(version=version, data=torch.empty(0, dtype=torch.uint8), note=note, tensors=copies)
+        return Message(version=version, data=_pack(held), note=note)
 
 
 class FakesReceiver:
@@ -109,7 +109,7 @@ def overlapping_ranks(total: int, num_g: int, num_d: int) -> list[tuple[int, int
 
 
 def _shares(total: int, ranks: int) -> tuple[Rows, ...]:
-    return Rows(0, 0, total, total).shares(ranks)
+    return Rows(step=0, first=0, count=total, total=total).shares(ranks)
 
 
 def _common(here: Rows, share: Rows) -> slice:

@@ -29,7 +29,7 @@ _MIN_NORMS = 20
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StalenessLimit:
     """Limits of a session in which G and D train at the same time.
 

@@ -108,7 +108,7 @@ class TurnStep:
         data = packed(player.strategy.weights(player.net)).cpu()
         for reader in readers:
             for sender in self._senders[reader]:
-                sender.send(Message(version, data))
+                sender.send(Message(version=version, data=data))
 
     def _snapshot(self, side: Side) -> Snapshot:
         slot = self.gan.slots[side]

@@ -118,7 +118,9 @@ class GeneratorStep(PlayerStep):
         total = self.limits.options.g_batch
         if total is None:
             return batch
-        return Batch(Rows(batch.rows.step, *self.world.share(total), total))
+        return Batch(
+            Rows(step=batch.rows.step, first=self.world.share(total)[0], count=self.world.share(total)[1], total=total)
+        )
 
     def _wait_for_version(self, version: int, drain: bool = True, needs_exact: bool = False) -> None:
         def has_arrived() -> bool:
@@ -181,7 +183,7 @@ class DiscriminatorStep(PlayerStep):
         note = self.note | (DIFFERENCE if is_difference else 0)
         data = data if self.in_process else data.cpu()
         for sender in self.states:
-            sender.send(Message(d.version, data, note))
+            sender.send(Message(version=d.version, data=data, note=note))
         self._published = d.version, not is_difference
 
     def publish_exactly(self, d: Player) -> None:

@@ -13,7 +13,7 @@ from paragan.game import scheme
 from paragan.game.gan import GAN
 
 
-@dataclass
+@dataclass(kw_only=True)
 class StalenessLog:
     """Lags and waits of one player, for the record.
 

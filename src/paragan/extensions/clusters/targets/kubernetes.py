@@ -55,8 +55,7 @@ def _render(job: ClusterJob) -> str:
     for seed in job.seeds or (None,):
         name = job.name if seed is None else f"{job.name}-{seed}"
         documents += [_service(name), _job(job, name, seed)]
-    layout: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 1 << 20}
-    return yaml.dump_all(documents, Dumper=_Dumper, **layout)
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1 << 20)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -45,7 +45,7 @@ def build_cell(
         gan = replace(gan, g=RandomOpponent(gan.g), d=RandomOpponent(gan.d))
     batches = batch_stream(config, data_shares.of(number), seed, device, flip=data.flip, is_automatic=False)
     drawn = losses[: len(options.losses)] if cell.loss is None else ()
-    return Cell(number, gan, build.scheme(cell_config), batches, drawn, loss=loss)
+    return Cell(number=number, gan=gan, scheme=build.scheme(cell_config), batches=batches, losses=drawn, loss=loss)
 
 
 def _build_game(config: RunConfig, number: int, data: Data, device: torch.device) -> GAN:

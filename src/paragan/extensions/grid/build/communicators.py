@@ -29,20 +29,36 @@ def connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
 
 def communicator_factory(config: RunConfig, store: dist.Store) -> CommunicatorFactory:
     """Return the factory of communicators; the coordinator has the rank after the last worker's."""
-    options: dict[str, Any] = {"most_bytes": _MAX_GENOME_BYTES, "timeout_s": config.train.timeout_s}
+    timeout_s = config.train.timeout_s
     host = config.coordinator_address[0]
     # None: this host's address for the others.
     listens_on = host if host.startswith("127.") else None
 
     def join_links(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
-        name = f"membership/{order['membership']}"
-        place = (order["rank"], order["size"], order["peers"])
-        return GlooCommunicator(store, name, *place, stopped=stopped, coordinated=True, host=listens_on, **options)
+        return GlooCommunicator(
+            store,
+            f"membership/{order['membership']}",
+            order["rank"],
+            order["size"],
+            order["peers"],
+            most_bytes=_MAX_GENOME_BYTES,
+            timeout_s=timeout_s,
+            stopped=stopped,
+            coordinated=True,
+            host=listens_on,
+        )
 
     def join_mpi(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
         from paragan.extensions.grid.transports.mpi_communicator import MpiWorld  # initialises MPI
 
-        place = (f"membership/{order['membership']}", order["places"], order["peers"])
-        return MpiWorld().join(*place, coordinator=0, stopped=stopped, **options)
+        return MpiWorld().join(
+            f"membership/{order['membership']}",
+            order["places"],
+            order["peers"],
+            coordinator=0,
+            most_bytes=_MAX_GENOME_BYTES,
+            timeout_s=timeout_s,
+            stopped=stopped,
+        )
 
     return join_mpi if config.transport == "mpi" else join_links

@@ -63,12 +63,12 @@ def evolution_on_workers(
     cells = [RemoteCell(replace(state, number=number)) for number in range(config.grid.num_cells)]
     server = _CoordinatorServer.open(config, folder, say, external_workers, local.topology, first.centre)
     population = RemotePopulation(
-        local.seed,
-        local.options,
-        cast(Sequence[Cell], cells),
-        local.topology,
-        local.make_evaluator,
-        local.executor,
+        seed=local.seed,
+        options=local.options,
+        cells=cast(Sequence[Cell], cells),
+        topology=local.topology,
+        make_evaluator=local.make_evaluator,
+        executor=local.executor,
         mixture_scorer=local.mixture_scorer,
         coordinator=server.coordinator,
         clock=first.gan.clock,
@@ -78,7 +78,7 @@ def evolution_on_workers(
     return population_trainer(factory, first, population, folder, say, stop)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _CoordinatorServer:
     """Address of a coordinator, and its workers. local_workers: none with external ones."""
 
@@ -104,29 +104,46 @@ class _CoordinatorServer:
         topology: Topology,
         like: Centre,
     ) -> _CoordinatorServer:
-        grid = config.grid
-        assert grid is not None
-        timeout_s = config.train.timeout_s
         host, port = config.coordinator_address
         token = os.environ.get(TOKEN) or new_token()
         listener = Listener(token, host, port)
-        store = serve_store(host, 0, timedelta(seconds=timeout_s))
-        welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
-        local_workers = LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks")
-        server = cls(config, folder, say, token, listener, welcome, local_workers, external_workers)
+        store = serve_store(host, 0, timedelta(seconds=config.train.timeout_s))
+        server = cls(
+            config=config,
+            folder=folder,
+            say=say,
+            token=token,
+            listener=listener,
+            welcome={"config": dump(config), "folder": str(folder.resolve()), "store": store.port},
+            local_workers=LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks"),
+            external_workers=external_workers,
+        )
         server.store = store
-        is_recoverable = config.transport != "mpi"  # mpiexec ends all processes when one is killed
-        server.coordinator = Coordinator(
-            Membership(server._accept, say, grid.heartbeat_s, timeout_s, local_workers.kill, is_recoverable),
-            grid.rows_columns,
-            topology,
-            communicator_factory(config, store),
-            like,
-            timeout_s,
-            num_generations=-(-len(config.max_steps) // grid.batches),
+        server.coordinator = server._coordinator(topology, like)
+        return server
+
+    def _coordinator(self, topology: Topology, like: Centre) -> Coordinator:
+        grid = self.config.grid
+        assert grid is not None
+        timeout_s = self.config.train.timeout_s
+        membership = Membership(
+            accept=self._accept,
+            say=self.say,
+            heartbeat_s=grid.heartbeat_s,
+            timeout_s=timeout_s,
+            on_failure=self.local_workers.kill,
+            is_recoverable=self.config.transport != "mpi",  # mpiexec ends all processes when one is killed
+        )
+        return Coordinator(
+            membership=membership,
+            shape=grid.rows_columns,
+            topology=topology,
+            make_communicator=communicator_factory(self.config, self.store),
+            like=like,
+            timeout_s=timeout_s,
+            num_generations=-(-len(self.config.max_steps) // grid.batches),
             max_age=grid.age,
         )
-        return server
 
     def begin(self) -> None:
         """Start the local workers, or call the external ones, and wait for them."""

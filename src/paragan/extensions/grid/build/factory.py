@@ -31,7 +31,7 @@ from paragan.game.prior import Prior
 from paragan.hardware import device as devices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GridFactory:
     """Factory of the cells of one process, with what they share.
 
@@ -77,10 +77,18 @@ class GridFactory:
             evaluation.extractor_context(config, data, folder, say, device, must_save=must_keep, stop=stop),
         )
         generator = EvalNetwork(makers[Side.G]())
-        data_shares = DataShares(config.grid, data.train, config.seed)
-        prior = build.prior(config, data, device, {Side.G: generator.net})
-        losses = [build.adversarial(chosen) for chosen in grid_losses(config)]
-        return cls(config, config.grid, data, device, makers, generator, prior, losses, data_shares, judge)
+        return cls(
+            config=config,
+            options=config.grid,
+            data=data,
+            device=device,
+            makers=makers,
+            generator=generator,
+            prior=build.prior(config, data, device, {Side.G: generator.net}),
+            losses=[build.adversarial(chosen) for chosen in grid_losses(config)],
+            data_shares=DataShares(config.grid, data.train, config.seed),
+            judge=judge,
+        )
 
     def cell(self, number: int) -> Cell:
         """Build cell `number`."""
@@ -91,9 +99,9 @@ class GridFactory:
         eval_networks = {side: EvalNetwork(self.makers[side](), cells[0].players[side].calling) for side in Side}
         judge = self.judge
         return Population(
-            self.config.seed,
-            self.options,
-            cells,
+            seed=self.config.seed,
+            options=self.options,
+            cells=cells,
             topology=topology_of(self.options),
             make_evaluator=partial(
                 fitness_evaluator, self.options, self.data.train, self.data_shares, self.prior, eval_networks

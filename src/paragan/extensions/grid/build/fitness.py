@@ -34,7 +34,7 @@ def fitness_evaluator(
 ) -> FitnessEvaluator:
     """Return the fitness evaluator of a generation: equal latents, each cell's real images."""
     count = options.fitness.num_images
-    z, y = prior.draw("fitness", Rows(time, 0, count, count))
+    z, y = prior.draw("fitness", Rows(step=time, first=0, count=count, total=count))
 
     @cache
     def real(number: int | None) -> Batch:
@@ -43,13 +43,13 @@ def fitness_evaluator(
         fetched = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
         tensors = {name: tensor.to(prior.device) for name, tensor in fetched.items()}
         images = normalise_images(tensors, source)
-        return prior.real_batch(Batch(Rows(time, 0, count, count), images))
+        return prior.real_batch(Batch(Rows(step=time, first=0, count=count, total=count), images))
 
     def real_of_cell(number: int) -> Batch:
         return real(None if data_shares.of(number) is train else number)
 
     loss = build.adversarial(options.fitness.loss or choose("losses", "nonsaturating"))
-    return FitnessEvaluator(eval_networks, loss, z, y, real_of_cell)
+    return FitnessEvaluator(eval_networks=eval_networks, loss=loss, z_BZ=z, y_B=y, reals=real_of_cell)
 
 
 def opponent_network(
@@ -58,4 +58,4 @@ def opponent_network(
     """Return a new network, which calls may change, with the weights of a genome."""
     net = makers[side]().requires_grad_(False)
     net.load_state_dict(genome.network_state())
-    return CalledNetwork(net, like.players[side].calling)
+    return CalledNetwork(module=net, calling=like.players[side].calling)

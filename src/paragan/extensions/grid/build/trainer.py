@@ -51,14 +51,14 @@ def population_trainer(
     has_different_losses = bool(factory.options.losses) or len(factory.losses) > 1
     has_all_data = factory.data_shares.of(first.number) is data
     return Evolution(
-        replace(first.gan, prior=replace(factory.prior, uses_labels=first.gan.prior.uses_labels)),
-        Generations(population),
-        first.batches
+        gan=replace(first.gan, prior=replace(factory.prior, uses_labels=first.gan.prior.uses_labels)),
+        scheme=Generations(population),
+        batches=first.batches
         if has_all_data
         else Loader(data, config.train.batch, config.seed, factory.device),  # for the record
-        CheckpointWriter(folder / "checkpoints", config.every.keep, say),
-        round(config.train.kimg * 1000),
-        replace(config.every, log_steps=1),
+        checkpoints=CheckpointWriter(folder=folder / "checkpoints", keep=config.every.keep, say=say),
+        images=round(config.train.kimg * 1000),
+        every=replace(config.every, log_steps=1),
         stop=stop,
         fixed_samples=FixedSamples(score.sampling),
         population=population,
@@ -83,4 +83,4 @@ def mixture_network(
 
 def score_mixture(judge: Callable[[], Evaluator], prior: Prior, net: Mixture) -> Score:
     """Return the score of a mixture; the latents depend only on the seed and the number of images."""
-    return judge().score_network(CalledNetwork(net.to(prior.device)), replace(prior, latent=net.latent))
+    return judge().score_network(CalledNetwork(module=net.to(prior.device)), replace(prior, latent=net.latent))

@@ -77,11 +77,11 @@ def _build_worker(
     torch.set_num_threads(run.train.threads or torch.get_num_threads())
     factory = GridFactory.of(run, folder, say, device=device)
     return Worker(
-        line,
-        factory.cell,
-        partial(factory.population, say=say),
-        communicator_factory(run, store),
-        status,
+        line=line,
+        make_cell=factory.cell,
+        make_population=partial(factory.population, say=say),
+        make_communicator=communicator_factory(run, store),
+        status=status,
         age=run.grid.age,
         timeout_s=run.train.timeout_s,
     )

@@ -56,7 +56,7 @@ class CellStreams:
         return Batch(rows, tensors)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CellPriors(Prior):
     """Prior that concatenates the draws of the cells' priors."""
 

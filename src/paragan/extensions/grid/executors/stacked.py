@@ -94,14 +94,14 @@ class _StackedCells:
         draws = CellDraws([cell.gan.prior.seed for cell in cells], self.mixed.device)
         self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows, draws) for s in Side}
         self.gan = GAN(
-            self.slots[Side.G],
-            self.slots[Side.D],
-            first.gan.loss,
-            CellPriors.of([cell.gan.prior for cell in cells]),
-            first.gan.g_penalties,
-            first.gan.d_penalties,
-            None if first.gan.augment is None else CellAugments(first.gan.augment, cells),
-            Clock(first.gan.clock.step, first.gan.clock.images),
+            g=self.slots[Side.G],
+            d=self.slots[Side.D],
+            loss=first.gan.loss,
+            prior=CellPriors.of([cell.gan.prior for cell in cells]),
+            g_penalties=first.gan.g_penalties,
+            d_penalties=first.gan.d_penalties,
+            augment=None if first.gan.augment is None else CellAugments(first.gan.augment, cells),
+            clock=Clock(first.gan.clock.step, first.gan.clock.images),
             adversarial=first.gan.adversarial,
         )
 

@@ -149,7 +149,7 @@ class StackedNetwork(RowDrawing):
 
 def called_stack(stack: StackedNetwork, of_cell: CalledNetwork) -> CalledNetwork:
     """Return a stack as a network that is called as those of its cells, in any memory layout."""
-    called = CalledNetwork(stack, replace(of_cell.calling, channels_last=False))
+    called = CalledNetwork(module=stack, calling=replace(of_cell.calling, channels_last=False))
     for name in ("mixes", "draws"):  # the stack does not register their layers
         object.__setattr__(called, name, getattr(of_cell, name))
     return called

@@ -142,9 +142,9 @@ class _Link(PeerConnection):
     def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         with suppress(RankError):  # the receiving thread gets the error as well, and reports it
             note = len(tensors) * len(MessageKind) + kind
-            self._sender.send(Message(number, tensors[0] if tensors else _EMPTY, note))
+            self._sender.send(Message(version=number, data=tensors[0] if tensors else _EMPTY, note=note))
             for tensor in tensors[1:]:
-                self._sender.send(Message(number, tensor))
+                self._sender.send(Message(version=number, data=tensor))
 
     def _receive_all(self) -> None:
         """Dispatch all lists until the link ends: a failure unless the other end left before."""

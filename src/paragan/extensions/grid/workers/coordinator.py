@@ -36,7 +36,7 @@ class RecoverySource:
     edge: int
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Coordinator:
     """Coordinator of the workers of a grid.
 

@@ -14,7 +14,7 @@ from typing import Any
 from paragan.core.errors import RankError
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ExternalWorkers:
     """Externally started processes of one grid.
 

@@ -91,7 +91,7 @@ def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre)
     return states
 
 
-@dataclass
+@dataclass(kw_only=True)
 class GenomeExchange:
     """`coevolution.population.Exchange` between workers, in lock-step.
 
@@ -117,7 +117,7 @@ class GenomeExchange:
         """Receive messages during a generation; in lock-step there are none."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class AsyncGenomeExchange(GenomeExchange):
     """Asynchronous exchange: copies of neighbours may be `age` generations old.
 

@@ -22,7 +22,7 @@ class FailedWorker(Exception):
     """Failure of an active worker; the others have to take over its cells."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Member:
     """Worker of a grid, as the coordinator knows it.
 
@@ -52,7 +52,7 @@ class Member:
         return None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Membership:
     """Workers of a grid.
 
@@ -92,7 +92,7 @@ class Membership:
             name = f"worker {self._num_joined} ({line.peer_info.get('host', line.peer_address)})"
             now = time.monotonic()
             heartbeat = PeriodicHeartbeat(line.send, self.heartbeat_s, dict)
-            self.members.append(Member(name, line, heartbeat, progressed_at=now))
+            self.members.append(Member(name=name, line=line, heartbeat=heartbeat, progressed_at=now))
             self._detector.record_arrival(name, now)
             self.is_stale = True
         return len(self.members)

@@ -46,7 +46,7 @@ class GenerationDropped(Exception):
     """Abort of the generation in progress by the coordinator."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Worker:
     """Worker of a grid.
 
@@ -175,10 +175,11 @@ class Worker:
             population = self._population = self.make_population(cells)
         population.generation = at
         population.check_stop = self._check_stop
-        exchange = (communicator, owners, population.topology, like)
-        population.exchange = self._exchange = (
-            AsyncGenomeExchange(*exchange, age=self.age) if self.age else GenomeExchange(*exchange)
+        make_exchange = partial(AsyncGenomeExchange, age=self.age) if self.age else GenomeExchange
+        self._exchange = make_exchange(
+            communicator=communicator, owners=owners, topology=population.topology, like=like
         )
+        population.exchange = self._exchange
         self._saved = {at: states | {cell.number: cell.state() for cell in cells}}
         self._until = at
         self._send("ready", membership=order["membership"])
