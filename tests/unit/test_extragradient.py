@@ -148,15 +148,15 @@ def test_an_opponent_elsewhere_is_refused():
 def test_spectral_norm_advances_once_for_each_gradient_of_an_update(scheme, times):
     """The rate is 0, so that all power iterations are of one matrix."""
     torch.manual_seed(0)
-    d = nn.Sequential(nn.Flatten(), pg.spectral_norm(nn.Linear(2, 3)), nn.Linear(3, 1), nn.Flatten(0)).double()
-    norm = d[1].parametrizations.weight[0]
+    critic = nn.Sequential(nn.Flatten(), pg.spectral_norm(nn.Linear(2, 3)), nn.Linear(3, 1), nn.Flatten(0)).double()
+    norm = critic[1].parametrizations.weight[0]
     policy = Policy(kind=torch.optim.SGD, lr=0.0, arguments={})
     g, d = [
         Player(side=side, net=net, strategy=none.Strategy(), policy=policy)
-        for side, net in zip(Side, (Generator(), d), strict=True)
+        for side, net in zip(Side, (Generator(), critic), strict=True)
     ]
     norm.u.copy_(torch.tensor([1.0, 0.0, 0.0]))  # not converged
-    expected, matrix = norm.u.clone(), d[1].parametrizations.weight.original.detach()
+    expected, matrix = norm.u.clone(), critic[1].parametrizations.weight.original.detach()
     for _ in range(times):
         expected = nn.functional.normalize(matrix @ (matrix.T @ expected), dim=0)
     prior = Prior(seed=3, latent=2, dtype=torch.float64)
