@@ -133,7 +133,7 @@ user paragan/run eval runs/digits --json >score.json
 user paragan/run compare runs/digits runs/own --out compare.html
 user paragan/run project runs/digits class.png --steps 20 --out projected.png
 user paragan/run watch runs/digits
-user paragan/run plan digits --workers 2
+user paragan/run plan digits --workers 2 data.size=8 model.width=8
 user paragan/run launch slurm digits --dry-run
 user paragan/run train train.kimg=0.3 devices=2 evaluation.features=null --out runs/two
 user paragan/run verify wgan.yaml --trust --ranks 1
