@@ -128,18 +128,18 @@ def status_mb(name: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024 / 1e6
 
 
-def in_new_process(part: str, model: str, batch: int) -> Any:
-    words = [sys.executable, "-m", "benchmarks.plan_memory", model, "--part", part, "--batch", str(batch)]
+def measured_in_new_process(model: str, batch: int) -> float:
+    words = [sys.executable, "-m", "benchmarks.plan_memory", model, "--measure", "--batch", str(batch)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if done.returncode:
         raise SystemExit(f"{model}, batch {batch}: {done.stderr.strip()[-400:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return float(json.loads(done.stdout.splitlines()[-1]))
 
 
 def compare(model: str, batch: int) -> dict[str, Any]:
     """Prediction, measurement and their difference in percent of the measurement."""
-    by_plan = in_new_process("predicted", model, batch)
-    peak = in_new_process("measured", model, batch)
+    by_plan = predicted(model, batch)  # computes no tensor
+    peak = measured_in_new_process(model, batch)
     error = 100 * (by_plan["predicted_mb"] / peak - 1)
     row = {"model": model, "batch": batch, **by_plan, "measured_mb": round(peak, 1), "error_percent": round(error, 1)}
     print(f"{model:12} {batch:5} {by_plan['predicted_mb']:9.1f} {peak:9.1f} {error:+6.1f} %", flush=True)
@@ -149,12 +149,11 @@ def compare(model: str, batch: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", help=", ".join(CASES))
-    parser.add_argument("--part", choices=("predicted", "measured"), help=argparse.SUPPRESS)
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--batch", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.part is not None:
-        part = predicted if arguments.part == "predicted" else measured
-        print(json.dumps(part(arguments.models[0], arguments.batch)))
+    if arguments.measure:
+        print(json.dumps(measured(arguments.models[0], arguments.batch)))
         return
     rows = []
     for model in arguments.models or CASES:

@@ -98,7 +98,10 @@ def shares_of(net, z_BZ):
     return torch.bincount(members.clamp(max=len(net.members) - 1), minlength=len(net.members)) / len(z_BZ)
 
 
-@pytest.fixture(scope="module", params=["dcgan", "stylegan2"])
+MODELS = {"dcgan": {}, "stylegan2": {"style": 8, "mapping": 2}}  # a small mapping: means are of thousands of styles
+
+
+@pytest.fixture(scope="module", params=MODELS)
 def population(request, tmp_path_factory):
     """A sampler of a grid's mixture of three members."""
     folder = tmp_path_factory.mktemp("population") / "run"
@@ -107,7 +110,7 @@ def population(request, tmp_path_factory):
         {
             "grid": {"shape": "1x1", "batches": 1}, "data.size": 8, "train.batch": 8, "train.kimg": 0.016,
             "every.sample_kimg": 0, "evaluation.features": None,
-            "model": {"name": request.param, "latent": 6, "width": 4},
+            "model": {"name": request.param, "latent": 6, "width": 4, **MODELS[request.param]},
             "scheme": "synchronous", "augment": None, "penalties": [],
         },
         out=folder,

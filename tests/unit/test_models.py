@@ -14,6 +14,7 @@ from paragan.layers.init import initialise
 from paragan.layers.update_once import hold_updates, mixes_samples
 from paragan.models import biggan, biggan_deep, dcgan, r3gan, sngan
 from paragan.models._vector import vector_norm
+from tests.marks import slow
 
 SIDES = ("Generator", "Discriminator")
 X, Y = torch.linspace(-1, 1, 4 * 64).reshape(4, 1, 8, 8), torch.tensor([0, 1, 2, 0])
@@ -27,7 +28,7 @@ def on_meta(name: str, side: str, shape: tuple[int, int, int], classes: int, mor
 
 
 @pytest.mark.parametrize("size", [8, 1024])
-@pytest.mark.parametrize("name", ["biggan", "biggan_deep", "contragan", "reacgan", "stylegan2"])
+@pytest.mark.parametrize("name", ["biggan", slow("biggan_deep"), "contragan", "reacgan", "stylegan2"])
 def test_smallest_and_largest_images_pass_through_both_networks(name, size):
     """In full width, without values."""
     g, d = (on_meta(name, side, (3, size, size), 5) for side in SIDES)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import slow
 from tests.unit.test_plan import SMALL, planned
 
 
@@ -29,7 +30,7 @@ def assert_valid(value, schema, root):
     return None
 
 
-@pytest.mark.parametrize("arguments", [{}, {"memory_gb": 0.05, "is_measured": True}])
+@pytest.mark.parametrize("arguments", [{}, slow({"memory_gb": 0.05, "is_measured": True})])
 def test_document_is_valid_by_the_schema(arguments):
     schema = json.loads((Path(__file__).resolve().parents[2] / "docs" / "plan.schema.json").read_text())
     document = json.loads(json.dumps(planned(SMALL["mlp"], **arguments).to_dict()))

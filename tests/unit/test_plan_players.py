@@ -18,6 +18,7 @@ from paragan.extensions.planning.profile_run import measure_profile, updates_fin
 from paragan.extensions.planning.simulation import GameCosts, SimulatedTime
 from paragan.parallel import ddp, zero3
 from paragan.penalties import approximate_r1
+from tests.marks import slow
 from tests.simulated_workers import Link, cluster, constant, player_profile, profile
 from tests.unit.test_players import MODEL, TERM
 
@@ -111,9 +112,7 @@ def test_a_term_that_needs_values_is_one_line(words, tmp_path, capsys, term):
     assert "has tensors without values" in capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("recipe", "shape"), [("codec", (1, 4096)), pytest.param("vocoder", (1, 4096), marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("recipe", "shape"), [slow("codec", (1, 4096)), slow("vocoder", (1, 4096))])
 def test_plan_of_audio_has_the_shape_of_what_g_generates(recipe, shape):
     plan = plan_run(PlanRequest(config=read_recipe(recipe, ["train.batch=2"]), recipe=recipe))
     assert plan.data.shape == shape
