@@ -72,7 +72,7 @@ mnist() { # RECIPE SETTINGS
 }
 mnist vanilla-mnist
 mnist dcgan-mnist
-mnist cellular-mnist grid.shape=2x2 grid.batches=5
+mnist cellular-mnist grid.shape=2x2 grid.batches=5 grid.mixture.num_images=100
 
 part "a WGAN-GP of the user's"
 cp "$root"/tests/walk/wgan.* .

@@ -12,7 +12,6 @@ from paragan.checkpoint import writer
 from paragan.cli.main import main
 from paragan.core.errors import DataError
 from paragan.engine.training_loop import TrainingLoop
-from paragan.runs.folder import RunFolder
 from paragan.writers import jsonl
 from tests.tiny_run import train
 
@@ -59,13 +58,6 @@ def test_a_checkpoint_of_another_model(trained, refused):
     (trained / "config.yaml").write_text((trained / "config.yaml").read_text().replace("width: 4", "width: 8"))
     line = refused("train", "digits", *TINY, "model.width=8", "--out", "run")
     assert "checkpoint of another model: g: blocks.0.linear" in line
-
-
-def test_a_run_folder_in_use(trained, refused):
-    with RunFolder(trained):
-        line = refused("train", "digits", *TINY, "--out", "run", changes=True)
-        assert "run folder run is in use by process" in line
-        assert "in use" in refused("train", "digits", *TINY, "--out", "run", "--fresh")
 
 
 def test_a_disk_that_fills_while_saving(trained, refused, monkeypatch):

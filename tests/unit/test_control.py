@@ -176,20 +176,6 @@ def test_missing_coordinator_raises_at_the_time_out(listener):
     assert time.monotonic() - began < WAIT_S
 
 
-def test_a_socket_that_met_itself_is_no_coordinator(monkeypatch):
-    """A free port of this host may be the one that the system gives to who connects there."""
-
-    def met_itself(address, timeout):
-        sock = socket.socket()
-        sock.bind(("127.0.0.1", 0))
-        sock.connect(sock.getsockname())
-        return sock
-
-    monkeypatch.setattr(control.socket, "create_connection", met_itself)
-    with pytest.raises(RankError, match="no process listens there"):
-        connect(TOKEN, "127.0.0.1", 1, 0.0, {})
-
-
 def test_what_cannot_become_better_is_not_tried_again(listener):
     with pytest.raises(ValueError, match="the limit is 4096"):
         connect(TOKEN, *listener.address, WAIT_S, {"filled": "x" * 5000})

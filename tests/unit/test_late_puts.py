@@ -71,16 +71,6 @@ def test_late_put_of_a_dead_writer_replaces_no_newer_file(bucket, writer, name, 
     assert bucket.content(name) == b"1\n2\n3\n4\n"
 
 
-def test_late_put_that_arrives_before_its_successor_has_put_is_replaced(bucket, writer):
-    dead = writer()
-    request = hold(bucket, dead, "metrics.jsonl", b"1\n")
-    successor = writer()
-    (successor.folder / "metrics.jsonl").write_bytes(b"1\n2\n")
-    request()
-    successor.upload()
-    assert bucket.content("metrics.jsonl") == b"1\n2\n"
-
-
 def test_late_put_of_an_exit_status_that_was_removed_does_not_come_back(bucket, writer):
     dead = writer()
     (dead.folder / "exit.json").write_bytes(b"{}")

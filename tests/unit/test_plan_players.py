@@ -17,7 +17,6 @@ from paragan.extensions.planning.profile import read_profile
 from paragan.extensions.planning.profile_run import measure_profile, updates_fingerprint
 from paragan.extensions.planning.simulation import GameCosts, SimulatedTime
 from paragan.parallel import ddp, zero3
-from paragan.penalties import approximate_r1
 from tests.marks import slow
 from tests.simulated_workers import Link, cluster, constant, player_profile, profile
 from tests.unit.test_players import MODEL, TERM
@@ -132,20 +131,6 @@ def test_a_penalty_on_some_samples_is_planned(fraction):
     assert more.model.d_turn_gmacs > less.model.d_turn_gmacs
 
 
-@pytest.mark.parametrize("total", [1, 7, 32, 100])
-@pytest.mark.parametrize("fraction", [0.01, 0.25, 1])
-def test_samples_of_a_penalty_are_spread_as_before(total, fraction):
-    """The order of the multiples of the golden ratio, by torch's own sort."""
-    rows = Rows(step=0, first=total // 2, count=total - total // 2, total=total)
-    num = max(1, round(fraction * total))
-    order_T = (torch.arange(total, dtype=torch.float64) * approximate_r1._GOLDEN).frac().argsort().argsort()
-    places, numbers, found = approximate_r1._chosen(rows, fraction)
-    expected = (order_T < num)[rows.window].nonzero().flatten()
-    assert found == num and places.dtype == torch.int64
-    assert torch.equal(places, expected)
-    assert torch.equal(numbers, ((order_T < num).cumsum(0) - 1)[rows.window][expected])
-
-
 # forecasts
 
 
@@ -221,8 +206,3 @@ def test_weights_of_a_player_that_another_calls_are_gathered(caller):
     _, called = step_s(costs(scheme, caller, zero3.Strategy()), 4, Link(0.0, 1e8))
     gathered = zero3.Strategy().exchanges(1_000_000, is_opponent=True)
     assert called - alone == pytest.approx(sum(3 * exchange.num_bytes for exchange in gathered), rel=1e-6)
-
-
-def test_batches_of_a_step_update_the_players_that_are_left():
-    time = SimulatedTime(game=costs(scheme_of("synchronous")), cluster=cluster(1))
-    assert time.critics() == [[DENOISER], [Side.D, DENOISER]]

@@ -42,14 +42,6 @@ def test_console_without_a_terminal_prints_best_mixture_every_ten_seconds(capsys
     assert told(capsys, tmp_path, *notes) == lines
 
 
-def test_steps_do_not_take_the_turn_of_generations(capsys, tmp_path):
-    step = Event(
-        kind="step", step=1, images=1000, seconds=1.0, values={"images_per_s": 9.0, "eta_s": 1.0, "data_wait": 0.0}
-    )
-    lines = told(capsys, tmp_path, *(note for number in range(1, 7) for note in (step, generation(number, 5.0))))
-    assert [line.split()[-2] for line in lines] == ["wait", "fd"] * 3
-
-
 def test_step_text_has_no_speed_before_it_is_known():
     values = {"images_per_s": 0.0, "eta_s": 0.0, "data_wait": 0.03, "d/loss/adversarial": 1.5}
     assert step_text(values) == "data wait 3%  D 1.500"
@@ -60,8 +52,3 @@ def test_console_prints_an_earlier_better_score(capsys, tmp_path):
     notes = [generation(number, 9.0, score) for number, score in enumerate((7.0, 3.25, 5.0), 1)]
     line = "generation 3  best cell 1: fd 5, best so far cell 1 in generation 2: fd 3.25"
     assert told(capsys, tmp_path, *notes) == [line]
-
-
-def test_console_prints_an_ensemble_at_once(capsys, tmp_path):
-    note = generation(1, 5.0, 6.0, ensemble={"counts": {"0": 2, "1": 1}, "distance": 4.5})
-    assert told(capsys, tmp_path, note) == ["generation 1  ensemble of 3: fd 4.5 (2 of cell 0, 1 of cell 1)"]

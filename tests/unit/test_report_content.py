@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from paragan.core import registry
-from paragan.report.chart import Area, Caption, ChartCurve, draw_chart, run_end, table_rows
+from paragan.report.chart import Caption, ChartCurve, draw_chart, run_end, table_rows
 from paragan.report.metric_notes import explanation, note_of
 from paragan.report.page import Page
-from paragan.report.panels import section_charts
 from paragan.report.record import open_record
 from paragan.report.run_facts import list_events
-from paragan.report.scale import Scale
-from paragan.report.series import Point, Series
+from paragan.report.series import Point
 from tests.browser import made_run
 from tests.browser.made_run import line
 
@@ -35,17 +33,6 @@ def start(**values):
     return line("start", 0, recipe="digits", resumed=False, total_kimg=10 * made_run.STEPS_KIMG, **values)
 
 
-def test_the_title_is_the_run_with_its_recipe_below(page):
-    assert "<title>first-try · " in page and re.search(r"<h1>first-try ", page)
-    assert "recipe <b>sngan-zoo</b>" in page
-
-
-def test_held_out_stands_with_the_other_logits_and_no_panel_is_left_over(page):
-    (game,) = re.findall(r"<h3>D outputs.*?</figure>", page, re.S)
-    assert set(re.findall(r'data-line="(.*?)"', game)) == {"real", "held out", "fake"}
-    assert "Other series" not in page
-
-
 def test_a_sparse_line_reads_its_newest_value(tmp_path):
     steps = [line("step", step, **{"d/real": 1.0, "d/fake": -1.0}) for step in range(1, 9)]
     looks = [line("telemetry", step, **{"d/held_out": value}) for step, value in ((3, 0.5), (6, 0.25))]
@@ -60,15 +47,6 @@ def test_a_curve_that_has_ended_has_no_value_later():
     ends = [ChartCurve(label=f"{n}", points=[Point(k, k, k, 1.0) for k in range(n)], tone=0) for n in (3, 6)]
     chart = draw_chart(Caption(id="x", title="", note=""), ends, run_end(5, 5), "means")
     assert [row[2] for row in table_rows(chart)] == ["1", "1", "1", "–", "–", "–"]
-
-
-def test_a_tie_is_reported_once(tmp_path):
-    scores = [line("score", step, coverage=value) for step, value in ((2, 0.5), (4, 0.93049), (6, 0.93051))]
-    folder = made(tmp_path / "tie", start(), scores[0], scores[2], {**scores[1], "step": 8, "kimg": 0.512})
-    page = Page(folder).render()
-    (numbers,) = re.findall(r"<dt.*?</div>", page[: page.index("<h2>Metrics</h2>")], re.S)
-    assert "at 0.512 kimg, the last and best" in numbers and "0.9305" in numbers
-    assert numbers.count("0.93") == 1
 
 
 def test_the_last_value_stands_first_and_a_better_one_below(tmp_path):
@@ -140,12 +118,6 @@ def test_every_metric_of_the_package_has_a_direction_and_an_explanation(page):
     assert explanation("fd[judge]").endswith("Features of: judge.") and explanation("unknown") == ""
 
 
-def test_a_tick_is_written_once():
-    area = Area(width=100, height=100, margin=10, scale=Scale(0.99991, 0.99999), end=run_end(1.0, 1.0))
-    texts = [text for _, text in area.y_ticks()]
-    assert texts and len(set(texts)) == len(texts)
-
-
 def test_values_of_real_images_and_the_accuracy_of_the_extractor_stand_with_the_scores(tmp_path):
     protocol = {"extractor": "judge", "extractor_accuracy": 0.876, "extractor_task": "classes"}
     score = {"label_accuracy": 0.907, "fd[judge]": 4.0, "real": {"label_accuracy": 0.931}, "protocol": protocol}
@@ -153,16 +125,3 @@ def test_values_of_real_images_and_the_accuracy_of_the_extractor_stand_with_the_
     assert page.count("real images 0.931") == 1
     assert page.count("<br>real images") == 1  # none is known for the distance
     assert "Feature extractor judge: 87.6% accuracy on held-out images." in page
-
-
-def test_curves_of_one_chart_differ_in_colour_or_dashes_and_their_names_fit():
-    names = ["data", "d_turn", "g_turn", "communication", "optimizer", "checkpoint", "evaluation", "other"]
-    series = {f"phases/{name}": Series() for name in names}
-    for step in (1, 2):
-        for one in series.values():
-            one.add(step, step / 10, 0.1)
-    charts = section_charts("pace", series, run_end(1, 1))
-    (chart,) = [one for one in charts if one.caption.title == "Time per step"]
-    styles = [(line.curve.tone, line.curve.dash) for line in chart.lines]
-    assert len(set(styles)) == len(names) and max(dash for _, dash in styles) <= 2
-    assert chart.area.margin >= 7 * len("communication")

@@ -134,20 +134,6 @@ def test_fid_of_any_other_extractor_is_not_called_the_published_one(finished, ca
     assert line.count("\n") == 1
 
 
-def test_fid_of_imported_weights_says_so_in_one_line(finished, capsys, monkeypatch):
-    monkeypatch.setitem(finished._begun.last_score, "fid@20", 12.5)
-    assert finished.eval("fid") == 12.5
-    line = capsys.readouterr().out
-    assert line.startswith("eval      fid is fid@20 12.5, compared in features of the published Inception network")
-    assert "not the published FID" not in line and line.count("\n") == 1
-
-
-def test_fid_of_a_run_without_a_distance_names_its_metrics(finished, monkeypatch):
-    monkeypatch.delitem(finished._begun.last_score, "fd[judge]")
-    with pytest.raises(pg.ConfigError, match=r"unknown metric 'fid'; choose one of .*coverage"):
-        finished.eval("fid")
-
-
 def test_a_metric_by_its_name_is_its_number(finished, capsys):
     (scored,) = (line for line in _record(finished) if line["kind"] == "score")
     for name in ("fd[judge]", "coverage", "label_accuracy"):

@@ -75,11 +75,6 @@ def test_samples_are_those_of_the_averaged_generator(tmp_path, shape, dtype):
     assert torch.equal(own.tensor if is_image else own, same.tensor if is_image else same)
 
 
-def test_images_are_saved_as_a_sheet(tmp_path):
-    run = finished(tmp_path / "run", Maker, (3, 8, 8))
-    assert run.sample(4).save(tmp_path / "sheet.png").is_file()
-
-
 def test_other_inputs_are_those_of_the_held_out_samples_in_order(tmp_path):
     low = torch.randn(8, 3)
     run = finished(tmp_path / "a", Scaled, (2, 5), low=low)

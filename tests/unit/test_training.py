@@ -122,29 +122,10 @@ def test_a_run_from_memory_without_its_generator_is_one_line(painted, capsys):
         assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_generator_of_another_shape_is_refused(painted):
-    other = Painter()
-    other.layer = nn.Linear(6, 63)
-    with pytest.raises(pg.CheckpointError, match=r"net\.layer\.bias"):
-        pg.load(painted.folder, generator=other)
-
-
 def test_a_generator_for_a_run_of_a_recipe_is_refused(tmp_path):
     pg.train("digits", {**TINY, **SMALL}, out=tmp_path / "run")
     with pytest.raises(pg.ConfigError, match=r"names model\.name=dcgan; leave generator out"):
         pg.load(tmp_path / "run", generator=Painter)
-
-
-def test_a_run_of_an_estimator_is_recorded_and_loads(tmp_path):
-    words = [f"{key}={'null' if value is None else value}" for key, value in TINY.items()]
-    config = pg.config.read_recipe("digits", words)
-    scale_mgr = pg.ScalingManager(config, 16, 1, out=tmp_path / "run")
-    gan = pg.Estimator(Painter(), Critic())
-    for _ in config.max_steps:
-        scale_mgr.train(gan)
-    with pytest.raises(pg.ConfigError, match=r"model\.name is from_memory"):
-        pg.load(tmp_path / "run")
-    assert pg.load(tmp_path / "run", generator=Painter()).sample(2).tensor.shape == (2, 1, 8, 8)
 
 
 def test_a_stopped_run_from_memory_resumes_bit_for_bit(tmp_path, monkeypatch, painted):
