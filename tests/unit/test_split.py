@@ -9,6 +9,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
+from paragan.extensions.large_models.parallel import tensor
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.layers.split import Split, _split_class, class_tables, split_layers
@@ -16,7 +17,6 @@ from paragan.layers.split_layers import EmbeddingRows, SplitByOutputs
 from paragan.models._timed_unet import ZeroConv2d
 from paragan.models.flow_unet import ZeroEmbedding
 from paragan.models.r3gan import FixupConv2d, FixupEmbedding, FixupLinear
-from paragan.parallel import tensor
 
 
 class Doubled(nn.Linear):
