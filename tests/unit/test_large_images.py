@@ -1,5 +1,7 @@
 """Large images: sampling in parts, and freed blocks that return to the system."""
 
+from types import SimpleNamespace
+
 import torch
 
 from paragan.core import registry
@@ -31,8 +33,13 @@ def test_generate_images_of_large_images_are_those_of_one_call(monkeypatch):
     assert rows == [1, 3, 2, 1]
 
 
-def test_blocks_are_mapped_for_large_images_on_a_cpu_only():
-    assert heap.mapped_from(CPU, (3, 1024, 1024)) == 4 << 20
-    assert heap.mapped_from(CPU, (3, 256, 1024)) is None
-    assert heap.mapped_from(torch.device("meta"), (3, 1024, 1024)) is None
-    assert heap.mapped_from(CPU, (16_000,)) is None  # sound
+def test_blocks_are_mapped_for_large_images_on_a_cpu_only(monkeypatch):
+    calls = []
+    library = SimpleNamespace(mallopt=lambda name, value: calls.append(value))
+    monkeypatch.setattr(heap.ctypes, "CDLL", lambda name: library)
+    sound = (16_000,)
+    for device, shape in [(CPU, (3, 256, 1024)), (torch.device("meta"), (3, 1024, 1024)), (CPU, sound), (CPU, ())]:
+        heap.return_large_blocks(device, shape)
+    assert calls == []
+    heap.return_large_blocks(CPU, (3, 1024, 1024))
+    assert calls == [4 << 20]

@@ -21,7 +21,7 @@ from paragan.engine.training_loop import TrainingLoop
 from paragan.evaluation.fixed_samples import FixedSamples
 from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
 from paragan.game.prior import Prior
-from paragan.hardware import device as devices
+from paragan.hardware import device as devices, heap
 
 
 def trainer(
@@ -39,7 +39,7 @@ def trainer(
     """
     device = devices.select_device(config.train.threads) if world.group is None else world.device
     found = open_data(config, model)
-    devices.return_large_blocks(device, found.train.shape if found.is_image else ())
+    heap.return_large_blocks(device, found.train.shape if found.is_image else ())
     order = scheme(config)
     roles = order.roles(world, config.train.timeout_s)
     game = gan(config, found, device, roles, model)

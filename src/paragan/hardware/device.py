@@ -10,7 +10,6 @@ import torch
 
 from paragan.core.errors import ConfigError
 from paragan.core.process_environment import host_memory_bytes
-from paragan.hardware import heap
 
 
 def select_device(threads: int | None = None, local_rank: int | None = None, local_size: int = 1) -> torch.device:
@@ -34,14 +33,6 @@ def select_device(threads: int | None = None, local_rank: int | None = None, loc
         )
     torch.accelerator.set_device_index(local_rank)
     return torch.device(kind.type, local_rank)
-
-
-def return_large_blocks(device: torch.device, shape: tuple[int, ...]) -> None:
-    """Make freed tensors of large images return to the system, if they are on a CPU.
-
-    shape: (C, H, W); () for samples that are no images.
-    """
-    heap.map_blocks(heap.mapped_from(device, shape))
 
 
 def device_from_option(name: str) -> torch.device:

@@ -12,23 +12,15 @@ _MAPPED_FROM = 4 << 20  # of glibc by itself: up to 32 MiB
 _M_MMAP_THRESHOLD = -3  # of mallopt(3)
 
 
-def mapped_from(device: torch.device, shape: tuple[int, ...]) -> int | None:
-    """Return the bytes from which on blocks return to the system when freed; None: by glibc's rule.
+def return_large_blocks(device: torch.device, shape: tuple[int, ...]) -> None:
+    """Make freed tensors of large images return to the system, if they are on a CPU whose C library can (glibc).
 
-    shape: (C, H, W). Freed tensors of large images are most of a process by glibc's rule.
+    shape: (C, H, W); () for samples that are no images. By glibc's own rule such tensors become most of a process.
+    Holds for the whole process, from now on.
     """
-    is_large = device.type == "cpu" and len(shape) == 3 and min(shape[1:]) >= _LARGE_SIDE
-    return _MAPPED_FROM if is_large else None
-
-
-def map_blocks(size: int | None) -> None:
-    """Make blocks of at least `size` bytes return to the system when freed, if the C library can.
-
-    For the whole process, from now on. None: nothing happens.
-    """
-    if size is not None:
+    if device.type == "cpu" and len(shape) == 3 and min(shape[1:]) >= _LARGE_SIDE:
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, size)
+            ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM)
 
 
 def release_freed_memory() -> None:
