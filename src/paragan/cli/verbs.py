@@ -45,7 +45,6 @@ VERBS = {
     "verify": Verb("verify:verify", "verify"),
     "doctor": Verb("doctor:doctor"),
     "data": Verb("data"),
-    "metrics": Verb("metrics"),
 }
 
 
