@@ -134,19 +134,62 @@ def test_verify_fault_fails_its_law_with_reason(fault, verified):
         assert found.keys() == expected.keys()  # one fault is told once
 
 
-def test_verify_declared_dropout_is_exempt(verified):
-    text = faulty(
-        ("self.conv = ", "self.drop = nn.Dropout(0.5)\n        self.conv = "), ("F.silu(self.c", "self.drop(self.c")
-    )
-    rows, code = verified(text, "--ranks", "2")
+DROPOUT = [("self.conv = ", "self.drop = nn.Dropout(0.5)\n        self.conv = "), ("F.silu(self.c", "self.drop(self.c")]
+
+
+@pytest.mark.distributed
+def test_verify_dropout_exempts_nothing_of_a_network_but_its_masks(verified):
+    rows, code = verified(faulty(STRAIGHT, *DROPOUT), "--ranks", "2")
     assert (failures(rows), code) == ({}, 0)
-    exempt = [row for row in rows if row["result"] == "exempt" and "Dropout" in row["reason"]]
-    assert {row["law"] for row in exempt} == {"parts are the whole", "ranks are the batch"}
-    assert all(
-        "blocks.0.drop (Dropout) and 1 more draws for each call" in row["reason"]
-        for row in exempt
-        if row["strategy"] != "G"
-    )
+    assert {row["strategy"] for row in rows if row["result"] == "exempt"} == {"local_sgd"}
+    split = [row for row in rows if row["law"] in ("parts are the whole", "ranks are the batch")]
+    held = [row for row in split if row["result"] == "held"]
+    assert len(held) == 2 + 8 and all(row["difference"] < 1e-12 for row in held)
+    masks = "without dropout, which draws for each call and rank (Discriminator: blocks.0.drop (Dropout) and 1 more)"
+    assert {row["reason"] for row in held} == {masks}
+
+
+@pytest.mark.parametrize("drop", ["nn.Dropout(0.5)", "nn.AlphaDropout(0.3)"])
+def test_verify_dropout_hides_no_mean_over_the_batch(drop, verified):
+    changes = [(before, after.replace("nn.Dropout(0.5)", drop)) for before, after in DROPOUT]
+    rows, code = verified(faulty(*FAULTS["mean-over-the-batch"][0], *changes))
+    assert code == 2
+    assert "Generator: a row changes" in failures(rows)["parts are the whole, G"]
+
+
+IN_FORWARD = {
+    "torch": "torch.randn_like(x)",
+    "numpy": "__import__('numpy').random.normal()",
+    "functional dropout": "F.dropout(torch.ones_like(x), 0.5, True)",
+    "with dropout": "F.dropout(self.drop(torch.rand_like(x)), 0.1, True)",
+}
+
+
+@pytest.mark.parametrize("draw", IN_FORWARD)
+def test_verify_noise_in_forward_is_as_exact_as_in_the_trainer(draw, verified):
+    """Seeded by turn and update: repeats and resumes bit for bit, under all strategies; only splits draw otherwise."""
+    noise = ("return F.silu(self.conv(x))", f"return F.silu(self.conv(x + 0.1 * {IN_FORWARD[draw]}))")
+    rows, code = verified(faulty(STRAIGHT, noise, DROPOUT[0]))
+    assert (failures(rows), code) == ({}, 0)
+    held = {row["law"] for row in rows if row["result"] == "held"}
+    assert held == {
+        "twice differentiable",
+        "frozen means frozen",
+        "deterministic",
+        "stopping is invisible",
+        "one is none",
+    }
+    exempt = [row for row in rows if row["result"] == "exempt" and row["strategy"] != "local_sgd"]
+    assert {row["law"] for row in exempt} == {"parts are the whole"}
+    assert all("Discriminator: its forward draws for each call and rank" in row["reason"] for row in exempt)
+
+
+@pytest.mark.parametrize("style", [OLD_STYLE, TORCH_SPECTRAL], ids=["hook", "parametrization"])
+@pytest.mark.parametrize("activation", ["silu", "leaky_relu", "relu"])
+def test_verify_spectral_norm_of_torch_is_twice_differentiable(style, activation, verified):
+    rows, _ = verified(faulty(style, ("F.silu(self.conv", f"F.{activation}(self.conv")))
+    (row,) = [row for row in rows if row["law"] == "twice differentiable"]
+    assert row["result"] == "held"
 
 
 def test_verify_dropout_drawn_by_row_is_held_to_every_law(verified):

@@ -101,10 +101,6 @@ FAULTS = {
         [("NORM(options.width)", "nn.SyncBatchNorm(options.width)")],
         {"called in float64, G": "use nn.BatchNorm1d, 2d or 3d, whose statistics will span the ranks"},
     ),
-    "functional-dropout": (
-        [("return F.silu(self.conv(x))", "return F.dropout(F.silu(self.conv(x)), 0.5, True)")],
-        {"deterministic, none": "Discriminator: its forward draws from torch without declaring it"},
-    ),
     "numpy-in-the-constructor": (
         [
             (

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from paragan.core import rng
 from paragan.core.capabilities import Capability, missing
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.core.row_draws import rows_of_calls, turn_draws
 from paragan.core.source import dtype_name
 from paragan.core.types import Side
 from paragan.extensions.verify.finding import SPECTRAL, LawResult
@@ -47,7 +48,8 @@ class NetworkTraits:
     """Traits of one network, with names as in its `named_modules`.
 
     mixing_layers: batch norms.
-    random_layers: layers that declare that they draw from torch's generator, not by row.
+    random_layers: layers that declare that they draw from torch's generator, not by row. dropout: those
+    of `nn.Dropout` and its kind.
     hidden_generator: random generator that a forward draws from without declaring it.
     torch_spectral_norms: modules with torch's spectral norm.
     used_outside: (weight, block) of weights that are used outside the forward of their block.
@@ -59,6 +61,7 @@ class NetworkTraits:
 
     mixing_layers: tuple[str, ...] = ()
     random_layers: tuple[str, ...] = ()
+    dropout: tuple[str, ...] = ()
     hidden_generator: str = ""
     torch_spectral_norms: tuple[str, ...] = ()
     used_outside: tuple[tuple[str, str], ...] = ()
@@ -73,18 +76,21 @@ Traits = Mapping[Side, NetworkTraits]
 
 def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
     """Find the traits from the modules, one traced forward, and one forward on half of the rows."""
+    subject = subject.without_dropout()
     net = subject.net(side)
     watch = _Watch(net)
     before = rng.global_states()
     given = network_inputs(subject, side)
+    random_layers = _module_names(net, lambda module: _draws_from_generator(module) and not _is_dropout(module))
     with preserved_state(net):
-        with watch.following():
+        with watch.following(), turn_draws([0], side.value), rows_of_calls(subject.real().rows):
             out = network_output(side, net, given)
         moved = next((name for name, state in rng.global_states().items() if state != before[name]), "")
     return NetworkTraits(
         mixing_layers=_module_names(net, mixing_layers(net).__contains__),
-        random_layers=_module_names(net, _draws_from_generator),
-        hidden_generator="" if moved == "torch" and uses_random_numbers(net) else moved,
+        random_layers=random_layers,
+        dropout=_module_names(net, _is_dropout),
+        hidden_generator="" if moved == "torch" and random_layers else moved,
         torch_spectral_norms=_module_names(net, has_torch_spectral_norm),
         used_outside=tuple(watch.used_outside),
         value_access=watch.value_access,
@@ -97,6 +103,10 @@ def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
 def _draws_from_generator(module: nn.Module) -> bool:
     inside = any(map(uses_random_numbers, module.children()))
     return uses_random_numbers(module) and not inside and not isinstance(module, RowDrawing)
+
+
+def _is_dropout(module: nn.Module) -> bool:
+    return isinstance(module, nn.modules.dropout._DropoutNd)
 
 
 def network_output(side: Side, net: nn.Module, given: tuple[Tensor | None, ...]) -> Tensor:
@@ -222,13 +232,21 @@ def explain_difference(found: TraceDifference, traits: Traits) -> str:
 
 
 def explain_randomness(traits: Traits) -> str:
-    """Return why runs on other splits of the batch differ by design (random layers), or ""."""
+    """Return why runs on other splits of the batch differ by design (draws that are not by row), or ""."""
     for side, of in traits.items():
-        if of.random_layers:
+        drawing = _some(of.random_layers) if of.random_layers else of.hidden_generator and "its forward"
+        if drawing:
             return (
-                f"{NAMES[side]}: {_some(of.random_layers)} draws for each call and rank, a known exception of the law"
+                f"{NAMES[side]}: {drawing} draws for each call and rank, a known exception of the law; numbers that "
+                "no split changes are drawn by row (paragan.layers.random.RowDrawing)"
             )
     return ""
+
+
+def describe_dropout(traits: Traits) -> str:
+    """Return which layers of dropout were switched off for a comparison with other splits of the batch, or ""."""
+    named = [f"{NAMES[side]}: {_some(of.dropout)}" for side, of in traits.items() if of.dropout]
+    return f"without dropout, which draws for each call and rank ({', '.join(named)})" if named else ""
 
 
 def explain_micro_batches(subject: VerifiedNetworks, traits: Traits, side: Side) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 
@@ -21,6 +21,7 @@ from paragan.distributed.launch.join import destroy_groups, join
 from paragan.extensions.verify.diagnosis import (
     NetworkTraits,
     Traits,
+    describe_dropout,
     explain_difference,
     explain_micro_batches,
     explain_sharding,
@@ -37,7 +38,6 @@ from paragan.extensions.verify.finding import (
 )
 from paragan.extensions.verify.network_laws import check_double_backward, check_frozen_opponent
 from paragan.extensions.verify.reference_run import (
-    NAMES,
     NEAR,
     STEPS,
     ReferenceRun,
@@ -67,6 +67,14 @@ class PreparedLaws:
     traits: Traits
     plain: Trace | None
 
+    @cached_property
+    def without_dropout(self) -> PreparedLaws:
+        """Inputs of the laws that split the batch, on which the masks of `nn.Dropout` depend."""
+        if self.plain is None or not any(of.dropout for of in self.traits.values()):
+            return self
+        subject = self.subject.without_dropout()
+        return replace(self, subject=subject, plain=ReferenceRun(subject).trace())
+
 
 Comparison = Callable[[PreparedLaws], Iterator[LawResult]]
 
@@ -87,12 +95,13 @@ def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> 
     if twice.result == "FAILED":  # so that one fault is reported once
         subject = subject.without(Capability.DOUBLE_BACKWARD)
     for side in Side:
-        check = partial(check_frozen_opponent, subject, side, traits[side])
+        check = partial(check_frozen_opponent, subject, side)
         yield run_law("frozen means frozen", side.value.upper(), check)
     plain: list[Trace] = []
     yield run_law(DETERMINISTIC, "none", lambda: deterministic(subject, traits, plain))
+    ready = PreparedLaws(subject, traits, plain[0] if plain else None)
     for comparison in comparisons:
-        yield from comparison(PreparedLaws(subject, traits, plain[0] if plain else None))
+        yield from comparison(ready)
 
 
 def compare_with_plain(
@@ -126,13 +135,6 @@ def deterministic(subject: VerifiedNetworks, traits: Traits, plain: list[Trace])
     if not found.name:
         plain.append(traces[0])
         return passed_result(0.0)
-    for side, of in traits.items():
-        if of.hidden_generator:
-            fix = "use torch's generator"
-            if of.hidden_generator == "torch":
-                fix = "use nn.Dropout, or set `draws = True` on the module"
-            why = f"its forward draws from {of.hidden_generator} without declaring it (a functional dropout?); {fix}"
-            return failed_result(f"{NAMES[side]}: {why}; {found}", found.largest)
     why = "something outside the networks keeps state between runs"
     if found.step == 0:
         why = explain_difference(found, traits)
@@ -172,12 +174,14 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
 
 def parts(ready: PreparedLaws) -> Iterator[LawResult]:
     """Run each player's turn in two micro-batches."""
+    ready = ready.without_dropout
     for side in Side:
         if reason := explain_micro_batches(ready.subject, ready.traits, side):
             yield LawResult(law=_PARTS, strategy=side.value.upper(), result="exempt", difference=None, reason=reason)
         else:
             game = partial(_trace, ready.subject, "none", ALONE, {side: 2})
-            yield compare_with_plain(ready, _PARTS, side.value.upper(), game, NEAR)
+            result = compare_with_plain(ready, _PARTS, side.value.upper(), game, NEAR)
+            yield replace(result, reason=result.reason or describe_dropout(ready.traits))
 
 
 def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:

@@ -28,6 +28,7 @@ from paragan.core.files import write_bytes
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
 from paragan.extensions.verify.diagnosis import (
+    describe_dropout,
     explain_randomness,
     explain_sharding,
     unsupported_network,
@@ -92,6 +93,7 @@ class RankProcesses:
 
     def __call__(self, ready: PreparedLaws) -> Iterator[LawResult]:
         """Yield the rows of the law, then the strategies that are exempt or need more ranks."""
+        ready = ready.without_dropout
         if ready.plain is not None:
             _save_trace(ready.plain, self._folder)
         too_few = []
@@ -140,7 +142,8 @@ class RankProcesses:
             self._start()
         self._num_rows += 1
         double = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in ready.subject.penalties)
-        order = {"number": self._num_rows, "double": double, **asdict(row)}
+        dropout = describe_dropout(ready.traits)
+        order = {"number": self._num_rows, "double": double, "dropout": not dropout, **asdict(row)}
         answers = self._processes.request(order, _ROW_S + (_START_S if is_first else 0.0), _GRACE_S)
         if any("at" not in answer for answer in answers):
             self._processes.kill()
@@ -159,7 +162,7 @@ class RankProcesses:
             differences = [TraceDifference(**answer["difference"]) for answer in answers]
             worst = max(differences, key=lambda difference: (bool(difference.name), difference.largest))
             result = replace(law_result(worst, ready.traits), law=_RANKS, strategy=row.name)
-        return replace(result, reason=result.reason + explain_sharding(ready.traits, result))
+        return replace(result, reason=(result.reason or dropout) + explain_sharding(ready.traits, result))
 
     def _start(self) -> None:
         environment = source_environment()
@@ -188,6 +191,7 @@ def verify_rank(networks: Callable[[], VerifiedNetworks], rank: int, size: int, 
             order = json.loads(line)
             row = Row(order["strategy"], order["uneven"])
             chosen = subject if order["double"] else subject.without(Capability.DOUBLE_BACKWARD)
+            chosen = chosen if order["dropout"] else chosen.without_dropout()
             prefixed = dist.PrefixStore(f"row {order['number']}", base)
             answer = _run_row(chosen, plain, row, rank, size, prefixed)
             reply({"at": time.monotonic(), **answer})

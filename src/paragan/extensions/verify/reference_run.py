@@ -73,6 +73,10 @@ class VerifiedNetworks:
         game = replace(self.game, g_penalties=rest(self.game.g_penalties), d_penalties=rest(self.game.d_penalties))
         return replace(self, game=game)
 
+    def without_dropout(self) -> VerifiedNetworks:
+        """Return a copy whose layers `nn.Dropout`, and its kind, drop nothing."""
+        return replace(self, makes={side: _without_dropout(make) for side, make in self.makes.items()})
+
     def net(self, side: Side) -> nn.Module:
         """Build a new network with its initial weights, in training mode."""
         return self.makes[side]()
@@ -87,6 +91,17 @@ class VerifiedNetworks:
         labels = rng.integers(0, "laws/y", rows, self.classes) if self.classes else None
         condition = images("laws/condition") if self.conditioned else None
         return Batch(rows, present_tensors(image=images("laws/x"), label=labels, condition=condition))
+
+
+def _without_dropout(make: NetworkFactory) -> NetworkFactory:
+    def construct() -> nn.Module:
+        net = make.construct()
+        for module in net.modules():
+            if isinstance(module, nn.modules.dropout._DropoutNd):
+                module.p = 0.0
+        return net
+
+    return replace(make, construct=construct)
 
 
 @contextmanager
@@ -151,7 +166,11 @@ class ReferenceRun:
         net = placing.prepare(make, self.world)
         average = None if options is None else Ema(placing.prepare_average(make, self.world), options)
         policy = replace(self.subject.policies[side], micro_batches=self.parts.get(side, 1))
-        return Player(side=side, net=net, strategy=placing, policy=policy, ema=average)
+        player = Player(side=side, net=net, strategy=placing, policy=policy, ema=average)
+        trial = self.subject.game.slots[side]
+        if isinstance(trial, Player) and trial.plain_network.draws:  # as found in its trial
+            player.declare_draws()
+        return player
 
     def steps(self, until: int = STEPS) -> None:
         """Train until the clock shows that step."""
