@@ -73,7 +73,7 @@ class PreparedLaws:
         if self.plain is None or not any(of.dropout for of in self.traits.values()):
             return self
         subject = self.subject.without_dropout()
-        return replace(self, subject=subject, plain=ReferenceRun(subject).trace())
+        return replace(self, subject=subject, plain=ReferenceRun(subject=subject).trace())
 
 
 Comparison = Callable[[PreparedLaws], Iterator[LawResult]]
