@@ -135,7 +135,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.metrics.base.mean import PairMetric as PairMetric
     from paragan.metrics.coverage import Metric as Coverage
     from paragan.metrics.fd import Metric as FrechetDistance
-    from paragan.models._diffusers_folder import load_diffusers as load_diffusers
+    from paragan.models.base.diffusers_folder import load_diffusers as load_diffusers
     from paragan.optim.adabelief import Optimizer as AdaBelief
     from paragan.optim.lamb import Optimizer as Lamb
     from paragan.optim.optimistic_adam import Optimizer as OptimisticAdam
@@ -147,10 +147,10 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.parallel.zero1 import Strategy as ZeRO1Strategy
     from paragan.parallel.zero2 import Strategy as ZeRO2Strategy
     from paragan.parallel.zero3 import Strategy as ZeRO3Strategy
-    from paragan.penalties._perceptual_loss import PerceptualLoss as PerceptualLoss
     from paragan.penalties.approximate_r1 import Options as ApproximateR1Options, Penalty as ApproximateR1Penalty
     from paragan.penalties.approximate_r2 import Options as ApproximateR2Options, Penalty as ApproximateR2Penalty
     from paragan.penalties.auxiliary import Options as AuxiliaryOptions, Penalty as AuxiliaryPenalty
+    from paragan.penalties.base.perceptual_loss import PerceptualLoss as PerceptualLoss
     from paragan.penalties.codebook import Options as CodebookOptions, Penalty as CodebookPenalty
     from paragan.penalties.consistency import Options as ConsistencyOptions, Penalty as ConsistencyPenalty
     from paragan.penalties.contrastive import Options as ContrastiveOptions, Penalty as ContrastivePenalty

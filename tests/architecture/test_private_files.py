@@ -8,8 +8,6 @@ import pytest
 
 OPEN = {  # (room, private file): to be moved to the room's sub-package `base`; may only shrink
     ("datasets", "_options"),
-    ("models", "_diffusers_folder"),
-    ("penalties", "_perceptual_loss"),
 }
 
 

@@ -20,7 +20,7 @@ from paragan.core.weight_schedule import Weight
 from paragan.layers.frozen import Frozen
 from paragan.layers.image_input import ImageInput
 from paragan.penalties._options import PenaltyOptions
-from paragan.penalties._perceptual_loss import PerceptualLoss
+from paragan.penalties.base.perceptual_loss import PerceptualLoss
 from paragan.storage.exported_network import ExportedNetwork
 
 _MEAN = (0.485, 0.456, 0.406)  # of ImageNet, as networks trained on it expect; colours in [0, 1]

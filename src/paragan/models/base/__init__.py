@@ -1,0 +1,1 @@
+"""Reader of networks in the folder format of diffusers, which other rooms use."""

@@ -1,0 +1,1 @@
+"""Loss of a perceptual network, which other rooms use."""
