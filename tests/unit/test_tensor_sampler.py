@@ -72,5 +72,7 @@ def test_loaded_generator_samples_from_held_out_inputs(run):
 
 def test_exported_generator_does_not_sample_without_inputs(run, tmp_path):
     assert main(["export", str(run), "--out", str(tmp_path)]) == 0
-    with pytest.raises(pg.ConfigError, match=r"maps audio to audio, and a file has no data; call net\(audio=audio\)"):
+    with pytest.raises(
+        pg.ConfigError, match=r"maps audio to audio, and there is no data here; call net\(audio=audio\)"
+    ):
         pg.load(tmp_path).sample(3)

@@ -19,6 +19,21 @@ from paragan.core.option_types import Choice
 from paragan.core.outputs import DiscriminatorOutput
 
 
+@dataclass(frozen=True)
+class NamedGenerator:
+    """The generator of a `Trainer`, whose inputs have names, as a `core.network_factory.Model`."""
+
+    g: nn.Module
+
+    def Generator(self, *options: Any) -> nn.Module:
+        """Return a copy of the generator."""
+        return copy_networks(self.g)
+
+    def Discriminator(self, *options: Any) -> nn.Module:
+        """Return no network."""
+        return nn.Identity()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Networks:
     """Implementation of `core.network_factory.Model`: every call copies one of the two networks.

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from paragan.api.estimator import sampling_networks
+from paragan.api.estimator import instance, sampling_networks
+from paragan.api.networks import NamedGenerator
+from paragan.api.trainer_arguments import checked_module
+from paragan.config import RunConfig
 from paragan.core.addresses import is_url
 from paragan.core.extension import check_extension
+from paragan.core.from_memory import FROM_MEMORY
+from paragan.core.network_factory import Model
 from paragan.core.printable import to_printable
 from paragan.export.sampler import Sampler
 from paragan.runs.open_generator import open_generator
@@ -29,11 +35,12 @@ def load(
     A run is opened at its newest undamaged checkpoint. trust: import outside code that the config
     names; otherwise such a config is refused. best: use the run's checkpoint with the best score.
     generator: for a run whose networks came from memory, the class that was trained or an object of
-    it; a copy receives the trained weights. device: auto (an accelerator if available), or a name
+    it; a copy receives the trained weights. That of a `Trainer` samples if latents are its only
+    input, otherwise `net` is called with its inputs by name. device: auto (an accelerator if available), or a name
     that torch.device takes. Nothing is unpickled, the training data is not needed, and nothing is
     written. Raises children of `paragan.ParaganError`.
     """
-    model = None if generator is None else sampling_networks(generator)
+    model = None if generator is None else partial(_networks, generator)
     folder = Path(path)
     if isinstance(path, str) and is_url(path):
         check_extension("buckets", path)
@@ -41,6 +48,13 @@ def load(
 
         folder = open_copy(path)
     return open_generator(folder, trust, best, warn, model, device)
+
+
+def _networks(generator: Any, config: RunConfig) -> Model:
+    """Return the networks of a run whose generator a program has passed."""
+    if config.data.name == FROM_MEMORY:
+        return NamedGenerator(checked_module(instance(generator, config.seed), "generator"))
+    return sampling_networks(generator)
 
 
 def warn(line: str) -> None:

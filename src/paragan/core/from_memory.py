@@ -51,7 +51,8 @@ class PassedTensors:
         """Return the error message for a run whose tensors were not passed."""
         return (
             f"data.name is from_memory: the tensors {', '.join(self.tensors)} were passed from Python and are not "
-            "in the run folder; run that program again: the run that it returns has sample, score and generator"
+            "in the run folder; call paragan.load(RUN, generator=MyGenerator()) to sample, or run that program again: "
+            "the run that it returns has sample, score and generator"
         )
 
 

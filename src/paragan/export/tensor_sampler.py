@@ -21,7 +21,7 @@ from paragan.export.sampler import Sampler, check_count
 from paragan.game import latents
 from paragan.game.named_inputs import generator_arguments, input_names
 from paragan.game.network import CalledNetwork
-from paragan.game.prior import Prior
+from paragan.game.prior import Prior, latent_of
 from paragan.game.sampling import Mode, generate_tensors
 
 Labels = SupportsIndex | Sequence[SupportsIndex]
@@ -54,7 +54,7 @@ class TensorSampler(Sampler):
         if source is None and self.inputs != (LATENT,):
             call = ", ".join(f"{name}={name}" for name in self.inputs)
             maps = f"{' and '.join(self.inputs)} to {self.sample_name}"
-            raise ConfigError(f"sample: this generator maps {maps}, and a file has no data; call net({call})")
+            raise ConfigError(f"sample: this generator maps {maps}, and there is no data here; call net({call})")
         return sample_tensors(self.net, self._named_prior(source, seed), source, n, labels, mode or self.mode)
 
     def held_out_pictures(
@@ -85,8 +85,9 @@ class TensorSampler(Sampler):
         names = (LATENT,) if source is None else generator_arguments(self.net, source.tensors)
         return Prior(
             seed=self.seed if seed is None else seed,
-            latent=int(self.net.latent),  # type: ignore[arg-type]
+            latent=latent_of(self.net) if LATENT in self.inputs else 0,
             device=next(self.net.parameters()).device,
+            dtype=next((p.dtype for p in self.net.parameters() if p.is_floating_point()), torch.float32),
             arguments=(self.sample_name,),
             generator_arguments=names,
         )

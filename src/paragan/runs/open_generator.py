@@ -26,12 +26,14 @@ from paragan.core.network_factory import Model
 from paragan.core.outside_code import CodeFolder
 from paragan.core.pieces import shapes_of
 from paragan.core.printable import print_to_stderr
+from paragan.core.tensor_game import LATENT
 from paragan.core.types import Side
 from paragan.export import generator_file
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
 from paragan.game.mixture import of_members
+from paragan.game.named_inputs import input_names
 from paragan.game.prior import latent_of
 from paragan.game.state import check_same
 from paragan.hardware.device import device_by_name
@@ -47,7 +49,7 @@ def open_generator(
     trust: bool | CodeFolder = False,
     best: bool = False,
     say: Callable[[str], None] = print_to_stderr,
-    model: Model | None = None,
+    model: Callable[[RunConfig], Model] | None = None,
     device: str | torch.device = "auto",
     *,
     steps: int | None = None,
@@ -55,7 +57,7 @@ def open_generator(
     """Open the generator of a run folder or an exported file; the options are `paragan.load`'s.
 
     steps: of its solver, in place of `model.steps`. say: receives a line for every damaged
-    checkpoint that is skipped. model: networks from memory, if the config names none. Raises
+    checkpoint that is skipped. model: returns networks from memory, if the config names none. Raises
     `CheckpointError` for anything but a run folder with a
     checkpoint or an exported file, `ConfigError` for an invalid config.
     """
@@ -86,6 +88,8 @@ def open_generator(
     info = _generator_info(state)
     weights = _merged_weights(config, module, info, state, say) if config.g.trains_part else state.weights
     sampler = _sampler(config, module, weights, info, str(state.path), device)
+    if config.data.name == FROM_MEMORY:
+        return sampler
     return replace(sampler, held_out=lambda: build.open_data(config).held_out)
 
 
@@ -101,14 +105,14 @@ def _merged_weights(
         return merged(net, config, state, say).state_dict()
 
 
-def _model_module(config: RunConfig, model: Model | None, where: str) -> Model:
+def _model_module(config: RunConfig, model: Callable[[RunConfig], Model] | None, where: str) -> Model:
     """Return the module of `models/`, or the networks from memory if the run has no module."""
-    if config.data.name == FROM_MEMORY:
+    if config.data.name == FROM_MEMORY and model is None:
         raise ConfigError(config.data.options.missing())
     if config.model.name == FROM_MEMORY:
         if model is None:
             raise ConfigError(f"{where}: {config.model.options.missing()}")
-        return model
+        return model(config)
     module: Any = registry.load_module("models", config.model.name)
     if model is not None:
         problem = f"generator is not used: the config of {where} names model.name={config.model.name}"
@@ -136,7 +140,7 @@ def _sampler(
     where: str,
     device: str | torch.device,
 ) -> Sampler:
-    sample = getattr(module, "SAMPLE", None)
+    sample = "sample" if config.data.name == FROM_MEMORY else getattr(module, "SAMPLE", None)
     if sample is None and len(info.shape) != 3:
         raise CheckpointError(f"{where}: the shape {list(info.shape)} is not that of images; train anew with --fresh")
 
@@ -157,7 +161,8 @@ def _sampler(
     net = make()
     check_same(shapes_of(weights), shapes_of(net.state_dict()), where)
     _fill(net, weights, where)
-    latent_of(net)
+    if sample is None or LATENT in input_names(net):
+        latent_of(net)
     remember_modes(net)
     net = net.to(device_by_name(device)).eval().requires_grad_(False)
     if sample is not None:
