@@ -20,7 +20,10 @@ def browser(tmp_path_factory):
 @pytest.fixture
 def page(browser, run):
     """The page of a run, opened from a file: it requests nothing else, and the console stays empty."""
-    file = Page(run).save()
+    yield from opened(browser, Page(run).save())
+
+
+def opened(browser, file):
     browser.requests(), browser.complaints()
     browser.open(file.as_uri())
     yield browser

@@ -7,6 +7,7 @@ import pytest
 from paragan.report.comparison import read_comparison
 from paragan.report.comparison_page import render_comparison_page
 from tests.browser import made_runs
+from tests.browser.conftest import opened
 from tests.browser.driver import NEEDED
 
 pytestmark = NEEDED
@@ -23,12 +24,7 @@ def file(tmp_path_factory):
 @pytest.fixture
 def page(browser, file):
     """The page, opened from a file: it requests nothing else, and the console stays empty."""
-    browser.requests(), browser.complaints()
-    browser.open(file.as_uri())
-    yield browser
-    assert browser.requests() == [file.as_uri()]
-    assert browser.complaints() == []
-    assert not browser.alert_is_open()
+    yield from opened(browser, file)
 
 
 MOVE = """

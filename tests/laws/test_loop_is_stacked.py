@@ -4,10 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.core import rng
 from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput
-from paragan.core.types import Batch, Rows, Side
+from paragan.core.types import Side
 from paragan.core.weight_schedule import WeightSchedule
 from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.executors import choice, stacked
@@ -25,6 +24,7 @@ from paragan.models import mlp
 from paragan.parallel import MemoryOptions, none
 from paragan.penalties import gradient_penalty, r1, r2
 from paragan.schemes import shared_fakes, skipping, synchronous
+from tests.laws.cell_stream import CellStream
 
 CELLS, BATCH, SHAPE = 4, 6, (1, 4, 4)
 LOSSES = [Loss(kind.d_loss, kind.g_loss) for kind in (minimax, least_squares, nonsaturating)]
@@ -64,22 +64,6 @@ NETS = {
 }
 
 
-class Stream:
-    """Real images of one cell, and labels."""
-
-    def __init__(self, cell):
-        self.cell, self.position = cell, 0
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        rows = Rows(step=self.position, first=0, count=BATCH, total=BATCH)
-        self.position += 1
-        x = rng.uniform(self.cell, "x", rows, SHAPE).double() * 2 - 1
-        return Batch(rows, {"image": x, "label": rng.integers(self.cell, "y", rows, 3)})
-
-
 def player(side, number, make, per_step, ema):
     def net():
         made = make().double()
@@ -104,7 +88,9 @@ def cells(nets="mlp", scheme=PLAIN, per_step=1, penalties=(), losses=LOSSES, ema
         d = player(Side.D, number, NETS[nets][Side.D], per_step, False)
         prior = Prior(seed=number, latent=3, num_classes=3, dtype=torch.float64)
         gan = GAN(g=g, d=d, loss=LOSSES[0], prior=prior, d_penalties=penalties)
-        found.append(Cell(number=number, gan=gan, scheme=scheme, batches=Stream(number), losses=losses))
+        found.append(
+            Cell(number=number, gan=gan, scheme=scheme, batches=CellStream(number, BATCH, SHAPE), losses=losses)
+        )
     return found
 
 

@@ -4,7 +4,6 @@ Their fakes not reused: `synchronous`; reused: `shared_fakes`. And the bound is 
 """
 
 import random
-import threading
 import time
 from dataclasses import replace
 
@@ -23,6 +22,7 @@ from paragan.schemes.asynchronous.player_step import StalenessLimit
 from paragan.schemes.asynchronous.thread_step import ThreadLink
 from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
 from tests.laws.small_gan import batches, game, network, play, player
+from tests.laws.two_halves import run_halves
 
 STEPS, WAIT_S = 4, 60.0
 LIKE = {"image": torch.empty(1, 8, 8, dtype=torch.float64), "label": torch.empty((), dtype=torch.int64)}
@@ -42,23 +42,7 @@ def played(pace, steps, buffer=None, delay=lambda: None):
     fakes, states = (ThreadLink(pace.options.staleness + 2, WAIT_S) for _ in range(2))
     generator = GeneratorStep(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
     critic = DiscriminatorStep(Buffer(buffer or BufferOptions(), 0), FakesReceiver([fakes], LIKE), [states], pace)
-    errors = []
-
-    def run(side, gan):
-        stream = batches()
-        try:
-            for _ in range(steps):
-                delay()
-                side.step(gan, [next(stream) for _ in range(pace.k)])
-            if side is generator:
-                side.wait_for_d(steps)
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=sides) for sides in ((generator, on_g), (critic, on_d))]
-    [thread.start() for thread in threads]
-    [thread.join(WAIT_S) for thread in threads]
-    assert not errors and not any(thread.is_alive() for thread in threads), errors
+    run_halves((generator, on_g), (critic, on_d), steps, pace.k, delay)
     assert on_g.d.version == on_d.g.version == 0  # the half that sits elsewhere
     return on_g.g, on_d.d, generator, critic
 

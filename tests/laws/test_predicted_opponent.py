@@ -1,7 +1,6 @@
 """Prediction of a late opponent: weights by hand, and an asynchronous game against the plain loop."""
 
 import copy
-import threading
 from dataclasses import replace
 
 import pytest
@@ -18,6 +17,7 @@ from paragan.schemes.asynchronous.player_step import StalenessLimit
 from paragan.schemes.asynchronous.thread_step import ThreadLink
 from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
 from tests.laws.small_gan import batches, game, network, player
+from tests.laws.two_halves import run_halves
 
 STEPS, WAIT_S = 5, 60.0
 LIKE = {"image": torch.empty(1, 8, 8, dtype=torch.float64), "label": torch.empty((), dtype=torch.int64)}
@@ -76,22 +76,7 @@ def played(pace, order):
     generator = GeneratorStep(Snapshot(network(Side.D)), sender, states, replace(pace, order=order))
     counts = [step + 1 for step in range(STEPS)]
     critic = DiscriminatorStep(Buffer(BufferOptions(), 0), receiver, [states], replace(pace, order=counts))
-    errors = []
-
-    def run(half, gan):
-        stream = batches()
-        try:
-            for _ in range(STEPS):
-                half.step(gan, [next(stream)])
-            if half is generator:
-                half.wait_for_d(STEPS)
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=sides) for sides in ((generator, on_g), (critic, on_d))]
-    [thread.start() for thread in threads]
-    [thread.join(WAIT_S) for thread in threads]
-    assert not errors and not any(thread.is_alive() for thread in threads), errors
+    run_halves((generator, on_g), (critic, on_d), STEPS)
     assert generator.predicted is None or _predicts(generator, on_d.d.net)  # as a run that resumes here
     return on_g.g.net.state_dict(), on_d.d.net.state_dict()
 

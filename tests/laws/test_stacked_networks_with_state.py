@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from paragan.config import read_recipe
-from paragan.core import rng
-from paragan.core.types import Batch, Rows, Side
+from paragan.core.types import Side
 from paragan.extensions.grid.build import trainer as grid
 from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.executors import choice, stacked
@@ -29,6 +28,7 @@ from paragan.optim import adabelief
 from paragan.parallel import none
 from paragan.penalties import r1
 from paragan.schemes import shared_fakes, synchronous
+from tests.laws.cell_stream import CellStream
 
 CELLS, BATCH, SHAPE, CLASSES = 3, 4, (1, 8, 8), 3
 
@@ -100,22 +100,6 @@ NETS = {
 }
 
 
-class Stream:
-    """Real images of one cell, and labels."""
-
-    def __init__(self, cell):
-        self.cell, self.position = cell, 0
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        rows = Rows(step=self.position, first=0, count=BATCH, total=BATCH)
-        self.position += 1
-        x = rng.uniform(self.cell, "x", rows, SHAPE).double() * 2 - 1
-        return Batch(rows, {"image": x, "label": rng.integers(self.cell, "y", rows, CLASSES)})
-
-
 def player(side, number, make, per_step, kind, eps, channels_last):
     def net():
         torch.manual_seed(number)  # torch's spectral norm draws
@@ -150,7 +134,7 @@ def cells(
                 number=number,
                 gan=gan,
                 scheme=FunctionScheme(scheme) if callable(scheme) else scheme,
-                batches=Stream(number),
+                batches=CellStream(number, BATCH, SHAPE),
             )
         )
     return found

@@ -6,7 +6,7 @@ import torch
 import paragan as pg
 from paragan.layers.residual_quantizer import ResidualQuantizer
 from paragan.models import encodec
-from tests.tiny_run import newest
+from tests.tiny_run import train_whole_and_in_parts
 
 SMALL = {
     "model.width": 4,
@@ -19,12 +19,7 @@ SMALL = {
 
 
 def test_run_resumes_to_the_same_weights(tmp_path):
-    whole = pg.train("codec", {**SMALL, "train.kimg": 0.012}, out=tmp_path / "whole")
-    pg.train("codec", {**SMALL, "train.kimg": 0.006}, out=tmp_path / "parts")
-    pg.train("codec", {**SMALL, "train.kimg": 0.012}, out=tmp_path / "parts")
-    files = [newest(tmp_path / name) / f"{side}.safetensors" for name in ("whole", "parts") for side in "gd"]
-    g, d, *resumed = (path.read_bytes() for path in files)
-    assert [g, d] == resumed
+    whole = train_whole_and_in_parts(tmp_path, "codec", SMALL, 0.012, 0.006)
     balanced = {"adversarial", "feature_matching_l1", "log_mel", "l1"}
     steps = whole.records("step")
     assert {f"g/balancer/{name}" for name in balanced} | {"g/loss/codebook"} <= steps[-1].keys()

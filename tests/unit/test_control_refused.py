@@ -13,17 +13,7 @@ from paragan.core.errors import RankError
 from paragan.extensions.grid.transports import control
 from paragan.extensions.grid.transports.control import ControlConnection, Listener, connect
 from paragan.extensions.grid.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, session_key
-
-TOKEN = "5e" * 32
-WAIT_S = 20.0
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_over(capfd):
-    before = set(threading.enumerate())
-    yield
-    assert until(lambda: set(threading.enumerate()) == before)
-    assert capfd.readouterr().err == ""
+from tests.unit.test_control import TOKEN, WAIT_S, nothing_is_left_over, until  # noqa: F401 a fixture
 
 
 @pytest.fixture
@@ -39,13 +29,6 @@ def listener():
     assert listener.accept(0.0) is None, "somebody was taken for a worker"
     worker.close()
     listener.close()
-
-
-def until(condition):
-    deadline = time.monotonic() + WAIT_S
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return condition()
 
 
 def read(sock, count):

@@ -8,18 +8,9 @@ import pytest
 import torch
 
 import paragan as pg
-from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator, PosterGenerator
-
-TINY = (
-    "data.size=8", "train.batch=16", "train.kimg=0.064", "every.sample_kimg=0", "every.save_kimg=0",
-    "every.score_kimg=0", "evaluation.features=null", "writers=[jsonl]",
-)  # fmt: skip
-
-
-def config(*words):
-    return read_recipe("digits", [*TINY, *words])
+from tests.unit.test_estimator import config
 
 
 def pair():
