@@ -12,7 +12,6 @@ from torch import nn
 from paragan.core.errors import DataError
 from paragan.features.base.extractor import FeatureExtractor
 from paragan.features.base.weight_files import build_with_weights
-from paragan.storage import npz
 
 
 def network():
@@ -27,15 +26,14 @@ def arrays_of(make=network, value=1):
     }
 
 
-@pytest.mark.parametrize("ending", ["npz", "safetensors"])
-def test_network_has_the_weights_of_its_file(tmp_path, ending):
-    path = tmp_path / f"net.{ending}"
-    arrays = arrays_of()
-    if ending == "npz":
-        np.savez(path, **{key: array.astype(np.float64) if array.ndim else array for key, array in arrays.items()})
-    else:
-        tensors = {key: torch.from_numpy(np.asarray(array)) for key, array in arrays.items()}
-        save_file({key: value.half() if value.dim() else value for key, value in tensors.items()}, path)
+def save(path, arrays):
+    save_file({key: torch.from_numpy(np.asarray(array)) for key, array in arrays.items()}, path)
+
+
+def test_network_has_the_weights_of_its_file(tmp_path):
+    path = tmp_path / "net.safetensors"
+    tensors = {key: torch.from_numpy(np.asarray(array)) for key, array in arrays_of().items()}
+    save_file({key: value.half() if value.dim() else value for key, value in tensors.items()}, path)
     before = torch.get_rng_state()
     built, sha256 = build_with_weights(network, path)
     assert torch.equal(torch.get_rng_state(), before)
@@ -44,8 +42,8 @@ def test_network_has_the_weights_of_its_file(tmp_path, ending):
 
 
 def test_another_sha256_is_refused_in_one_line(tmp_path):
-    path = tmp_path / "net.npz"
-    np.savez(path, **arrays_of())
+    path = tmp_path / "net.safetensors"
+    save(path, arrays_of())
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     assert build_with_weights(network, path, sha256)[1] == sha256
     message = refused(path, sha256="0" * 64)
@@ -53,17 +51,9 @@ def test_another_sha256_is_refused_in_one_line(tmp_path):
 
 
 def test_weights_of_another_network_are_refused(tmp_path):
-    np.savez(tmp_path / "net.npz", **arrays_of(lambda: nn.Sequential(nn.Linear(320, 50))))
-    message = refused(tmp_path / "net.npz")
+    save(tmp_path / "net.safetensors", arrays_of(lambda: nn.Sequential(nn.Linear(320, 50))))
+    message = refused(tmp_path / "net.safetensors")
     assert "check evaluation.features.weights, or use evaluation.features=auto" in message
-
-
-def test_an_archive_of_many_arrays_is_refused_before_they_are_read(tmp_path, monkeypatch):
-    path, reads, read = tmp_path / "net.npz", [], npz.read_array
-    np.savez(path, **{f"more{n}": np.ones(1) for n in range(100)})
-    monkeypatch.setattr(npz, "read_array", lambda path, name, most: reads.append(name) or read(path, name, most))
-    refused(path)
-    assert len(reads) < 20
 
 
 @pytest.mark.parametrize(
@@ -71,35 +61,31 @@ def test_an_archive_of_many_arrays_is_refused_before_they_are_read(tmp_path, mon
     [
         ({"0.bias": np.ones(51, np.float32)}, r"'0.bias' is (51,) of torch.float32, not (50,) of torch.float32"),
         ({"0.bias": np.ones(50, np.int64)}, "'0.bias' is (50,) of torch.int64, not (50,) of torch.float32"),
-        ({"0.bias": np.array([{}] * 50, object)}, "Python objects are not supported"),
         ({"extra": np.ones(1, np.float32)}, "the file has a tensor 'extra', which this network has not"),
         ({"2.bias": None}, "the file has no tensor '2.bias' of this network"),
-        ({"2.bias": np.zeros(1 << 20)}, "8,388,736 bytes unpacked"),
+        ({"2.bias": np.zeros(1 << 21)}, "more than 1,219,528 bytes"),
     ],
 )
 def test_a_file_with_other_tensors_is_refused(tmp_path, change, problem):
     arrays = {name: array for name, array in (arrays_of() | change).items() if array is not None}
-    np.savez_compressed(tmp_path / "cnn.npz", **arrays)
-    assert problem in refused(tmp_path / "cnn.npz")
+    save(tmp_path / "cnn.safetensors", arrays)
+    assert problem in refused(tmp_path / "cnn.safetensors")
 
 
-@pytest.mark.parametrize("ending", ["npz", "safetensors"])
 @pytest.mark.parametrize("content", [None, b"", b"text", b"PK\x05\x06" + bytes(18), bytes(10_000_000)])
-def test_another_file_is_refused(tmp_path, content, ending):
-    path = tmp_path / f"cnn.{ending}"
+def test_another_file_is_refused(tmp_path, content):
+    path = tmp_path / "cnn.safetensors"
     if content is not None:
         path.write_bytes(content)
     refused(path)
 
 
-def test_a_damaged_archive_or_a_single_array_is_refused(tmp_path):
-    np.savez(tmp_path / "cnn.npz", **arrays_of())
-    whole = (tmp_path / "cnn.npz").read_bytes()
-    for damaged in (whole[:2000], whole[:500] + b"\xff" + whole[501:]):
-        (tmp_path / "cnn.npz").write_bytes(damaged)
-        refused(tmp_path / "cnn.npz")
-    np.save(tmp_path / "lone.npy", np.ones(3))
-    refused(tmp_path / "lone.npy")
+def test_a_cut_file_is_refused(tmp_path):
+    save(tmp_path / "cnn.safetensors", arrays_of())
+    whole = (tmp_path / "cnn.safetensors").read_bytes()
+    for damaged in (whole[:2000], whole[:20] + b"\xff" + whole[21:]):
+        (tmp_path / "cnn.safetensors").write_bytes(damaged)
+        refused(tmp_path / "cnn.safetensors")
 
 
 def refused(path, sha256=None):

@@ -70,7 +70,8 @@ def prepare(options, context):
         options.sha256,
     )
     return pg.FeatureExtractor(
-        context.name, network, (1, 8, 8), None, sha256, **context.call_settings(options)
+        name=context.name, network=network, shape=(1, 8, 8), num_classes=None, sha256=sha256,
+        **context.call_settings(options),
     )
 '''
 WORDS = ["data.size=8", "model.width=4", "train.batch=8", "train.kimg=0.032", "every.sample_kimg=0"]

@@ -28,34 +28,29 @@ _MAX_BYTES = 2 << 30  # 50,000 images by the Inception network take 0.6 GB
 def real_features(
     extractor: FeatureExtractor, source: Source, count: int, say: Callable[[str], None], world: World = ALONE
 ) -> SampleFeatures:
-    """Return `extractor.compute_rows(source, count, say)`, from the cache if it has them. Collective.
+    """Return the features of `count` images, always the same, with labels; from the cache if it has them. Collective.
 
     Each rank computes a part. Cached are features of extractors with `is_slow`, in the folder
     `features` of `cache_dir()`, by a hash of all that they depend on. A damaged file is computed anew.
     """
-    if not extractor.is_slow or not source.fingerprint:
-        return _compute(extractor, source, count, say, world)
-    path = cache_dir() / "features" / f"{_key(extractor, source, count)}.safetensors"
-    found = _read(path, count)
-    if world.any(found is None) or found is None:
-        found = _compute(extractor, source, count, say, world)
-        with suppress(OSError):  # without space or permission, nothing is cached
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(path, save(_tensors(found)))
-    return found
 
-
-def _compute(
-    extractor: FeatureExtractor, source: Source, count: int, say: Callable[[str], None], world: World
-) -> SampleFeatures:
-    if world.size == 1:
-        return extractor.compute_rows(source, count, say)
+    def compute() -> SampleFeatures:
+        return compute_features(rows, extractor, count, REAL_AT_ONCE, world, say)
 
     def rows(first: int, number: int) -> tuple[Tensor, Tensor | None]:
         samples = real_batch(source, first, number)
         return samples["image"], samples.get("label")
 
-    return compute_features(rows, extractor, count, REAL_AT_ONCE, world, say)
+    if not extractor.is_slow or not source.fingerprint:
+        return compute()
+    path = cache_dir() / "features" / f"{_key(extractor, source, count)}.safetensors"
+    found = _read(path, count)
+    if world.any(found is None) or found is None:
+        found = compute()
+        with suppress(OSError):  # without space or permission, nothing is cached
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, save(_tensors(found)))
+    return found
 
 
 def real_images(source: Source, count: int) -> Tensor:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-import time
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, Full, Queue
-from threading import Thread
 from typing import Any, Protocol
 
 from PIL import Image
@@ -26,6 +26,7 @@ from paragan.writers.images import to_pil_image
 FINISH_S = 20.0  # longest wait for the server when the run ends
 _MAX_PENDING = 256  # entries that wait for the tracker; further ones are dropped
 _MAX_ID_BYTES = 100
+_POLL_S = 0.2
 STOPPED_CODES = (75, 85, 130)  # exit codes of runs that can resume
 _NUMERIC_KINDS = ("step", "score", "telemetry")
 _SECRET_NAME = re.compile(r"(key|token|secret|password|credentials?)$", re.IGNORECASE)
@@ -66,11 +67,12 @@ class TrackerWriter:
     def __init__(self, name: str, open_tracker: Callable[[], Tracker]) -> None:
         self._name = name
         self._finish_s = FINISH_S
-        self._entries: Queue[Entry | None] = Queue(_MAX_PENDING)
+        self._entries: Queue[Entry] = Queue(_MAX_PENDING)
+        self._is_closing = threading.Event()
         self._has_dropped = False
         self._code = 1  # of a run that closes without an `end` event
         self._error: Exception | None = None
-        self._thread = Thread(target=self._run, args=(open_tracker,), name=f"writer-{name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(open_tracker,), name=f"writer-{name}", daemon=True)
         self._thread.start()
 
     def write(self, event: Event) -> None:
@@ -93,15 +95,8 @@ class TrackerWriter:
 
     def close(self) -> None:
         """Finish the run; `TimeoutError` if the tracker takes longer than 20 s."""
-        deadline = time.monotonic() + self._finish_s
-        while self._thread.is_alive():
-            try:
-                self._entries.put(None, timeout=0.1)
-                break
-            except Full:
-                if time.monotonic() > deadline:
-                    self._clear()
-        self._thread.join(max(0.0, deadline - time.monotonic()))
+        self._is_closing.set()
+        self._thread.join(self._finish_s)
         if self._thread.is_alive():
             raise TimeoutError(f"not finished within {self._finish_s:g} s")
         if self._error is not None:
@@ -110,7 +105,7 @@ class TrackerWriter:
     def _run(self, open_tracker: Callable[[], Tracker]) -> None:
         try:
             tracker = open_tracker()
-            while (entry := self._entries.get()) is not None:
+            for entry in self._received():
                 try:
                     tracker.log(entry)
                 except Exception as error:
@@ -126,12 +121,11 @@ class TrackerWriter:
                 self._name, f"values are missing there ({reason}); training continues, and metrics.jsonl has them"
             )
 
-    def _clear(self) -> None:
-        try:
-            while True:
-                self._entries.get_nowait()
-        except Empty:
-            return
+    def _received(self) -> Iterator[Entry]:
+        """Yield entries until the writer closes and none is left."""
+        while not (self._is_closing.is_set() and self._entries.empty()):
+            with suppress(Empty):
+                yield self._entries.get(timeout=_POLL_S)
 
 
 def print_warning(name: str, text: str) -> None:

@@ -16,7 +16,6 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.metric import SampleFeatures
 from paragan.core.option_types import PretrainedOptions
-from paragan.core.progress_lines import ProgressLines
 from paragan.core.source import Source
 from paragan.hardware.precision import full_precision
 from paragan.loading.loader import normalise_images
@@ -96,19 +95,10 @@ class FeatureExtractor:
             requested_labels_B=None if labels_B is None else labels_B.cpu(),
         )
 
-    def compute_rows(
-        self, source: Source, count: int, say: Callable[[str], None] = lambda line: None
-    ) -> SampleFeatures:
-        """Compute the features of `count` images of a data set, always the same, with labels.
-
-        say: receives lines of progress.
-        """
-        progress = ProgressLines(label="score", unit="real images", total=count, say=say)
-        parts: list[SampleFeatures] = []
-        for samples in real_batches(source, count):
-            progress(sum(map(len, parts)))
-            parts.append(self.compute(samples["image"], samples.get("label")))
-        return SampleFeatures.concatenate(parts)
+    def compute_rows(self, source: Source, count: int) -> SampleFeatures:
+        """Compute the features of `count` images of a data set, always the same, with labels."""
+        batches = real_batches(source, count)
+        return SampleFeatures.concatenate([self.compute(batch["image"], batch.get("label")) for batch in batches])
 
     def with_accuracy(self, held_out: Source) -> FeatureExtractor:
         """Return a copy with the accuracy on up to 10,000 of these images, if they have labels."""

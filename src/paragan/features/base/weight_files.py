@@ -1,4 +1,4 @@
-"""Safe readers of weights: .npz and .safetensors files, by sha256; nothing is unpickled."""
+"""Safe reader of weights: .safetensors files, by sha256; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from paragan.core.errors import DataError
 from paragan.core.files import read_bytes
-from paragan.storage import npz
 
 _BYTES_PER_NUMBER = 8  # float64, the widest format that is read
 _MAX_HEADER_BYTES = 1 << 20
@@ -21,7 +20,7 @@ _FIX = "check evaluation.features.weights, or use evaluation.features=auto"
 
 
 def build_with_weights(make: Callable[[], nn.Module], path: Path, sha256: str | None = None) -> tuple[nn.Module, str]:
-    """Build a network with the weights of an .npz or .safetensors file; also return its sha256.
+    """Build a network with the weights of a .safetensors file; also return its sha256.
 
     The file must hold all parameters and buffers of the network by name, and nothing else;
     floating-point formats are converted to the network's. The global random state does not change.
@@ -48,22 +47,11 @@ def _read(path: Path, expected: Mapping[str, Tensor], sha256: str | None) -> tup
                 f"{path}: its sha256 is {found}, not evaluation.features.sha256={sha256}; get the "
                 "right file, or correct the setting"
             )
-        return found, load(content) if path.suffix == ".safetensors" else _read_npz(path, expected)
+        return found, load(content)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}; {_FIX}") from None
     except SafetensorError as error:
         raise DataError(f"{path}: not a safetensors file ({error}); {_FIX}") from None
-
-
-def _read_npz(path: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    try:
-        names = npz.array_names(path)[: len(expected) + 1]
-        most = {name: _max_bytes(expected[name]) if name in expected else _MAX_HEADER_BYTES for name in names}
-        arrays = {name: npz.read_array(path, name, most[name]) for name in names}
-    except DataError as error:
-        raise DataError(f"{error}; {_FIX}") from None
-    numbers = {name: array for name, array in arrays.items() if array.dtype.kind in "fiu"}
-    return {name: torch.from_numpy(array.astype(array.dtype.newbyteorder("="))) for name, array in numbers.items()}
 
 
 def _difference(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:
