@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from typing import Any
 
@@ -68,6 +68,13 @@ class Policy:
         for number, group in enumerate(self.groups):
             self._check_group(number, group, optimizer)
         return optimizer
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """Fields that differ from their defaults: a step that is written anew refuses those that it does not honour."""
+        default = type(self)()
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: value for name, value in values.items() if value != getattr(default, name)}
 
     def lr_of(self, group: Mapping[str, Any]) -> float:
         """Return a group's learning rate before the schedule, in its configured ratio to `lr`."""

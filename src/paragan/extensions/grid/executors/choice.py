@@ -17,7 +17,7 @@ from paragan.core.types import Side
 from paragan.core.weight_schedule import WeightSchedule
 from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.executors.stacked import RecordedSteps, StackedExecutor
-from paragan.extensions.grid.executors.stacked_adam import can_stack
+from paragan.extensions.grid.executors.stacked_adam import HONOURED, can_stack
 from paragan.extensions.grid.population import Executor
 from paragan.hardware import graphs
 from paragan.hardware.executors import time_call
@@ -140,12 +140,12 @@ def unstackable_reason(cells: Sequence[Cell]) -> str | None:
             if player.calling.scaled:
                 return f"{name} uses a loss scale"
             module = player.strategy.training_module(player.net)
-            if player.policy.micro_batches > 1 or module is not player.net:
-                return f"{name} uses micro-batches or a strategy"
+            if module is not player.net:
+                return f"{name} uses a strategy"
+            if others := sorted(player.policy.changed.keys() - HONOURED):
+                return f"{name} has {others[0]}={player.policy.changed[others[0]]!r}, which stacked turns do not honour"
             if player.updates_per_step != reference.updates_per_step or player.version != reference.version:
                 return f"{name} has different numbers of updates in the cells"
-        if cell.gan.d.update_probability < 1:
-            return "D's updates are drawn for each cell"
         if cell.random_opponents:
             return "opponents are drawn for every batch"
         if any(loss.compares for loss in (cell.gan.loss, *cell.losses)):

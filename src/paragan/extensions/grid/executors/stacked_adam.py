@@ -8,7 +8,7 @@ that genomes are copied from and loaded into players as usual. Source: Kingma an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -19,16 +19,16 @@ from paragan.game import schedule
 from paragan.game.player import Player
 
 _PLAIN_DEFAULTS = {"weight_decay": 0, "amsgrad": False, "maximize": False}
-# fields of `Policy` that a stacked step, or the executor, honours; any other must have its default
-_HONOURED = {"kind", "lr", "arguments", "schedule", "max_norm", "updates_per_step"}
+# fields of `Policy` that a step of all cells at once honours
+_STACKED = {"kind", "lr", "arguments", "schedule", "max_norm", "updates_per_step"}
+# and those that stacked turns honour if the players then step one by one; others are refused by name
+HONOURED = {*_STACKED, "groups"}
 
 
 def can_stack(players: Sequence[Player]) -> bool:
     """Whether all players use the same plain Adam for all weights, up to their learning rates."""
     first = players[0]
-    default = type(first.policy)()
-    others = (field.name for field in fields(default) if field.name not in _HONOURED)
-    is_plain = all(getattr(first.policy, name) == getattr(default, name) for name in others)
+    is_plain = first.policy.changed.keys() <= _STACKED
     is_plain &= all(first.optimizer.defaults.get(name) == value for name, value in _PLAIN_DEFAULTS.items())
     are_equal = all(_step_settings(player) == _step_settings(first) for player in players)
     is_adam = type(first.optimizer) is torch.optim.Adam

@@ -15,15 +15,21 @@ from pathlib import Path
 
 from paragan.core.capabilities import ALL, Capability
 from paragan.core.dist import World
+from paragan.core.errors import ConfigError
 from paragan.core.option_types import FilePath, Natural
 from paragan.core.roles import Roles, colocated_roles, server_roles
+from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Report, Side
 from paragan.extensions.parameter_server.server import Server
 from paragan.extensions.parameter_server.worker import GradientWorker
 from paragan.game.gan import GAN
+from paragan.game.player import Player
 from paragan.schemes import synchronous
 from paragan.schemes.base.concurrent import ConcurrentScheme
 from paragan.schemes.base.update_order import read_order
+
+# fields of `Policy` that a worker, which computes gradients, or the server, which steps, honours
+HONOURED = {"kind", "lr", "arguments", "schedule", "max_norm", "micro_batches", "updates_per_step", "groups"}
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,18 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
         found -= {Capability.TERM_STATE, Capability.AUGMENT_STATE}
         has_workers = self._roles is not None and self._roles.world.size > 2
         return found - {Capability.COUPLED} if has_workers else found  # each has a part of the batch
+
+    def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
+        """Raise `ConfigError` for a game, or a field of a policy, that worker and server do not honour."""
+        super().refuse(gan, tensors)
+        for player in (gan.g, gan.d) if self._has_server else ():
+            assert isinstance(player, Player)
+            for name, value in player.policy.changed.items():
+                if name not in HONOURED:
+                    raise ConfigError(
+                        f"scheme {self.name} does not honour {player.side.value}.{name}={value!r}; "
+                        "leave it out, or use scheme synchronous"
+                    )
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         """Run one step in the open session, or in a new one."""
