@@ -5,8 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from paragan.config import read_recipe
-from paragan.core.dist import World
 from paragan.core.types import Side
 from paragan.game.network import Calling
 from paragan.game.player import Player
@@ -14,7 +12,6 @@ from paragan.game.policy import Policy
 from paragan.hardware import executors as compiling
 from paragan.parallel import none
 from paragan.penalties import r1
-from paragan.runs import choose_executor
 from paragan.schemes import shared_fakes, synchronous
 from tests.laws.small_gan import batches, distance, game, network, play
 
@@ -54,15 +51,3 @@ def test_it_trains_as_what_runs_as_written_with_r1(executor, scheme, interval):
         play(gan, scheme, moved(batches()), STEPS)
     for a, b in ((there.g, here.g), (there.d, here.d)):
         assert distance(dict(a.net.state_dict()), dict(b.net.state_dict())) <= 1e-9
-
-
-def test_auto_looks_at_all_and_takes_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(choose_executor, "WORTH_S", 0.0)
-    words = ["data.size=16", "model.width=8", "train.batch=32", "train.executor=auto", "evaluation.features=null"]
-    said: list[str] = []
-    found = choose_executor.choose_executor(read_recipe("digits", words), tmp_path, False, World(), said.append)
-    assert found.train.executor in ("eager", "compile", "graphs") and found.g.precision in ("bf16", "fp32")
-    told = "\n".join(said)
-    for way in ("eager bf16 channels-last", "eager fp32:", "compile", "graphs"):
-        assert f"executor  {way}" in told
-    assert "left out" not in told

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from math import prod
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from paragan.api.networks import Networks
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.dist import World
@@ -199,6 +201,36 @@ def test_candidate_that_does_not_fit_into_memory_is_left_out(monkeypatch):
     said.clear()
     assert layout.fastest_layout(layout.TrialRun(config, World(), None), config, said.append) == config
     assert said and all("not tried" in line for line in said)
+
+
+class NoisyNet(nn.Sequential):
+    """With dropout, whose draws advance a generator."""
+
+    def __init__(self, inputs, *outputs):
+        super().__init__(nn.Flatten(), nn.Linear(inputs, prod(outputs)), nn.Dropout(0.5), nn.Unflatten(1, outputs))
+
+    def forward(self, x, y=None):
+        return super().forward(x)
+
+
+class NoisyCritic(NoisyNet):
+    def forward(self, x, y=None):
+        return None, super().forward(x)
+
+
+def test_measured_steps_change_neither_weights_nor_random_state():
+    g, d = NoisyNet(4, 1, 8, 8), NoisyCritic(64, 1)
+    torch.manual_seed(1)
+    state, weights = torch.get_rng_state(), [weight.clone() for weight in (*g.parameters(), *d.parameters())]
+    config = read_recipe("digits", WORDS)
+    trial = layout.TrialRun(config, World(), Networks(g=g, d=d, latent=4, num_classes=0))
+    layout.fastest_layout(trial, config, print)
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(map(torch.equal, weights, (*g.parameters(), *d.parameters())))
+
+
+def test_trial_of_a_rank_has_its_share_of_the_batch():
+    assert layout.TrialRun(read_recipe("digits", WORDS), World(rank=0, size=2), None).rows == 4
 
 
 class Steps:

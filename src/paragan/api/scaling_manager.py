@@ -259,12 +259,10 @@ class ScalingManager:
 
 def _parse_ranges(tune: Mapping[str, str] | None) -> tuple[Dimension, ...]:
     """Return the ranges of the settings to search."""
-    if tune is None:
-        return ()
-    check_extension("tuning", "tune")
-    from paragan.extensions.tuning.space import parse_ranges
-
-    return parse_ranges(tune)
+    if tune is not None:
+        check_extension("tuning", "tune")
+        from paragan.extensions.tuning.space import parse_ranges
+    return () if tune is None else parse_ranges(tune)
 
 
 def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 
 from paragan.cli.arguments import Code, Trust, Words, code_folder
 from paragan.cli.run_arguments import load_config, parse_words
+from paragan.config import RunConfig
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
@@ -61,20 +61,31 @@ def train_command(
     where = out or named or f"runs/{run_name(recipe)}"
     folder = _working_folder(where)
     if plan is not None:
-        check_extension("planning", "--plan")
-        from paragan.cli.plan import format_decisions
-        from paragan.extensions.planning.planned_training import PlannedRun
-
-        run = PlannedRun(config=config, recipe=recipe, folder=folder, fresh=fresh, describe=format_decisions)
-        overrides += run.words(plan, print)
+        overrides += _planned_words(plan, config, recipe, folder, fresh)
         config = load_config(recipe, overrides, outside)
     request = RunRequest(
-        config=config, name=recipe, out=folder, fresh=fresh, has_commands=True, overrides=tuple(overrides), code=moved
+        config=config,
+        name=recipe,
+        out=folder,
+        fresh=fresh,
+        has_commands=True,
+        overrides=tuple(overrides),
+        code=moved,
+        address=where if is_url(where) else "",
     )
-    request = replace(request, address=where if is_url(where) else "")
     with _mirroring(request):
         exit_code = start_training(request, _advise_on_memory)
     raise typer.Exit(exit_code)
+
+
+def _planned_words(plan: str, config: RunConfig, recipe: str, folder: Path, fresh: bool) -> list[str]:
+    """Return the settings of a plan, as words."""
+    check_extension("planning", "--plan")
+    from paragan.cli.plan import format_decisions
+    from paragan.extensions.planning.planned_training import PlannedRun
+
+    run = PlannedRun(config=config, recipe=recipe, folder=folder, fresh=fresh, describe=format_decisions)
+    return run.words(plan, print)
 
 
 def _mirroring(request: RunRequest) -> AbstractContextManager[None]:

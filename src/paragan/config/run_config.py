@@ -140,7 +140,6 @@ class RunConfig:
             (self.grid and self.grid.age and self.workers, "grid.age", Capability.LATE_EXCHANGE),
             (self.players, "the setting players", Capability.EXTRA_PLAYERS),
             (self.init is not None, "init", Capability.INITIAL_WEIGHTS),
-            (executor == "auto", "train.executor=auto", Capability.CHOICE),
             (self.train.layout == "auto", "train.layout=auto", Capability.CHOICE),
             (self.rollback is not None, "rollback", Capability.ROLLBACK),
             (self.evaluation.mode == "background", "evaluation.mode=background", Capability.BACKGROUND),

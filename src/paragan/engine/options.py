@@ -46,12 +46,11 @@ class TrainOptions:
     The limit of a phase is learned from its durations; that of checkpoints and evaluations is at
     least five times as much.
     """
-    executor: Literal["eager", "compile", "graphs", "auto"] = "eager"
-    """Execution of the networks: `eager`, `compile`, `graphs`, or `auto`, the fastest of these.
+    executor: Literal["eager", "compile", "graphs"] = "eager"
+    """Execution of the networks: `eager`, `compile` or `graphs`.
 
     `compile`: by torch's compiler, which takes a minute or two. `graphs`: compiled, launches
-    recorded on an accelerator. `auto`: a new run measures them, with
-    precision and channels_last if open.
+    recorded on an accelerator.
     """
     layout: Literal["plain", "auto"] = "plain"
     """Layout of the networks: `plain`, as `channels_last` and `channel_multiple` of the players say, or `auto`.

@@ -51,13 +51,6 @@ def full_precision(device: torch.device) -> Iterator[None]:
         yield
 
 
-def precision_candidates(choice: str, device: torch.device, side: Side) -> tuple[str, ...]:
-    """Return the formats that `auto` chooses from, the likeliest first; never fp16."""
-    if choice != "auto":
-        return (choice,)
-    return ("bf16", "fp32") if side is Side.D and has_bf16(device) else ("fp32",)
-
-
 def layout_candidates(choice: bool | None, net: nn.Module) -> tuple[bool, ...]:
     """Return the values of channels last that `auto` chooses from; dense networks have one."""
     if choice is not None:

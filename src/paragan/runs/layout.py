@@ -18,17 +18,18 @@ import torch
 from torch import nn
 
 from paragan import build
-from paragan.config import RunConfig
+from paragan.config import RunConfig, read_recipe
+from paragan.config.sections import NAMES_ONLY
 from paragan.core.capabilities import Capability
 from paragan.core.collective import run_on_main
 from paragan.core.dist import World
-from paragan.core.errors import is_out_of_memory
+from paragan.core.errors import ConfigError, is_out_of_memory
 from paragan.core.network_factory import Model
 from paragan.core.types import Side
+from paragan.game.options import PlayerOptions
 from paragan.hardware import precision
 from paragan.hardware.executors import error_line, time_call
 from paragan.layers.padded_channels import pad_channels
-from paragan.runs.choose_executor import recorded_config, with_open_settings
 from paragan.runs.trial_steps import TrialRun
 
 _SETTINGS = ("channels_last", "channel_multiple")
@@ -54,11 +55,26 @@ def choose_layout(
     plain = replace(config, train=replace(config.train, layout="plain"))
 
     def choose() -> dict[str, Any]:
-        found = (None if fresh else recorded_config(config, out)) or _found(plain, world, say, model)
+        found = (None if fresh else _recorded(plain, out)) or _found(plain, world, say, model)
         return {key: {name: getattr(found.player_options[key], name) for name in _SETTINGS} for key in ("g", "d")}
 
     chosen = run_on_main(world, choose)
-    return replace(plain, g=with_open_settings(config.g, chosen["g"]), d=with_open_settings(config.d, chosen["d"]))
+    return replace(plain, g=_completed(config.g, chosen["g"]), d=_completed(config.d, chosen["d"]))
+
+
+def _recorded(config: RunConfig, out: Path) -> RunConfig | None:
+    """Return the config of the run in `out`, if any; a later check refuses an unreadable one."""
+    path = out / "config.yaml"
+    try:
+        return read_recipe(str(path), outside=NAMES_ONLY) if path.exists() else None
+    except ConfigError:
+        return config
+
+
+def _completed(player: PlayerOptions, chosen: Mapping[str, Any]) -> PlayerOptions:
+    """Return the player with the chosen settings; those that a user set are unchanged."""
+    defaults = PlayerOptions()
+    return replace(player, **{k: v for k, v in chosen.items() if getattr(player, k) == getattr(defaults, k)})
 
 
 def _found(config: RunConfig, world: World, say: Say, model: Model | None) -> RunConfig:

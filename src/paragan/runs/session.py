@@ -31,7 +31,6 @@ from paragan.hardware import device as devices
 from paragan.hardware.deterministic import deterministic_kernels, report_missing_kernels
 from paragan.hardware.executors import report_compile_errors as compiling
 from paragan.runs import rank_checks
-from paragan.runs.before_start import CHOICES
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
 from paragan.runs.folder import STUDY, RunFolder, environment, text_sha256, write_json
 from paragan.runs.run_lines import complete_line, describe_run, start_lines
@@ -124,10 +123,11 @@ def check_start(request: RunRequest, num_ranks: int = 1) -> None:
 
 def _completed_config(request: RunRequest, world: World, say: Callable[[str], None]) -> RunConfig:
     """Return the config with what it leaves to `auto`. Collective."""
-    config = request.config
-    for choose in CHOICES:
-        config = choose(config, request.out, _starts_fresh(request), world, say, request.model)
-    return config
+    if request.config.train.layout != "auto":
+        return request.config
+    from paragan.runs.layout import choose_layout  # a plain run does not need it
+
+    return choose_layout(request.config, request.out, _starts_fresh(request), world, say, request.model)
 
 
 def _prepare_history(folder: RunFolder, trainer: TrainingLoop, resumed: bool) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -20,18 +19,7 @@ from paragan.core.dist import World
 from paragan.core.network_factory import Model
 from paragan.core.types import Batch, Rows, Side, present_tensors
 from paragan.game.gan import GAN
-from paragan.hardware import device as devices, executors
-
-_AT_MOST = 8  # number of steps; the first are slower, and compile
-_COMPILES = 4  # first steps, in which networks compile
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds of trial steps. step_s: the least. set_up_s: extra of the first ones, if compiled."""
-
-    step_s: float
-    set_up_s: float = 0.0
+from paragan.hardware import device as devices
 
 
 class TrialRun:
@@ -55,21 +43,6 @@ class TrialRun:
         """Return the networks, for inspection."""
         sides = {side: build.maker(self.config, side, self.found, self.device, self.model) for side in Side}
         return {side: make.construct() for side, make in sides.items()}
-
-    def __call__(self, config: RunConfig, budget_s: float) -> Timing:
-        """Time a few steps, fewer if the budget ends. `ConfigError`: it cannot be compiled here."""
-        with torch.random.fork_rng(devices=[]), executors.report_compile_errors():
-            step = self.stepper(config)
-            steps_s: list[float] = []
-            walls_s: list[float] = []
-            while not steps_s or (len(steps_s) < _AT_MOST and sum(walls_s) < budget_s):
-                began_wall = time.perf_counter()
-                steps_s.append(executors.time_call(self.device, step))
-                walls_s.append(time.perf_counter() - began_wall)
-        step_s = min(steps_s)
-        compiled = config.train.executor != "eager"
-        set_up_s = max(0.0, sum(walls_s[:_COMPILES]) - _COMPILES * step_s)
-        return Timing(step_s, set_up_s if compiled else 0.0)
 
     def stepper(self, config: RunConfig) -> Callable[[], object]:
         """Return a function that makes one step, with separate players."""
