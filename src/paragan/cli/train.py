@@ -54,12 +54,10 @@ def train_command(
     outside = moved or (ANY if trust else None)
     config = load_config(recipe, overrides, outside)
     _check_folder(config.data.options)
-    from paragan.runs.folder import run_name
     from paragan.runs.run_request import RunRequest
     from paragan.runs.start import start_training
 
-    where = out or named or f"runs/{run_name(recipe)}"
-    folder = _working_folder(where)
+    where, folder = _run_place(out or named, recipe)
     if plan is not None:
         overrides += _planned_words(plan, config, recipe, folder, fresh)
         config = load_config(recipe, overrides, outside)
@@ -113,11 +111,14 @@ def _check_folder(options: object) -> None:
         check_path(options.path)
 
 
-def _working_folder(where: str) -> Path:
-    """Return the folder of a run on this machine."""
+def _run_place(where: str | None, recipe: str) -> tuple[str, Path]:
+    """Return the folder or address of a run, and its folder on this machine."""
+    from paragan.runs.folder import run_name
+
+    where = where or f"runs/{run_name(recipe)}"
     if not is_url(where):
-        return Path(where)
+        return where, Path(where)
     check_extension("buckets", f"--out {where}")
     from paragan.extensions.buckets.remote_run import working_folder
 
-    return working_folder(where)
+    return where, working_folder(where)
