@@ -43,7 +43,8 @@ class Net(nn.Module):
 
 
 def prepare(options, context):
-    return FeatureExtractor("first", Net(), context.train.shape, None, "0" * 64)
+    shape = context.train.shape
+    return FeatureExtractor(name="first", network=Net(), shape=shape, num_classes=None, sha256="0" * 64)
 """
 
 

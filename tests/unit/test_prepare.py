@@ -87,6 +87,7 @@ def test_a_stopped_preparation_continues_with_the_missing_shards(tmp_path, image
     assert sorted(name for name in before if kept[name] == before[name]) == ["shard-000000.tar", "shard-000002.tar"]
 
 
+@pytest.mark.slow
 def test_a_killed_preparation_continues(tmp_path):
     """SIGKILL after two shards; the bytes are those of one go."""
     images = image_folder(tmp_path / "images", 60, 400)
@@ -231,7 +232,7 @@ from paragan.storage.shard_folder import Encoding
 def peak():
     return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
 source, small, out, size = sys.argv[1:]
-encoding = Encoding(int(size)) if int(size) else None
+encoding = Encoding(size=int(size)) if int(size) else None
 prepare_shards(small, Path(out + "-small"), encoding, threads=2)
 before = peak()
 prepare_shards(source, Path(out), encoding, 41, threads=2)

@@ -130,6 +130,7 @@ def test_fingerprint_ignores_what_a_plan_may_change(config, word):
     assert updates_fingerprint(read_recipe("digits", [*WORDS, word])) == updates_fingerprint(config)
 
 
+@pytest.mark.slow
 def test_plan_with_workers_writes_a_profile_and_uses_it_again(tmp_path, capsys):
     path = tmp_path / "profile.json"
     words = ["plan", "digits", *WORDS, "train.batch=4", "--workers", "1,4", "--profile-file", str(path)]

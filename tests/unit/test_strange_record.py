@@ -56,19 +56,19 @@ def test_of_thousands_of_metrics_some_are_drawn_and_the_others_counted(tmp_path)
     assert "1977 more metrics are not shown." in page
 
 
-def test_of_twenty_thousand_evaluations_the_best_and_the_last_are_on_a_page_of_bounded_size(tmp_path):
+def test_of_four_thousand_evaluations_the_best_and_the_last_are_on_a_page_of_bounded_size(tmp_path):
     names = [f"fd[{n}]" for n in range(24)]
-    steps = range(20_000)
+    steps = range(4000)
     lines = (json.dumps({"kind": "score", "step": n, "kimg": n, **dict.fromkeys(names, n + 9.25)}) for n in steps)
-    best = {"kind": "score", "step": 7777, "kimg": 7777, "fd[3]": 0.125}
-    folder = record(tmp_path / "run", *(json.dumps(best) if n == 7777 else line for n, line in enumerate(lines)))
+    best = {"kind": "score", "step": 1777, "kimg": 1777, "fd[3]": 0.125}
+    folder = record(tmp_path / "run", *(json.dumps(best) if n == 1777 else line for n, line in enumerate(lines)))
     page = Page(folder).render()
     assert len(page.encode()) <= 5_000_000
-    assert "best 0.125" in page and " of 20,000 evaluations are shown" in page
+    assert "best 0.125" in page and " of 4,000 evaluations are shown" in page
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
     for drawn in data["charts"].values():
         (steps,) = [data["places"][line["places"]]["step"] for line in drawn]
-        assert 200 < len(steps) <= 1000 and steps[-1] == 19_999
+        assert 200 < len(steps) <= 1000 and steps[-1] == 3999
 
 
 def test_lists_of_a_foreign_record_do_not_make_a_large_page(tmp_path):

@@ -80,6 +80,7 @@ def test_recipe_in_one_file_is_listed_and_trains(run, capsys):
     assert last_step(run("stripes.yaml"))["step"] == 4
 
 
+@pytest.mark.slow
 def test_scheme_with_roles_in_one_file_trains_on_two_ranks(tmp_path):
     paths = environment(PYTHONPATH=f"{ROOT / 'src'}:{SCRATCH}")
     words = ["train", "digits", *SMALL, NO_SCORES, "scheme=scratchpkg.separate_ranks", "devices=2", "--out", "run"]

@@ -113,6 +113,7 @@ def test_verify_other_state_beside_the_spectral_norm_of_torch_still_fails(verifi
         assert code == 2 and f"{name} changed in the other player's turn" in failures(rows)["frozen means frozen, D"]
 
 
+@pytest.mark.slow
 @pytest.mark.distributed
 def test_verify_batch_norm_of_torch_trains_on_two_ranks_as_on_one(verified):
     rows, code = verified(faulty(*PLAIN_NORMS["both"][0]), "--ranks", "2")
@@ -186,6 +187,8 @@ def test_verify_spectral_norm_of_torch_is_twice_differentiable(style, activation
     assert row["result"] == "held"
 
 
+@pytest.mark.slow
+@pytest.mark.distributed
 def test_verify_dropout_drawn_by_row_is_held_to_every_law(verified):
     text = faulty(
         ("self.conv = ", "self.drop = Dropout(0.5)\n        self.conv = "),
