@@ -208,14 +208,38 @@ _HOMES = _read_public_names()
 __all__ = ["__version__", *(name for name, (module, _) in _HOMES.items() if module != "paragan")]
 
 
+_KINDS = {  # registry -> what its files define, for the names of files that the block above does not name
+    "penalties": "Penalty",
+    "balancers": "Balancer",
+    "augment": "Augment",
+    "parallel": "Strategy",
+    "schemes": "Scheme",
+}
+
+
+def _names_of_files() -> dict[str, tuple[str, str, str]]:
+    """Return registry, file and original name by public name: `wave_loss` of losses/wave.py, `WavePenalty`."""
+    from paragan.core import registry
+
+    files = {f"{name}_loss": ("losses", name, "loss") for name in registry.names("losses")}
+    for category, kind in {"losses": "", **_KINDS}.items():
+        for name in registry.names(category):
+            for original in filter(None, (kind, "Options")):
+                files.setdefault(f"{name.title().replace('_', '')}{original}", (category, name, original))
+    return files
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'paragan' has no attribute {name!r}")
-    module, original = _HOMES[name]
-    if module == "paragan":
-        return import_module(f"paragan.{original}")
-    return getattr(import_module(module), original)
+    if name in _HOMES:
+        module, original = _HOMES[name]
+        return import_module(f"paragan.{original}") if module == "paragan" else getattr(import_module(module), original)
+    if not name.startswith("_") and name in (files := _names_of_files()):
+        from paragan.core import registry
+
+        category, file, kind = files[name]
+        return getattr(registry.load_module(category, file), kind)
+    raise AttributeError(f"module 'paragan' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

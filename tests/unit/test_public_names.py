@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import choose
 from paragan.core import registry
+from tests.processes import environment
 
 NAMES = sorted(name for name in paragan.__all__ if not name.startswith("__"))
 
@@ -34,7 +36,7 @@ def test_every_file_of_a_family_has_a_public_name(category):
     for name in paragan.list_names(category):
         module = registry.load_module(category, name).__name__
         kinds = {(module, kind) for kind in (FAMILIES[category], "step")}
-        assert kinds & public, name
+        assert kinds & public or hasattr(paragan, f"{name.title().replace('_', '')}{FAMILIES[category]}"), name
 
 
 def _is_named(name):
@@ -80,3 +82,24 @@ def test_mypy_infers_the_type_of_every_public_name(tmp_path):
     revealed = re.findall(r"names.py:(\d+): note: Revealed type is (.+)", ended.stdout)
     assert len(revealed) == len(NAMES) + 1, ended.stdout
     assert [lines[int(line) - 1] for line, kind in revealed if kind == '"Any"'] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "name"),
+    [
+        ("losses/sharp.py", "from paragan.losses.hinge import loss as loss\n", "sharp_loss"),
+        ("losses/soft.py", "from paragan.losses.nonsaturating import Options as Options\n", "SoftOptions"),
+        ("penalties/sharp_edge.py", "from paragan.penalties.r1 import Penalty as Penalty\n", "SharpEdgePenalty"),
+        ("schemes/twice.py", "from paragan.schemes.shared_fakes import Scheme as Scheme\n", "TwiceScheme"),
+    ],
+)
+def test_a_new_file_of_a_registry_has_a_public_name_without_another_edit(tmp_path, file, text, name):
+    shutil.copytree(Path(paragan.__file__).parent, tmp_path / "paragan", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "paragan" / file).write_text(text)
+    code = f"import paragan; print(paragan.{name}); paragan.WrongPenalty"
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environment(PYTHONPATH=str(tmp_path)), capture_output=True, text=True, check=False
+    )
+    assert ended.stdout.startswith(("<class 'paragan.", "<paragan.", "Loss(")), ended.stderr
+    assert "module 'paragan' has no attribute 'WrongPenalty'" in ended.stderr
