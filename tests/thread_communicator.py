@@ -37,9 +37,6 @@ class _ThreadConnection(PeerConnection):
         self._rank = rank
         self._theirs = arrivals[peer]
 
-    def post(self, tensors: Sequence[Tensor]) -> None:
-        self._theirs.post(self._rank, list(tensors))
-
     def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         if kind is MessageKind.LEAVE:
             self._theirs.mark_left(self._rank, number)

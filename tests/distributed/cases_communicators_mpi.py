@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import sys
-import weakref
 from pathlib import Path
 
 import pytest
@@ -48,32 +47,6 @@ def equal(world, graph, first=0, coordinator=None, rounds=12):
                 gathers(comm, number, len(members))
     else:
         play(comm, GRAPHS[graph], rounds)
-    comm.close()
-
-
-def posts(world):
-    """The last of many comes whole, the order is kept, and those that nobody took are let go."""
-    comm = join(world)("posts", [0, 1], GRAPHS["pair"])
-    if comm.rank == 1:
-        kept = []
-        for value in range(50):
-            tensor = torch.full((1_000_000,), value, dtype=torch.uint8)
-            kept.append(weakref.ref(tensor))
-            comm.post({0: [tensor, tensor[:5]]})
-            del tensor
-        assert sum(ref() is not None for ref in kept) <= 3
-        comm.gather([])
-        comm.wait(0)
-    else:
-        comm.gather([])
-        seen = []
-        while not seen or seen[-1] < 49:
-            comm.wait(1)
-            ((first, second),) = comm.newest().values()
-            assert first.unique().tolist() == second.unique().tolist() == [int(first[0])]
-            seen.append(int(first[0]))
-        assert seen == sorted(set(seen)) and len(seen) <= 3 and comm.newest() == {}
-        comm.post({1: []})
     comm.close()
 
 

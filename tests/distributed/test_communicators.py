@@ -2,14 +2,11 @@
 
 import threading
 import time
-import weakref
-from contextlib import contextmanager
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from paragan.core.errors import RankError
 from paragan.extensions.grid.transports.waiting import WorkerError
 from tests.distributed.cases_communicators import GRAPHS, PATIENCE_S, fine, graph_of, link, play, together
 
@@ -33,16 +30,6 @@ def linked_threads(graph, **options):
     """The communicators of workers that are threads here, over gloo, by rank."""
     store = dist.HashStore()
     return fine(together(len(graph), lambda rank: link(store, rank, graph, **options)))
-
-
-@contextmanager
-def both(**options):
-    """Two workers, dropped in the end."""
-    comms = linked_threads(ALL_PEERS, **options)
-    try:
-        yield comms
-    finally:
-        [comm.abort() for comm in comms]
 
 
 @pytest.mark.parametrize("graph", ["pair", "strangers"])
@@ -111,70 +98,6 @@ def test_dropped_worker_reports_the_missing_worker():
 
     assert fine(together(3, do))[0] == ("worker 1 has left because worker 2 failed", 2)
     comms[2].abort()
-
-
-def test_the_newest_that_was_posted_comes_whole():
-    with both() as (here, there):
-        for value in range(100):
-            there.post({0: [message(value, 100_000), message(value, 5)]})
-        seen = []
-        while not seen or seen[-1] < 99:
-            here.wait(1)
-            ((first, second),) = here.newest().values()
-            assert first.unique().tolist() == second.unique().tolist() == [int(first[0])]
-            seen.append(int(first[0]))
-        assert seen == sorted(set(seen)) and here.newest() == {}
-        there.post({0: []})
-        here.wait(1)
-        assert here.newest() == {1: []}
-
-
-def test_unread_posts_release_their_memory():
-    """The other end's thread is held up: all but the one under way and the newest are let go."""
-    with both() as (here, there):
-        with here._connections[1]._lock:  # its answer waits
-            kept = []
-            for value in range(50):
-                tensor = message(value, 1_000_000)
-                kept.append(weakref.ref(tensor))
-                there.post({0: [tensor]})
-                del tensor
-            time.sleep(0.3)
-            assert sum(ref() is not None for ref in kept) <= 3
-        deadline = time.monotonic() + FAR_S
-        while not (found := here.newest()) or int(found[1][0][0]) != 49:
-            assert time.monotonic() < deadline
-
-
-def test_posts_and_exchanges_go_side_by_side():
-    graph = GRAPHS["ring 3"]
-    comms = linked_threads(graph)
-
-    def do(rank):
-        last = dict.fromkeys(graph[rank], -1)
-        for value in range(30):
-            comms[rank].post({peer: [message(value)] for peer in graph[rank]})
-            play(comms[rank], graph, 1)
-            for peer, (tensor,) in comms[rank].newest().items():
-                assert int(tensor[0]) > last[peer]
-                last[peer] = int(tensor[0])
-        while any(value < 29 for value in last.values()):
-            for peer in (peer for peer, value in last.items() if value < 29):
-                comms[rank].wait(peer)
-            last |= {peer: int(tensor[0]) for peer, (tensor,) in comms[rank].newest().items()}
-        comms[rank].close()
-
-    fine(together(3, do))
-
-
-def test_a_worker_that_died_is_noticed_by_who_takes_posts():
-    here, there = linked_threads(ALL_PEERS)
-    there.abort()
-    deadline = time.monotonic() + FAR_S
-    with pytest.raises(RankError, match="worker 1 has left"):  # noqa: PT012
-        while time.monotonic() < deadline:
-            here.newest()
-    here.abort()
 
 
 def test_a_drop_leaves_no_thread_that_waits_for_the_silent():

@@ -69,7 +69,7 @@ def test_mpi_exchanges_what_a_dictionary_holds(tmp_path, size):
 
 
 @MPI
-@pytest.mark.parametrize("case", ["posts", "too_large"])
+@pytest.mark.parametrize("case", ["too_large"])
 def test_two_processes_of_mpi(tmp_path, case):
     options = ["-disable-auto-cleanup"] if case == "too_large" else []  # those that dropped leave one by one
     assert mpiexec(tmp_path, 2, case, *options) == [{"returned": None}] * 2

@@ -42,7 +42,7 @@ def test_who_is_missing_is_named_after_the_time_out():
     assert caught.value.worker == 1 and isinstance(caught.value, RankError)
 
 
-@pytest.mark.parametrize("wait", [lambda c: c.exchange({1: []}), lambda c: c.gather([]), lambda c: c.wait(1)])
+@pytest.mark.parametrize("wait", [lambda c: c.exchange({1: []}), lambda c: c.gather([])])
 def test_who_is_stopped_waits_no_longer(wait):
     began = time.monotonic()
     comm = thread_communicator.create_communicators(2, WAIT_S, stopped=lambda: time.monotonic() > began + 0.3)[0]
@@ -87,22 +87,11 @@ class Recorded(PeerConnection):
 
 def test_nothing_follows_a_farewell():
     way = Recorded()
-    way.post([message(0)])
-    way.post([message(1)])
+    way.send(MessageKind.CALL, 1, [message(0)])
     way.send(MessageKind.LEAVE, NO_FAILURE, [])
-    way._dispatch(MessageKind.TAKEN, 0, [])
-    way._dispatch(MessageKind.POST, 0, [])
+    way.send(MessageKind.CALL, 2, [message(1)])
     way.send(MessageKind.LEAVE, NO_FAILURE, [])
-    assert way.went == [(MessageKind.POST, [0]), (MessageKind.LEAVE, [])]
-
-
-def test_waiting_for_a_post_raises_if_the_worker_leaves():
-    world = thread_communicator.create_communicators(3, 0.2)
-    with pytest.raises(WorkerError, match=r"worker 2 did not answer within 0\.2 s"):
-        world[0].wait(2)
-    world[1].abort()
-    with pytest.raises(WorkerError, match="worker 1 has left"):
-        world[0].newest()
+    assert way.went == [(MessageKind.CALL, [0]), (MessageKind.LEAVE, [])]
 
 
 def test_who_closed_is_no_error_for_those_that_still_work():
@@ -113,17 +102,16 @@ def test_who_closed_is_no_error_for_those_that_still_work():
         if rank:
             return there.close()
         time.sleep(0.2)
-        assert here.newest() == {}
         here.close()
 
     fine(together(2, do))
     with pytest.raises(WorkerError, match="worker 1 has left"):
-        here.wait(1)
+        here.exchange({1: []})
 
 
 def test_alone_all_is_here():
     (alone,) = thread_communicator.create_communicators(1)
-    assert alone.exchange({}) == {} and alone.newest() == {}
+    assert alone.exchange({}) == {}
     ((found,),) = alone.gather([message(3)])
     assert found.equal(message(3))
     alone.close()

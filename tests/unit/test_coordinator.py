@@ -6,15 +6,10 @@ import time
 
 import pytest
 
-from paragan.config import read_recipe
 from paragan.core.errors import ParaganError
-from paragan.extensions.grid.build.factory import GridFactory
 from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
-from paragan.extensions.grid.transports.waiting import WorkerError
-from paragan.extensions.grid.workers.genome_exchange import AsyncGenomeExchange
 from paragan.extensions.grid.workers.worker import Worker
-from tests import thread_communicator
-from tests.unit.threaded_grid import WAIT_S, WORDS, Grid, Line, alone
+from tests.unit.threaded_grid import WAIT_S, Grid, Line, alone
 
 
 @pytest.fixture
@@ -138,54 +133,3 @@ def test_cells_move_to_faster_workers(begun, tmp_path):
     grid.evolve(5)
     assert any("with 3, 1 cells" in text for text in grid.said)
     assert grid.genomes() == alone(tmp_path / "alone", 5, "grid.batches=4")
-
-
-class TestAge:
-    """Workers that need not wait for one another."""
-
-    def test_worker_is_at_most_the_limit_ahead(self, begun):
-        apart = []
-
-        def look():
-            both = [worker._population for worker in grid.workers]
-            if None not in both:
-                apart.append(both[0].generation - both[1].generation)
-
-        grid = begun(workers=2, age=2, last=6, hooks={0: look, 1: lambda: time.sleep(0.1)})
-        grid.evolve(6)
-        assert 1 < max(apart) <= 2
-
-    def test_last_generation_is_finished_by_all_workers(self, begun):
-        grid = begun(workers=4, age=3, last=5, hooks={1: lambda: time.sleep(0.05)})
-        grid.evolve(5)
-        states = grid.coordinator.collect()
-        assert {state.clock[0] for state in states.values()} == {10}
-        time.sleep(0.3)
-        assert {worker._population.generation for worker in grid.workers} == {5}  # none did more
-
-    @pytest.mark.parametrize(("generation", "waits"), [(1, False), (2, False), (3, True)])
-    def test_copy_older_than_the_limit_is_waited_for(self, tmp_path, generation, waits):
-        """The other one has posted its first generation, and then no more."""
-        factory = GridFactory.of(read_recipe("digits", WORDS), tmp_path, lambda text: None)
-        owners, populations = [0, 0, 1, 1], []
-        for communicator in thread_communicator.create_communicators(2, timeout_s=0.5):
-            cells = [factory.cell(number) for number, owner in enumerate(owners) if owner == communicator.rank]
-            population = factory.population(cells, lambda text: None)
-            population.exchange = AsyncGenomeExchange(
-                communicator=communicator, owners=owners, topology=population.topology, like=cells[0].centre, age=2
-            )
-            populations.append(population)
-        one, other = populations
-        with pytest.raises(WorkerError):  # nobody has posted anything yet
-            other.exchange.gather(other.cells, [0, 1, 2, 3], 0)
-        if waits:
-            with pytest.raises(WorkerError, match=r"worker 1 did not answer within 0\.5 s"):
-                one.exchange.gather(one.cells, [0, 1, 2, 3], generation)
-        else:
-            assert set(one.exchange.gather(one.cells, [0, 1, 2, 3], generation)) == {0, 1, 2, 3}
-            assert set(one.exchange.copies[0]) == {2, 3}
-
-    def test_async_exchange_without_delay_equals_lock_step(self, begun, tmp_path):
-        grid = begun(workers=2, age=0)
-        grid.evolve(3)
-        assert grid.genomes() == alone(tmp_path / "alone", 3)

@@ -47,18 +47,16 @@ class Line:
 
 
 class Grid:
-    """workers: how many. age: of copies. hooks: by worker, called before each of its steps."""
+    """workers: how many. hooks: by worker, called before each of its steps."""
 
-    def __init__(
-        self, folder, *words, workers=2, age=0, last=6, timeout_s=WAIT_S, heartbeat_s=5.0, patience_s=WAIT_S, hooks=None
-    ):
+    def __init__(self, folder, *words, workers=2, timeout_s=WAIT_S, heartbeat_s=5.0, patience_s=WAIT_S, hooks=None):
         config = read_recipe("digits", [*WORDS, *words])
         self.factory = GridFactory.of(config, folder, lambda text: None)
         self.said, self.worlds, self.lock, self.waiting = [], {}, threading.Lock(), []
         self.workers, self.threads, self.beats = [], [], []
         self.timeout_s, self.patience_s = timeout_s, patience_s
         for number in range(workers):
-            self.add_worker(age, (hooks or {}).get(number))
+            self.add_worker((hooks or {}).get(number))
         membership = Membership(
             accept=lambda: self.waiting.pop(0) if self.waiting else None,
             say=self.said.append,
@@ -74,11 +72,9 @@ class Grid:
             make_communicator=self.make_communicator,
             like=first.centre,
             timeout_s=timeout_s,
-            num_generations=last,
-            max_age=age,
         )
 
-    def add_worker(self, age=0, hook=None):
+    def add_worker(self, hook=None):
         """One more worker."""
         there, here = queue.Queue(), queue.Queue()
         self.waiting.append(Line(there, here, {"host": f"host {len(self.workers)}"}))
@@ -92,7 +88,6 @@ class Grid:
             make_population=population,
             make_communicator=self.make_communicator,
             status=status,
-            age=age,
             timeout_s=self.patience_s,
         )
         if hook is not None:

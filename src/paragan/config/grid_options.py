@@ -122,8 +122,6 @@ class GridOptions:
     loop: one after another; stacked: as one batched program; recorded: that program recorded as
     CUDA graphs; auto: the fastest by measurement.
     """
-    age: Natural = 0
-    """Generations that a worker may be ahead of its neighbours' individuals; 0: lock-step."""
     heartbeat_s: Positive = 2.0
     """Seconds between a worker's heartbeats."""
 

@@ -137,7 +137,6 @@ class RunConfig:
         own = needed(
             (self.grid is not None, "grid", Capability.GRID),
             (self.grid and self.grid.opponents == "random", "grid.opponents=random", Capability.RANDOM_OPPONENTS),
-            (self.grid and self.grid.age and self.workers, "grid.age", Capability.LATE_EXCHANGE),
             (self.players, "the setting players", Capability.EXTRA_PLAYERS),
             (self.init is not None, "init", Capability.INITIAL_WEIGHTS),
             (self.train.layout == "auto", "train.layout=auto", Capability.CHOICE),

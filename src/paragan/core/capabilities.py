@@ -55,7 +55,6 @@ class Capability(enum.Enum):
     BACKGROUND = "scores by another process"
     ROLLBACK = "a return to an earlier checkpoint"
     FORECAST = "a forecast for other numbers of workers"
-    LATE_EXCHANGE = "exchanges that do not wait"
 
 
 ALL = frozenset(Capability)
@@ -126,4 +125,3 @@ DATA_FROM_MEMORY = Holder("a Trainer on tensors from Python", ALL - {Capability.
 SCALING_MANAGER = Holder("a ScalingManager", ALL - {Capability.BACKGROUND})
 PLAN = Holder("paragan plan", ALL - {Capability.GRID}, "plan a recipe without it")
 CHOOSER = Holder("the choice of settings (--choose, train --plan)", ALL - {Capability.EXTRA_PLAYERS})
-REPLAY = Holder("paragan replay", ALL - {Capability.LATE_EXCHANGE}, "repeat the run with grid.age=0")

@@ -14,7 +14,6 @@ from paragan.checkpoint.manifest import STATE, read_json
 from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
-from paragan.core.capabilities import REPLAY, check_capabilities
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import read_json_lines
 from paragan.core.from_memory import FROM_MEMORY
@@ -89,7 +88,8 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
 
     step: None: the last recorded one. Raises `ConfigError` if the step cannot be repeated.
     """
-    _refuse_unrepeatable(config)
+    if config.model.name == FROM_MEMORY:
+        raise ConfigError(config.model.options.missing())
     recorded = read_recorded(path)
     if not recorded.sessions or not recorded.steps:
         raise ConfigError(f"{path}/metrics.jsonl has no losses to compare with; pass a run that has trained")
@@ -123,12 +123,6 @@ def follows_order(config: RunConfig, ranks: int) -> bool:
 def _trains_d(config: RunConfig, step: int) -> bool:
     """Return whether D is updated in a step: all except those that `skipping` leaves out."""
     return config.scheme.name != "skipping" or (step - 1) % config.scheme.options.every == 0
-
-
-def _refuse_unrepeatable(config: RunConfig) -> None:
-    if config.model.name == FROM_MEMORY:
-        raise ConfigError(config.model.options.missing())
-    check_capabilities(REPLAY, config.needs)
 
 
 def _last_in_order(path: Path, config: RunConfig, recorded: RecordedRun, start: int, step: int) -> int:

@@ -141,8 +141,6 @@ class _CoordinatorServer:
             make_communicator=communicator_factory(self.config, self.store),
             like=like,
             timeout_s=timeout_s,
-            num_generations=-(-len(self.config.max_steps) // grid.batches),
-            max_age=grid.age,
         )
 
     def begin(self) -> None:

@@ -82,6 +82,5 @@ def _build_worker(
         make_population=partial(factory.population, say=say),
         make_communicator=communicator_factory(run, store),
         status=status,
-        age=run.grid.age,
         timeout_s=run.train.timeout_s,
     )

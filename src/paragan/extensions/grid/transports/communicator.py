@@ -61,21 +61,6 @@ class Communicator:
             self._send(peer, self._num_exchanges, tensors)
         return self._take(sends, self._num_exchanges)
 
-    def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
-        """Send without blocking; a newer post replaces one that a worker has not taken yet."""
-        for peer, tensors in sends.items():
-            self._connections[peer].post(tensors)
-
-    def newest(self) -> dict[int, list[Tensor]]:
-        """Return newly posted messages by worker; `WorkerError` if a worker is unreachable."""
-        with self._recording_failure():
-            return self._arrivals.newest()
-
-    def wait(self, peer: int) -> None:
-        """Wait until `newest` has something of that worker."""
-        with self._recording_failure():
-            self._arrivals.wait(peer)
-
     def gather(self, mine: Sequence[Tensor]) -> list[list[Tensor]] | None:
         """Return the messages of all workers at the root (GLOBAL); None elsewhere.
 
@@ -103,12 +88,8 @@ class Communicator:
     def close(self) -> None:
         """Leave together after all sends have arrived; `WorkerError` if a worker does not close."""
         with self._recording_failure():
-            arrivals = self._arrivals
-            has_closed = arrivals.has_closed
-            links = self._connections.items()
-            arrivals.wait_until(lambda: [peer for peer, link in links if link.is_posting and not has_closed(peer)])
             self._send_leave(CLOSED)
-            arrivals.wait_until(lambda: [peer for peer in self.links if not has_closed(peer)])
+            self._arrivals.wait_until(lambda: [peer for peer in self.links if not self._arrivals.has_closed(peer)])
         self._has_left = True
         self._arrivals.discard()
         self._leave(orderly=True)

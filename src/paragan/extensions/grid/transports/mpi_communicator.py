@@ -133,7 +133,7 @@ class MpiCommunicator(Communicator):
 
     global_comm: GLOBAL. local: LOCAL, with its graph; None if this process does not train.
     mpiexec ends all processes if one is killed; one that hangs is found by the time-out, or by
-    `stopped`. Posts travel only while both ends call this object: they are as old as the last call.
+    `stopped`.
     """
 
     def __init__(
@@ -168,11 +168,6 @@ class MpiCommunicator(Communicator):
         with self._recording_failure():
             self._arrivals.wait_until(lambda: [] if request.Test() else sorted(self.peers) or [self.rank])
         return neighbours.received()
-
-    def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
-        """Send without blocking, and release completed sends."""
-        self._progress()
-        super().post(sends)
 
     def _progress(self) -> None:
         for connection in self._connections.values():

@@ -53,10 +53,6 @@ class PolledReceiveBuffer(ReceiveBuffer):
         super().__init__(timeout_s, stopped)
         self.progress: Callable[[], None] = lambda: None
 
-    def newest(self) -> dict[int, list[Tensor]]:
-        self.progress()
-        return super().newest()
-
     def wait_until(self, missing: Callable[[], list[int]]) -> None:
         def now_missing() -> list[int]:
             self.progress()

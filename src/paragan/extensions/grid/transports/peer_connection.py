@@ -28,7 +28,6 @@ class ReceiveBuffer:
         self.stopped = stopped
         self._changed = threading.Condition()
         self._lists: dict[int, deque[tuple[int, list[Tensor]]]] = {}
-        self._newest: dict[int, list[Tensor]] = {}
         self._failures: dict[int, WorkerError] = {}
         self._closed: set[int] = set()
         self._ended = False
@@ -44,13 +43,6 @@ class ReceiveBuffer:
             else:
                 waiting.append((number, tensors))
             self._changed.notify_all()
-
-    def post(self, peer: int, tensors: list[Tensor]) -> None:
-        """Replace the messages that a worker has posted."""
-        with self._changed:
-            if not self._ended:
-                self._newest[peer] = tensors
-                self._changed.notify_all()
 
     def mark_left(self, peer: int, failed: int) -> None:
         """Record that a worker leaves.
@@ -82,19 +74,6 @@ class ReceiveBuffer:
                     raise _out_of_step_error(peer, found, number)
             return {peer: self._lists[peer].popleft()[1] for peer in peers}
 
-    def newest(self) -> dict[int, list[Tensor]]:
-        """Return untaken posts by worker. Raises the failure of a worker that did not close."""
-        with self._changed:
-            for peer in self._failures.keys() - self._closed:
-                raise self._failures[peer]
-            found = self._newest
-            self._newest = {}
-            return found
-
-    def wait(self, peer: int) -> None:
-        """Wait until the worker has posted something that is not taken yet."""
-        self.wait_until(lambda: [] if peer in self._newest else [peer])
-
     def has_closed(self, peer: int) -> bool:
         """Return whether the worker has left in an orderly way."""
         return peer in self._closed
@@ -104,7 +83,6 @@ class ReceiveBuffer:
         with self._changed:
             self._ended = True
             self._lists.clear()
-            self._newest.clear()
 
     def wait_until(self, missing: Callable[[], list[int]]) -> None:
         """Wait until no worker is missing. Raises `WorkerError` at once if one has failed."""
@@ -133,28 +111,20 @@ def _call_name(number: int) -> str:
 
 
 class MessageKind(IntEnum):
-    """Purpose of a list of messages: a call, a post, its receipt, or a sender that leaves."""
+    """Purpose of a list of messages: a call, or a sender that leaves."""
 
     CALL = 0
-    POST = 1
-    TAKEN = 2
-    LEAVE = 3
+    LEAVE = 1
 
 
 class PeerConnection(ABC):
-    """A connection to one worker, in both directions.
-
-    At most one post is in flight; the newest waiting one is next: slow workers skip the others.
-    is_posting: whether a posted list has not arrived yet.
-    """
+    """A connection to one worker, in both directions."""
 
     def __init__(self, peer: int, arrivals: ReceiveBuffer) -> None:
         self.peer = peer
         self._arrivals = arrivals
         self._lock = threading.Lock()  # a list is sent in one piece
-        self.is_posting = False
         self._has_left = False
-        self._next: list[Tensor] | None = None
 
     def send(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         """Start to send a list of messages, in one piece; nothing after a LEAVE."""
@@ -163,33 +133,12 @@ class PeerConnection(ABC):
                 self._has_left = kind is MessageKind.LEAVE
                 self._put(kind, number, tensors)
 
-    def post(self, tensors: Sequence[Tensor]) -> None:
-        """Send as soon as the previous post has been taken, unless a newer one replaces it."""
-        with self._lock:
-            self._next = list(tensors)
-            if not self.is_posting:
-                self._post_next()
-
     def _dispatch(self, kind: MessageKind, number: int, tensors: list[Tensor]) -> None:
         """Handle a list of messages from the other end."""
-        match kind:
-            case MessageKind.CALL:
-                self._arrivals.put(self.peer, number, tensors)
-            case MessageKind.POST:
-                self._arrivals.post(self.peer, tensors)
-                self.send(MessageKind.TAKEN, 0, [])
-            case MessageKind.TAKEN:
-                with self._lock:
-                    self._post_next()
-            case MessageKind.LEAVE:
-                self._arrivals.mark_left(self.peer, number)
-
-    def _post_next(self) -> None:
-        tensors = self._next
-        self._next = None
-        self.is_posting = tensors is not None
-        if tensors is not None and not self._has_left:
-            self._put(MessageKind.POST, 0, tensors)
+        if kind is MessageKind.CALL:
+            self._arrivals.put(self.peer, number, tensors)
+        else:
+            self._arrivals.mark_left(self.peer, number)
 
     @abstractmethod
     def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:

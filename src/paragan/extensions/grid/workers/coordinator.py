@@ -1,8 +1,8 @@
 """Coordinator: assigns cells to workers, starts generations, detects failed or slow workers.
 
 Genomes are exchanged between workers directly. A generation is complete when every worker has
-finished it; after a failure the remaining workers repeat it from the previous boundary. In
-lock-step the result is identical bit for bit, because random draws are keyed by their position.
+finished it; after a failure the remaining workers repeat it from the previous boundary. The result
+is identical bit for bit, because random draws are keyed by their position.
 """
 
 from __future__ import annotations
@@ -28,22 +28,13 @@ SavedCells = Mapping[str, Mapping[int, Sequence[int]]]
 _MIN_GENERATIONS = 2  # consecutive unbalanced generations, before cells are reassigned
 
 
-@dataclass(frozen=True)
-class RecoverySource:
-    """Holder of the state of a cell. name: worker or coordinator. edge: boundary of the state."""
-
-    name: str
-    edge: int
-
-
 @dataclass(kw_only=True)
 class Coordinator:
     """Coordinator of the workers of a grid.
 
     make_communicator: makes the communicator described by an order; this process has the rank after
     the last worker's. like: genomes with the grid's networks. timeout_s: time for workers to
-    arrive. num_generations: of the run. max_age: generations by which the first worker may be ahead
-    of the last; 0: lock-step.
+    arrive.
     """
 
     membership: Membership
@@ -52,8 +43,6 @@ class Coordinator:
     make_communicator: CommunicatorFactory
     like: Centre
     timeout_s: float
-    num_generations: int
-    max_age: int = 0
     states: dict[int, CellState] = field(default_factory=dict)  # as collected last, or resumed from
     at: int = 0  # generations finished by all workers
     _edge: int = 0  # generation boundary of `states`
@@ -138,17 +127,13 @@ class Coordinator:
 
     def _run_generation(self) -> list[Answer]:
         for member in self.membership.active:
-            self.membership.send(member, "go", until=self._until())
+            self.membership.send(member, "go")
         answers = self.membership.collect("done", generation=self.at + 1)
         self.at += 1
         for member in self.membership.active:
             cells = self._owners.count(member.rank)
             member.speed = cells / max(float(answers[member.name]["seconds"]), 1e-6)
         return list(answers.values())
-
-    def _until(self) -> int:
-        """Return the generation up to which workers may run before the next one is complete."""
-        return min(self.num_generations, self.at + 1 + self.max_age)
 
     def _gather(self) -> None:
         for member in self.membership.active:
@@ -183,16 +168,16 @@ class Coordinator:
         self._owners = assign_cells(rows, columns, speeds)
         saved["coordinator"] = {self._edge: list(self.states)}
         ranks = {member.name: member.rank for member in active} | {"coordinator": len(active)}
-        self.at, cell_sources = recovery_sources(saved, last, may_differ=self.max_age > 0)
-        self._connect(ranks, cell_sources)
+        self.at, sources = recovery_sources(saved, last)
+        self._connect(ranks, sources)
         self.membership.collect("ready", membership=self._membership_number)
         self.membership.is_stale = False
         counts = ", ".join(str(self._owners.count(member.rank)) for member in active)
         self.membership.say(f"workers   {len(active)} with {counts} cells, from generation {self.at}")
 
-    def _connect(self, ranks: Mapping[str, int], cell_sources: Sequence[RecoverySource | None]) -> None:
+    def _connect(self, ranks: Mapping[str, int], sources: Sequence[str | None]) -> None:
         """Connect the workers of a new membership, and send cells to their new workers."""
-        source_ranks = [None if source is None else ranks[source.name] for source in cell_sources]
+        source_ranks = [None if source is None else ranks[source] for source in sources]
         active = self.membership.active
         transfers = transfer_routes(self._owners, source_ranks)
         root = len(active)
@@ -203,7 +188,6 @@ class Coordinator:
             "size": root,
             "owners": self._owners,
             "sources": source_ranks,
-            "edges": [None if source is None else source.edge for source in cell_sources],
             "generation": self.at,
             "places": [member.line.peer_info.get("place") for member in active],
         }
@@ -241,35 +225,21 @@ class Coordinator:
         return True
 
 
-def recovery_sources(
-    saved: SavedCells, last: Sequence[str], may_differ: bool = False
-) -> tuple[int, list[RecoverySource | None]]:
-    """Return the boundary from which to resume, and each cell's source; None: it has not begun.
+def recovery_sources(saved: SavedCells, last: Sequence[str]) -> tuple[int, list[str | None]]:
+    """Return the boundary from which to resume, and who has each cell's state; None: it has not begun.
 
     saved: saved cells by name and boundary. last: name of the last worker of each cell. The boundary
-    is the newest for which a state of every cell exists. may_differ: cells may resume from
-    different boundaries; then it is the oldest of the cells' newest boundaries, and a cell without
-    a state there uses the next boundary for which one exists.
+    is the newest for which a state of every cell exists.
     """
     edges = sorted(set().union(*saved.values()), reverse=True)
     for edge in edges:
         sources = [_source_at(saved, edge, cell, name) for cell, name in enumerate(last)]
         if None not in sources:
             return edge, sources
-    if not may_differ:
-        return 0, [None] * len(last)
-    having = [[edge for edge in edges if _source_at(saved, edge, n, "")] for n in range(len(last))]
-    newest = [max(edges_of_cell, default=0) for edges_of_cell in having]
-    oldest = min(newest)
-    later = sorted(edge for edge in edges if edge >= oldest)
-    sources = []
-    for cell, name in enumerate(last):
-        candidates = (_source_at(saved, edge, cell, name) for edge in later)
-        sources.append(next((source for source in candidates if source is not None), None))
-    return oldest, sources
+    return 0, [None] * len(last)
 
 
-def _source_at(saved: SavedCells, edge: int, cell: int, last: str) -> RecoverySource | None:
-    """Return the source of a cell at a boundary, if possible its last worker (no transfer)."""
+def _source_at(saved: SavedCells, edge: int, cell: int, last: str) -> str | None:
+    """Return who has a cell at a boundary, if possible its last worker (no transfer)."""
     names = [name for name, states in saved.items() if cell in states.get(edge, ())]
-    return RecoverySource(last if last in names else names[0], edge) if names else None
+    return last if last in names else next(iter(names), None)

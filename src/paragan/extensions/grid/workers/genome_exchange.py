@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-import torch
 from torch import Tensor
 
 from paragan.extensions.grid.cell import Cell
@@ -93,63 +92,22 @@ def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre)
 
 @dataclass(kw_only=True)
 class GenomeExchange:
-    """`coevolution.population.Exchange` between workers, in lock-step.
+    """`grid.population.Exchange` between workers.
 
     owners: rank of the worker of each cell. like: genomes with the grid's networks. copies: cells
-    received since they were last taken out, by generation and number.
+    received last, by number.
     """
 
     communicator: Communicator
     owners: Sequence[int]
     topology: Topology
     like: Centre
-    copies: dict[int, dict[int, CellState]] = field(default_factory=dict)
+    copies: dict[int, CellState] = field(default_factory=dict)
 
     def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
         """Exchange cells with the other workers; returns the centres of the cells in `reach`."""
         routes = exchange_routes(self.owners, self.topology)
         here = {cell.number: cell.state() for cell in cells}
         received = transfer_cells(self.communicator.exchange, self.communicator.rank, routes, here, self.like)
-        self.copies[generation] = received
+        self.copies = received
         return {cell: (here.get(cell) or received[cell]).centre for cell in reach}
-
-    def progress(self) -> None:
-        """Receive messages during a generation; in lock-step there are none."""
-
-
-@dataclass(kw_only=True)
-class AsyncGenomeExchange(GenomeExchange):
-    """Asynchronous exchange: copies of neighbours may be `age` generations old.
-
-    The newest copy is used without waiting if it is not older. The messages of a post are its
-    generation number and the cells.
-    """
-
-    age: int = 0
-    _last: dict[int, int] = field(default_factory=dict)  # generation of each worker's last message
-    _routes: Mapping[tuple[int, int], Sequence[int]] = field(default_factory=dict)
-    _received: dict[int, CellState] = field(default_factory=dict)
-
-    def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
-        """Post this worker's cells, and wait only for neighbours older than the bound."""
-        here = {cell.number: cell.state() for cell in cells}
-        rank = self.communicator.rank
-        self._routes = exchange_routes(self.owners, self.topology)
-        number = torch.tensor([generation]).view(torch.uint8)
-        sent = {b: cells for (a, b), cells in self._routes.items() if a == rank}
-        self.communicator.post({b: [number, *pack_cells(cells, here)] for b, cells in sent.items()})
-        self.progress()
-        for a in [a for (a, b), cells in self._routes.items() if b == rank and cells]:
-            while a not in self._last or self._last[a] < generation - self.age:
-                self.communicator.wait(a)
-                self.progress()
-        return {cell: (here.get(cell) or self._received[cell]).centre for cell in reach}
-
-    def progress(self) -> None:
-        """Receive the messages that have arrived."""
-        for a, (number, *messages) in self.communicator.newest().items():
-            generation = int(number.view(torch.int64)) if len(number) == 8 else -1
-            received = unpack_cells(self._routes[a, self.communicator.rank], messages, self.like)
-            self._last[a] = generation
-            self._received |= received
-            self.copies.setdefault(generation, {}).update(received)

@@ -27,7 +27,6 @@ from paragan.extensions.grid.transports.communicator import Communicator, Commun
 from paragan.extensions.grid.transports.control import ControlConnection
 from paragan.extensions.grid.transports.heartbeat import WorkerState, WorkerStatus
 from paragan.extensions.grid.workers.genome_exchange import (
-    AsyncGenomeExchange,
     GenomeExchange,
     pack_cells,
     transfer_cells,
@@ -36,7 +35,6 @@ from paragan.extensions.grid.workers.genome_exchange import (
 from paragan.hardware import heap
 
 _POLL_S = 0.1
-_NUM_EDGES = 2  # boundaries with saved states; one more for each generation of age
 _JOIN_TIMEOUT_S = 5.0
 
 Order = Mapping[str, Any]
@@ -52,8 +50,7 @@ class Worker:
 
     line: connection to the coordinator. make_cell: makes a cell at its initial state, by number.
     make_communicator: makes the communicator described by an order. status: reported by heartbeats.
-    age: generations by which a neighbour's copy may be behind; 0: lock-step. timeout_s: of silence
-    of the coordinator, and for closing at the end.
+    timeout_s: of silence of the coordinator, and for closing at the end.
     """
 
     line: ControlConnection
@@ -61,14 +58,12 @@ class Worker:
     make_population: Callable[[Sequence[Cell]], Population]
     make_communicator: CommunicatorFactory
     status: WorkerStatus
-    age: int = 0
     timeout_s: float = 300.0
     _cells: dict[int, Cell] = field(default_factory=dict)
     _saved: dict[int, dict[int, CellState]] = field(default_factory=dict)
     _population: Population | None = None
     _exchange: GenomeExchange | None = None
     _communicator: Communicator | None = None
-    _until: int = 0  # number of generations that may be finished
     _has_ended: bool = False
     _num_drops: int = 0  # orders to abort received so far
     _num_drops_of_order: int = 0  # orders to abort received before the order in progress
@@ -103,27 +98,19 @@ class Worker:
             self._thread.join(_JOIN_TIMEOUT_S)
 
     def _work(self) -> None:
-        """Execute orders, and between them the generations that are due (thread)."""
-        while True:
-            population = self._population
-            due = self._exchange is not None and population is not None and population.generation < self._until
-            try:
-                next_one = self._orders.get(block=not due)
-            except queue.Empty:
-                self._run_guarded(self._evolve)
-                continue
-            if next_one is None:
-                return self._leave()
+        """Execute orders (thread)."""
+        while (next_one := self._orders.get()) is not None:
             self._num_drops_of_order, order = next_one
             self.status.progress += 1
             self._run_guarded(partial(self._execute, order))
+        self._leave()
 
     def _execute(self, order: Order) -> None:
         match order["kind"]:
             case "join":
                 self._join(order)
-            case "go":
-                self._until = order["until"]
+            case "go" if self._exchange is not None:  # else it has failed since, which it has reported
+                self._evolve()
             case "gather":
                 self._gather(order["edge"])
             case "drop":
@@ -144,7 +131,7 @@ class Worker:
             code, reason = outcome(error)
             self.status.state = WorkerState.FAILED
             self._send("failed", reason=(reason or f"{type(error).__name__}: {error}")[:500], code=code)
-        self._exchange = None  # nothing is due until the next membership
+        self._exchange = None  # trains no more until the next membership
 
     def _send(self, kind: str, **values: Any) -> None:
         with suppress(RankError):  # `run` returns why the connection failed
@@ -163,7 +150,7 @@ class Worker:
             if sources[number] is None or number not in self._cells:
                 self._cells[number] = self.make_cell(number)
         like = self._cells[mine[0]].centre
-        states = {n: self._saved[order["edges"][n]][n] for n, source in enumerate(sources) if source == rank}
+        states = {n: self._saved[at][n] for n, source in enumerate(sources) if source == rank}
         routes = transfer_routes(owners, sources)
         states |= transfer_cells(communicator.exchange_with_root, rank, routes, states, like)
         for number in mine:
@@ -175,13 +162,11 @@ class Worker:
             population = self._population = self.make_population(cells)
         population.generation = at
         population.check_stop = self._check_stop
-        make_exchange = partial(AsyncGenomeExchange, age=self.age) if self.age else GenomeExchange
-        self._exchange = make_exchange(
+        self._exchange = GenomeExchange(
             communicator=communicator, owners=owners, topology=population.topology, like=like
         )
         population.exchange = self._exchange
         self._saved = {at: states | {cell.number: cell.state() for cell in cells}}
-        self._until = at
         self._send("ready", membership=order["membership"])
 
     def _evolve(self) -> None:
@@ -194,11 +179,8 @@ class Worker:
         profile, scalars = population.evolve()
         at = population.generation
         states = {cell.number: cell.state() for cell in population.cells}
-        for edge, copies in exchange.copies.items():
-            self._saved.setdefault(edge, {}).update(copies)
-        exchange.copies.clear()
-        recent = {edge: saved for edge, saved in self._saved.items() if edge > at - _NUM_EDGES - self.age}
-        self._saved = recent | {at: recent.get(at, {}) | states}
+        # copies of other cells at the boundary before, which all workers may need if one fails now
+        self._saved = {at - 1: self._saved[at - 1] | exchange.copies, at: states}
         seconds = time.perf_counter() - began
         self.status.state = WorkerState.FINISHED
         self._send(
@@ -238,8 +220,6 @@ class Worker:
         self.status.progress += 1
         if self._stopped() or self._has_ended:
             raise GenerationDropped
-        if self._exchange is not None:
-            self._exchange.progress()
 
 
 def _finite(scalars: Mapping[str, Tensor]) -> dict[str, float]:
