@@ -63,8 +63,7 @@ def _on_ranks(draws: random.Random) -> list[str]:
 
 
 def _in_roles(draws: random.Random) -> list[str]:
-    scheme = draws.choice(("asynchronous", "parameter_server"))
-    return [f"scheme={{name: {scheme}, staleness: {draws.choice((0, 1, 2))}}}", f"devices={draws.choice((2, 3))}"]
+    return [f"scheme={{name: asynchronous, staleness: {draws.choice((0, 1, 2))}}}", f"devices={draws.choice((2, 3))}"]
 
 
 def _on_a_grid(draws: random.Random) -> list[str]:

@@ -59,11 +59,11 @@ def test_failures_cost_the_restart_and_half_of_what_lies_between_two_checkpoints
     assert found.step_s == pytest.approx(0.18 / (1 - lost))
 
 
-def test_train_refuses_to_plan_a_scheme_without_forecast_before_it_measures(tmp_path, capsys, monkeypatch):
+def test_train_refuses_to_plan_a_strategy_without_forecast_before_it_measures(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(profile_run, "measure_profile", lambda *given, **named: pytest.fail("measured"))
-    assert main(["train", "digits", "scheme=parameter_server", "--plan", "auto", "--out", str(tmp_path / "run")]) == 2
+    assert main(["train", "digits", "g.strategy=tensor", "--plan", "auto", "--out", str(tmp_path / "run")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("--workers (of plan) or --plan (of train)") and "scheme parameter_server" in line
+    assert line.startswith("--workers (of plan) or --plan (of train)") and "strategy tensor" in line
 
 
 def test_workers_that_fail_before_they_save_are_refused():

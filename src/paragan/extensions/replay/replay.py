@@ -156,7 +156,7 @@ def replay_run(
     request = replace(request, code=trust if isinstance(trust, CodeFolder) else None)
     if code := start_training(request):
         return code, ""
-    found = compare_replay(path, folder, plan, follows_order(config, plan.ranks))
+    found = compare_replay(path, folder, plan, follows_order(config))
     return (2, _difference(path, folder, plan, found)) if found.difference else (0, _equality(plan, found))
 
 

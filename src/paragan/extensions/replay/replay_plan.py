@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,7 +96,7 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     if step > recorded.steps[-1]:
         raise ConfigError(f"--step {step} is not recorded; pass a step of 1 to {recorded.steps[-1]}")
     start, ranks = [session for session in recorded.sessions if session[0] < step][-1]
-    if follows_order(config, ranks):
+    if follows_order(config):
         last = _last_in_order(path, config, recorded, start, step)
         first, checkpoint = _start_of_session(path, recorded, start)
     else:
@@ -113,10 +112,8 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     return replace(plan, overrides=tuple(_overrides(path, config, recorded, plan)))
 
 
-def follows_order(config: RunConfig, ranks: int) -> bool:
+def follows_order(config: RunConfig) -> bool:
     """Return whether the updates of a run depend on the speed of its players, and are recorded."""
-    if config.scheme.name == "parameter_server":
-        return ranks > 1 and config.scheme.options.staleness > 0
     return config.scheme.name == "asynchronous" and not config.scheme.options.takes_turns
 
 
@@ -159,10 +156,6 @@ def _can_end_at(
     """
     k = config.d.updates_per_step
     num_updates = {Side.G: num_steps, Side.D: k * num_steps}
-    if config.scheme.name == "parameter_server":
-        num_workers = len(used[Side.G]) - 1
-        by_worker = {side: Counter(used[side][0][: num_workers * n]) for side, n in num_updates.items()}
-        return all(set(by_worker[side].values()) == {n} for side, n in num_updates.items())
     deliveries = num_steps if config.scheme.options.reuse else k * num_steps
     newest_of_g = max(max(rank[: num_updates[Side.G]]) for rank in used[Side.G])
     newest_of_d = max(max(rank[: num_updates[Side.D]]) for rank in used[Side.D])
@@ -228,7 +221,7 @@ def _overrides(path: Path, config: RunConfig, recorded: RecordedRun, plan: Repla
         yield from _grid_overrides(config, recorded, at_last)
     else:
         yield f"devices={plan.ranks}"
-    if follows_order(config, plan.ranks):
+    if follows_order(config):
         yield f"scheme.order={path.resolve()}"
     else:
         yield "every.sample_kimg=0"
