@@ -6,8 +6,12 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from paragan.extensions.grid.transports.communicator import Communicator
-from paragan.extensions.grid.transports.peer_connection import MessageKind, PeerConnection, ReceiveBuffer
+from paragan.extensions.grid.transports.peer_connection import (
+    ConnectedCommunicator,
+    MessageKind,
+    PeerConnection,
+    ReceiveBuffer,
+)
 from paragan.extensions.grid.transports.waiting import never_stopped
 
 
@@ -19,7 +23,7 @@ def create_communicators(
     return [ThreadCommunicator(rank, size, arrivals) for rank in range(size + coordinated)]
 
 
-class ThreadCommunicator(Communicator):
+class ThreadCommunicator(ConnectedCommunicator):
     """`Communicator` of a thread. arrivals: by rank; the last may be a coordinator's."""
 
     def __init__(self, rank: int, size: int, arrivals: Sequence[ReceiveBuffer]) -> None:

@@ -119,7 +119,6 @@ def test_alone_all_is_here():
 
 def test_missing_mpi4py_gives_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    monkeypatch.delitem(sys.modules, "paragan.extensions.grid.transports.mpi_runtime", raising=False)
     monkeypatch.delitem(sys.modules, "paragan.extensions.grid.transports.mpi_communicator", raising=False)
     with pytest.raises(ConfigError, match=r"requires mpi4py; run .* -m pip install mpi4py mpich"):
         importlib.import_module("paragan.extensions.grid.transports.mpi_communicator")

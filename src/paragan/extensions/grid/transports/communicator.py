@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
-from paragan.extensions.grid.transports.peer_connection import (
-    CLOSED,
-    NO_FAILURE,
-    MessageKind,
-    PeerConnection,
-    ReceiveBuffer,
-)
 from paragan.extensions.grid.transports.waiting import WorkerError
 
 
-class Communicator:
+class Communicator(ABC):
     """Collectives and messages among the workers that train (LOCAL).
 
     It belongs to one membership: when that changes, all workers leave it and create another.
@@ -35,17 +28,13 @@ class Communicator:
     one is connected to: its peers and the root; for the root, all workers. Subclasses connect them.
     """
 
-    def __init__(self, rank: int, size: int, peers: Iterable[int], arrivals: ReceiveBuffer, root: int) -> None:
+    def __init__(self, rank: int, size: int, peers: Iterable[int], root: int) -> None:
         self.rank = rank
         self.size = size
         self.peers = frozenset(peers)
         self.root = root
         self.links = sorted(set(range(size)) - {rank} if rank == root else self.peers | {root})
-        self._arrivals = arrivals
-        self._connections: Mapping[int, PeerConnection] = {}  # by worker: all of `links`
         self._num_exchanges = self._num_gathers = 0
-        self._failed_worker = NO_FAILURE
-        self._has_left = False
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         """Send messages to some workers; return, by worker, its messages of the same call.
@@ -77,48 +66,35 @@ class Communicator:
             self._send(peer, number, [])
         return [found[worker] for worker in range(self.size)]
 
+    @abstractmethod
     def abort(self) -> None:
-        """Leave within a second, without waiting for others. Live workers receive the reason."""
-        if not self._has_left:
-            self._has_left = True
-            self._arrivals.discard()
-            self._send_leave(self._failed_worker)
-            self._leave(orderly=False)
+        """Leave within a second, without waiting for others; may be called again."""
 
+    @abstractmethod
     def close(self) -> None:
         """Leave together after all sends have arrived; `WorkerError` if a worker does not close."""
-        with self._recording_failure():
-            self._send_leave(CLOSED)
-            self._arrivals.wait_until(lambda: [peer for peer in self.links if not self._arrivals.has_closed(peer)])
-        self._has_left = True
-        self._arrivals.discard()
-        self._leave(orderly=True)
 
-    def _take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
-        with self._recording_failure():
-            return self._arrivals.take(peers, number)
-
-    @contextmanager
-    def _recording_failure(self) -> Iterator[None]:
-        """Record the worker of a `WorkerError`; `abort` reports it to the others."""
-        try:
-            yield
-        except WorkerError as error:
-            self._failed_worker = error.worker
-            raise
-
+    @abstractmethod
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
-        """Start to send, without blocking; failures are raised by the calls that wait."""
-        self._connections[peer].send(MessageKind.CALL, number, tensors)
+        """Start to send the messages of a call, without blocking.
 
-    def _send_leave(self, failed: int) -> None:
-        """Announce to all that this worker leaves (`ReceiveBuffer.mark_left`); never raises."""
-        for connection in self._connections.values():
-            connection.send(MessageKind.LEAVE, failed, [])
+        number: of the call, from 1 for an exchange, from -1 downwards for `gather`.
+        """
 
-    def _leave(self, orderly: bool) -> None:
-        """Close the connections, within half a second unless `orderly` (all others close, too)."""
+    @abstractmethod
+    def _take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
+        """Return the messages of each worker of a call; `WorkerError` if one is at another call."""
 
 
 # (order, stopped) -> communicator
 CommunicatorFactory = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]
+
+
+def out_of_step_error(peer: int, found: int, expected: int) -> WorkerError:
+    """Return the error of a worker that makes another call than this one. found, expected: numbers of calls."""
+    text = f"worker {peer} is at {_call_name(found)}, this worker at {_call_name(expected)}"
+    return WorkerError(f"{text}; all workers must make the same calls", peer)
+
+
+def _call_name(number: int) -> str:
+    return f"{'exchange' if number > 0 else 'gather'} {abs(number)}"

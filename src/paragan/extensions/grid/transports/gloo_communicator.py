@@ -24,8 +24,12 @@ from torch import Tensor
 from paragan.core.errors import RankError
 from paragan.distributed.links.gloo_link import GlooSender, connect_pair, incoming_messages
 from paragan.distributed.links.link import Message
-from paragan.extensions.grid.transports.communicator import Communicator
-from paragan.extensions.grid.transports.peer_connection import MessageKind, PeerConnection, ReceiveBuffer
+from paragan.extensions.grid.transports.peer_connection import (
+    ConnectedCommunicator,
+    MessageKind,
+    PeerConnection,
+    ReceiveBuffer,
+)
 from paragan.extensions.grid.transports.waiting import Backoff, WorkerError, failed_error, never_stopped, wait_until
 
 _MOST = 1 << 16  # messages in a list, and in the send queue, so that no sender blocks
@@ -34,7 +38,7 @@ _FAREWELL_S = 0.4
 _UNUSED_TAG = 1  # links use 0
 
 
-class GlooCommunicator(Communicator):
+class GlooCommunicator(ConnectedCommunicator):
     """`Communicator` over gloo; the constructor returns when all workers are present and connected.
 
     store: shared by all workers. name: unique to the membership. most_bytes: of a received message;

@@ -2,7 +2,8 @@
 
 WORLD is all processes, LOCAL those that train, GLOBAL those and the one that gathers. Neighbours
 exchange by a neighbourhood collective on LOCAL. All else goes from one worker to another, on
-GLOBAL. Importing this file initialises MPI.
+GLOBAL. Importing this file initialises MPI; the exit of the process finalises it. One thread at a
+time may call MPI ("serialized"): a communicator calls it in its caller's thread.
 
 Source: Perez et al. 2020, for the groups. LOCAL has a graph instead of their Cartesian topology,
 since workers with several cells need not form a torus.
@@ -10,25 +11,50 @@ since workers with several cells need not form a torus.
 
 from __future__ import annotations
 
+import atexit
+import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from paragan.extensions.grid.transports import mpi_runtime
-from paragan.extensions.grid.transports.communicator import Communicator
-from paragan.extensions.grid.transports.mpi_runtime import MPI, PAUSE_S, MpiChannel, PolledReceiveBuffer
-from paragan.extensions.grid.transports.waiting import Backoff, check_size, never_stopped, wait_until
+from paragan.core.errors import ConfigError
+from paragan.extensions.grid.transports.communicator import Communicator, out_of_step_error
+from paragan.extensions.grid.transports.waiting import Backoff, check_size, failed_error, never_stopped, wait_until
 
-_FAREWELL_S = 0.5
+try:
+    import mpi4py
+except ImportError:
+    raise ConfigError(
+        f"transport=mpi requires mpi4py; run {sys.executable} -m pip install mpi4py mpich, or use transport=gloo"
+    ) from None
+
+mpi4py.rc.thread_level = "serialized"
+mpi4py.rc.finalize = False  # it would wait for every process without a limit; see `_finalize`
+from mpi4py import MPI  # noqa: E402
+
+_HEAD = 1  # tags
+_DATA = 2
 _TEXT_TAG = (1 << 15) - 1  # largest tag of every MPI; memberships use lower ones
+_MAX_MESSAGES = 1 << 16  # of one call
 _MAX_TEXT_BYTES = 1 << 16
+_PAUSE_S = (2e-5, 1e-2)  # uses less than 1 % of a core; MPI's waits would use all of it
+_FAREWELL_S = 0.5
 _EMPTY = torch.empty(0, dtype=torch.uint8)
 _PADDING = torch.zeros(8, dtype=torch.uint8)  # messages begin at multiples of 8 bytes: readers copy others
+_open_communicators: set[object] = set()  # communicators that were not closed
+
+
+@atexit.register
+def _finalize() -> None:
+    """Finalise MPI if all communicators are closed; otherwise mpiexec ends the other processes."""
+    if not _open_communicators and not MPI.Is_finalized():
+        MPI.Finalize()
 
 
 class MpiWorld:
@@ -43,12 +69,12 @@ class MpiWorld:
         data = [bytearray(text.encode()), MPI.BYTE]
         others = [rank for rank in range(self.size) if rank != self.rank]
         sent = [MPI.COMM_WORLD.Isend(data, rank, _TEXT_TAG) for rank in others]
-        _wait(lambda: MPI.Request.Testall(sent), timeout_s)
+        _wait(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s)
 
     def receive_text(self, timeout_s: float) -> str:
         """Return the text of process 0. Raises `WorkerError` if none arrives in time."""
         status = MPI.Status()
-        _wait(lambda: MPI.COMM_WORLD.Iprobe(0, _TEXT_TAG, status), timeout_s)
+        _wait(lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TEXT_TAG, status) else [0], timeout_s)
         data = bytearray(check_size(status.Get_count(MPI.BYTE), _MAX_TEXT_BYTES, 0))
         MPI.COMM_WORLD.Recv([data, MPI.BYTE], 0, _TEXT_TAG)
         return data.decode()
@@ -76,7 +102,7 @@ class MpiWorld:
         peers = sorted(peers)
         rank = members.index(self.rank)
         tag = zlib.crc32(name.encode()) % _TEXT_TAG
-        mpi_runtime.open_communicators.add(name)
+        _open_communicators.add(name)
         # what follows waits without a time-out, for processes that are present
         _wait_for_all(members, rank, tag, timeout_s, stopped)
         group = MPI.COMM_WORLD.Get_group()
@@ -86,9 +112,16 @@ class MpiWorld:
             flat = MPI.COMM_WORLD.Create_group(group.Incl(list(workers)), tag)
             local = flat.Create_dist_graph_adjacent(peers, peers)
             flat.Free()
-        mpi_runtime.open_communicators.discard(name)
-        arrivals = PolledReceiveBuffer(timeout_s, stopped)
-        return MpiCommunicator(global_comm, local, len(workers), peers, most_bytes, arrivals)
+        _open_communicators.discard(name)
+        return MpiCommunicator(
+            global_comm=global_comm,
+            local=local,
+            size=len(workers),
+            peers=peers,
+            most_bytes=most_bytes,
+            timeout_s=timeout_s,
+            stopped=stopped,
+        )
 
 
 class NeighbourExchange:
@@ -134,27 +167,32 @@ class MpiCommunicator(Communicator):
     global_comm: GLOBAL. local: LOCAL, with its graph; None if this process does not train.
     mpiexec ends all processes if one is killed; one that hangs is found by the time-out, or by
     `stopped`.
+
+    A call sends each peer a head of int64 (its number and the lengths of its messages), then the
+    messages, or lets them travel by the neighbourhood collective.
     """
 
     def __init__(
         self,
+        *,
         global_comm: Any,
         local: Any,
         size: int,
         peers: Sequence[int],
         most_bytes: int,
-        arrivals: PolledReceiveBuffer,
+        timeout_s: float,
+        stopped: Callable[[], bool],
     ) -> None:
-        root = 0 if global_comm.size == size else size
-        super().__init__(global_comm.rank, size, peers, arrivals, root)
+        super().__init__(global_comm.rank, size, peers, root=0 if global_comm.size == size else size)
         self._global = global_comm
         self._local = local
         self._neighbours = None if local is None else NeighbourExchange(local)
-        self._connections: dict[int, MpiChannel] = {
-            peer: MpiChannel(peer, arrivals, global_comm, most_bytes) for peer in self.links
-        }
-        arrivals.progress = self._progress
-        mpi_runtime.open_communicators.add(self)
+        self._most_bytes = most_bytes
+        self._timeout_s = timeout_s
+        self._stopped = stopped
+        self._sent: list[tuple[Any, Tensor]] = []  # requests, with what MPI still reads
+        self._receiving: list[tuple[Any, Tensor]] = []
+        _open_communicators.add(self)
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         """Exchange lengths from peer to peer, to find missing workers, then all data at once."""
@@ -162,40 +200,101 @@ class MpiCommunicator(Communicator):
         assert neighbours is not None, "a coordinator has no neighbours"
         self._num_exchanges += 1
         for peer, tensors in sends.items():
-            self._connections[peer].send_lengths(self._num_exchanges, tensors)
-        headers = self._take(sends, self._num_exchanges)
-        request = neighbours.start(sends, {peer: lengths.tolist() for peer, (lengths,) in headers.items()})
-        with self._recording_failure():
-            self._arrivals.wait_until(lambda: [] if request.Test() else sorted(self.peers) or [self.rank])
+            self._send_head(peer, self._num_exchanges, tensors)
+        request = neighbours.start(sends, self._receive_heads(sends, self._num_exchanges))
+        self._wait(lambda: [] if request.Test() else sorted(self.peers) or [self.rank])
         return neighbours.received()
 
-    def _progress(self) -> None:
-        for connection in self._connections.values():
-            connection.progress()
-
-    def _is_idle(self) -> bool:
-        return all(connection.is_idle for connection in self._connections.values())
-
-    def _leave(self, orderly: bool) -> None:
-        """Close the connections. After `abort`, MPI does not free this communicator's memory."""
-        deadline = time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S)
-        pause = Backoff(*PAUSE_S)
-        while not self._is_idle() and time.monotonic() < deadline:
-            self._progress()
+    def abort(self) -> None:
+        """Leave without waiting for others. MPI does not free this communicator's memory."""
+        for request, _ in self._receiving:
+            request.Cancel()
+        self._receiving = []
+        deadline = time.monotonic() + _FAREWELL_S
+        pause = Backoff(*_PAUSE_S)
+        while self._unsent() and time.monotonic() < deadline:
             pause(_FAREWELL_S)
-        if orderly and self._is_idle():
-            for comm in (self._local, self._global):
-                if comm is not None:
-                    comm.Free()
-            mpi_runtime.open_communicators.discard(self)
-        else:
-            for connection in self._connections.values():
-                connection.give_up()
+
+    def close(self) -> None:
+        """Leave together after all sends have arrived; `WorkerError` if a worker does not close."""
+        together = self._global.Ibarrier()
+        self._wait(lambda: [] if not self._unsent() and together.Test() else self.links)
+        for comm in (self._local, self._global):
+            if comm is not None:
+                comm.Free()
+        _open_communicators.discard(self)
+
+    def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
+        self._send_head(peer, number, tensors)
+        with _naming(peer):
+            for tensor in tensors:
+                self._sent.append((self._global.Isend([tensor.numpy(), MPI.BYTE], peer, _DATA), tensor))
+
+    def _send_head(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
+        head = torch.tensor([number, *map(len, tensors)])
+        with _naming(peer):
+            self._sent.append((self._global.Isend([head.numpy(), MPI.INT64_T], peer, _HEAD), head))
+
+    def _take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
+        heads = self._receive_heads(peers, number)
+        found = {peer: [torch.empty(size, dtype=torch.uint8) for size in sizes] for peer, sizes in heads.items()}
+        for peer, tensors in found.items():
+            with _naming(peer):
+                for tensor in tensors:
+                    self._receiving.append((self._global.Irecv([tensor.numpy(), MPI.BYTE], peer, _DATA), tensor))
+        self._wait(lambda: [] if MPI.Request.Testall([one for one, _ in self._receiving]) else sorted(found))
+        self._receiving = []
+        return found
+
+    def _receive_heads(self, peers: Iterable[int], number: int) -> dict[int, list[int]]:
+        """Return the lengths of each worker's messages of this call; `WorkerError` if one is at another call."""
+        heads: dict[int, list[int]] = {}
+        peers = list(peers)
+
+        def missing() -> list[int]:
+            for peer in peers:
+                if peer not in heads and (head := self._receive_head(peer)) is not None:
+                    heads[peer] = head
+            return [peer for peer in peers if peer not in heads]
+
+        self._wait(missing)
+        for peer, (found, *_) in heads.items():
+            if found != number:
+                raise out_of_step_error(peer, found, number)
+        return {peer: [check_size(size, self._most_bytes, peer) for size in heads[peer][1:]] for peer in peers}
+
+    def _receive_head(self, peer: int) -> list[int] | None:
+        """Return the next head of a worker; None if none has arrived."""
+        status = MPI.Status()
+        with _naming(peer):
+            message = self._global.Improbe(peer, _HEAD, status)
+            if message is None:
+                return None
+            head = torch.empty(check_size(status.Get_count(MPI.INT64_T), _MAX_MESSAGES, peer), dtype=torch.int64)
+            message.Recv([head.numpy(), MPI.INT64_T])
+            return head.tolist()
+
+    def _unsent(self) -> bool:
+        """Return whether MPI still reads a message of this worker."""
+        self._sent = [(request, tensor) for request, tensor in self._sent if not request.Test()]
+        return bool(self._sent)
+
+    def _wait(self, missing: Callable[[], list[int]]) -> None:
+        self._unsent()  # releases what has arrived
+        _wait(missing, self._timeout_s, self._stopped)
 
 
-def _wait(condition: Callable[[], bool], timeout_s: float) -> None:
-    """Wait for process 0; `WorkerError` at the time-out."""
-    wait_until(lambda: [] if condition() else [0], timeout_s, never_stopped, Backoff(*PAUSE_S))
+@contextmanager
+def _naming(peer: int) -> Iterator[None]:
+    """Raise an MPI error of a message as the failure of the worker at its other end."""
+    try:
+        yield
+    except MPI.Exception as error:
+        raise failed_error(peer, error) from error
+
+
+def _wait(missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[[], bool] = never_stopped) -> None:
+    wait_until(missing, timeout_s, stopped, Backoff(*_PAUSE_S))
 
 
 def _wait_for_all(members: Sequence[int], rank: int, tag: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
@@ -207,12 +306,7 @@ def _wait_for_all(members: Sequence[int], rank: int, tag: int, timeout_s: float,
         for worker, member in others.items()
     }
     try:
-        wait_until(
-            lambda: [worker for worker, both in awaited.items() if not MPI.Request.Testall(both)],
-            timeout_s,
-            stopped,
-            Backoff(*PAUSE_S),
-        )
+        _wait(lambda: [worker for worker, both in awaited.items() if not MPI.Request.Testall(both)], timeout_s, stopped)
     except BaseException:
         for _, coming in awaited.values():
             if coming != MPI.REQUEST_NULL:

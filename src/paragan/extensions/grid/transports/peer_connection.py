@@ -1,15 +1,17 @@
-"""Connections from one worker to others, for any transport, and the buffer of messages that arrive."""
+"""Communicator over a connection to each peer, whose messages a thread puts into a buffer as they arrive."""
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 
 from torch import Tensor
 
+from paragan.extensions.grid.transports.communicator import Communicator, out_of_step_error
 from paragan.extensions.grid.transports.waiting import WorkerError, wait_until
 
 _AHEAD = 2  # waiting lists of one worker: its next call needs an answer to the last
@@ -39,7 +41,7 @@ class ReceiveBuffer:
             if self._ended:
                 return
             if len(waiting) >= _AHEAD:
-                self._failures.setdefault(peer, _out_of_step_error(peer, number, waiting[0][0]))
+                self._failures.setdefault(peer, out_of_step_error(peer, number, waiting[0][0]))
             else:
                 waiting.append((number, tensors))
             self._changed.notify_all()
@@ -71,7 +73,7 @@ class ReceiveBuffer:
             self.wait_until(lambda: [peer for peer in peers if not self._lists.get(peer)])
             for peer in peers:
                 if (found := self._lists[peer][0][0]) != number:
-                    raise _out_of_step_error(peer, found, number)
+                    raise out_of_step_error(peer, found, number)
             return {peer: self._lists[peer].popleft()[1] for peer in peers}
 
     def has_closed(self, peer: int) -> bool:
@@ -95,19 +97,7 @@ class ReceiveBuffer:
             return left
 
         with self._changed:
-            wait_until(missing_and_alive, self.timeout_s, self.stopped, self._pause())
-
-    def _pause(self) -> Callable[[float], object]:
-        return self._changed.wait
-
-
-def _out_of_step_error(peer: int, found: int, expected: int) -> WorkerError:
-    text = f"worker {peer} is at {_call_name(found)}, this worker at {_call_name(expected)}"
-    return WorkerError(f"{text}; all workers must make the same calls", peer)
-
-
-def _call_name(number: int) -> str:
-    return f"{'exchange' if number > 0 else 'gather'} {abs(number)}"
+            wait_until(missing_and_alive, self.timeout_s, self.stopped, self._changed.wait)
 
 
 class MessageKind(IntEnum):
@@ -143,3 +133,55 @@ class PeerConnection(ABC):
     @abstractmethod
     def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         """Start to send, in order, without blocking; never raises for an unreachable worker."""
+
+
+class ConnectedCommunicator(Communicator):
+    """Communicator over connections; subclasses make them. arrivals: what their threads receive."""
+
+    def __init__(self, rank: int, size: int, peers: Iterable[int], arrivals: ReceiveBuffer, root: int) -> None:
+        super().__init__(rank, size, peers, root)
+        self._arrivals = arrivals
+        self._connections: Mapping[int, PeerConnection] = {}  # by worker: all of `links`
+        self._failed_worker = NO_FAILURE
+        self._has_left = False
+
+    def abort(self) -> None:
+        """Leave within a second, without waiting for others. Live workers receive the reason."""
+        if not self._has_left:
+            self._has_left = True
+            self._arrivals.discard()
+            self._send_leave(self._failed_worker)
+            self._leave(orderly=False)
+
+    def close(self) -> None:
+        with self._recording_failure():
+            self._send_leave(CLOSED)
+            self._arrivals.wait_until(lambda: [peer for peer in self.links if not self._arrivals.has_closed(peer)])
+        self._has_left = True
+        self._arrivals.discard()
+        self._leave(orderly=True)
+
+    def _take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
+        with self._recording_failure():
+            return self._arrivals.take(peers, number)
+
+    @contextmanager
+    def _recording_failure(self) -> Iterator[None]:
+        """Record the worker of a `WorkerError`; `abort` reports it to the others."""
+        try:
+            yield
+        except WorkerError as error:
+            self._failed_worker = error.worker
+            raise
+
+    def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
+        """Start to send; failures are raised by the calls that wait."""
+        self._connections[peer].send(MessageKind.CALL, number, tensors)
+
+    def _send_leave(self, failed: int) -> None:
+        """Announce to all that this worker leaves (`ReceiveBuffer.mark_left`); never raises."""
+        for connection in self._connections.values():
+            connection.send(MessageKind.LEAVE, failed, [])
+
+    def _leave(self, orderly: bool) -> None:
+        """Close the connections, within half a second unless `orderly` (all others close, too)."""
