@@ -39,7 +39,7 @@ def test_no_delay_is_synchrony_on_any_ratio(three_ranks, num_g, sends_fakes):
 
 
 @pytest.mark.parametrize("steps", [120, pytest.param(500, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("bound", [1, 3])
+@pytest.mark.parametrize("bound", [slow(1), 3])
 def test_the_bound_is_kept_under_random_delays(two_ranks, bound, steps):
     """Of G's opponent, and it is reached; D's images are those of the newest G."""
     found = two_ranks.run(f"{CASES}:bounded", num_g=1, bound=bound, steps=steps, timeout=200)

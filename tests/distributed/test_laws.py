@@ -67,7 +67,8 @@ def test_two_ranks_with_parameter_groups_are_the_batch(two_ranks, g, d, options)
     assert hold(two_ranks, g, d, uneven=True, numbers=(22,), options=options, groups=True) == 1
 
 
-@pytest.mark.parametrize(("strategy", "first"), [("ddp", 14), slow("zero1", 22), slow("zero2", 29), slow("zero3", 14)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("strategy", "first"), [("ddp", 14), ("zero1", 22), ("zero2", 29), ("zero3", 14)])
 def test_four_ranks_are_the_batch(four_ranks, strategy, first):
     assert hold(four_ranks, strategy, strategy, uneven=first == 22, numbers=BOTH_WAYS[first]) == 2
 

@@ -75,8 +75,8 @@ def test_two_ranks_are_one_process(two_ranks, name, g, d):
     ("name", "g", "d"),
     [
         ("ADA in parts", "zero3", "zero2"),
-        ("spectral norm, AdaBelief", "zero3", "zero3"),
-        ("LeCam, extragradient", "zero1", "zero2"),
+        slow("spectral norm, AdaBelief", "zero3", "zero3"),
+        slow("LeCam, extragradient", "zero1", "zero2"),
     ],
 )
 def test_what_two_ranks_saved_one_process_continues(two_ranks, tmp_path, name, g, d):
@@ -85,7 +85,7 @@ def test_what_two_ranks_saved_one_process_continues(two_ranks, tmp_path, name, g
 
 
 @pytest.mark.parametrize(
-    ("name", "g", "d"), [("ADA in parts", "zero3", "zero2"), ("LeCam, extragradient", "zero1", "ddp")]
+    ("name", "g", "d"), [("ADA in parts", "zero3", "zero2"), slow("LeCam, extragradient", "zero1", "ddp")]
 )
 def test_resumed_ranks_repeat_every_bit(three_ranks, tmp_path, name, g, d):
     assert all(three_ranks.run(f"{CASES}:stopped_and_not", name=name, g=g, d=d, folder=str(tmp_path)))

@@ -35,7 +35,8 @@ def test_pipeline_of_one_player_two_ranks_are_the_batch(two_ranks, g, d, number)
     assert hold(two_ranks, g, d, uneven=True, numbers=(number,), options=WHOLE, groups=True) == 1
 
 
-@pytest.mark.parametrize(("data", "first"), [("ddp", 22), slow("zero1", 14), slow("zero2", 29), slow("zero3", 14)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("data", "first"), [("ddp", 22), ("zero1", 14), ("zero2", 29), ("zero3", 14)])
 def test_pipeline_with_copies_four_ranks_are_the_batch(four_ranks, data, first):
     options = {**WHOLE, "stages": 2, "data": data}
     uneven = first == 22
@@ -72,6 +73,7 @@ def test_pipeline_of_deep_networks_on_four_ranks_is_the_batch(four_ranks, uneven
     assert max(four_ranks.run(case, options={"micro_batches": 2}, uneven=uneven)) <= TOLERANCE
 
 
+@pytest.mark.slow
 def test_pipeline_with_recompute_is_the_batch(two_ranks):
     options = {"micro_batches": 4}
     assert max(two_ranks.run(f"{CASES}:zoo", model="sngan", options=options, penalty="r1", recompute=True)) <= TOLERANCE

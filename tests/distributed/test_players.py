@@ -70,6 +70,7 @@ def test_three_players_on_ranks_of_their_own_with_a_resume_equal_one_process_bit
     assert [name for name, value in expected.items() if not torch.equal(value, found[name])] == []
 
 
+@pytest.mark.slow
 def test_four_players_that_call_one_another_on_ranks_of_their_own_equal_one_process(tmp_path, four_ranks, in_turn):
     found = run_on_separate_ranks(four_ranks, tmp_path, {"g": 1, "fake_score": 1, "doubt": 1, "d": 1})
     assert_close(found, in_turn(FOUR))

@@ -30,7 +30,8 @@ def test_tensor_two_ranks_are_the_batch(two_ranks, options, uneven, numbers):
     assert found == len(numbers)
 
 
-@pytest.mark.parametrize("numbers", [(15,), slow((29, 13, 27))])
+@pytest.mark.slow
+@pytest.mark.parametrize("numbers", [(15,), (29, 13, 27)])
 def test_tensor_with_copies_four_ranks_are_the_batch(four_ranks, numbers):
     options = {**LAYERS, "ranks": 2}
     assert hold(four_ranks, "tensor", "tensor", uneven=True, numbers=numbers, options=options) == len(numbers)
