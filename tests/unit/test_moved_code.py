@@ -13,6 +13,7 @@ from paragan.cli.main import command_line, main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.outside_code import CodeFolder, closest, code_fingerprints
+from paragan.distributed.launch import launcher
 from paragan.runs import start
 from paragan.runs.run_request import RunRequest
 from tests import unlabelled_networks
@@ -162,7 +163,7 @@ def test_recipe_whose_moved_code_has_changed_resumes_with_code_and_trust_only(mo
 
 def test_ranks_are_started_with_the_folder_of_the_code(moved, monkeypatch):
     jobs = []
-    monkeypatch.setattr(start.launcher, "launch_ranks", lambda job, interrupt: jobs.append(job) or 0)
+    monkeypatch.setattr(launcher, "launch_ranks", lambda job, interrupt: jobs.append(job) or 0)
     for trust in (False, True):
         code = CodeFolder(moved, trust)
         config = read_recipe("run/config.yaml", ["devices=2"], code)

@@ -9,6 +9,7 @@ from paragan.cli.main import main
 from paragan.config import changes, read_recipe
 from paragan.config.sections import ANY
 from paragan.core import registry
+from paragan.distributed.launch import launcher
 from paragan.runs import start
 from paragan.runs.run_request import RunRequest
 from tests.tiny_run import SMALL, TINY
@@ -124,7 +125,7 @@ def test_what_a_word_replaces_is_not_imported_for_the_record(evil):
 
 def test_ranks_are_started_with_trust_where_their_launcher_had_it(evil, monkeypatch):
     file, jobs = str(run_folder("model") / "config.yaml"), []
-    monkeypatch.setattr(start.launcher, "launch_ranks", lambda job, interrupt: jobs.append(job) or 0)
+    monkeypatch.setattr(launcher, "launch_ranks", lambda job, interrupt: jobs.append(job) or 0)
     config = read_recipe(file, ["devices=2"], ANY)
     assert start.start_training(RunRequest(config=config, name=file, out=Path("runs/x"), overrides=("devices=2",))) == 0
     assert jobs[0].words[-1] == "--trust"

@@ -7,29 +7,28 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from paragan.build.data import Data
 from paragan.config import RunConfig
-from paragan.core.answering_processes import source_environment
 from paragan.core.capabilities import NAMED_TENSORS, NETWORKS_FROM_MEMORY, check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.source import Source, describe_tensors
-from paragan.engine.background_scores import FOLDER, BackgroundScores
-from paragan.evaluation import scorer as scorers, tensor_images
+from paragan.evaluation import scorer as scorers
 from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.score import Score
-from paragan.evaluation.scoring_process import ScoringProcess
-from paragan.evaluation.tensor_evaluator import TensorEvaluator
 from paragan.features.base.extractor import ExtractorContext
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, sampling_network
 from paragan.metrics import fd
+
+if TYPE_CHECKING:
+    from paragan.engine.background_scores import BackgroundScores
 
 # variables of a launcher, which make a process one of several ranks
 _OF_A_RANK = (
@@ -81,6 +80,9 @@ def _tensor_scorer(
     if options.features is None and options.metrics is None:
         return None
     check_capabilities(NAMED_TENSORS, config.needs)
+    from paragan.evaluation import tensor_images
+    from paragan.evaluation.tensor_evaluator import TensorEvaluator
+
     if options.features is None:
         inputs = prior.generator_arguments or ()
         return TensorEvaluator(held_out=found.held_out, options=options, sample=sample, inputs=inputs, say=context.say)
@@ -129,6 +131,10 @@ def background_scores(config: RunConfig, folder: Path) -> BackgroundScores | Non
         return None
     if config.model.name == FROM_MEMORY:
         check_capabilities(NETWORKS_FROM_MEMORY, config.needs)
+    from paragan.core.answering_processes import source_environment
+    from paragan.engine.background_scores import FOLDER, BackgroundScores
+    from paragan.evaluation.scoring_process import ScoringProcess
+
     threads = str(torch.get_num_threads())
     program = (sys.executable, "-P", "-m", "paragan.runs.score_checkpoints")
     command = (*program, str(folder.resolve()), threads, str(os.getpid()))

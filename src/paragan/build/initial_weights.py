@@ -27,17 +27,6 @@ from paragan.layers.adapter import adapter_names
 _MAX_NAMED = 4  # tensors in one line
 
 
-def initial_paths(config: RunConfig) -> dict[str, tuple[Path, ...]]:
-    """Return the files and folders with initial weights, by setting: init, g.init, d.init, …"""
-    paths: dict[str, tuple[Path, ...]] = {}
-    if config.init is not None:
-        paths["init"] = (Path(config.init.path),)
-    for name, of_player in config.player_options.items():
-        if of_player.init is not None:
-            paths[f"{player_key(name)}.init"] = tuple(map(Path, of_player.init.paths))
-    return paths
-
-
 def load_initial_weights(
     config: RunConfig, trainer: TrainingLoop, model: Model | None, say: Callable[[str], None]
 ) -> tuple[RunConfig, list[str]]:
@@ -48,7 +37,7 @@ def load_initial_weights(
     """
     if trainer.roles.is_split:
         raise ConfigError(
-            f"{next(iter(initial_paths(config)))} is not available with scheme.name={config.scheme.name} on several "
+            f"{next(iter(config.initial_paths))} is not available with scheme.name={config.scheme.name} on several "
             "ranks; use one process, or another scheme"
         )
 

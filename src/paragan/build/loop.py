@@ -8,14 +8,12 @@ from math import gcd, lcm
 
 import torch
 
-from paragan.build.initial_weights import initial_paths, load_initial_weights
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.capabilities import ALL, EXECUTORS, Capability, Holder, check_capabilities, needed
 from paragan.core.network_factory import Model
 from paragan.core.roles import Roles
 from paragan.core.types import Side
-from paragan.engine.rollback import RollbackLoop
 from paragan.engine.training_loop import TrainingLoop
 from paragan.game.gan import GAN
 from paragan.game.needs import game_needs
@@ -29,6 +27,8 @@ def loop_class(config: RunConfig, roles: Roles, reading: bool) -> Callable[..., 
     period = _sync_period(config, roles)
     if config.rollback is None or reading:
         return partial(TrainingLoop, roles=roles, sync_period=period)
+    from paragan.engine.rollback import RollbackLoop  # few runs need it
+
     return partial(RollbackLoop, rollback=config.rollback, roles=roles, sync_period=period)
 
 
@@ -57,7 +57,9 @@ def with_bases(
     config: RunConfig, trainer: TrainingLoop, model: Model | None, say: Callable[[str], None]
 ) -> TrainingLoop:
     """Load the weights of `load_initial_weights` that checkpoints do not hold, and return the trainer."""
-    if any(player.trains_part for player in config.player_options.values()) and initial_paths(config):
+    if any(player.trains_part for player in config.player_options.values()) and config.initial_paths:
+        from paragan.build.initial_weights import load_initial_weights  # few runs need it
+
         load_initial_weights(config, trainer, model, say)
     return trainer
 

@@ -169,6 +169,17 @@ class RunConfig:
         return max(options.updates_per_step for options in (self.d, *self.players.values()))
 
     @property
+    def initial_paths(self) -> dict[str, tuple[Path, ...]]:
+        """Files and folders with initial weights, by setting: init, g.init, d.init, …"""
+        paths: dict[str, tuple[Path, ...]] = {}
+        if self.init is not None:
+            paths["init"] = (Path(self.init.path),)
+        for name, player in self.player_options.items():
+            if player.init is not None:
+                paths[f"{player_key(name)}.init"] = tuple(map(Path, player.init.paths))
+        return paths
+
+    @property
     def extension_key(self) -> str | None:
         """Key that is set and that an extension of its name provides; None: the run is one game."""
         return None if self.grid is None else "grid"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -17,7 +17,6 @@ from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
 from paragan.core.phases import Phase, phase, set_thread_clock
 from paragan.core.types import Report
-from paragan.engine.background_scores import BackgroundScores
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.engine.describe import describe_data, describe_player
 from paragan.engine.options import EveryOptions
@@ -30,6 +29,9 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.term_weights import schedule_texts
+
+if TYPE_CHECKING:
+    from paragan.engine.background_scores import BackgroundScores
 
 _PAUSE_S = 0.1  # between two looks at a score that the end of a run waits for
 

@@ -16,7 +16,6 @@ from paragan.core.types import Rows
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
 from paragan.loading.stage_threads import LoadingStatistics
-from paragan.storage.shard_folder import has_shards
 
 _STATE = {"epoch": int, "position": int, "seed": int, "fingerprint": str}
 
@@ -126,6 +125,8 @@ def open_images(
     size: height and width. options: those of data set `folder` or `shards`, such as `channels`,
     `crop` and `held_out`, the share that `split` "train" leaves out.
     """
+    from paragan.storage.shard_folder import has_shards  # a plain run reads no store
+
     module = registry.load_module("datasets", "shards" if has_shards(str(path)) else "folder")
     source: Source = module.source(module.Options(path=str(path), size=size, **options), split)
     return source

@@ -15,7 +15,6 @@ from paragan.core.source import Source, describe_tensors
 from paragan.core.types import Rows, Side, player_label
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
-from paragan.evaluation import tensor_images
 from paragan.features.judge import JUDGE
 from paragan.game.label_use import IGNORED
 from paragan.runs.run_request import RunRequest
@@ -174,8 +173,11 @@ def _range_warning(trainer: TrainingLoop) -> list[str]:
 def _image_range(trainer: TrainingLoop) -> tuple[str, float, float]:
     """Return the name, lowest and highest value of images from Python; 0 for other samples."""
     sample = trainer.prior.arguments[0]
-    found = tensor_images.image_range(trainer.batches.source, sample) if trainer.prior.reads_batches else None
-    return sample, *(found or (0.0, 0.0))
+    if not trainer.prior.reads_batches:
+        return sample, 0.0, 0.0
+    from paragan.evaluation import tensor_images  # for data of a program
+
+    return sample, *(tensor_images.image_range(trainer.batches.source, sample) or (0.0, 0.0))
 
 
 _WRITTEN = ("report.html", "samples/", "metrics.jsonl", "checkpoints/")

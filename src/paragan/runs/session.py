@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 
 from paragan import build
-from paragan.build.initial_weights import initial_paths, load_initial_weights
 from paragan.config import RunConfig, dump, outside_names
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
@@ -116,7 +115,9 @@ def check_start(request: RunRequest, num_ranks: int = 1) -> None:
         config = build.in_turns(config)  # a scheme with ranks for each player has none here
     config = replace(config, workers=None, devices=None)
     trainer = runner_of(config).trainer(replace(request, config=config), World(), printer(World()), lambda: False)
-    if initial_paths(config) and not (request.out / "config.yaml").exists():
+    if config.initial_paths and not (request.out / "config.yaml").exists():
+        from paragan.build.initial_weights import load_initial_weights
+
         load_initial_weights(config, trainer, request.model, lambda line: None)
     trainer.release()
 
@@ -149,7 +150,9 @@ def _config_of_session(
     """Return the config with what former sessions and initial weights add, and messages about it. Loads the weights."""
     config = with_history(with_recorded_init(request.config, before), before, trainer.clock.step)
     messages = change_messages(config, before)
-    if initial_paths(config) and not resumed:
+    if config.initial_paths and not resumed:
+        from paragan.build.initial_weights import load_initial_weights  # few runs need it
+
         config, loaded = load_initial_weights(config, trainer, request.model, say)
         messages += loaded
     return config, messages
@@ -232,7 +235,7 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
 
 def refuse_missing_init(request: RunRequest) -> None:
     """Refuse an `init.path` that does not exist, or would be moved with the former run."""
-    for key, paths in initial_paths(request.config).items():
+    for key, paths in request.config.initial_paths.items():
         for source in paths:
             inside = source.resolve().is_relative_to(request.out.resolve())
             if request.fresh and inside:

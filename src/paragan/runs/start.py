@@ -16,8 +16,7 @@ from paragan.core.errors import ConfigError, is_out_of_memory
 from paragan.core.interrupt import Interrupt, install
 from paragan.core.printable import print_line
 from paragan.core.process_environment import num_cores
-from paragan.distributed.launch import exit_status, launcher
-from paragan.distributed.launch.launcher import Job
+from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.rank_env import RankEnv, from_environment
 from paragan.runs.folder import RunFolder
 from paragan.runs.run_request import RunRequest
@@ -61,6 +60,8 @@ def start_training(request: RunRequest, advise_on_memory: Callable[[RunRequest],
 
 def _launch(request: RunRequest, devices: int, interrupt: Interrupt) -> int:
     """Start a rank for each device of this host, and wait for them."""
+    from paragan.distributed.launch.launcher import Job, launch_ranks
+
     config = request.config
     if config.train.batch < devices:
         raise ConfigError(
@@ -78,7 +79,7 @@ def _launch(request: RunRequest, devices: int, interrupt: Interrupt) -> int:
             timeout_s=config.train.timeout_s,
             lock_fd=folder.lock,
         )
-        return launcher.launch_ranks(job, interrupt)
+        return launch_ranks(job, interrupt)
 
 
 def _train_as_rank(request: RunRequest, place: RankEnv) -> int:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from paragan.build.initial_weights import initial_paths
 from paragan.checkpoint.manifest import STATE, read_json
 from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
 from paragan.checkpoint.writer import CheckpointWriter
@@ -214,7 +213,7 @@ def _overrides(path: Path, config: RunConfig, recorded: RecordedRun, plan: Repla
     if config.train.threads is None and config.workers is None and type(threads) is int:
         yield f"train.threads={threads}"
     if plan.checkpoint is not None:
-        yield from (f"{key}=null" for key in initial_paths(config))
+        yield from (f"{key}=null" for key in config.initial_paths)
     yield from _former_rates(config.history, plan.last)
     if config.grid is not None:
         yield "coordinator=127.0.0.1:0"
