@@ -146,7 +146,7 @@ def test_resize_is_in_the_fingerprint(tmp_path, module):
         prepared(path, tmp_path / "shards")
         path = tmp_path / "shards"
     plain, same, bicubic = (
-        module.source(module.Options(str(path), size=16, **more), "train")
+        module.source(module.Options(path=str(path), size=16, **more), "train")
         for more in ({}, {"resize": "lanczos"}, {"resize": "bicubic"})
     )
     assert plain.fingerprint == same.fingerprint != bicubic.fingerprint

@@ -31,7 +31,7 @@ def opened(name, root):
         return digits.source(digits.Options(), "train")
     module = {"folder": folder, "shards": shards, "paired": paired}[name]
     path = root / ("shards" if name == "shards" else "images")
-    return module.source(module.Options(str(path), size=8), "train")
+    return module.source(module.Options(path=str(path), size=8), "train")
 
 
 @pytest.mark.parametrize("name", ["folder", "shards", "paired", "digits"])
