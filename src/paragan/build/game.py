@@ -12,7 +12,7 @@ from paragan.build.latent_prior import prior
 from paragan.build.networks import has_outside_networks, maker
 from paragan.build.players import player, remote_player
 from paragan.build.terms import adversarial, augmentation, balancing, penalties
-from paragan.config import RunConfig, choose, outside_names
+from paragan.config import RunConfig, default_scheme, outside_names
 from paragan.core import registry
 from paragan.core.dist import ALONE
 from paragan.core.network_factory import Model, NetworkFactory
@@ -129,7 +129,7 @@ def scheme(config: RunConfig) -> Scheme:
 
 
 def in_turns(config: RunConfig) -> RunConfig:
-    """Return the config with `synchronous` for a scheme whose players train at the same time."""
+    """Return the config with the default scheme in place of one whose players train at the same time."""
     if not scheme(config).is_concurrent:
         return config
-    return replace(config, scheme=choose("schemes", "synchronous"))
+    return replace(config, scheme=default_scheme())

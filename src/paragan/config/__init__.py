@@ -1,13 +1,23 @@
 """The schema of a run, strict YAML, overrides and hints. Nothing here imports torch."""
 
 from paragan.config.recipe import changes, parse_recipe, read_recipe, used_code
-from paragan.config.run_config import RunConfig, choose, compare, dump, outside_names, player_key, to_tree
+from paragan.config.run_config import (
+    RunConfig,
+    choose,
+    compare,
+    default_scheme,
+    dump,
+    outside_names,
+    player_key,
+    to_tree,
+)
 
 __all__ = [
     "RunConfig",
     "changes",
     "choose",
     "compare",
+    "default_scheme",
     "dump",
     "outside_names",
     "parse_recipe",

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from paragan.core import registry
+
 _SETTINGS = {  # the setting here, with `{}` for the value -> dotted keys in other programs
     "use g.optimizer.lr={} d.optimizer.lr={}": "lr learning_rate",
     "use g.optimizer.lr={}": "g_lr lr_g",
@@ -59,8 +61,8 @@ _NAMES = {  # category -> file here -> names in other programs, in lower case
     "datasets": {"folder": "imagefolder image_folder images custom celeba lsun ffhq"},
     "augment": {"diffaugment": "diff"},
     "parallel": {"zero3": "fsdp fsdp2", "ddp": "dp"},
-    "schemes": {"synchronous": "sync", "asynchronous": "async"},
 }
+_MIN_PREFIX = 4  # letters of a name that is shortened, such as sync
 _WGAN_GP = "wasserstein with a gradient penalty; use loss=wasserstein penalties=gradient_penalty"
 _FID = "fd in the features of Inception; use evaluation.metrics=fd evaluation.features=inception"
 _COMBINATIONS = {  # names of what takes several settings here
@@ -100,6 +102,9 @@ def name_hint(category: str, name: str, key: str) -> str | None:
         return f"{name!r} is {settings}"
     if (ours := NAMES.get(category, {}).get(folded)) is not None:
         return f"{name!r} is called {ours} in paragan; use {key}={ours}"
+    longer = [known for known in registry.names(category) if known.startswith(folded)]
+    if len(longer) == 1 and len(folded) >= _MIN_PREFIX:
+        return f"{name!r} is called {longer[0]} in paragan; use {key}={longer[0]}"
     return None
 
 

@@ -56,7 +56,7 @@ class RunConfig:
     losses are the terms with their names as side."""
     augment: Annotated[Choice, Category("augment")] | None = None
     """Differentiable augmentation of the images that D receives; null: none."""
-    scheme: Annotated[Choice, Category("schemes")] = field(default_factory=lambda: choose("schemes", "synchronous"))
+    scheme: Annotated[Choice, Category("schemes")] = field(default_factory=lambda: default_scheme())
     """The order of updates in one step."""
     loading: LoadingOptions = field(default_factory=LoadingOptions)
     """Threads and batches read ahead."""
@@ -210,6 +210,11 @@ class RunConfig:
 def player_key(name: str) -> str:
     """Return the key of a player's options: g, d or players.NAME."""
     return name if name in ("g", "d") else f"players.{name}"
+
+
+def default_scheme() -> Choice:
+    """Return the scheme of a config that names none, in which players take turns on the same ranks."""
+    return choose("schemes", "synchronous")
 
 
 def choose(category: str, name: str) -> Choice:

@@ -75,7 +75,11 @@ class Batches(Protocol):
 
 
 class Scheme(ABC):
-    """Order of turns in one step; defaults suit players in turns, on the same ranks."""
+    """Order of turns in one step; defaults suit players in turns, on the same ranks.
+
+    Whatever plans, checks, replays or verifies a run reads only this class, and knows no scheme by name.
+    A grid takes a scheme that has `Capability.GRID`.
+    """
 
     is_concurrent: bool = False
     """Whether the players train at the same time, in threads or on separate ranks."""
@@ -109,6 +113,47 @@ class Scheme(ABC):
                     timeline.generate()
                 timeline.update(side)
         timeline.update(Side.G)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a replay of recorded steps ends at the same numbers; not if players train at the same time."""
+        return not self.is_concurrent
+
+    @property
+    def follows_order(self) -> bool:
+        """Whether updates depend on the speed of ranks or threads: a replay then sets `order`, an option."""
+        return False
+
+    def can_end_at(
+        self, num_steps: int, used: Mapping[Side, Sequence[Sequence[int]]], d_updates: int, d_version: int
+    ) -> bool:
+        """Return whether the first steps of a session used nothing of later ones, for which a replay would wait.
+
+        used: the recorded order, by side and rank. d_updates: of D in a step. d_version: at the session's start.
+        """
+        return True
+
+    def updates(self, side: Side, step: int) -> bool:
+        """Return whether a player is updated in a step, numbered from 1."""
+        return True
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether players train in threads of one process, in which collectives would have no order."""
+        return False
+
+    @property
+    def exact_scheme(self) -> str | None:
+        """Name of the scheme that this one equals without delays, which `verify` runs instead; None: itself."""
+        return None
+
+    def plan_settings(self, num_ranks: int) -> Mapping[str, Mapping[str, Any]]:
+        """Return options that may be faster on so many ranks, for the planner to compare, each by a short name."""
+        return {}
+
+    def start_note(self, num_ranks: int) -> str | None:
+        """Return a line for the start of a run on so many ranks, if the user may expect something else."""
+        return None
 
     @property
     def name(self) -> str:

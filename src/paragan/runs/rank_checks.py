@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from paragan import __version__
+from paragan import __version__, build
 from paragan.config import RunConfig, compare, dump, parse_recipe
 from paragan.core.collective import run_on_main
 from paragan.core.dist import World
@@ -23,9 +23,9 @@ _MAY_DIFFER = ("data.path", "devices", "evaluation.features.weights")  # per hos
 def needs_group(config: RunConfig) -> bool:
     """Return whether a player's strategy uses a process group even in a single process.
 
-    Not with the two threads of `asynchronous`, which would call collectives in any order.
+    Not with players in threads, which would call collectives in any order.
     """
-    if config.scheme.name == "asynchronous" and not config.scheme.options.takes_turns:
+    if build.scheme(config).has_threads:
         return False
     chosen = [player.strategy for player in config.player_options.values()]
     return any(strategy is not None and strategy.name != "none" for strategy in chosen)

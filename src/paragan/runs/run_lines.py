@@ -98,9 +98,8 @@ def start_lines(
         name = JUDGE if features.name == "auto" else features.name
         lines.append(f"score     features of {name} (evaluation.features): {registry.summary('features', name)}")
     lines += _range_warning(trainer)
-    scheme = request.config.scheme
-    if scheme.name == "asynchronous" and scheme.options.takes_turns and trainer.world.size == 1:
-        lines.append("ranks     one process: players update in turn; set devices and scheme.ranks")
+    if (note := trainer.scheme.start_note(trainer.world.size)) is not None:
+        lines.append(note)
     if trainer.world.size > 1:
         lines.append(ranks_line(trainer, players, batch, about["hosts"]))
     if request.config.train.executor in ("compile", "graphs"):

@@ -38,6 +38,9 @@ class Scheme(scheme.Scheme):
                 timeline.update(Side.D)
         timeline.update(Side.G)
 
+    def updates(self, side: Side, step: int) -> bool:
+        return side is Side.G or (step - 1) % self.options.every == 0
+
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         is_due = gan.clock.step % self.options.every == 0
         for real in islice(batches, gan.d.updates_per_step):

@@ -88,7 +88,7 @@ def refuse_simulation(config: RunConfig) -> None:
     if config.players and scheme.is_concurrent:
         raise ConfigError(
             f"--workers simulates players other than G and D on the same ranks; scheme {config.scheme.name} may have "
-            "them on separate ones: plan them with scheme=synchronous"
+            "them on separate ones: plan them with another scheme"
         )
     for options in config.player_options.values():
         check_capabilities(build.strategy_on_ranks(options, torch.device("cpu")).holder, workers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from paragan import build
-from paragan.config import RunConfig, dump, parse_recipe
+from paragan.config import RunConfig, choose, dump, parse_recipe
 from paragan.config.sections import ANY
+from paragan.core import registry
 from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
@@ -32,7 +33,6 @@ _LOCAL_SGD = {f"{side.value}.strategy": {"name": "local_sgd", "every": 2} for si
 _BF16 = {f"{side.value}.reduce": "bf16" for side in Side}
 _THIS_HOST = "loopback"
 _USABLE = 0.85  # of a process's memory: the rest is for libraries, other programs and errors of the forecast
-_SHARES_OF_G = (0.25, 1 / 3, 0.5)  # of the ranks, in asynchronous candidates
 
 
 @dataclass(frozen=True)
@@ -116,28 +116,30 @@ def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> l
     sharded = {} if strategy == "ddp" else {f"{side.value}.strategy.name": strategy for side in Side}
     found = [_candidate(source, "as configured", sharded, 0.0)]
     config = source.config
-    if config.scheme.name == "asynchronous" and not config.scheme.options.ranks:
-        for num_g in _numbers_of_g_ranks(workers):
-            settings = {**sharded, "scheme.ranks": {"g": num_g, "d": workers - num_g}}
-            found.append(_candidate(source, f"{num_g} ranks of G", settings, 0.05))
+    scheme = build.scheme(config)
+    for name, options in scheme.plan_settings(workers).items():
+        settings = {**sharded, **{f"scheme.{key}": value for key, value in options.items()}}
+        found.append(_candidate(source, name, settings, 0.05))
     has_strategies = config.g.strategy is not None or config.d.strategy is not None
     is_open = strategy == "ddp" and not has_strategies and workers > 1
-    if not is_open or build.scheme(config).is_concurrent:
+    if not is_open or scheme.is_concurrent:
         return found
     found.append(_candidate(source, "bf16 reductions", _BF16, 0.05))
     if _supports_local_sgd(game):
         found.append(_candidate(source, "local SGD, H = 2", _LOCAL_SGD, 0.1))
-    for num_g in _numbers_of_g_ranks(workers):
-        settings = {"scheme": {"name": "asynchronous", "ranks": {"g": num_g, "d": workers - num_g}}}
+    for name, settings in _other_schemes(config, workers):
         if _allows(source, game, settings):
-            name = f"asynchronous, {num_g} ranks of G"
             found.append(_candidate(source, name, settings, 0.15))
             found.append(_candidate(source, f"{name}, H = 2", {**settings, **_LOCAL_SGD}, 0.2))
     return found
 
 
-def _numbers_of_g_ranks(workers: int) -> list[int]:
-    return sorted({num for share in _SHARES_OF_G if (num := max(1, round(share * workers))) < workers})
+def _other_schemes(config: RunConfig, workers: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and settings of other schemes that may be faster."""
+    for name in sorted({*registry.names("schemes")} - {config.scheme.name}):
+        scheme = build.scheme(replace(config, scheme=choose("schemes", name)))
+        for about, options in scheme.plan_settings(workers).items():
+            yield f"{name}, {about}", {"scheme": {"name": name, **options}}
 
 
 def _candidate(source: PlanSource, name: str, settings: Mapping[str, Any], margin: float) -> Candidate:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paragan import build
 from paragan.checkpoint.reader import Checkpoint, read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig, read_recipe
@@ -19,7 +20,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import create_subfolder, link_or_copy, read_json_lines, refuse_link
 from paragan.core.outside_code import CodeFolder
 from paragan.core.printable import print_to_stderr
-from paragan.extensions.replay.replay_plan import ReplayPlan, follows_order, plan_replay
+from paragan.extensions.replay.replay_plan import ReplayPlan, plan_replay
 from paragan.runs.folder import RunFolder, environment, read_environment
 from paragan.runs.open_run import config_path
 from paragan.runs.run_request import RunRequest
@@ -156,7 +157,7 @@ def replay_run(
     request = replace(request, code=trust if isinstance(trust, CodeFolder) else None)
     if code := start_training(request):
         return code, ""
-    found = compare_replay(path, folder, plan, follows_order(config))
+    found = compare_replay(path, folder, plan, build.scheme(config).follows_order)
     return (2, _difference(path, folder, plan, found)) if found.difference else (0, _equality(plan, found))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from paragan import build
 from paragan.checkpoint.manifest import STATE, read_json
 from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
 from paragan.checkpoint.writer import CheckpointWriter
@@ -95,11 +96,12 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     if step > recorded.steps[-1]:
         raise ConfigError(f"--step {step} is not recorded; pass a step of 1 to {recorded.steps[-1]}")
     start, ranks = [session for session in recorded.sessions if session[0] < step][-1]
-    if follows_order(config):
+    scheme = build.scheme(config)
+    if scheme.follows_order:
         last = _last_in_order(path, config, recorded, start, step)
         first, checkpoint = _start_of_session(path, recorded, start)
     else:
-        steps = [one for one in recorded.steps if one in recorded.images or _trains_d(config, one)]
+        steps = [one for one in recorded.steps if one in recorded.images or scheme.updates(Side.D, one)]
         last = next((one for one in steps if one >= step), steps[-1])
         step = min(step, last)
         first, checkpoint = _nearest_checkpoint(recorded, step)
@@ -111,14 +113,15 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     return replace(plan, overrides=tuple(_overrides(path, config, recorded, plan)))
 
 
-def follows_order(config: RunConfig) -> bool:
-    """Return whether the updates of a run depend on the speed of its players, and are recorded."""
-    return config.scheme.name == "asynchronous" and not config.scheme.options.takes_turns
-
-
-def _trains_d(config: RunConfig, step: int) -> bool:
-    """Return whether D is updated in a step: all except those that `skipping` leaves out."""
-    return config.scheme.name != "skipping" or (step - 1) % config.scheme.options.every == 0
+def _refuse_unrepeatable(config: RunConfig) -> None:
+    if config.model.name == FROM_MEMORY:
+        raise ConfigError(config.model.options.missing())
+    check_capabilities(REPLAY, config.needs)
+    if not build.scheme(config).is_repeatable:
+        raise ConfigError(
+            f"scheme.name={config.scheme.name} cannot be replayed: its players train at the same time, and the "
+            "order of their updates is not recorded; pass the run of another scheme"
+        )
 
 
 def _last_in_order(path: Path, config: RunConfig, recorded: RecordedRun, start: int, step: int) -> int:
@@ -130,7 +133,8 @@ def _last_in_order(path: Path, config: RunConfig, recorded: RecordedRun, start: 
     end = min(recorded.end_of_session(start), start + num_steps)
     inside = [one for one in recorded.steps if start < one <= end]
     first_version = _d_version(recorded, start, config.d.updates_per_step)
-    steps = [one for one in inside if _can_end_at(config, used, one - start, first_version)]
+    scheme = build.scheme(config)
+    steps = [one for one in inside if scheme.can_end_at(one - start, used, config.d.updates_per_step, first_version)]
     if not steps or step > steps[-1]:
         hint = f"pass a step of {start + 1} to {steps[-1]}" if steps else "pass a step of another session"
         raise ConfigError(f"--step {step} is not in the recorded order of updates; {hint}")
@@ -143,22 +147,6 @@ def _d_version(recorded: RecordedRun, start: int, k: int) -> int:
         return k * start
     values = open_verified(recorded.checkpoints[start]).values["players"]["d"]
     return read_counts(values, "version")["version"]
-
-
-def _can_end_at(
-    config: RunConfig, used: Mapping[Side, Sequence[Sequence[int]]], num_steps: int, first_version: int
-) -> bool:
-    """Return whether the updates of a session's first steps used nothing of later ones.
-
-    A player or worker may have been ahead; a repetition that ends there would wait for it forever.
-    first_version: of D at the start of the session.
-    """
-    k = config.d.updates_per_step
-    num_updates = {Side.G: num_steps, Side.D: k * num_steps}
-    deliveries = num_steps if config.scheme.options.reuse else k * num_steps
-    newest_of_g = max(max(rank[: num_updates[Side.G]]) for rank in used[Side.G])
-    newest_of_d = max(max(rank[: num_updates[Side.D]]) for rank in used[Side.D])
-    return newest_of_g <= first_version + k * num_steps and newest_of_d <= deliveries
 
 
 def _start_of_session(path: Path, recorded: RecordedRun, start: int) -> tuple[int, Path | None]:
@@ -205,7 +193,8 @@ def _overrides(path: Path, config: RunConfig, recorded: RecordedRun, plan: Repla
         checkpoint = read_checkpoint(at_last)
         with restoring(checkpoint):
             images = read_counts(checkpoint.values["clock"], "images")["images"]
-    more = 0 if _trains_d(config, plan.last) else 1  # a run ends at the first step with its images
+    scheme = build.scheme(config)
+    more = 0 if scheme.updates(Side.D, plan.last) else 1  # a run ends at the first step with its images
     lost = [images for step, images in recorded.rollbacks.items() if step <= plan.first][-1:]
     yield f"train.kimg={((images or 0) + more - sum(lost)) / 1000!r}"
     yield "writers=[jsonl, console]"
@@ -220,7 +209,7 @@ def _overrides(path: Path, config: RunConfig, recorded: RecordedRun, plan: Repla
         yield from _grid_overrides(config, recorded, at_last)
     else:
         yield f"devices={plan.ranks}"
-    if follows_order(config):
+    if scheme.follows_order:
         yield f"scheme.order={path.resolve()}"
     else:
         yield "every.sample_kimg=0"

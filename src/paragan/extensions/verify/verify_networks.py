@@ -20,7 +20,7 @@ from torch import nn
 
 from paragan import build
 from paragan.build.data import sample_name
-from paragan.config import RunConfig, choose, read_recipe
+from paragan.config import RunConfig, choose, default_scheme, read_recipe
 from paragan.config.sections import ANY
 from paragan.core import registry
 from paragan.core.network_factory import NetworkFactory
@@ -33,7 +33,7 @@ from paragan.game.policy import Policy
 from paragan.layers.frozen import frozen_networks
 from paragan.runs.shape_only_data import open_data_or_advise, shape_only_data
 
-_BARE = ("loss.name=hinge", "scheme.name=synchronous", "penalties=[{name: r1, weight: 1.0, interval: 2}]")
+_BARE = ("loss.name=hinge", "penalties=[{name: r1, weight: 1.0, interval: 2}]")
 _SHAPE = (3, 32, 32)
 _EPS = 1e-3  # of Adam-like optimizers: rounding errors must not become full steps
 _CPU = torch.device("cpu")
@@ -103,13 +103,14 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
     if is_recipe:
         config = read_recipe(request.target, request.overrides, request.code or (ANY if request.trust else None))
     else:
-        config = read_recipe("digits", [f"model.name={request.target}", *_BARE, *request.overrides])
+        bare = (*_BARE, f"scheme.name={default_scheme().name}")
+        config = read_recipe("digits", [f"model.name={request.target}", *bare, *request.overrides])
     plain = partial(replace, precision="fp32", strategy=None, micro_batches=1, offload=False, channels_last=False)
     chosen = {options.strategy.name for options in (config.g, config.d) if options.strategy is not None}
     strategies = tuple(sorted(chosen - set(registry.names("parallel"))))
     config = replace(config, g=plain(config.g), d=plain(config.d))
-    if config.scheme.name == "asynchronous" and not config.scheme.options.takes_turns:  # exact without delay only
-        config = replace(config, scheme=choose("schemes", "shared_fakes"))
+    if (name := build.scheme(config).exact_scheme) is not None:
+        config = replace(config, scheme=choose("schemes", name))
     if is_recipe and (request.shape is None or request.classes is None):
         real = open_data_or_advise(config)
         shape = real.train.shape

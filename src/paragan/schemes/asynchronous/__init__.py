@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from paragan.core.capabilities import ALL, Capability, Holder, check_capabilities
 from paragan.core.dist import ALONE, World
@@ -37,6 +38,7 @@ from paragan.schemes.base.update_order import read_order
 __all__ = ["Options", "Scheme"]
 
 _DEFAULTS = Options()
+_SHARES_OF_G = (0.25, 1 / 3, 0.5)  # of the ranks, for the planner
 _NOT_IN_TURNS = ("g_batch", "cached", "state_dtype", "fakes_dtype", "order")
 
 
@@ -79,6 +81,41 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
                 f"whose sum is {num_ranks}"
             )
         return counts
+
+    @property
+    def is_repeatable(self) -> bool:
+        return True
+
+    @property
+    def follows_order(self) -> bool:
+        return not self.options.takes_turns
+
+    def can_end_at(
+        self, num_steps: int, used: Mapping[Side, Sequence[Sequence[int]]], d_updates: int, d_version: int
+    ) -> bool:
+        num_updates = {Side.G: num_steps, Side.D: d_updates * num_steps}
+        newest = {side: max(max(rank[: num_updates[side]]) for rank in used[side]) for side in Side}
+        deliveries = num_steps if self.options.reuse else d_updates * num_steps
+        return newest[Side.G] <= d_version + d_updates * num_steps and newest[Side.D] <= deliveries
+
+    @property
+    def has_threads(self) -> bool:
+        return not self.options.takes_turns
+
+    @property
+    def exact_scheme(self) -> str | None:
+        return None if self.options.takes_turns else "shared_fakes"
+
+    def plan_settings(self, num_ranks: int) -> Mapping[str, Mapping[str, Any]]:
+        if self.options.ranks:
+            return {}
+        counts = sorted({max(1, round(share * num_ranks)) for share in _SHARES_OF_G})
+        return {f"{n} ranks of G": {"ranks": {"g": n, "d": num_ranks - n}} for n in counts if n < num_ranks}
+
+    def start_note(self, num_ranks: int) -> str | None:
+        if num_ranks > 1 or not self.options.takes_turns:
+            return None
+        return "ranks     one process: players update in turn; set devices and scheme.ranks"
 
     def simulate(self, timeline: Timeline) -> None:
         if self.options.takes_turns:
