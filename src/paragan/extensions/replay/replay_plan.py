@@ -89,6 +89,12 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     """
     if config.model.name == FROM_MEMORY:
         raise ConfigError(config.model.options.missing())
+    scheme = build.scheme(config)
+    if not scheme.is_repeatable:
+        raise ConfigError(
+            f"scheme.name={config.scheme.name} cannot be replayed: its players train at the same time, and the "
+            "order of their updates is not recorded; pass the run of another scheme"
+        )
     recorded = read_recorded(path)
     if not recorded.sessions or not recorded.steps:
         raise ConfigError(f"{path}/metrics.jsonl has no losses to compare with; pass a run that has trained")
@@ -96,7 +102,6 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     if step > recorded.steps[-1]:
         raise ConfigError(f"--step {step} is not recorded; pass a step of 1 to {recorded.steps[-1]}")
     start, ranks = [session for session in recorded.sessions if session[0] < step][-1]
-    scheme = build.scheme(config)
     if scheme.follows_order:
         last = _last_in_order(path, config, recorded, start, step)
         first, checkpoint = _start_of_session(path, recorded, start)
@@ -111,17 +116,6 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
         raise ConfigError(f"{problem}; pass another --step")
     plan = ReplayPlan(first=first, last=last, ranks=ranks, checkpoint=checkpoint)
     return replace(plan, overrides=tuple(_overrides(path, config, recorded, plan)))
-
-
-def _refuse_unrepeatable(config: RunConfig) -> None:
-    if config.model.name == FROM_MEMORY:
-        raise ConfigError(config.model.options.missing())
-    check_capabilities(REPLAY, config.needs)
-    if not build.scheme(config).is_repeatable:
-        raise ConfigError(
-            f"scheme.name={config.scheme.name} cannot be replayed: its players train at the same time, and the "
-            "order of their updates is not recorded; pass the run of another scheme"
-        )
 
 
 def _last_in_order(path: Path, config: RunConfig, recorded: RecordedRun, start: int, step: int) -> int:
