@@ -1,5 +1,6 @@
 """A config with a removed setting or name fails in one line that says what to do instead."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,7 @@ def test_run_of_an_older_version_is_refused_in_one_line(tmp_path, verb, capsys):
     assert (
         error.count("\n") == 1 and "older version of paragan; settings and values in it that were removed: 5" in error
     )
-    assert "data.cache_mb (line 3: leave it out, 256 MiB" in error and "train RECIPE --out NEW_FOLDER" in error
+    assert "data.cache_mb (line 3: leave it out, 256 MiB" in error and f"train RECIPE --out {run} --fresh" in error
 
 
 def test_resume_of_an_older_run_names_what_is_gone(tmp_path, capsys):
@@ -135,18 +136,17 @@ def run_with(folder, *changed):
 
 
 @pytest.mark.slow  # trains
-@pytest.mark.parametrize(
-    "advised",
-    [("--out", "{new}"), ("--out", "{old}", "--fresh")],
-    ids=["another folder, as the line says", "the same folder"],
-)
-def test_command_to_train_anew_instead_of_an_older_run_works(tmp_path, advised, capsys):
-    old = older_run(tmp_path / "run", data="cache_mb: 256")
-    assert main(["train", str(old), "--fresh"]) == 2
-    assert "train anew: " in capsys.readouterr().err
-    words = [word.format(new=tmp_path / "new", old=old) for word in advised]
-    words += ["train.kimg=0.128", "train.executor=eager", "every.score_kimg=0", "every.sample_kimg=0"]
-    assert main(["train", "digits", *words]) == 0
+@pytest.mark.parametrize("fresh", [[], ["--fresh"]], ids=["resume", "fresh"])
+@pytest.mark.parametrize("name", ["run", "my run"])
+def test_command_to_train_anew_instead_of_an_older_run_works_as_the_line_says(tmp_path, name, fresh, capsys):
+    old = older_run(tmp_path / name, data="cache_mb: 256")
+    assert main(["train", str(old), *fresh]) == 2
+    advised = shlex.split(capsys.readouterr().err.partition("settings of today: ")[2])
+    assert advised[1:] == ["train", "RECIPE", "--out", str(old), "--fresh"]
+    words = ["train.kimg=0.128", "train.executor=eager", "every.score_kimg=0", "every.sample_kimg=0"]
+    assert main(["train", "digits", *words, *advised[3:]]) == 0
+    assert "cache_mb" not in (old / "config.yaml").read_text()
+    assert [path.name for path in tmp_path.iterdir() if path != old] == [f"{name}.old-1"]
 
 
 @pytest.mark.parametrize(

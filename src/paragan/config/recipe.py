@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -74,7 +75,8 @@ def read_with_places(
         outside = replace(outside, trust=trust, used=used_code(Path(recipe).parent))
     of_run = _check_format(tree) and Path(recipe).name == "config.yaml"
     writer = _write(tree, overrides, problems)
-    cure = f"change these lines of the file, or train anew: {program_command()} train RECIPE --out NEW_FOLDER"
+    anew = f"{program_command()} train RECIPE --out {shlex.quote(str(Path(recipe).parent))} --fresh"
+    cure = f"change these lines of the file, or train anew with a recipe, which has settings of today: {anew}"
     config = _validate(tree, problems, outside, cure if of_run else "")
     for line in writer.warnings(flatten(to_tree(config))):
         warn(line)
