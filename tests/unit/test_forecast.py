@@ -1,5 +1,8 @@
 """Forecasts: losses that add up, efficiency, goals, failures."""
 
+import subprocess
+import sys
+
 import pytest
 
 from paragan.cli.main import main
@@ -84,3 +87,11 @@ def test_file_that_is_no_plan_is_refused_in_one_line(tmp_path, text):
     with pytest.raises(ConfigError) as caught:
         read_parallel_plan(path)
     assert str(caught.value).startswith(f"{path} is ") and "Error" not in str(caught.value)
+
+
+@pytest.mark.slow  # measures updates
+def test_plan_of_workers_prints_no_warning_of_torch(tmp_path):
+    command = [sys.executable, "-m", "paragan", "plan", "digits", "model.width=8", "data.size=8", "--workers", "2"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "Warning" not in ended.stderr

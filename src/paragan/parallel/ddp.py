@@ -7,6 +7,7 @@ gradients, it is the raw module: every forward of DDP needs its backward.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -46,6 +47,8 @@ class Strategy(strategy.Strategy):
         """Let DistributedDataParallel reduce the gradients of a network, except those of shards."""
         shards = [name for name, weight in net.named_parameters() if isinstance(weight, DTensor)]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, shards)
+        # Strides of an axis of length 1 differ, which costs nothing, and whose cause is in torch's kernels.
+        warnings.filterwarnings("ignore", message=r"(?s).*Grad strides do not match bucket view")
         wrapped = _FixedBuckets(net, process_group=world.group, gradient_as_bucket_view=True, **_buffer_options())
         if self.memory.bf16_reduce:
             wrapped.register_comm_hook(world.group, _bf16_hook)

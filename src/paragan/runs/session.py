@@ -38,8 +38,7 @@ from paragan.runs.runner import Runner, runner_of
 from paragan.writers.jsonl import RankWriter
 
 _MAX_NAMED = 5
-# warnings that users cannot fix
-_NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"
+_NOISE = r"(?s).*FSDP2-wrapped module"  # a warning that users cannot fix
 
 
 def join_world(config: RunConfig, place: RankEnv | None, stopped: Callable[[], bool] = lambda: False) -> World:
