@@ -114,7 +114,6 @@ def test_verify_other_state_beside_the_spectral_norm_of_torch_still_fails(verifi
 
 
 @pytest.mark.slow
-@pytest.mark.distributed
 def test_verify_batch_norm_of_torch_trains_on_two_ranks_as_on_one(verified):
     rows, code = verified(faulty(*PLAIN_NORMS["both"][0]), "--ranks", "2")
     assert (failures(rows), code) == ({}, 0)
@@ -138,7 +137,7 @@ def test_verify_fault_fails_its_law_with_reason(fault, verified):
 DROPOUT = [("self.conv = ", "self.drop = nn.Dropout(0.5)\n        self.conv = "), ("F.silu(self.c", "self.drop(self.c")]
 
 
-@pytest.mark.distributed
+@pytest.mark.slow
 def test_verify_dropout_exempts_nothing_of_a_network_but_its_masks(verified):
     rows, code = verified(faulty(STRAIGHT, *DROPOUT), "--ranks", "2")
     assert (failures(rows), code) == ({}, 0)
@@ -188,7 +187,6 @@ def test_verify_spectral_norm_of_torch_is_twice_differentiable(style, activation
 
 
 @pytest.mark.slow
-@pytest.mark.distributed
 def test_verify_dropout_drawn_by_row_is_held_to_every_law(verified):
     text = faulty(
         ("self.conv = ", "self.drop = Dropout(0.5)\n        self.conv = "),
@@ -221,7 +219,6 @@ def test_verify_good_networks_pass_on_two_ranks(verified):
 
 
 @pytest.mark.slow
-@pytest.mark.distributed
 def test_verify_four_ranks_run_hsdp(verified):
     rows, code = verified(faulty(), "--ranks", "4")
     assert (failures(rows), code) == ({}, 0)
@@ -231,7 +228,6 @@ def test_verify_four_ranks_run_hsdp(verified):
 
 
 @pytest.mark.slow
-@pytest.mark.distributed
 @pytest.mark.parametrize("fault", SEVERAL)
 def test_verify_fault_on_two_ranks_fails(fault, verified):
     changes, strategies, said = SEVERAL[fault]
