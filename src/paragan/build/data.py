@@ -164,9 +164,11 @@ def refuse_unpaired(
             f"augment={config.augment.name} is not supported for pairs, because it would not move "
             "the condition with its image; leave it out, and use data.flip and data.load_size"
         )
-    target = next((penalty.name for penalty in config.penalties if penalty.name in ("l1", "perceptual")), None)
-    if not found.has_pairs and target is not None:
-        raise ConfigError(f"penalty {target} needs data of pairs, which {config.data.name} is not; leave it out")
+    for penalty in config.penalties:
+        if not found.has_pairs and registry.load_module("penalties", penalty.name).Penalty.needs_pairs:
+            raise ConfigError(
+                f"penalty {penalty.name} needs data of pairs, which {config.data.name} is not; leave it out"
+            )
 
 
 def batches(config: RunConfig, found: Data, device: torch.device, roles: Roles, g_reads: bool = False) -> Batches:

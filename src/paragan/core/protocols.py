@@ -85,6 +85,8 @@ class Penalty(ABC):
     """Whether a network that mixes the samples of its batch is refused."""
     needs_real: bool = False
     """Whether G's turn must also run D on real samples. D's turn always does."""
+    needs_pairs: bool = False
+    """Whether images must be pairs, because it compares G's image with the target of its input."""
     for_images: bool = True
     """Whether it supports images; False for terms of audio, say."""
     uses_outputs: bool = True

@@ -13,4 +13,5 @@ class Strategy(Sharded):
     """ZeRO stage 2, by FSDP2."""
 
     name = "zero2"
+    sharded_copies = 4
     reshards_after_forward = False

@@ -12,3 +12,4 @@ class Strategy(Sharded):
     """ZeRO stage 3, by FSDP2."""
 
     name = "zero3"
+    sharded_copies = 5

@@ -26,6 +26,7 @@ class Penalty(protocols.Penalty):
 
     name = "l1"
     side = Side.G
+    needs_pairs = True
 
     def __init__(self, options: Options) -> None:
         self.weight = options.weight

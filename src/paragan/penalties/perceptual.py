@@ -52,6 +52,8 @@ class Options(PenaltyOptions):
 class Penalty(PerceptualLoss):
     """Distance of features per sample, summed over layers. Grey images are repeated for colour networks."""
 
+    needs_pairs = True
+
     def __init__(self, options: Options) -> None:
         network = _packaged() if options.weights is None else _from_file(options, Path(options.weights))
         super().__init__(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.extensions.planning.cluster import Cluster
@@ -24,8 +25,6 @@ from paragan.runs.scaling_rules import learning_rate_factor, scale_learning_rate
 
 _STEPS = 120
 _WARM_UP = 20
-# copies of the weights that a strategy shards: moments of Adam and an average, gradients, weights
-_SHARDED_COPIES = {"ddp": 0, "zero1": 3, "zero2": 4, "zero3": 5}
 _MOST_WARM_UP = 0.1  # of a run's updates
 _FEWEST_HALF_LIFE = 10  # updates in the half-life of an average
 
@@ -191,17 +190,25 @@ def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None
     if limit is None:
         return _Fit()
     weights = profile.g.weight_bytes + profile.d.weight_bytes
-    for name, copies in _SHARDED_COPIES.items():
+    strategies = _sharding_strategies()
+    for name, copies in (("ddp", 0), *strategies):
         saved = copies * weights * (1 - 1 / workers)
         for parts in (parts for parts in range(1, local + 1) if local % parts == 0):
             peak = profile.memory.at(local // parts) - saved
             if peak <= limit:
                 return _Fit(strategy=name, parts=parts, peak=peak, limit=limit, saved=saved)
-    least = profile.memory.at(1) - _SHARDED_COPIES["zero3"] * weights * (1 - 1 / workers)
+    least = profile.memory.at(1) - strategies[-1][1] * weights * (1 - 1 / workers)
     raise ConfigError(
         f"no strategy fits into {limit / 1e9:g} GB on {workers} workers: one sample needs {least / 1e9:.3g} GB; "
         "use more workers, recompute, or a smaller model"
     )
+
+
+def _sharding_strategies() -> list[tuple[str, int]]:
+    """Return strategies that shard, each with its `Strategy.sharded_copies`, the fewest first."""
+    names = registry.names("parallel")
+    copies = {name: registry.load_module("parallel", name).Strategy.sharded_copies for name in names}
+    return sorted(((name, number) for name, number in copies.items() if number), key=lambda pair: pair[1])
 
 
 def _rates(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updates: int) -> list[PlannedSetting]:

@@ -61,6 +61,8 @@ class Strategy:
 
     capabilities: frozenset[Capability] = ALL - {Capability.RANKS}
     """What it has of what settings and terms need."""
+    sharded_copies: int = 0
+    """Copies of the weights that are divided by all ranks, of: two moments and an average, gradients, weights."""
     needs_hosts: bool = False
     """Whether it requires several hosts with several ranks each."""
     exemption: str = ""
