@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from paragan.config import read_recipe
+from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.extensions.grid.build import trainer as grid
 from paragan.extensions.grid.cell import Cell
@@ -59,6 +60,13 @@ class Scale(nn.Module):
         return h / self.size
 
 
+class ReadsValues(nn.Module):
+    """Reads the value of a tensor."""
+
+    def forward(self, h):
+        return h / max(h.detach().abs().max().item(), 1.0)
+
+
 class HalfFrozen(nn.Module):
     """Some of its weights do not train."""
 
@@ -82,18 +90,11 @@ def with_layer(layer):
     return {Side.G: lambda: Painter(layer()), Side.D: of_model(dcgan, width=4, latent=5)[Side.D]}
 
 
-def torch_layers():
-    """Spectral norm, batch norm with a cumulative average and dropout of torch."""
-    convolution = nn.utils.parametrizations.spectral_norm(nn.Conv2d(8, 8, 1))
-    return nn.Sequential(convolution, nn.BatchNorm2d(8, momentum=None), nn.Dropout(0.4))
-
-
 NETS = {
     "dcgan": of_model(dcgan, width=4, latent=5, d_norm="batch"),
     "dcgan-spectral": of_model(dcgan, width=4, latent=5, d_norm="spectral"),
     "sngan": of_model(sngan, width=4, latent=5),
     "dropout": with_layer(lambda: Dropout(0.4)),
-    "torch": with_layer(torch_layers),
     "new-buffers": with_layer(Scale),
     "stylegan2": of_model(stylegan2, latent=5, style=6, mapping=2, width=4, mixing=0.9),
     "half-frozen": with_layer(HalfFrozen),
@@ -144,7 +145,7 @@ GAMES = {name: {"nets": name} for name in NETS} | {
     "dcgan-r1": {"nets": "dcgan-spectral", "penalties": (r1.Penalty(r1.Options(weight=0.5, interval=2)),)},
     "dcgan-adabelief": {"nets": "dcgan", "kind": adabelief.Optimizer},
     "sngan-three-d-updates": {"nets": "sngan", "per_step": 3},
-    "torch-shared-fakes": {"nets": "torch", "scheme": shared_fakes.Scheme()},
+    "dropout-shared-fakes": {"nets": "dropout", "scheme": shared_fakes.Scheme()},
 }
 
 
@@ -180,7 +181,7 @@ def assert_equal(one, other, rounding=lambda name: 1e-12):
 
 # who steps: the stack, as it does for small networks, or each player
 WAYS = [
-    *((name, "stack") for name in ("dcgan", "torch-shared-fakes", "new-buffers", "stylegan2")),
+    *((name, "stack") for name in ("dcgan", "dropout-shared-fakes", "new-buffers", "stylegan2")),
     *((name, "players") for name in ("dcgan-r1", "dcgan-adabelief", "sngan-three-d-updates", "half-frozen")),
 ]
 
@@ -201,7 +202,7 @@ def test_stacked_cells_with_state_equal_the_loop(name, who, monkeypatch):
             assert float(stacked_scalars[number][key]) == pytest.approx(float(value), rel=1e-5, abs=1e-6), key
 
 
-@pytest.mark.parametrize("name", ["dcgan", "torch"])
+@pytest.mark.parametrize("name", ["dcgan", "dropout"])
 def test_loop_and_stack_may_take_turns(name):
     """As while they are measured, in channels-last memory."""
     one, other = cells(**GAMES[name], channels_last=True), cells(**GAMES[name], channels_last=True)
@@ -211,6 +212,20 @@ def test_loop_and_stack_may_take_turns(name):
     assert_equal(one, other)
     layouts = [[p.stride() for p in cell.gan.g.net.parameters()] for cell in (one[1], other[1])]
     assert layouts[0] == layouts[1]
+
+
+@pytest.mark.parametrize("layer", [lambda: nn.Dropout(0.4), lambda: ReadsValues()], ids=["dropout", "item"])
+def test_network_that_vmap_refuses_is_refused_by_name_and_auto_trains_it_in_the_loop(layer, monkeypatch):
+    monkeypatch.setitem(NETS, "unmappable", with_layer(layer))
+    one, other = cells("unmappable"), cells("unmappable")
+    with pytest.raises(ConfigError, match=r"torch.func.vmap cannot call Painter .*; use grid.executor=loop"):
+        stacked.StackedExecutor(BATCH).train(cells("unmappable"), 1, lambda cell, batch: 0)
+    executors = {"stacked": stacked.StackedExecutor(BATCH), "loop": choice.LoopExecutor()}
+    said = []
+    evolve(choice.LoopExecutor(), one)
+    evolve(choice.AutoExecutor(executors, said.append), other)
+    assert_equal(one, other)
+    assert said[0].startswith("executor  loop (")
 
 
 @pytest.mark.parametrize("name", ["dcgan", "sngan"])

@@ -96,36 +96,6 @@ def _set_keys(layers: Sequence[RowDrawing], keys: Sequence[Tensor | None]) -> No
             layer.keys_B = keys_B
 
 
-class CellGenerators:
-    """States of torch's global generators for each of `num` cells whose networks are called as one."""
-
-    def __init__(self, num: int, device: torch.device) -> None:
-        self._device = device
-        self.states = [self._now()] * num
-
-    def seed(self, keys: Sequence[int]) -> None:
-        """Seed the generators of each cell."""
-        for cell, key in enumerate(keys):
-            torch.manual_seed(key)
-            self.states[cell] = self._now()
-
-    @contextmanager
-    def of(self, cell: int) -> Iterator[None]:
-        """Draw as one cell inside the block, from where its last block ended."""
-        on_host, on_device = self.states[cell]
-        torch.set_rng_state(on_host)
-        if on_device is not None:
-            torch.get_device_module(self._device).set_rng_state(on_device, self._device)
-        yield
-        self.states[cell] = self._now()
-
-    def _now(self) -> tuple[Tensor, Tensor | None]:
-        on_host = torch.get_rng_state()
-        if self._device.type == "cpu":
-            return on_host, None
-        return on_host, torch.get_device_module(self._device).get_rng_state(self._device)
-
-
 @contextmanager
 def preserved_state(*modules: nn.Module) -> Iterator[None]:
     """Restore the buffers of modules, and the generators of their devices, at the end."""

@@ -85,10 +85,17 @@ class AutoExecutor:
         until = time.perf_counter() + _LIMIT_S
         for number in takewhile(lambda number: not number or time.perf_counter() < until, range(_ROUNDS)):
             for name, executor in self.executors.items():
-                if number == 0:
-                    executor.train(cells, _WARM_UP, loss_of)
-                spent_s = time_call(device, partial(executor.train, cells, _STEPS, loss_of))
-                seconds[name] = min(seconds[name], spent_s / _STEPS)
+                if name not in seconds:
+                    continue
+                try:
+                    if number == 0:
+                        executor.train(cells, _WARM_UP, loss_of)
+                    spent_s = time_call(device, partial(executor.train, cells, _STEPS, loss_of)) / _STEPS
+                    seconds[name] = min(seconds[name], spent_s)
+                except ConfigError:  # of a network that cannot be stacked
+                    if name == "loop":
+                        raise
+                    del seconds[name]
                 for cell, players, state, loss in before:
                     cell.gan.loss = loss
                     for side, genome in players.items():

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
 from paragan.core.loss import Loss
-from paragan.core.protocols import Augment, Network, Turn
-from paragan.core.row_draws import turn_draws
+from paragan.core.protocols import Augment
 from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.extensions.grid.cell import Cell
-from paragan.game.network import CalledNetwork
-from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.turn_context import layer_seed
-from paragan.layers.random import CellGenerators
 from paragan.loading.loader import BatchStream, next_joint_batch
 
 
@@ -86,28 +80,6 @@ class CellAugments:
         each = replace(rows, count=rows.count // len(self.cells))
         parts = zip(self.cells, x_BCHW.chunk(len(self.cells)), strict=True)
         return torch.cat([self.augment(x, cell.gan.prior.seed, stream, each) for cell, x in parts])
-
-
-class CellDraws:
-    """Draws of the layers of both networks for each cell.
-
-    seeds: of the cells' games.
-    """
-
-    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
-        self.seeds = seeds
-        self.generators = CellGenerators(len(seeds), device)
-
-    @contextmanager
-    def of_turn(self, turn: Turn, players: Sequence[Player], *nets: Network) -> Iterator[None]:
-        """Seed the draws inside as each player does in its turn."""
-        if not any(net.draws for net in nets if isinstance(net, CalledNetwork)):
-            yield
-            return
-        pairs = zip(players, self.seeds, strict=True)
-        self.generators.seed([layer_seed(turn, player.version, seed) for player, seed in pairs])
-        with turn_draws(self.seeds, turn.side.value):
-            yield
 
 
 class MixedLoss:

@@ -21,11 +21,11 @@ from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.loss import Loss
 from paragan.core.phases import turn_phase, work_on
 from paragan.core.protocols import Network, Opponent, Turn
+from paragan.core.row_draws import turn_draws
 from paragan.core.types import LossTerms, Side, Update
 from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.executors.inputs import (
     CellAugments,
-    CellDraws,
     CellPriors,
     CellStreams,
     MixedLoss,
@@ -91,8 +91,8 @@ class _StackedCells:
         self.cells = list(cells)
         self.batches = CellStreams([cell.batches for cell in cells])
         self.mixed = MixedLoss(len(cells), rows, first.players[Side.G].updates.device)
-        draws = CellDraws([cell.gan.prior.seed for cell in cells], self.mixed.device)
-        self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows, draws) for s in Side}
+        seeds = [cell.gan.prior.seed for cell in cells]
+        self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows, seeds) for s in Side}
         self.gan = GAN(
             g=self.slots[Side.G],
             d=self.slots[Side.D],
@@ -166,12 +166,12 @@ class _StackedSlot:
     graph: Callable[[], Graph] | None = None
     loss: Loss | None = None
 
-    def __init__(self, side: Side, players: Sequence[Player], rows: int, draws: CellDraws) -> None:
+    def __init__(self, side: Side, players: Sequence[Player], rows: int, seeds: Sequence[int]) -> None:
         self.side = side
         self.players = players
-        self.draws = draws
+        self.seeds = seeds
         self.nets = [player.net for player in players]
-        self.stack = StackedNetwork(self.nets, rows, draws.generators, players[0].calling.channels_last)
+        self.stack = StackedNetwork(self.nets, rows)
         self.plain_network = called_stack(self.stack, players[0].plain_network)
         is_large = self.stack.flat_CP.is_cpu and self.stack.flat_CP.shape[1] >= _LARGE_NUM_WEIGHTS
         together = can_stack(players) and not is_large
@@ -196,7 +196,7 @@ class _StackedSlot:
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         self.stack.begin_update()
-        with self.draws.of_turn(turn, self.players, self.plain_network):
+        with turn_draws(self.seeds, turn.side.value):
             return (generate(self.plain_network, turn.feed).images,)
 
     @turn_phase
@@ -206,7 +206,7 @@ class _StackedSlot:
                 update = player.update(turn, against)
             return update
         given = tensors_of(turn.feed)
-        with self.draws.of_turn(turn, self.players, self.plain_network, against.network()):
+        with turn_draws(self.seeds, turn.side.value):
             if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
                 given["average"] = weight
             self.scalars |= self._work(turn, against)(given)

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.game.network import CalledNetwork
-from paragan.layers.random import CellGenerators, RowDrawing, row_drawing_layers, uses_random_numbers, with_keys
+from paragan.layers.random import RowDrawing, row_drawing_layers, uses_random_numbers, with_keys
 from paragan.layers.update_once import begin_update, update_once_layers
 
 Tensors = dict[str, Tensor]
@@ -27,25 +28,16 @@ Tensors = dict[str, Tensor]
 class StackedNetwork(RowDrawing):
     """Stack of networks that differ only in their weights and buffers.
 
-    rows: of each network in a batch, or a divisor of their number. generators: of the cells, for
-    networks that draw from torch's generator. channels_last: how cells are called one by one.
+    rows: of each network in a batch, or a divisor of their number.
 
-    `vmap` calls the network for each cell; buffers change in place. If `vmap` refuses a first call,
-    as of torch's dropout, cells are called one by one.
+    `vmap` calls the network for each cell; buffers change in place. Raises `ConfigError` if `vmap`
+    refuses a first call, as of torch's dropout or of `.item()`.
     """
 
-    def __init__(
-        self,
-        nets: Sequence[nn.Module],
-        rows: int,
-        generators: CellGenerators | None = None,
-        channels_last: bool = False,
-    ) -> None:
+    def __init__(self, nets: Sequence[nn.Module], rows: int) -> None:
         super().__init__()
         self.num = len(nets)
         self.rows = rows
-        self._layout = torch.channels_last if channels_last else torch.contiguous_format
-        self._generators = generators or CellGenerators(self.num, next(nets[0].parameters()).device)
         # in a tuple: its weights must not be registered
         self._template = (copy.deepcopy(nets[0]),)
         self._update_once = update_once_layers(self._template[0])
@@ -58,14 +50,15 @@ class StackedNetwork(RowDrawing):
         self._weights = dict(zip(dict(nets[0].named_parameters()), self._in_order, strict=True))
         self.buffers_C = stack_in_place([list(net.buffers()) for net in nets])
         self._buffers_C = dict(zip(dict(nets[0].named_buffers()), self.buffers_C, strict=True))
-        self._is_mappable: bool | None = None  # unknown before the first call
+        self._is_mappable = False  # not known before the first call
 
     def forward(self, *inputs: Tensor | None) -> Any:
         # the keys of layers that draw, where there are some, and the inputs
         given = [self._by_cell(value) for value in (self.keys_B, *inputs) if value is not None]
-        if self._is_mappable is None:
-            self._is_mappable = self._try_mapped(given)
-        output = self._mapped(given, self._buffers_C) if self._is_mappable else self._one_by_one(given)
+        if not self._is_mappable:
+            self._try_mapped(given)
+            self._is_mappable = True
+        output = self._mapped(given, self._buffers_C)
         if isinstance(output, tuple):
             logits, *layers = map(self._by_row, output)
             return DiscriminatorOutput(logits, layers[0] if len(layers) == 1 else layers or None)
@@ -94,33 +87,20 @@ class StackedNetwork(RowDrawing):
         one_per_cell = vmap(self._one, (0, 0, *(0 for _ in given)), randomness="error")
         return one_per_cell(self._weights, buffers, *given)
 
-    def _try_mapped(self, given: Sequence[Tensor]) -> bool:
-        """Return whether `vmap` can call the network; changes no state."""
+    def _try_mapped(self, given: Sequence[Tensor]) -> None:
+        """Refuse a network that `vmap` cannot call; changes no state."""
         due = [layer.update_due for layer in self._update_once]
         try:
             with torch.enable_grad():
                 self._mapped(given, {name: value.clone() for name, value in self._buffers_C.items()})
-        except RuntimeError:
-            return False
+        except RuntimeError as error:
+            problem = f"{type(self._template[0]).__name__} ({' '.join(str(error).split())[:200]})"
+            raise ConfigError(
+                f"stacked cells: torch.func.vmap cannot call {problem}; use grid.executor=loop"
+            ) from error
         finally:
-            self._mark(due)
-        return True
-
-    def _one_by_one(self, given: Sequence[Tensor]) -> Any:
-        """Call the network of one cell after another."""
-        due = [layer.update_due for layer in self._update_once]
-        weights = {name: weight.unbind() for name, weight in self._weights.items()}
-        outputs = []
-        for cell in range(self.num):
-            self._mark(due)
-            buffers = {name: value[cell] for name, value in self._buffers_C.items()}
-            inputs = [x[cell].contiguous(memory_format=self._layout) if x.dim() == 5 else x[cell] for x in given]
-            with self._generators.of(cell):
-                output = self._one({n: of[cell] for n, of in weights.items()}, buffers, *inputs)
-            outputs.append(output)
-        if isinstance(outputs[0], tuple):
-            return tuple(map(torch.stack, zip(*outputs, strict=True)))
-        return torch.stack(outputs)
+            for layer, is_due in zip(self._update_once, due, strict=True):
+                layer.update_due = is_due
 
     def _one(self, weights: Tensors, buffers: Tensors, *inputs: Tensor) -> Any:
         """Call the network of one cell; tensors in and out, as `vmap` requires."""
@@ -134,10 +114,6 @@ class StackedNetwork(RowDrawing):
             if (found := tensors[name]) is not buffer:  # a new tensor in place of the buffer
                 buffer.copy_(found.detach())
         return _as_tensors(output)
-
-    def _mark(self, due: Sequence[bool | None]) -> None:
-        for layer, is_due in zip(self._update_once, due, strict=True):
-            layer.update_due = is_due
 
     def _by_cell(self, value: Tensor) -> Tensor:
         """Reshape (k C B, …) to (C, k B, …); k is 2 where real and fake images are concatenated."""
