@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from benchmarks.record import write
 from paragan.core.types import Side
-from paragan.extensions.planning.cluster import Cluster, Unevenness, find_interconnect
+from paragan.extensions.planning.cluster import Cluster, find_interconnect
 from paragan.extensions.planning.collectives import collective_seconds
 from paragan.extensions.planning.forecast import Goal, forecast
 from paragan.extensions.planning.profile import Curve, PlayerProfile, RunProfile
@@ -143,7 +143,7 @@ def main() -> None:
     for name, game in games().items():
         table[name] = {}
         for sigma in JITTERS:
-            uneven = replace(cluster, unevenness=Unevenness(jitter=sigma))
+            uneven = replace(cluster, jitter=sigma)
             found = forecast(game, uneven, Goal(STEPS * BATCH / 1000), num_steps=300)
             table[name][f"{100 * sigma:g} %"] = {
                 "efficiency": round(found.efficiency, 4),

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.plots import to_svg
 from benchmarks.published_scaling import BATCH, D_MACS, G_MACS, STEPS, TPU_CORE, WORKERS, games, implied
 from benchmarks.record import write
-from paragan.extensions.planning.cluster import Cluster, Unevenness, find_interconnect
+from paragan.extensions.planning.cluster import Cluster, find_interconnect
 from paragan.extensions.planning.forecast import Forecast, Goal, Scaling, forecasts
 from paragan.extensions.planning.forecast_plot import FIGURE_INCHES, add_legend, draw_losses, draw_scaling, draw_speeds
 from paragan.extensions.planning.profile import Curve, RunProfile
@@ -51,7 +51,7 @@ def saturating(profile: RunProfile) -> RunProfile:
 
 def rows_of(game: GameCosts, scaling: Scaling, jitter: float) -> list[dict[str, Any]]:
     """Forecasts of the published run on all numbers of cores."""
-    cluster = Cluster(workers=1, network=find_interconnect("ici-v3"), unevenness=Unevenness(jitter=jitter))
+    cluster = Cluster(workers=1, network=find_interconnect("ici-v3"), jitter=jitter)
     return [asdict(row) for row in forecasts(game, cluster, Goal(KIMG, scaling), COUNTS, num_steps=300)]
 
 

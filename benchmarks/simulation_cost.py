@@ -1,6 +1,6 @@
 """CPU seconds of a forecast by number of workers, and of 1,024 workers over 64: interleaved pairs at one thread.
 
-A forecast is seven simulations of 200 or 220 steps, with jitter, stragglers, congested storage and failures, of the
+A forecast is five simulations of 200 or 220 steps, with jitter, of the
 published BigGAN (`published_scaling.py`) on 10 Gbit/s, with 40 collectives of batch norm in each update.
 
 python -m benchmarks.simulation_cost [pairs]
@@ -19,7 +19,7 @@ from benchmarks.paired_timing import Ratio, compare
 from benchmarks.published_scaling import BATCH, WORKERS, profile
 from benchmarks.record import write
 from paragan.core.types import Side
-from paragan.extensions.planning.cluster import Cluster, Unevenness, find_interconnect
+from paragan.extensions.planning.cluster import Cluster, find_interconnect
 from paragan.extensions.planning.forecast import Goal, forecast
 from paragan.extensions.planning.simulation import GameCosts
 from paragan.game.scheme import FunctionScheme, Scheme
@@ -51,8 +51,7 @@ def simulated_game(scheme: Scheme, strategy: Strategy) -> GameCosts:
 
 def forecast_of(game: GameCosts, workers: int) -> None:
     """One forecast, with every cause of loss."""
-    uneven = Unevenness(jitter=0.02, stragglers=0.01, straggler_factor=1.3, mtbf_hours=5000)
-    forecast(game, Cluster(workers=workers, network=find_interconnect("ethernet-10g"), unevenness=uneven), Goal(1000))
+    forecast(game, Cluster(workers=workers, network=find_interconnect("ethernet-10g"), jitter=0.02), Goal(1000))
 
 
 def cpu_seconds(game: GameCosts, workers: int, repeats: int = 3) -> float:

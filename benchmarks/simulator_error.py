@@ -25,7 +25,7 @@ from benchmarks.awake_cores import awake_cores, stolen_s
 from benchmarks.record import write
 from paragan import build
 from paragan.config import read_recipe
-from paragan.extensions.planning.cluster import Cluster, Interconnect, Link, Unevenness
+from paragan.extensions.planning.cluster import Cluster, Interconnect, Link
 from paragan.extensions.planning.forecast_run import simulated_game_of
 from paragan.extensions.planning.profile import Curve, RunProfile
 from paragan.extensions.planning.profile_run import measure_profile
@@ -107,7 +107,7 @@ def predicted(case: Case, profile: RunProfile, link: Link) -> float:
     recipe, words, _ = RECIPES[case.recipe]
     config = read_recipe(recipe, [*words, "evaluation.features=null", *case.words])
     network = Interconnect(inside=link, between=link, workers_per_host=case.ranks)
-    cluster = Cluster(workers=case.ranks, network=network, cores=CORES, unevenness=Unevenness(jitter=case.jitter))
+    cluster = Cluster(workers=case.ranks, network=network, cores=CORES, jitter=case.jitter)
     ends = SimulatedTime(game=simulated_game_of(config, profile), cluster=cluster).run(SIMULATED)
     return float(np.diff(ends)[20:].mean())
 

@@ -12,9 +12,9 @@ from paragan.core.types import Side
 from paragan.extensions.planning import plan_settings
 from paragan.extensions.planning.choose import Candidate, PlanGoal, choose_plan
 from paragan.extensions.planning.cluster import Link
-from paragan.extensions.planning.parallel_plan import ParallelPlan
-from paragan.extensions.planning.plan_settings import PlanSource
-from paragan.extensions.planning.planned_training import settings_of_run, to_words
+from paragan.extensions.planning.plan import ParallelPlan
+from paragan.extensions.planning.plan_settings import PlanSource, to_words
+from paragan.extensions.planning.planned_training import settings_of_run
 from paragan.extensions.planning.profile import Curve
 from paragan.extensions.planning.profile_run import updates_fingerprint
 from paragan.game.options import EmaOptions, OptimizerOptions, PlayerOptions, ScheduleOptions

@@ -1,4 +1,4 @@
-"""Forecasts: losses that add up, efficiency, goals, failures."""
+"""Forecasts: losses that add up, efficiency, goals."""
 
 import subprocess
 import sys
@@ -8,20 +8,19 @@ import pytest
 from paragan.cli.main import main
 from paragan.core.errors import ConfigError
 from paragan.extensions.planning import profile_run
-from paragan.extensions.planning.cluster import Link, Unevenness
+from paragan.extensions.planning.cluster import Link
 from paragan.extensions.planning.forecast import Goal, forecast
 from paragan.extensions.planning.plan_settings import read_parallel_plan
 from paragan.schemes import asynchronous
 from tests.simulated_workers import cluster, game
 
 LINK = Link(1e-4, 1e9)
-UNEVEN = Unevenness(jitter=0.05, stragglers=0.02, straggler_factor=1.3, mtbf_hours=2000)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 64, 1024])
 @pytest.mark.parametrize("scheme", [None, asynchronous.Scheme()])
 def test_losses_add_up_to_the_whole_time(workers, scheme):
-    found = forecast(game(scheme), cluster(workers, LINK, unevenness=UNEVEN), Goal(1000), num_steps=60)
+    found = forecast(game(scheme), cluster(workers, LINK, jitter=0.05), Goal(1000), num_steps=60)
     assert sum(found.losses.values()) == pytest.approx(100)
     assert found.losses["compute"] == pytest.approx(100 * found.efficiency)
 
@@ -34,13 +33,11 @@ def test_one_worker_has_no_loss():
     assert found.hours == pytest.approx(1_000_000 / (64 / 0.18) / 3600)
 
 
-@pytest.mark.parametrize("cause", ["communication", "jitter", "stragglers", "failures"])
+@pytest.mark.parametrize("cause", ["communication", "jitter"])
 def test_each_cause_of_loss_has_only_its_own_share(cause):
     causes = {
         "communication": cluster(16, LINK),
-        "jitter": cluster(16, unevenness=Unevenness(jitter=0.05)),
-        "stragglers": cluster(16, unevenness=Unevenness(stragglers=0.5, straggler_factor=1.3)),
-        "failures": cluster(16, unevenness=Unevenness(mtbf_hours=100)),
+        "jitter": cluster(16, jitter=0.05),
     }
     losses = forecast(game(), causes[cause], Goal(1000), num_steps=60).losses
     assert losses[cause] > 0.1
@@ -54,25 +51,11 @@ def test_weak_scaling_grows_the_batch_and_strong_scaling_keeps_it():
     assert weak.efficiency == pytest.approx(4 * strong.efficiency)
 
 
-def test_failures_cost_the_restart_and_half_of_what_lies_between_two_checkpoints():
-    uneven = cluster(10, unevenness=Unevenness(mtbf_hours=100, restart_s=60))
-    found = forecast(game(), uneven, Goal(1000, save_kimg=64))
-    repeated_s = 64_000 / 640 * 0.18 / 2
-    lost = 10 / (100 * 3600) * (60 + repeated_s)
-    assert found.step_s == pytest.approx(0.18 / (1 - lost))
-
-
 def test_train_refuses_to_plan_a_strategy_without_forecast_before_it_measures(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(profile_run, "measure_profile", lambda *given, **named: pytest.fail("measured"))
     assert main(["train", "digits", "g.strategy=tensor", "--plan", "auto", "--out", str(tmp_path / "run")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("--workers (of plan) or --plan (of train)") and "strategy tensor" in line
-
-
-def test_workers_that_fail_before_they_save_are_refused():
-    uneven = cluster(1024, unevenness=Unevenness(mtbf_hours=1, restart_s=600))
-    with pytest.raises(ConfigError, match="fail before the next checkpoint"):
-        forecast(game(batch=1), uneven, Goal(1000))
 
 
 def test_more_workers_than_samples_are_refused():

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from paragan.core.errors import ConfigError
-from paragan.extensions.planning.cluster import Link, Unevenness
+from paragan.extensions.planning.cluster import Link
 from paragan.extensions.planning.forecast import Goal, forecasts
 from paragan.extensions.planning.forecast_plot import check_plot_file, write_forecast_plot
 from paragan.extensions.planning.plan import ForecastPlan
@@ -18,7 +18,7 @@ COUNTS = (1, 8, 64)
 @pytest.fixture(scope="module")
 def plan() -> ForecastPlan:
     goal = Goal(1000)
-    uneven = cluster(1, Link(1e-4, 1e9), unevenness=Unevenness(jitter=0.05, stragglers=0.1, straggler_factor=1.3))
+    uneven = cluster(1, Link(1e-4, 1e9), jitter=0.05)
     return ForecastPlan(game().profile, uneven, goal, forecasts(game(), uneven, goal, COUNTS, num_steps=40))
 
 
@@ -35,7 +35,7 @@ def test_plot_contains_every_number_of_the_table(plan, tmp_path):
         assert f"{row.workers:,}" in texts
         assert (f"{row.images_per_s:,.0f}" if row.images_per_s >= 1000 else f"{row.images_per_s:.4g}") in texts
         assert {f"{share:.1f}" for share in row.losses.values() if share >= 4} <= texts
-    assert {"linear", "forecast", "compute", "jitter", "stragglers", "digits, weak scaling (forecast)"} <= texts
+    assert {"linear", "forecast", "compute", "jitter", "digits, weak scaling (forecast)"} <= texts
     assert not {"failures", "data"} & texts  # causes without a share
 
 

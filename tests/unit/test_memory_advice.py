@@ -4,8 +4,7 @@ import pytest
 
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.extensions.planning.memory_advice import advise_on_memory
-from paragan.extensions.planning.plan_run import plan
+from paragan.extensions.planning.plan_run import advise_on_memory, plan
 from paragan.runs import train
 from paragan.runs.run_request import RunRequest
 from paragan.runs.start import start_training

@@ -14,8 +14,8 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.types import Batch, Rows, Side
-from paragan.extensions.planning.largest_batch import find_largest_batch
 from paragan.extensions.planning.plan_run import PlanRequest, plan_run, simulated_game
+from paragan.extensions.planning.simulated_step import find_largest_batch
 from paragan.layers import warp
 from paragan.runs.shape_only_data import shape_only_data
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from paragan.extensions.planning.cluster import Cluster, Interconnect, Link, Unevenness
+from paragan.extensions.planning.cluster import Cluster, Interconnect, Link
 from paragan.extensions.planning.collectives import collective_seconds
 from paragan.extensions.planning.simulation import SimulatedTime
 from paragan.parallel import MemoryOptions, ddp, local_sgd, zero1, zero3
@@ -96,13 +96,8 @@ def test_skipping_updates_d_in_every_second_step():
 def test_jitter_costs_the_expected_maximum_over_the_workers(workers):
     sigma = 0.05
     draws = np.exp(sigma * np.random.default_rng(5).standard_normal((4000, workers)) - sigma**2 / 2).max(1).mean()
-    uneven = cluster(workers, unevenness=Unevenness(jitter=sigma))
+    uneven = cluster(workers, jitter=sigma)
     assert mean_step(game(batch=1024), uneven, 400) == pytest.approx(0.18 * draws, rel=0.01)
-
-
-def test_stragglers_slow_all_synchronous_ranks():
-    uneven = cluster(256, unevenness=Unevenness(stragglers=0.1, straggler_factor=1.5))
-    assert mean_step(game(batch=256), uneven) == pytest.approx(0.18 * 1.5)
 
 
 def test_workers_that_share_cores_take_turns():
@@ -113,7 +108,7 @@ def test_workers_that_share_cores_take_turns():
 
 
 def test_simulation_repeats_with_its_seed():
-    uneven = cluster(8, LINK, unevenness=Unevenness(jitter=0.1))
+    uneven = cluster(8, LINK, jitter=0.1)
     first, second = (SimulatedTime(game=game(), cluster=uneven, seed=3).run(20) for _ in range(2))
     other = SimulatedTime(game=game(), cluster=uneven, seed=4).run(20)
     assert (first == second).all() and (first != other).any()

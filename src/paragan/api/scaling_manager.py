@@ -25,7 +25,7 @@ from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import RunRequest
 
 if TYPE_CHECKING:
-    from paragan.extensions.planning.parallel_plan import ParallelPlan
+    from paragan.extensions.planning.plan import ParallelPlan
     from paragan.extensions.tuning.space import Dimension
 
 _FINISHED = "finished"
@@ -234,20 +234,21 @@ class ScalingManager:
     def _planned(self, plan: str | Path, networks: Networks) -> RunConfig:
         """Return the config with the settings of the plan. Collective."""
         check_extension("planning", "plan")
-        from paragan.extensions.planning.planned_training import ProgramPlan
+        from paragan.extensions.planning.planned_training import plan_program
 
         base, rule = self._base
         train = replace(base.train, kimg=self.config.train.kimg)
         unscaled = replace(networks.recorded_in(base), train=train)
-        run = ProgramPlan(
-            config=unscaled,
-            networks=networks,
+        planned, self.plan = plan_program(
+            plan,
+            unscaled,
+            networks,
             world=self.world,
             folder=None if self._fresh else self._out,
             batch=self.config.train.batch,
             rule=rule,
+            say=self._say,
         )
-        planned, self.plan = run.apply(plan, self._say)
         return planned
 
     def _finish(self, session: Session) -> None:

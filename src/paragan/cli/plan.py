@@ -19,8 +19,7 @@ from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from paragan.extensions.planning.forecast_run import ForecastRequest
-    from paragan.extensions.planning.parallel_plan import ParallelPlan
-    from paragan.extensions.planning.plan import MeasuredTimes, OperatorTime, Plan
+    from paragan.extensions.planning.plan import MeasuredTimes, OperatorTime, ParallelPlan, Plan
     from paragan.extensions.planning.plan_run import PlanRequest
 
 _MEASURE = "Also time some steps on this machine, in about 20 s."
@@ -41,7 +40,7 @@ _SCALING = "With --workers: the batch grows with them (weak), or is the recipe's
 ScalingName = Annotated[Literal["weak", "strong"], typer.Option("--scaling", help=_SCALING)]
 _PROFILE = "With --workers: file of the profile of one worker; written if there is none."
 ProfileFile = Annotated[Path | None, typer.Option("--profile-file", metavar="FILE", help=_PROFILE)]
-_ASSUME = "With --workers: about the cluster, such as jitter=0.05, stragglers=0.01 or mtbf_hours=5000."
+_ASSUME = "With --workers: about the cluster, such as cores=2, speed=3, workers_per_host=8 or jitter=0.05."
 _CHOOSE = "With --workers: choose the settings for the largest number; --json writes them for `train --plan`."
 Choose = Annotated[bool, typer.Option("--choose", help=_CHOOSE)]
 _PLOT = "With --workers: SVG or PNG file for a plot of the forecast; needs matplotlib (extra `plot`)."

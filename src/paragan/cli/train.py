@@ -80,10 +80,10 @@ def _planned_words(plan: str, config: RunConfig, recipe: str, folder: Path, fres
     """Return the settings of a plan, as words."""
     check_extension("planning", "--plan")
     from paragan.cli.plan import format_decisions
-    from paragan.extensions.planning.planned_training import PlannedRun
+    from paragan.extensions.planning.planned_training import planned_words
 
-    run = PlannedRun(config=config, recipe=recipe, folder=folder, fresh=fresh, describe=format_decisions)
-    return run.words(plan, print)
+    former = None if fresh else folder
+    return planned_words(plan, config, recipe, folder=former, describe=format_decisions, say=print)
 
 
 def _mirroring(request: RunRequest) -> AbstractContextManager[None]:
@@ -98,7 +98,7 @@ def _mirroring(request: RunRequest) -> AbstractContextManager[None]:
 def _advise_on_memory(request: RunRequest) -> str:
     if not has_extension("planning"):
         return "lower train.batch or the model's width"
-    from paragan.extensions.planning.memory_advice import advise_on_memory
+    from paragan.extensions.planning.plan_run import advise_on_memory
 
     return advise_on_memory(request)
 

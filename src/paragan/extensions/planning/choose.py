@@ -17,7 +17,7 @@ from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.extensions.planning.cluster import Cluster
-from paragan.extensions.planning.parallel_plan import ParallelPlan, PlannedSetting, Prediction
+from paragan.extensions.planning.plan import ParallelPlan, PlannedSetting, Prediction
 from paragan.extensions.planning.profile import RunProfile
 from paragan.extensions.planning.simulation import GameCosts, SimulatedTime
 from paragan.game.options import PlayerOptions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from paragan.core.errors import ConfigError
@@ -19,23 +19,6 @@ class Link:
     def seconds(self, num_bytes: float) -> float:
         """Return the time of one message."""
         return self.latency_s + num_bytes / self.bytes_per_s
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unevenness:
-    """Deviations of a cluster from equal workers that never fail.
-
-    jitter: standard deviation of the logarithm of an update's time, which is lognormal with its
-    mean unchanged. stragglers: share of workers that are `straggler_factor` times as slow.
-    mtbf_hours: mean time between failures of one worker; None: none fails. restart_s: seconds from
-    a failure to the next step.
-    """
-
-    jitter: float = 0.0
-    stragglers: float = 0.0
-    straggler_factor: float = 1.0
-    mtbf_hours: float | None = None
-    restart_s: float = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +41,15 @@ class Cluster:
     """Workers of a run and what joins them.
 
     cores: processor cores that the workers of a host share; None: every worker has a device.
-    speed: of a worker, relative to the one that was profiled.
+    speed: of a worker, relative to the one that was profiled. jitter: standard deviation of the
+    logarithm of an update's time, which is lognormal with its mean unchanged.
     """
 
     workers: int
     network: Interconnect
     cores: int | None = None
     speed: float = 1.0
-    unevenness: Unevenness = field(default_factory=Unevenness)
+    jitter: float = 0.0
 
     def with_workers(self, workers: int) -> Cluster:
         """Return the same cluster with another number of workers."""

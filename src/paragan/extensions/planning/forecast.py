@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import ConfigError
-from paragan.extensions.planning.cluster import Cluster, Link, Unevenness
+from paragan.extensions.planning.cluster import Cluster, Link
 from paragan.extensions.planning.simulation import GameCosts, SimulatedTime
 
 Scaling = Literal["weak", "strong"]
@@ -29,31 +29,27 @@ class Goal:
     """Length of a run, and how it scales.
 
     kimg: thousands of real images. scaling: `weak`: the batch grows with the workers; `strong`: it
-    is that of one worker. save_kimg: between two checkpoints.
+    is that of one worker.
     """
 
     kimg: float
     scaling: Scaling = "weak"
-    save_kimg: float = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
     """A run on one number of workers.
 
-    batch: of D, over all workers. step_s: mean seconds of a step, with `low_s` and `high_s`, the
-    5th and 95th percentile. efficiency: images per second and worker, relative to one worker
-    without network and unevenness (weak: with the same rows; strong: with the whole batch).
-    link_bytes: of a step over all links, by kind. hours: to the goal. losses: shares of the
-    time in per cent, which add up to 100; `compute` is what one worker would need.
+    batch: of D, over all workers. step_s: mean seconds of a step. efficiency: images per second and
+    worker, relative to one worker without network and jitter (weak: with the same rows; strong: with
+    the whole batch). link_bytes: of a step over all links, by kind. hours: to the goal. losses: shares
+    of the time in per cent, which add up to 100; `compute` is what one worker would need.
     """
 
     workers: int
     hosts: int
     batch: int
     step_s: float
-    low_s: float
-    high_s: float
     images_per_s: float
     efficiency: float
     link_bytes: Mapping[str, float]
@@ -79,23 +75,17 @@ def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NU
     compute_s = float(single.mean()) * batch / game.batch / cluster.workers
     whole = SimulatedTime(game=here, cluster=cluster, seed=seed)
     whole.run(num_steps)
-    times = steps["stragglers"]
-    step_s = float(times.mean())
-    failure_s = _failure_seconds(cluster, step_s, goal.save_kimg * 1000 / images * step_s / 2)
-    whole_s = step_s + failure_s
-    low_s, high_s = np.percentile(times, [5, 95])
+    step_s = float(steps["jitter"].mean())
     return Forecast(
         workers=cluster.workers,
         hosts=cluster.hosts,
         batch=batch,
-        step_s=whole_s,
-        low_s=float(low_s),
-        high_s=float(high_s),
-        images_per_s=images / whole_s,
-        efficiency=compute_s / whole_s,
+        step_s=step_s,
+        images_per_s=images / step_s,
+        efficiency=compute_s / step_s,
         link_bytes={kind: number / num_steps for kind, number in whole.bytes.items()},
-        hours=goal.kimg * 1000 / images * whole_s / 3600,
-        losses=_loss_shares(compute_s, steps, failure_s),
+        hours=goal.kimg * 1000 / images * step_s / 3600,
+        losses=_loss_shares(compute_s, steps),
     )
 
 
@@ -112,25 +102,15 @@ def _scaled(g_batch: int | None, batch: int, before: int) -> int | None:
 
 def _loss_stages(cluster: Cluster) -> dict[str, Cluster]:
     """Return clusters with one more cause of loss each, by the name of that cause."""
-    uneven = cluster.unevenness
+    even = replace(cluster, jitter=0.0)
     free = replace(cluster.network, inside=_FREE, between=_FREE)
-    ideal = replace(cluster, network=free, unevenness=Unevenness())
-    connected = replace(cluster, unevenness=Unevenness())
-    jittery = Unevenness(jitter=uneven.jitter)
-    slowed = replace(jittery, stragglers=uneven.stragglers, straggler_factor=uneven.straggler_factor)
-    return {
-        "imbalance": ideal,
-        "communication": connected,
-        "jitter": replace(cluster, unevenness=jittery),
-        "stragglers": replace(cluster, unevenness=slowed),
-    }
+    return {"imbalance": replace(even, network=free), "communication": even, "jitter": cluster}
 
 
 def _lone_worker(cluster: Cluster) -> Cluster:
     """Return one worker of a cluster, which computes alone and waits for nothing."""
     free = replace(cluster.network, inside=_FREE, between=_FREE)
-    one = replace(cluster, workers=1, cores=None, network=free)
-    return replace(one, unevenness=Unevenness())
+    return replace(cluster, workers=1, cores=None, network=free, jitter=0.0)
 
 
 def _steps(game: GameCosts, cluster: Cluster, num_steps: int, seed: int) -> NDArray[np.float64]:
@@ -139,26 +119,7 @@ def _steps(game: GameCosts, cluster: Cluster, num_steps: int, seed: int) -> NDAr
     return np.diff(ends)[_WARM_UP - 1 :]
 
 
-def _failure_seconds(cluster: Cluster, step_s: float, repeated_s: float) -> float:
-    """Return the seconds that failures add to a step (Young 1974, first order).
-
-    Any worker's failure stops all. repeated_s: work that is then repeated, on average half of what
-    lies between two checkpoints. Raises `ConfigError` if workers fail before one on average.
-    """
-    hours = cluster.unevenness.mtbf_hours
-    if hours is None:
-        return 0.0
-    failures_per_s = cluster.workers / (hours * 3600)
-    lost = failures_per_s * (cluster.unevenness.restart_s + repeated_s)
-    if lost >= 1:
-        raise ConfigError(
-            f"{cluster.workers} workers with mtbf_hours={hours:g} fail before the next checkpoint (every.save_kimg) on "
-            "average: the run does not end; plan for fewer workers"
-        )
-    return step_s * lost / (1 - lost)
-
-
-def _loss_shares(compute_s: float, steps: Mapping[str, NDArray[np.float64]], failure_s: float) -> dict[str, float]:
+def _loss_shares(compute_s: float, steps: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
     """Return shares of the time in per cent. steps: seconds of steps with one more cause each.
 
     compute_s: of a step without any loss.
@@ -169,6 +130,5 @@ def _loss_shares(compute_s: float, steps: Mapping[str, NDArray[np.float64]], fai
         mean = float(times.mean())
         seconds[name] = mean - before
         before = mean
-    seconds["failures"] = failure_s
     total = sum(seconds.values())
     return {name: 100 * value / total for name, value in seconds.items()}

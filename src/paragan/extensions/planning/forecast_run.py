@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,7 +13,7 @@ from paragan.config import RunConfig
 from paragan.core.capabilities import CHOOSER, Capability, Need, check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
-from paragan.extensions.planning.cluster import Cluster, Interconnect, Link, Unevenness, find_interconnect
+from paragan.extensions.planning.cluster import Cluster, Interconnect, Link, find_interconnect
 from paragan.extensions.planning.forecast import Goal, Scaling, forecasts
 from paragan.extensions.planning.forecast_plot import check_plot_file, write_forecast_plot
 from paragan.extensions.planning.plan import ForecastPlan
@@ -58,7 +58,7 @@ def forecast_run(
         profile = measure_profile(config, recipe, found, memory, say=say)
         if request.profile is not None:
             profile.write(request.profile)
-    goal = Goal(config.train.kimg, request.scaling, config.every.save_kimg)
+    goal = Goal(config.train.kimg, request.scaling)
     game = simulated_game_of(config, profile)
     say(f"simulating {', '.join(f'{count:,}' for count in request.workers)} workers")
     plan = ForecastPlan(profile, cluster, goal, forecasts(game, cluster, goal, request.workers))
@@ -133,15 +133,14 @@ def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:
             cluster = replace(cluster, cores=int(value))
         elif key == "speed":
             cluster = replace(cluster, speed=value)
-        elif key == "workers_per_host":
-            links = replace(cluster.network, workers_per_host=int(value))
-            cluster = replace(cluster, network=links)
+        elif key == "jitter":
+            cluster = replace(cluster, jitter=value)
         else:
-            cluster = replace(cluster, unevenness=replace(cluster.unevenness, **{key: value}))
+            cluster = replace(cluster, network=replace(cluster.network, workers_per_host=int(value)))
     return cluster
 
 
-_KEYS = ("cores", "speed", "workers_per_host", *(one.name for one in fields(Unevenness)))
+_KEYS = ("cores", "speed", "workers_per_host", "jitter")
 
 
 def _number(key: str, text: str) -> float:
@@ -151,7 +150,7 @@ def _number(key: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value < float("inf") or (value == 0 and key in ("cores", "speed", "workers_per_host", "mtbf_hours")):
+    if not 0 <= value < float("inf") or (value == 0 and key != "jitter"):
         raise ConfigError(f"--assume {key}={text}: {key} must be a positive number")
     return value
 

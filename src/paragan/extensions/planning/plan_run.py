@@ -18,13 +18,12 @@ from paragan.build.networks import has_outside_networks
 from paragan.config import RunConfig, outside_names, read_recipe
 from paragan.core import registry
 from paragan.core.capabilities import PLAN, check_capabilities
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, ParaganError
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
 from paragan.extensions.planning.allocations import to_fake
 from paragan.extensions.planning.forecast_run import ForecastRequest, forecast_run, refuse_forecast
-from paragan.extensions.planning.largest_batch import find_largest_batch
 from paragan.extensions.planning.measured_times import measure_times, profile_operators
 from paragan.extensions.planning.plan import (
     DataPlan,
@@ -36,12 +35,14 @@ from paragan.extensions.planning.plan import (
     Plan,
 )
 from paragan.extensions.planning.plan_settings import PlanSource, choose_settings
-from paragan.extensions.planning.simulated_step import SimulatedGame, StepMemory, StepOperations
+from paragan.extensions.planning.simulated_step import SimulatedGame, StepMemory, StepOperations, find_largest_batch
 from paragan.game.gan import GAN
 from paragan.hardware import device as devices
+from paragan.runs.run_request import RunRequest
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
 
 _GIGA = 10**9
+_STATE = ("weights", "gradients", "optimizer", "ema")  # terms of memory that ranks can divide
 Say = Callable[[str], None]
 
 
@@ -256,4 +257,22 @@ def _plan_data(config: RunConfig, found: build.Data) -> DataPlan:
         batch_bytes=sample_bytes * config.train.batch,
         kimg=config.train.kimg,
         steps=len(config.max_steps),
+    )
+
+
+def advise_on_memory(request: RunRequest) -> str:
+    """Return what a step needs by its plan, and what divides it between ranks."""
+    small = "lower train.batch or the model's width"
+    if request.model is not None or request.config.grid is not None:
+        return small
+    try:
+        memory = plan_run(PlanRequest(config=request.config, recipe=request.name)).memory
+    except (ParaganError, RuntimeError, MemoryError):
+        return small  # without the numbers
+    state = sum(memory.terms.get(name, 0) for name in _STATE)
+    needs = f"a step needs {memory.peak_bytes / 1e9:.2f} GB in addition to the libraries, by its plan"
+    parts = f"{state / 1e9:.2f} GB of them for weights, gradients, optimizer and average"
+    return (
+        f"{needs}, {parts}: pass devices=2 g.strategy=zero3 d.strategy=zero3, or pipeline for both, "
+        f"which divide these between ranks; or {small}"
     )

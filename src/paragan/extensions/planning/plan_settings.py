@@ -22,8 +22,7 @@ from paragan.core.types import Side
 from paragan.extensions.planning.choose import Candidate, PlanGoal, choose_plan
 from paragan.extensions.planning.cluster import Cluster
 from paragan.extensions.planning.forecast_run import ForecastRequest, cluster_of, simulated_game_of
-from paragan.extensions.planning.parallel_plan import ParallelPlan
-from paragan.extensions.planning.plan import VERSION
+from paragan.extensions.planning.plan import VERSION, ParallelPlan
 from paragan.extensions.planning.profile import RunProfile
 from paragan.extensions.planning.profile_run import updates_fingerprint
 from paragan.game.gan import GAN
@@ -73,8 +72,12 @@ def plan_settings(
 
 def with_settings(config: RunConfig, settings: Mapping[str, Any], source: str = "plan") -> RunConfig:
     """Return the config with settings written over it, by dotted key."""
-    words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
-    return parse_recipe(dump(config), source, ANY, words)
+    return parse_recipe(dump(config), source, ANY, to_words(settings))
+
+
+def to_words(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as `key=value` words."""
+    return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
 
 
 def apply_plan(config: RunConfig, plan: ParallelPlan, num_workers: int, source: str = "plan") -> RunConfig:

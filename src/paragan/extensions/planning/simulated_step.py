@@ -21,6 +21,8 @@ from paragan.game.scheme import Scheme
 
 TERMS = ("weights", "gradients", "optimizer", "ema", "activations", "workspace")
 _CPU_SHARE = 0.25  # of the tensors: copies inside of convolutions and freed blocks of the heap, as measured
+_MAX_BATCH = 1 << 20
+_GROWTH = 8  # of the batch from one guess to the next
 _PROGRAM_BYTES = 250_000  # of oneDNN for a convolution or product of new shapes, as measured
 
 
@@ -187,3 +189,35 @@ def _peak(record: AllocationRecord, start: int, end: int, saved: Mapping[Side, i
     if is_cpu:
         terms["workspace"] = round(_CPU_SHARE * peak) + _PROGRAM_BYTES * len(record.programs)
     return StepMemory(terms.total(), {term: terms[term] for term in TERMS}, saved)
+
+
+def find_largest_batch(peak_bytes: Callable[[int], int], limit_bytes: int, start: int, step: int = 1) -> int:
+    """Return the largest multiple of `step` whose peak is within the limit; 0 if none is.
+
+    peak_bytes: of a batch, grows with it. start: a first guess. The next guess is on the line
+    through the bounds found so far, so it takes few evaluations.
+    """
+    fits = (0, 0)
+    above: tuple[int, int] | None = None
+    guess = max(1, start // step)
+    while above is None or above[0] - fits[0] > 1:
+        peak = peak_bytes(guess * step)
+        if peak <= limit_bytes:
+            fits = (guess, peak)
+        else:
+            above = (guess, peak)
+        if fits[0] * step >= _MAX_BATCH:
+            break
+        guess = _next_guess(fits, above, limit_bytes)
+    return fits[0] * step
+
+
+def _next_guess(fits: tuple[int, int], above: tuple[int, int] | None, limit_bytes: int) -> int:
+    if above is None:
+        return max(fits[0] + 1, min(_GROWTH * fits[0], fits[0] * limit_bytes // max(1, fits[1])))
+    if fits[0] == 0:
+        return above[0] // 2
+    low, low_peak = fits
+    high, high_peak = above
+    between = low + (high - low) * (limit_bytes - low_peak) // max(1, high_peak - low_peak)
+    return min(max(low + 1, between), high - 1)

@@ -67,7 +67,6 @@ class SimulatedTime:
         self._arrivals: dict[tuple[Side, int], Times] = {}
         self._rows = {side: self._share(side) for side in sides}
         self._sizes = {side: np.unique(rows, return_inverse=True) for side, rows in self._rows.items()}
-        self._speed = self._draw_speeds()
         self._random = np.random.default_rng([self.seed, 1])
 
     @property
@@ -192,12 +191,6 @@ class SimulatedTime:
         profile = self.game.profile
         return profile.alone_step_s.at(rows) / max(profile.step_s.at(rows), 1e-12)
 
-    def _draw_speeds(self) -> Times:
-        uneven = self.cluster.unevenness
-        size = self.cluster.workers
-        slow = np.random.default_rng([self.seed, 0]).random(size) < uneven.stragglers
-        return np.where(slow, uneven.straggler_factor, 1.0) / self.cluster.speed
-
     def _core_wait(self, side: Side) -> Times:
         """Return how much slower ranks are that share the cores of a host."""
         profile = self.game.profile
@@ -208,9 +201,9 @@ class SimulatedTime:
         ranks = self._ranks[side]
         if self.cluster.workers == 1 or not self.game.spans_norms[side]:
             seconds = seconds * self._per_rows(side, self._lone_share)
-        sigma = self.cluster.unevenness.jitter
+        sigma = self.cluster.jitter
         jitter = np.exp(sigma * self._random.standard_normal(len(ranks)) - sigma**2 / 2)
-        self._now[ranks] += seconds * jitter * self._speed[ranks] * self._core_wait(side)
+        self._now[ranks] += seconds * jitter / self.cluster.speed * self._core_wait(side)
 
     def _synchronize_norms(self, side: Side, count: int, num_bytes: int) -> None:
         """Add the small all-reduces of batch norm, which make the ranks wait for one another."""
