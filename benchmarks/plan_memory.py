@@ -25,7 +25,7 @@ from paragan import build
 from paragan.config import RunConfig, read_recipe
 from paragan.core.types import Batch, Rows, present_tensors
 from paragan.extensions.planning.plan_run import PlanRequest, plan_run
-from paragan.hardware import device as devices
+from paragan.hardware import device as devices, heap
 from paragan.runs.shape_only_data import shape_only_data
 
 _SHAPE, _CLASSES = (3, 32, 32), 10
@@ -88,7 +88,7 @@ def measured(model: str, batch: int) -> float:
 def measured_peak(config: RunConfig, shape: tuple[int, int, int], classes: int, steps: int = STEPS) -> float:
     """Peak of this process in MB during steps of a config, after some of a small game."""
     device = devices.select_device(1)
-    devices.return_large_blocks(device, shape)
+    heap.return_large_blocks(device, shape)
     take_steps(read_recipe("digits", ["train.batch=4"]), device, _SHAPE, _CLASSES)
     gc.collect()
     if device.type != "cpu":

@@ -237,8 +237,7 @@ class ScalingManager:
         from paragan.extensions.planning.planned_training import plan_program
 
         base, rule = self._base
-        train = replace(base.train, kimg=self.config.train.kimg)
-        unscaled = replace(networks.recorded_in(base), train=train)
+        unscaled = replace(networks.recorded_in(base), train=replace(base.train, kimg=self.config.train.kimg))
         planned, self.plan = plan_program(
             plan,
             unscaled,
