@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from math import lcm
 
@@ -12,10 +11,10 @@ from torch.autograd import DeviceType
 from torch.profiler import profile
 
 from paragan import build
-from paragan.build.data import batch_stream
 from paragan.config import RunConfig
 from paragan.core.types import Batch, Side
 from paragan.extensions.planning.plan import MeasuredTimes, OperatorTime
+from paragan.extensions.planning.profile_run import load_seconds
 from paragan.game.gan import GAN
 from paragan.hardware.executors import synchronized_time, time_call
 from paragan.runs.shape_only_data import ShapeOnlySource
@@ -58,7 +57,7 @@ def measure_times(
         d_turn_s=turn_s.pop("d"),
         g_turn_s=turn_s.pop("g"),
         further_turn_s=turn_s,
-        load_s=None if isinstance(found.train, ShapeOnlySource) else _load_s(config, found, device, batch),
+        load_s=None if isinstance(found.train, ShapeOnlySource) else load_seconds(config, found, device, batch),
         images_per_s=images_per_s,
         kimg=config.train.kimg,
         hours=config.train.kimg * 1000 / images_per_s / 3600,
@@ -115,13 +114,3 @@ def _largest_in_time(
 
 def _update(game: GAN, side: Side, batches: Iterator[Batch]) -> None:
     game.slots[side].update(game.turn(side, next(batches)), against=game.d if side is Side.G else game.g)
-
-
-def _load_s(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> float:
-    train = replace(config.train, batch=batch)
-    stream = batch_stream(replace(config, train=train), found.train, config.seed, device, flip=found.flip)
-    try:
-        next(stream)
-        return min(time_call(device, lambda: next(stream)) for _ in range(_TURNS))
-    finally:
-        stream.close()

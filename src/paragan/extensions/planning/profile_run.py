@@ -196,11 +196,14 @@ def _measure(worker: _Worker, say: Say) -> _Costs:
     wall_s = time.perf_counter()
     cpu_s = time.process_time()
     worker.step()
+    is_read = (
+        not isinstance(worker.found.train, ShapeOnlySource) and not worker.config.loading.prefetch
+    )  # else none waits
     return _Costs(
         generate_s=_seconds(worker.device, worker.generate),
         update_s=update_s,
         step_s=step_s,
-        load_s=_load_s(worker),
+        load_s=load_seconds(worker.config, worker.found, worker.device, worker.size) if is_read else 0.0,
         cpu_share=(time.process_time() - cpu_s) / (time.perf_counter() - wall_s),
     )
 
@@ -225,16 +228,12 @@ def _seconds(device: torch.device, run: Callable[[], object], period: int = 1) -
     return statistics.mean(sorted(times)[: len(times) // 2 + 1])
 
 
-def _load_s(worker: _Worker) -> float:
-    """Return the seconds that a step waits for a batch: none with prefetch."""
-    config = worker.config
-    found = worker.found
-    if isinstance(found.train, ShapeOnlySource) or config.loading.prefetch:
-        return 0.0
-    config = replace(config, train=replace(config.train, batch=worker.size))
-    stream = batch_stream(config, found.train, config.seed, worker.device, flip=found.flip)
+def load_seconds(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> float:
+    """Return the mean seconds of reading a batch of so many samples."""
+    config = replace(config, train=replace(config.train, batch=batch))
+    stream = batch_stream(config, found.train, config.seed, device, flip=found.flip)
     try:
-        return _seconds(worker.device, lambda: next(stream))
+        return _seconds(device, lambda: next(stream))
     finally:
         stream.close()
 
