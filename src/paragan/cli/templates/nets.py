@@ -29,16 +29,12 @@ class Generator(nn.Module):
         self.num_classes = 0  # neither network receives labels
         channels, height, width = shape
         n = options.width
+        linear = nn.Linear(options.latent, 2 * n * (height // 4) * (width // 4))
+        maps = nn.Unflatten(1, (2 * n, height // 4, width // 4))
+        half = nn.ConvTranspose2d(2 * n, n, 4, stride=2, padding=1)
+        full = nn.ConvTranspose2d(n, channels, 4, stride=2, padding=1)
         self.layers = nn.Sequential(
-            nn.Linear(options.latent, 2 * n * (height // 4) * (width // 4)),
-            nn.ReLU(),
-            nn.Unflatten(1, (2 * n, height // 4, width // 4)),
-            AffineBatchNorm(2 * n),
-            nn.ConvTranspose2d(2 * n, n, 4, stride=2, padding=1),
-            AffineBatchNorm(n),
-            nn.ReLU(),
-            nn.ConvTranspose2d(n, channels, 4, stride=2, padding=1),
-            nn.Tanh(),
+            linear, nn.ReLU(), maps, AffineBatchNorm(2 * n), half, AffineBatchNorm(n), nn.ReLU(), full, nn.Tanh()
         )
 
     def forward(self, z: Tensor, y: Tensor | None = None) -> Tensor:
@@ -52,14 +48,10 @@ class Discriminator(nn.Module):
         super().__init__()
         channels, height, width = shape
         n = options.width
-        self.layers = nn.Sequential(
-            nn.Conv2d(channels, n, 4, stride=2, padding=1),
-            nn.LeakyReLU(0.2),
-            nn.Conv2d(n, 2 * n, 4, stride=2, padding=1),
-            nn.LeakyReLU(0.2),
-            nn.Flatten(),
-            nn.Linear(2 * n * (height // 4) * (width // 4), 1),
-        )
+        half = nn.Conv2d(channels, n, 4, stride=2, padding=1)
+        quarter = nn.Conv2d(n, 2 * n, 4, stride=2, padding=1)
+        logit = nn.Linear(2 * n * (height // 4) * (width // 4), 1)
+        self.layers = nn.Sequential(half, nn.LeakyReLU(0.2), quarter, nn.LeakyReLU(0.2), nn.Flatten(), logit)
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         return self.layers(x).squeeze(1)
