@@ -18,7 +18,7 @@ Every name of `import paragan as pg`. [From Python](python.md) and [In your own 
 
 def page() -> str:
     homes: dict[str, list[str]] = {}
-    for name in sorted(paragan.__all__, key=str.lower):
+    for name in sorted(dir(paragan), key=str.lower):
         if not name.startswith("__"):
             homes.setdefault(_module(getattr(paragan, name)), []).append(name)
     blocks = [_HEAD.strip()]
@@ -43,7 +43,7 @@ def _entry(name: str, thing: object) -> Iterator[str]:
 
 def _members(thing: type) -> dict[str, object]:
     """Attributes of a class, and those that it inherits from classes that this page does not list."""
-    public = {id(getattr(paragan, name)) for name in paragan.__all__}
+    public = {id(getattr(paragan, name)) for name in dir(paragan)}
     found: dict[str, object] = {}
     for base in reversed(thing.__mro__):
         if base is thing or (base.__module__.startswith("paragan") and id(base) not in public):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Iterator
 
 from paragan.config import RunConfig
@@ -48,7 +49,7 @@ _REGISTRIES = {
 
 
 def page() -> str:
-    blocks = [_HEAD.strip()]
+    blocks = []
     every = [one for one in of_options(RunConfig) if not one.key.startswith(OF_THE_RUN)]
     nested = {f"{key}." for key in (*_SECTIONS.values(), "d") if key}
     for title, key in _SECTIONS.items():
@@ -67,7 +68,24 @@ def page() -> str:
             blocks += [f"## {title}", _table(rows)]
     for key, folder in _REGISTRIES.items():
         blocks += [f"## {key}", *_registry(folder)]
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join([_HEAD.strip(), contents(blocks), *blocks]) + "\n"
+
+
+def contents(blocks: Iterable[str]) -> str:
+    """Return a list of the sections with links, each with its sub-sections. blocks: of Markdown, in order."""
+    anchors: set[str] = set()
+    lines: list[list[str]] = []
+    for level, title in re.findall(r"^(###?) (.+)$", "\n".join(blocks), re.MULTILINE):
+        anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+        # the second of a name has no anchor that GitHub and the site agree on
+        link = title if anchor in anchors else f"[{title}](#{anchor})"
+        anchors.add(anchor)
+        if level == "##":
+            lines.append([link])
+        else:
+            lines[-1].append(link)
+    rows = [f"- {first}: {', '.join(rest)}" if rest else f"- {first}" for first, *rest in lines]
+    return "\n".join(["**Contents**", "", *rows])
 
 
 def of_options(kind: type, path: str = "") -> Iterator[Setting]:

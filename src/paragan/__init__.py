@@ -8,7 +8,7 @@
 Every public name is imported when it is first used, so that `import paragan` does not import torch.
 
 The main ones: `train` and `load` for recipes, `Trainer` for networks and tensors from memory, and `GAN`, `Player`,
-`Turn` and `Scheme` for custom games. docs/api.md describes all of them, `paragan list` models, losses and recipes,
+`Turn` and `Scheme` for custom games. docs/api.md describes all of them, `dir(paragan)` lists them, `paragan list` models, losses and recipes,
 `paragan config digits --explain` settings.
 """
 
@@ -201,7 +201,8 @@ def _read_public_names() -> dict[str, tuple[str, str]]:
 
 _HOMES = _read_public_names()
 
-__all__ = ["__version__", *(name for name, (module, _) in _HOMES.items() if module != "paragan")]
+# Not `__all__`: `help(paragan)` would describe every class with all that it inherits of torch, 19,000 lines.
+_PUBLIC_NAMES = ["__version__", *(name for name, (module, _) in _HOMES.items() if module != "paragan")]
 
 
 _KINDS = {  # registry -> what its files define, for the names of files that the block above does not name
@@ -239,4 +240,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(_PUBLIC_NAMES)

@@ -17,7 +17,7 @@ from paragan.config import choose
 from paragan.core import registry
 from tests.processes import environment
 
-NAMES = sorted(name for name in paragan.__all__ if not name.startswith("__"))
+NAMES = sorted(name for name in dir(paragan) if not name.startswith("__"))
 
 
 NOUNS = ("Player", "Turn", "Opponent", "Strategy", "Scheme", "Cell", "Plan")
@@ -103,3 +103,11 @@ def test_a_new_file_of_a_registry_has_a_public_name_without_another_edit(tmp_pat
     )
     assert ended.stdout.startswith(("<class 'paragan.", "<paragan.", "Loss(")), ended.stderr
     assert "module 'paragan' has no attribute 'WrongPenalty'" in ended.stderr
+
+
+def test_help_of_the_package_fits_on_two_screens_and_says_where_all_names_are():
+    import pydoc
+
+    text = pydoc.plain(pydoc.render_doc(paragan))
+    assert text.count("\n") < 100
+    assert "docs/api.md describes all of them, `dir(paragan)` lists them" in " ".join(text.split())

@@ -47,7 +47,7 @@ def test_recipe_index_marks_complete_runs():
 
 def test_api_page_has_every_public_name():
     headings = re.findall(r"^### (\w+)$", api.page(), re.M)
-    assert set(headings) == {name for name in paragan.__all__ if not name.startswith("__")}
+    assert set(headings) == {name for name in dir(paragan) if not name.startswith("__")}
     assert " at 0x" not in api.page()
 
 
@@ -65,6 +65,16 @@ def test_stored_plots_are_up_to_date():
     assert set(drawn) == {path.with_suffix(".svg") for path in (DOCS / "recipes").glob("*.jsonl")}
     for path, text in drawn.items():
         assert path.read_text() == text, "out of date: run `python -m pages` and commit what it writes"
+
+
+def test_contents_of_the_settings_lists_every_section_in_order_with_links_that_exist():
+    text = GENERATED[DOCS / "settings.md"]
+    head, _, rest = text.partition("\n\n## ")
+    titles = re.findall(r"^###? (.+)$", "## " + rest, re.MULTILINE)
+    listed = [line.removeprefix("- ") for line in head.splitlines() if line.startswith("- ")]
+    names = [name for line in listed for name in re.split(r"(?<=\)): |(?<!strategy), (?!d\.)|, (?=\[)", line)]
+    assert [re.sub(r"\[(.+)\]\(.*\)", r"\1", name) for name in names] == titles
+    assert len(listed) == len(re.findall(r"^## ", "## " + rest, re.MULTILINE)) > 15
 
 
 def test_site_has_every_page_of_its_table_of_contents():
