@@ -12,6 +12,7 @@ from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.dist import World
 from paragan.core.source import Source, describe_tensors
+from paragan.core.tensor_game import LATENT
 from paragan.core.types import Rows, Side, player_label
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
@@ -97,6 +98,8 @@ def start_lines(
     if features is not None and (is_named or features.name != JUDGE):
         name = JUDGE if features.name == "auto" else features.name
         lines.append(f"score     features of {name} (evaluation.features): {registry.summary('features', name)}")
+    if trainer.score is None and is_named:
+        lines.append(_no_score_line(trainer))
     lines += _range_warning(trainer)
     if (note := trainer.scheme.start_note(trainer.world.size)) is not None:
         lines.append(note)
@@ -159,6 +162,20 @@ def _range_reason(trainer: TrainingLoop) -> str:
     if max(-low, high) <= 1:
         return ""
     return f": {sample} is from {low:.4g} to {high:.4g}, and images are scored in [-1, 1] or as uint8"
+
+
+def _no_score_line(trainer: TrainingLoop) -> str:
+    """Return why samples of named tensors have no score, and what to set for one."""
+    from paragan.evaluation import tensor_images  # for data of a program
+
+    if tensor_images.is_scored(trainer.batches.source, trainer.prior.arguments[0]):
+        return "score     off (evaluation.features=null)"
+    if reason := _range_reason(trainer):
+        return f"score     off (evaluation.metrics=null{reason})"
+    fix = "no metric compares samples other than images without inputs; the report shows real and generated ones"
+    if set(trainer.prior.generator_arguments or ()) - {LATENT}:
+        fix = "evaluation.metrics=[l1], for example, compares held-out samples with what G makes of their inputs"
+    return f"score     off (evaluation.metrics=null): {fix}"
 
 
 def _range_warning(trainer: TrainingLoop) -> list[str]:
