@@ -88,6 +88,10 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         Strategy as PipelineStrategy,
     )
     from paragan.extensions.large_models.parallel.tensor import Options as TensorOptions, Strategy as TensorStrategy
+    from paragan.extensions.parameter_server.schemes.parameter_server import (
+        Options as ParameterServerOptions,
+        Scheme as ParameterServerScheme,
+    )
     from paragan.extensions.planning.plan import Plan as Plan
     from paragan.extensions.planning.plan_run import plan as plan
     from paragan.features.base.extractor import (

@@ -51,6 +51,7 @@ def test_train_and_sample_need_no_extension(core, tmp_path):
     [
         (("train", "digits", "grid.shape=2x2"), "grid: this installation of paragan was made without extensions/grid"),
         (("train", "digits", "g.strategy=tensor"), "unknown strategy 'tensor'; choose one of ddp"),
+        (("train", "digits", "scheme=parameter_server"), "unknown scheme 'parameter_server'; choose one of asynch"),
         (("train", "digits", "--out", "s3://bucket/run"), "--out s3://bucket/run: this installation of paragan was"),
         (("train", "digits", "--plan", "auto"), "--plan: this installation of paragan was made without"),
         (("plan", "digits"), "No such command 'plan'"),

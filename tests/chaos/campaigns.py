@@ -15,10 +15,11 @@ CAMPAIGNS = (  # kind, strategy, faults, seed
     *(("forks", "zero3", 12, seed) for seed in (1, 2)),
     *(("forks", "asynchronous", 12, seed) for seed in (1, 2)),
     *(("forks", "asynchronous-in-turns", 12, seed) for seed in (1, 2)),
+    *(("forks", "parameter-server", 12, seed) for seed in (1, 2)),
     *(("forks", "grid", 20, seed) for seed in (1, 2)),
     ("new", "devices", 6, 1),
     ("new", "torchrun", 4, 1),
-    *(("network", name, 4, 1) for name in ("ddp", "zero3", "asynchronous", "grid")),
+    *(("network", name, 4, 1) for name in ("ddp", "zero3", "asynchronous", "parameter-server", "grid")),
 )
 
 

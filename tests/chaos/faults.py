@@ -61,6 +61,11 @@ STRATEGIES = {
         ("devices=2", "scheme=asynchronous"), {"rank0": _G, "rank1": _D}, is_exact=False, is_split=True
     ),
     "asynchronous-in-turns": Strategy(("devices=2", _WITHOUT_DELAY), {"rank0": _G, "rank1": _D}, is_split=True),
+    "parameter-server": Strategy(
+        ("devices=3", "scheme={name: parameter_server, staleness: 0}"),
+        {"rank0": ("update",), "rank1": _TURNS[:2], "rank2": _TURNS[:2]},
+        is_split=True,
+    ),
     "grid": Strategy(
         (
             "workers=2",

@@ -18,6 +18,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles
 from paragan.core.source import image_specs
 from paragan.core.types import Side
+from paragan.extensions.parameter_server.schemes import parameter_server
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.player_checks import check_player
@@ -36,8 +37,10 @@ def _schemes():
     on_ranks = [asynchronous.Scheme(options) for options in (
         asynchronous.Options(), asynchronous.Options(g_batch=4), asynchronous.Options(staleness=0, reuse=False)
     )]  # fmt: skip
-    for scheme in on_ranks:
-        scheme._roles = Roles(world=World(size=3), batch_world=ALONE, ranks={Side.G: [0], Side.D: [1, 2]})
+    for scheme, ranks in ((parameter_server.Scheme(), {side: [0] for side in Side}), *(
+        (scheme, {Side.G: [0], Side.D: [1, 2]}) for scheme in on_ranks
+    )):  # fmt: skip
+        scheme._roles = Roles(world=World(size=3), batch_world=ALONE, ranks=ranks)
         yield scheme
 
 
@@ -108,7 +111,7 @@ def test_grid_refuses_a_setting_of_one_pair_by_name(word):
         read_recipe("digits", [word, "grid.shape=1x2"])
 
 
-@pytest.mark.parametrize("scheme", ["asynchronous", "dmd2"])
+@pytest.mark.parametrize("scheme", ["asynchronous", "parameter_server", "dmd2"])
 def test_grid_is_refused_by_a_scheme_of_one_pair(scheme):
     config = read_recipe("digits", [f"scheme={scheme}", "grid.shape=1x2"])
     with pytest.raises(ConfigError, match=f"^grid needs training of several cells, which scheme {scheme} does not"):

@@ -63,7 +63,8 @@ def _on_ranks(draws: random.Random) -> list[str]:
 
 
 def _in_roles(draws: random.Random) -> list[str]:
-    return [f"scheme={{name: asynchronous, staleness: {draws.choice((0, 1, 2))}}}", f"devices={draws.choice((2, 3))}"]
+    scheme = draws.choice(("asynchronous", "parameter_server"))
+    return [f"scheme={{name: {scheme}, staleness: {draws.choice((0, 1, 2))}}}", f"devices={draws.choice((2, 3))}"]
 
 
 def _on_a_grid(draws: random.Random) -> list[str]:

@@ -54,6 +54,13 @@ def test_ranks_of_g_and_of_d_with_a_resume_equal_players_in_turn(tmp_path, reque
     assert_close(weights_of(tmp_path), plain["shared_fakes" if reuse else "synchronous"])
 
 
+@pytest.mark.distributed
+def test_workers_of_a_parameter_server_equal_players_in_turn(tmp_path, three_ranks, plain):
+    server = {"name": "parameter_server", "staleness": 0}
+    assert three_ranks.run(f"{CASES}:train", folder=str(tmp_path), pair="none", parts=4, scheme=server) == [4] * 3
+    assert_close(weights_of(tmp_path), plain["synchronous"])
+
+
 @pytest.mark.parametrize("reuse", [True, False])
 @pytest.mark.parametrize("nets", ["checked", "checked ragged"])
 def test_a_late_or_cached_fake_keeps_its_text_in_two_threads(tmp_path, nets, reuse):

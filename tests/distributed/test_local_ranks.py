@@ -42,6 +42,7 @@ def test_a_live_run_listens_on_the_loopback_interface_alone_and_refuses_a_second
     "words",
     [
         ("scheme.name=asynchronous", "devices=2"),
+        ("scheme.name=parameter_server", "devices=3"),
         ("g.strategy=zero3", "d.strategy=zero3", "devices=2"),
     ],
 )

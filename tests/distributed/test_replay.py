@@ -28,6 +28,17 @@ RUNS = CONFIGURATIONS | {
         *(f"scheme={STALE}", "scheme.placement=paired", "train.kimg=0.4", "devices=4"),
         *("scheme.state_dtype=bf16", "scheme.fakes_dtype=bf16"),
     ),
+    "stale-parameter_server-on-3-ranks": (
+        "scheme=parameter_server",
+        "d.updates_per_step=2",
+        "train.kimg=0.64",
+        "devices=3",
+    ),
+    "late-parameter_server-on-4-ranks": (
+        "scheme={name: parameter_server, staleness: 3}",
+        "model.d_norm=batch",
+        "devices=4",
+    ),
     "in-turns-on-2-ranks": ("scheme={name: asynchronous, staleness: 0, reuse: false}", "train.kimg=0.4", "devices=2"),
     "ddp-on-3-ranks": ("g.strategy=ddp", "d.strategy=ddp", "penalties=[{name: r1, interval: 4}]", "devices=3"),
     "stacked-grid": (*GRID, *JUDGED, "grid.executor=stacked"),

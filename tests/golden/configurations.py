@@ -58,6 +58,7 @@ CONFIGURATIONS: dict[str, tuple[str, ...]] = {
     "skipping": ("scheme=skipping", "loss=least_squares", "augment=ada", "penalties=[consistency]"),
     "asynchronous": ("scheme={name: asynchronous, staleness: 0, reuse: false}", "g.max_norm=1.0"),
     "asynchronous-on-2-ranks": ("scheme={name: asynchronous, staleness: 0, reuse: true}", "devices=2"),
+    "parameter_server-on-3-ranks": ("scheme={name: parameter_server, staleness: 0}", "devices=3"),
     # strategies on two ranks
     "ddp-and-zero1-on-2-ranks": (
         "g.strategy=zero1",

@@ -51,11 +51,11 @@ def test_weak_scaling_grows_the_batch_and_strong_scaling_keeps_it():
     assert weak.efficiency == pytest.approx(4 * strong.efficiency)
 
 
-def test_train_refuses_to_plan_a_strategy_without_forecast_before_it_measures(tmp_path, capsys, monkeypatch):
+def test_train_refuses_to_plan_a_scheme_without_forecast_before_it_measures(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(profile_run, "measure_profile", lambda *given, **named: pytest.fail("measured"))
-    assert main(["train", "digits", "g.strategy=tensor", "--plan", "auto", "--out", str(tmp_path / "run")]) == 2
+    assert main(["train", "digits", "scheme=parameter_server", "--plan", "auto", "--out", str(tmp_path / "run")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("--workers (of plan) or --plan (of train)") and "strategy tensor" in line
+    assert line.startswith("--workers (of plan) or --plan (of train)") and "scheme parameter_server" in line
 
 
 def test_more_workers_than_samples_are_refused():

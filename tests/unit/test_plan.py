@@ -189,7 +189,7 @@ def test_command_prints_one_screen_and_the_document(capsys):
     ("words", "message"),
     [
         (["cellular-mnist", "--shape", "1x28x28"], "grid needs .* paragan plan"),
-        (["digits", "g.strategy=tensor", "--workers", "4"], "--workers .* forecast .* strategy tensor"),
+        (["digits", "scheme=parameter_server", "--workers", "4"], "--workers .* forecast .* scheme parameter_server"),
         (["sngan-cifar10"], "pass --shape CxHxW and --classes N"),
         (["digits", "--memory", "0"], "--memory"),
         (["digit"], "did you mean 'digits'"),

@@ -29,6 +29,7 @@ RUNS = {
     "extragradient": ("scheme=extragradient",),
     "skipping": ("scheme=skipping",),
     "asynchronous": ("scheme={name: asynchronous, staleness: 2, cached: 0.25}",),
+    "parameter_server": ("scheme=parameter_server",),
     "pix2pix": ("data={name: paired, path: PAIRS, size: 16}", "model={name: pix2pix, width: 4}", "penalties=[l1]"),
     "loop": ("model={name: mlp, latent: 4}", "grid.shape=2x2", "grid.batches=2", "grid.executor=loop"),
     "stacked": ("model={name: mlp, latent: 4}", "grid.shape=1x2", "grid.batches=2", "grid.executor=auto"),
@@ -208,6 +209,8 @@ def test_replay_ends_at_a_later_step_if_a_player_was_ahead(run, capsys, tmp_path
     [
         ("asynchronous", {"g": [[1, 3, 3, 5]], "d": [[1, 2, 3, 4]]}, 3),  # G's update 2 used D's 3
         ("asynchronous", {"g": [[1, 2, 3, 4]], "d": [[1, 3, 3, 5]]}, 3),  # D's update 2 used G's fakes of 3
+        # the second gradient of worker 0 was applied before the first of worker 1
+        ("parameter_server", {side: [[0, 1, 0, 0, 1, 1, 0, 0], [2] * 4, [2] * 4] for side in "gd"}, 3),
     ],
 )
 def test_replay_ends_at_the_first_step_that_used_nothing_of_later_ones(tmp_path, scheme, used, last):

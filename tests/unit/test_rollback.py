@@ -220,6 +220,7 @@ def test_rollback_of_a_checkpoint_with_an_invalid_state_is_one_line(tmp_path):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
+        (("scheme=parameter_server",), "rollback .* scheme parameter_server"),
         (("evaluation.mode=background",), "rollback .* evaluation.mode=background .* set evaluation.mode=inline"),
     ],
 )

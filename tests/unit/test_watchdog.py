@@ -152,6 +152,7 @@ def test_a_ping_finds_whether_all_ranks_answer():
         (1, {Side.G: [0], Side.D: [1]}, Phase.EVALUATION, True),
         (0, {Side.G: [0], Side.D: [1]}, Phase.EVALUATION, False),  # scores: its silence is a hang
         (1, {Side.G: [0], Side.D: [1]}, Phase.D_TURN, False),
+        (1, {Side.G: [0], Side.D: [0]}, Phase.EVALUATION, True),  # of a parameter server
         (1, {}, Phase.EVALUATION, False),
     ],
 )

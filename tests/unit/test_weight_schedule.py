@@ -10,7 +10,11 @@ import paragan as pg
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core import registry
+from paragan.core.dist import ALONE, World
+from paragan.core.roles import Roles
+from paragan.core.types import Side
 from paragan.core.weight_schedule import WeightSchedule, images_of, weight_at
+from paragan.extensions.parameter_server.schemes import parameter_server
 from paragan.game.state import state_of
 from paragan.losses import hinge
 from paragan.penalties import lecam, r1
@@ -230,6 +234,10 @@ def test_schemes_without_pauses_of_d_refuse_them():
             scheme.refuse(gan, tensors={})
     with pytest.raises(pg.ConfigError, match=r"adversarial.d_start_kimg .* scheme asynchronous"):
         asynchronous.Scheme().step(gan, batches())
+    server = parameter_server.Scheme()
+    server._roles = Roles(world=World(size=2), batch_world=ALONE, ranks={side: range(1) for side in Side})
+    with pytest.raises(pg.ConfigError, match=r"adversarial.d_start_kimg .* scheme parameter_server"):
+        server.refuse(gan, tensors={})
 
 
 def test_g_batch_refuses_weights_by_images_of_d():

@@ -178,7 +178,7 @@ def batches(config: RunConfig, found: Data, device: torch.device, roles: Roles, 
     """
     share = roles.batch_world.share(config.train.batch)
     g_reads = g_reads or roles.sends_states
-    if Side.D in roles.sides or (g_reads and roles.sides):
-        world = roles.world if g_reads else roles.batch_world
+    if Side.D in roles.trained_sides or (g_reads and roles.trained_sides):
+        world = roles.world if g_reads and not roles.has_server else roles.batch_world
         return batch_stream(config, found.train, config.seed, device, share, found.flip, world=world)
     return BatchRows(found.train, config.train.batch, share)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from paragan.build.data import Data, refuse_other_samples, refuse_unpaired
 from paragan.build.latent_prior import prior
 from paragan.build.networks import has_outside_networks, maker
-from paragan.build.players import player, remote_player
+from paragan.build.players import player, remote_player, worker_player
 from paragan.build.terms import adversarial, augmentation, balancing, penalties
 from paragan.config import RunConfig, default_scheme, outside_names
 from paragan.core import registry
@@ -104,11 +105,9 @@ def _stand_ins(
     options: Mapping[Side, PlayerOptions], makers: Mapping[Side, NetworkFactory], roles: Roles, executor: str
 ) -> dict[Side, PlayerSlot]:
     """Return a slot for every player that other ranks have."""
+    make = worker_player if roles.has_server else partial(remote_player, has_state=roles.sends_states)
     away = [side for side in options if not roles.has(side)]
-    return {
-        side: remote_player(side, makers[side], options[side], executor=executor, has_state=roles.sends_states)
-        for side in away
-    }
+    return {side: make(side, makers[side], options[side], executor=executor) for side in away}
 
 
 def _validate(game: GAN, makers: Mapping[Side, NetworkFactory], found: Data, turns: bool, batch: int) -> None:

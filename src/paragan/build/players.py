@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -68,6 +69,12 @@ def remote_player(
     net = _prepared(_strategy(side, options, ALONE, make.device), make, options, ALONE)
     calling = _calling(side, options, net, make.device, executor=executor)
     return RemotePlayer(side, policy(options), Snapshot(net, calling))
+
+
+def worker_player(side: Side, make: NetworkFactory, options: PlayerOptions, executor: str = "eager") -> Player:
+    """Return a server's player for a rank that computes gradients and never steps."""
+    options = replace(options, ema=None, max_norm=None, offload=False)
+    return player(side, make, options, executor=executor)
 
 
 def _calling(

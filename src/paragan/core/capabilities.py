@@ -27,6 +27,7 @@ class Capability(enum.Enum):
     LAYER_GRADIENTS = "a call of G's layer in G's turn"
     # of memory and precision
     PURE = "weights in bf16"
+    LOSS_SCALE = "a common loss scale"
     OFFLOAD = "offload from an accelerator"
     RECOMPUTE = "recomputed activations"
     PADDING = "padded channels"

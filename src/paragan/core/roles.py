@@ -1,4 +1,4 @@
-"""Assignment of players to ranks: colocated, or a group for each player."""
+"""Assignment of players to ranks: colocated, a group for each player, or one server for both."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ class Roles:
         """Whether some rank has only one player, or none."""
         return bool(self.ranks)
 
+    @property
+    def has_server(self) -> bool:
+        """Whether one rank has both players, and the others compute gradients on copies."""
+        return self.is_split and self.ranks[Side.G] == self.ranks[Side.D]
+
     def has(self, side: Side) -> bool:
         """Return whether this rank has a player."""
         return not self.is_split or self.world.rank in self.ranks.get(side, ())
@@ -47,6 +52,11 @@ class Roles:
     def sides(self) -> tuple[Side, ...]:
         """The players of this rank; without separate ranks G and D."""
         return tuple(side for side in self.ranks or Side if self.has(side))
+
+    @property
+    def trained_sides(self) -> tuple[Side, ...]:
+        """Players whose turns run on this rank: its players, or all on a server's other ranks."""
+        return tuple(side for side in self.ranks or Side if self.has(side) != self.has_server)
 
     def sources(self, side: Side, of: Side) -> list[int]:
         """Return for each rank of `side` the rank of `of` that serves it, numbered within their sides.
@@ -136,6 +146,11 @@ def _is_first(place: int, count: int, size: int, is_paired: bool) -> bool:
     if not is_paired:
         return place < count
     return -(-(place + 1) * count // size) > -(-place * count // size)
+
+
+def server_roles(world: World, timeout_s: float) -> Roles:
+    """Return roles with both players on rank 0 and copies on the others. Collective."""
+    return _split(world, [range(1), range(1, world.size)], {side: range(1) for side in Side}, timeout_s)
 
 
 def _split(

@@ -53,7 +53,10 @@ class PhaseLog:
     def _stragglers(self, steps: int, by_rank: Sequence[Seconds]) -> Iterator[str]:
         """Yield a message when a rank becomes a straggler among the ranks with the same work."""
         ranks = self._roles.ranks
-        peers = {tuple(found) for found in ranks.values()} or {tuple(range(len(by_rank)))}
+        everyone = tuple(range(len(by_rank)))
+        peers = {tuple(found) for found in ranks.values()} or {everyone}
+        if self._roles.has_server:
+            peers = {everyone[1:]}
         work = list(map(_work, by_rank))
         for group in peers:
             for rank in group:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import torch
+
 from paragan.core.capabilities import Capability, Need
 from paragan.core.protocols import Penalty, adaptive
 from paragan.core.source import TensorSpec
 from paragan.core.weight_schedule import WeightSchedule
 from paragan.game.gan import GAN
+from paragan.game.player import Player
 
 
 def term_needs(penalties: Sequence[Penalty], loss: frozenset[Capability], name: str) -> Iterator[Need]:
@@ -40,6 +43,9 @@ def game_needs(game: GAN, tensors: Mapping[str, TensorSpec] | None = None) -> It
     for penalty in game.g_penalties:
         if penalty.needs_real:
             yield Need(f"penalty {penalty.name}", Capability.REAL_IN_G_TURN)
+    for side, slot in game.slots.items():
+        if isinstance(slot, Player) and slot.calling.dtype is torch.float16:
+            yield Need(f"{side.value}.precision=fp16", Capability.LOSS_SCALE, "use bf16")
     yield from _data_needs(game, tensors or {})
 
 

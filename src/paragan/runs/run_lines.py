@@ -130,6 +130,9 @@ def ranks_line(trainer: TrainingLoop, players: Mapping[str, Mapping[str, Any]], 
     world = trainer.world
     held = trainer.roles.ranks
     on = f"{world.size} on {hosts} host{'s' if hosts > 1 else ''}"
+    if trainer.roles.has_server:
+        placed = f"G and D on 0, played on 1 to {world.size - 1}"
+        return f"ranks     {on}: {placed}; batches of {batch} images"
     if trainer.roles.is_split:
         names = {side.value: ", ".join(map(str, ranks)) for side, ranks in held.items()}
         each = ((player_label(name), players[name]["strategy"], ranks) for name, ranks in names.items())

@@ -16,11 +16,12 @@ from paragan.game.gan import GAN
 def read_order(folder: Path, roles: Roles, gan: GAN) -> dict[Side, Sequence[int]]:
     """Read the order for the players of this rank, of the session that began at the game's step.
 
-    Raises `ConfigError` without such a session, or for another number of ranks.
+    With a server, every rank has both players. Raises `ConfigError` without such a session, or for
+    another number of ranks.
     """
-    world = roles.batch_world
+    world = roles.world if roles.has_server else roles.batch_world
     order: dict[Side, Sequence[int]] = {}
-    for side in roles.sides:
+    for side in tuple(Side) if roles.has_server else roles.sides:
         by_rank = read_used(folder, side, gan.clock.step)
         if len(by_rank) != world.size:
             raise ConfigError(
