@@ -1,25 +1,31 @@
 """Every step that is written anew honours each field of `Policy`, or refuses it by name.
 
-The plain step is `Player.update`. The other is one program that steps the players of all cells.
+The plain step is `Player.update`. The others: one program that steps the players of all cells, and a
+worker that computes gradients for a server that steps.
 """
 
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
 from paragan.core import rng
+from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.executors import choice, stacked, stacked_adam
+from paragan.extensions.parameter_server.messages import NetworkChange, load_packed, pack_change
+from paragan.extensions.parameter_server.schemes import parameter_server
 from paragan.game.gan import GAN
 from paragan.game.options import ScheduleOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
 from paragan.game.scheme import FunctionScheme
+from paragan.game.snapshot import packed
 from paragan.layers.init import initialise
 from paragan.losses import nonsaturating
 from paragan.models import mlp
@@ -110,3 +116,39 @@ def test_stacked_cells_honour_a_field_or_refuse_it_by_name(name):
     by_cell = trained(choice.LoopExecutor(), policy(name))
     assert (by_cell - trained(stacked.StackedExecutor(BATCH), policy(name))).abs().max() < 1e-10
     assert (by_cell - trained(choice.LoopExecutor(), PLAIN)).abs().max() > 1e-6
+
+
+def stepped_by_a_server(of_d: Policy) -> Tensor:
+    """Two turns of D whose gradients a worker computes, with the settings that `build` gives it."""
+    worker = game(replace(of_d, max_norm=None))
+    server = game(of_d)
+    for step in range(2):
+        load_packed(worker.d.net, packed(server.d.strategy.weights(server.d.net)).cpu())
+        worker.d.compute_gradients(worker.d_turn(real(step)), worker.g)
+        NetworkChange.read(pack_change(worker.d.net), server.d.net).apply(server.d, BATCH)
+        worker.d.net.zero_grad()
+        worker.d.version += 1
+    return weights(server.d)
+
+
+def stepped(of_d: Policy) -> Tensor:
+    gan = game(of_d)
+    for step in range(2):
+        gan.d.update(gan.d_turn(real(step)), gan.g)
+    return weights(gan.d)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Policy)])
+def test_worker_and_server_honour_a_field_or_refuse_it_by_name(name):
+    scheme = parameter_server.Scheme()
+    scheme._roles = SimpleNamespace(has_server=True, world=SimpleNamespace(size=2))
+    gan = game(policy(name))
+    if name not in parameter_server.HONOURED:
+        with pytest.raises(ConfigError, match=name) as caught:
+            scheme.refuse(gan, real(0).tensors)
+        assert "\n" not in str(caught.value)
+        return
+    scheme.refuse(gan, real(0).tensors)
+    assert (stepped(policy(name)) - stepped_by_a_server(policy(name))).abs().max() < 1e-12
+    if name not in ("micro_batches", "updates_per_step"):  # which change no single update
+        assert (stepped(policy(name)) - stepped(PLAIN)).abs().max() > 1e-6
