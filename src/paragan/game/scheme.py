@@ -119,9 +119,8 @@ class Scheme(ABC):
         """Whether a replay of recorded steps ends at the same numbers; not if players train at the same time."""
         return not self.is_concurrent
 
-    @property
-    def follows_order(self) -> bool:
-        """Whether updates depend on the speed of ranks or threads: a replay then sets `order`, an option."""
+    def follows_order(self, num_ranks: int) -> bool:
+        """Return whether updates depend on the speed of ranks or threads: a replay then sets `order`, an option."""
         return False
 
     def can_end_at(

@@ -157,7 +157,7 @@ def replay_run(
     request = replace(request, code=trust if isinstance(trust, CodeFolder) else None)
     if code := start_training(request):
         return code, ""
-    found = compare_replay(path, folder, plan, build.scheme(config).follows_order)
+    found = compare_replay(path, folder, plan, build.scheme(config).follows_order(plan.ranks))
     return (2, _difference(path, folder, plan, found)) if found.difference else (0, _equality(plan, found))
 
 

@@ -102,7 +102,7 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     if step > recorded.steps[-1]:
         raise ConfigError(f"--step {step} is not recorded; pass a step of 1 to {recorded.steps[-1]}")
     start, ranks = [session for session in recorded.sessions if session[0] < step][-1]
-    if scheme.follows_order:
+    if scheme.follows_order(ranks):
         last = _last_in_order(path, config, recorded, start, step)
         first, checkpoint = _start_of_session(path, recorded, start)
     else:
@@ -203,7 +203,7 @@ def _overrides(path: Path, config: RunConfig, recorded: RecordedRun, plan: Repla
         yield from _grid_overrides(config, recorded, at_last)
     else:
         yield f"devices={plan.ranks}"
-    if scheme.follows_order:
+    if scheme.follows_order(plan.ranks):
         yield f"scheme.order={path.resolve()}"
     else:
         yield "every.sample_kimg=0"

@@ -86,8 +86,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
     def is_repeatable(self) -> bool:
         return True
 
-    @property
-    def follows_order(self) -> bool:
+    def follows_order(self, num_ranks: int) -> bool:
         return not self.options.takes_turns
 
     def can_end_at(

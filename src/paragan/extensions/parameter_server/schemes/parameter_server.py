@@ -9,6 +9,7 @@ batch. A process without other ranks is also `synchronous`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,21 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
     def assign(self, num_ranks: int) -> Mapping[Side, Sequence[int]]:
         """Return the workers: all ranks but the server."""
         return {side: range(min(1, num_ranks - 1), num_ranks) for side in Side}
+
+    @property
+    def is_repeatable(self) -> bool:
+        return True
+
+    def follows_order(self, num_ranks: int) -> bool:
+        return num_ranks > 1 and self.options.staleness > 0
+
+    def can_end_at(
+        self, num_steps: int, used: Mapping[Side, Sequence[Sequence[int]]], d_updates: int, d_version: int
+    ) -> bool:
+        num_updates = {Side.G: num_steps, Side.D: d_updates * num_steps}
+        num_workers = len(used[Side.G]) - 1
+        by_worker = {side: Counter(used[side][0][: num_workers * n]) for side, n in num_updates.items()}
+        return all(set(by_worker[side].values()) == {n} for side, n in num_updates.items())
 
     @property
     def capabilities(self) -> frozenset[Capability]:  # type: ignore[override]
