@@ -25,7 +25,7 @@ def test_nothing_is_unpickled(modules):
     found = [f"{m.at(n).rpartition(':')[0]} {name}" for m in modules for n in m.code() for name in pickling(n)]
     allowed = [
         # torch's reader of tensors, with weights_only, for files that are known by their sha256
-        "src/paragan/features/inception.py torch.load",
+        "src/paragan/features/base/inception_weights.py torch.load",
         # a file that the user trusts: its settings are refused without `--trust` (config/sections.py)
         "src/paragan/storage/exported_network.py torch.export.load",
     ]

@@ -7,7 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from paragan.features._inception_network import InceptionNetwork, resize_like_tensorflow
+from paragan.features._inception_network import TENSORFLOW, TORCHVISION, InceptionNetwork, resize_like_tensorflow
+
+VARIANTS = {"tensorflow": TENSORFLOW, "torchvision": TORCHVISION}
 
 # (C, H, W) to the shape of the convolution's weight: some of the public file's 94 convolutions
 SHAPES = {
@@ -24,10 +26,15 @@ SHAPES = {
 }
 
 
+@pytest.fixture(scope="module", params=VARIANTS)
+def variant(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def network():
+def network(variant):
     """The network with random weights of a size that keeps its activations near 1."""
-    network = InceptionNetwork().double().eval()
+    network = InceptionNetwork(VARIANTS[variant]).double().eval()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, tensor in network.state_dict().items():
@@ -40,9 +47,9 @@ def network():
     return network
 
 
-def test_inception_has_the_published_parameters(network):
+def test_inception_has_the_published_parameters(network, variant):
     shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
-    num_classes = 1008
+    num_classes = 1008 if variant == "tensorflow" else 1000
     expected = {**SHAPES, "fc.weight": (num_classes, 2048), "fc.bias": (num_classes,)}
     assert {name: shapes[name] for name in expected} == expected
     assert sum(name.endswith("conv.weight") for name in shapes) == 94
@@ -50,8 +57,9 @@ def test_inception_has_the_published_parameters(network):
     assert sum(parameter.numel() for parameter in network.parameters()) == 23_834_568 + (num_classes - 1000) * 2049
 
 
-def by_hand(weights, pixels):
+def by_hand(weights, pixels, variant):
     """The graph of `inception_v3`, by functions of torch alone."""
+    is_tensorflow = variant == "tensorflow"
 
     def conv(name, h, stride=1, padding=0):
         h = F.conv2d(h, weights[f"{name}.conv.weight"], stride=stride, padding=padding)
@@ -70,7 +78,7 @@ def by_hand(weights, pixels):
         channels = h.shape[1]
         box = torch.ones(1, 1, 3, 3, dtype=h.dtype)
         total = F.conv2d(h, box.expand(channels, 1, 3, 3), padding=1, groups=channels)
-        return total / F.conv2d(ones, box, padding=1)
+        return total / F.conv2d(ones, box, padding=1) if is_tensorflow else total / 9
 
     def block_a(name, h):
         return [
@@ -103,7 +111,7 @@ def by_hand(weights, pixels):
             conv(f"{name}.branch_pool", pooled),
         ]
 
-    h = (pixels - 128) / 128
+    h = (pixels - 128) / 128 if is_tensorflow else pixels / 127.5 - 1
     h = chain(h, ("Conv2d_1a_3x3", 2, 0), ("Conv2d_2a_3x3", 1, 0), ("Conv2d_2b_3x3", 1, 1))
     h = chain(F.max_pool2d(h, 3, 2), ("Conv2d_3b_1x1", 1, 0), ("Conv2d_4a_3x3", 1, 0))
     h = F.max_pool2d(h, 3, 2)
@@ -118,16 +126,17 @@ def by_hand(weights, pixels):
     second = chain(h, *((f"Mixed_7a.branch7x7x3_{i}", stride, padding) for i, stride, padding in steps))
     h = torch.cat([first, second, F.max_pool2d(h, 3, 2)], 1)
     h = torch.cat(block_e("Mixed_7b", h, average(h)), 1)
-    h = torch.cat(block_e("Mixed_7c", h, F.max_pool2d(h, 3, 1, 1)), 1)
+    h = torch.cat(block_e("Mixed_7c", h, F.max_pool2d(h, 3, 1, 1) if is_tensorflow else average(h)), 1)
     features = h.mean((2, 3))
-    return features, features @ weights["fc.weight"].T
+    logits = features @ weights["fc.weight"].T
+    return features, logits if is_tensorflow else logits + weights["fc.bias"]
 
 
-def test_inception_equals_the_graph_by_hand(network):
+def test_inception_equals_the_graph_by_hand(network, variant):
     pixels = torch.randint(256, (1, 3, 299, 299), generator=torch.Generator().manual_seed(1)).double()
     with torch.no_grad():
         features, logits = network(pixels / 127.5 - 1)
-        expected_features, expected_logits = by_hand(network.state_dict(), pixels)
+        expected_features, expected_logits = by_hand(network.state_dict(), pixels, variant)
     assert features.shape == (1, 2048)
     assert features.std() > 0.01
     torch.testing.assert_close(features, expected_features, rtol=1e-9, atol=1e-9)
@@ -156,11 +165,34 @@ def resized_by_hand(image, size):
     return out
 
 
+def antialiased_by_hand(image, size):
+    """One channel by a triangle at each output pixel's centre, as wide as a pixel of the coarser image."""
+
+    def weights(inputs):
+        scale = inputs / size
+        width = max(scale, 1)
+        centres = (torch.arange(size, dtype=torch.float64) + 0.5) * scale
+        distance = (torch.arange(inputs, dtype=torch.float64) + 0.5 - centres[:, None]).abs()
+        triangle = (1 - distance / width).clamp(min=0)
+        return triangle / triangle.sum(1, keepdim=True)
+
+    return weights(image.shape[0]) @ image @ weights(image.shape[1]).T
+
+
+@pytest.mark.parametrize("size", [(32, 32), (299, 299), (400, 350), (700, 299)])
+def test_torchvision_input_equals_the_triangle_filter(size):
+    pixels = torch.randint(256, (1, 3, *size), generator=torch.Generator().manual_seed(4)).double()
+    inputs = TORCHVISION.prepare(pixels)
+    assert inputs.shape == (1, 3, 299, 299)
+    expected = antialiased_by_hand(pixels[0, 1], 299) / 127.5 - 1
+    torch.testing.assert_close(inputs[0, 1], expected, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("size", [(32, 32), (400, 350)])
-def test_resize_equals_the_formula_of_tensorflow_1(size):
+def test_tensorflow_input_equals_the_resize_of_tensorflow_1(size):
     pixels = torch.randint(256, (1, 3, *size), generator=torch.Generator().manual_seed(5)).double()
-    found = resize_like_tensorflow(pixels, 299, 299)[0, 2].numpy()
-    np.testing.assert_allclose(found, resized_by_hand(pixels[0, 2].numpy(), 299), atol=1e-7)
+    expected = (resized_by_hand(pixels[0, 2].numpy(), 299) - 128) / 128
+    np.testing.assert_allclose(TENSORFLOW.prepare(pixels)[0, 2].numpy(), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize(("size", "output"), [(5, 13), (32, 299), (24, 10), (7, 7)])

@@ -3,16 +3,17 @@
 import hashlib
 import pathlib
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 
 from paragan.cli.main import main
 from paragan.core import registry
-from paragan.core.errors import DataError
 from paragan.evaluation.chosen_metrics import ChosenMetric
-from paragan.features import inception
 from paragan.features._inception_network import InceptionNetwork
+from paragan.features.base import inception_weights
+from paragan.features.base.inception_weights import PUBLISHED
 from paragan.storage.download import RemoteFile
 from tests.prepared_extractors import prepared
 
@@ -20,74 +21,113 @@ TINY_RUN = [
     *("train", "digits", "data.size=8", "model.width=4", "train.batch=16", "train.kimg=0.032"),
     *("every.sample_kimg=0", "every.score_kimg=0.032", "evaluation.num_images=10"),
 ]
+NUM_CLASSES = {"inception": 1008, "inception_torchvision": 1000}
 
 
 @pytest.fixture(scope="module")
-def weights_file(tmp_path_factory):
-    """A file of random weights in the layout of the public one, which does not count batches."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        state = InceptionNetwork().state_dict()
-    file = tmp_path_factory.mktemp("weights") / "inception.pth"
-    torch.save({key: tensor for key, tensor in state.items() if "num_batches" not in key}, file)
-    return file
+def weights_files(tmp_path_factory):
+    """For each extractor, a file of random weights in the layout of its public file."""
+    folder = tmp_path_factory.mktemp("weights")
+    files = {}
+    for name, published in PUBLISHED.items():
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            state = InceptionNetwork(published.variant).state_dict()
+        # files of older versions of torch do not count batches
+        state = {key: tensor for key, tensor in state.items() if "num_batches" not in key}
+        if name == "inception_torchvision":  # with the auxiliary classifier, and in the format of old versions
+            state |= {"AuxLogits.conv0.conv.weight": torch.zeros(128, 768, 1, 1), "AuxLogits.fc.bias": torch.zeros(8)}
+        files[name] = folder / f"{name}.pth"
+        torch.save(state, files[name], _use_new_zipfile_serialization=name == "inception")
+    return files
 
 
 @pytest.fixture
-def published(weights_file, tmp_path, monkeypatch):
-    """The file of random weights as the public one, and an empty cache."""
-    publish(monkeypatch, weights_file)
+def published(weights_files, tmp_path, monkeypatch):
+    """The files of random weights as the public ones, and an empty cache."""
+    for name, file in weights_files.items():
+        publish(monkeypatch, name, file)
     monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
 
 
-def publish(monkeypatch, file):
-    """Let a file be the public one."""
+def publish(monkeypatch, name, file):
+    """Let a file be the public one of an extractor."""
     content = file.read_bytes()
     remote = RemoteFile(f"https://example.org/{file.name}", len(content), hashlib.sha256(content).hexdigest())
-    monkeypatch.setattr(inception, "PUBLIC_FILE", remote)
+    monkeypatch.setitem(PUBLISHED, name, replace(PUBLISHED[name], files=(remote,)))
 
 
-def test_public_file_is_known_by_the_hash_in_its_name():
+def test_public_files_are_known_by_the_hashes_in_their_names():
     """torch and its followers name a file by the first digits of its sha256."""
-    file = inception.PUBLIC_FILE
-    assert file.name == f"weights-inception-2015-12-05-{file.sha256[:8]}.pth" and len(bytes.fromhex(file.sha256)) == 32
+    files = {remote.name: remote.sha256 for published in PUBLISHED.values() for remote in published.files}
+    assert {name: sha256[:8] for name, sha256 in files.items()} == {
+        "weights-inception-2015-12-05-6726825d.pth": "6726825d",
+        "inception_v3_google-0cc3c7bd.pth": "0cc3c7bd",
+        "inception_v3_google-1a9a5a14.pth": "1a9a5a14",
+    }
+    assert all(len(bytes.fromhex(sha256)) == 32 for sha256 in files.values())
 
 
-@pytest.mark.parametrize("is_stored", [True, False])
-def test_weights_are_an_extractor_with_published_names(published, weights_file, tmp_path, is_stored):
+def store(name, weights_files, tmp_path):
+    """Copy the weights of an extractor to the cache."""
     folder = tmp_path / "cache" / "inception"
     folder.mkdir(parents=True)
-    if is_stored:
-        shutil.copy(weights_file, folder)
-    extractor = prepared("inception", **({} if is_stored else {"weights": str(weights_file)}))
-    assert extractor.sha256 == inception.PUBLIC_FILE.sha256
-    features = extractor.compute(torch.zeros(2, 1, 8, 8))
+    shutil.copy(weights_files[name], folder)
+
+
+def test_stored_weights_are_an_extractor_with_published_names(published, weights_files, tmp_path):
+    store("inception", weights_files, tmp_path)
+    inception = prepared("inception")
+    features = inception.compute(torch.zeros(2, 1, 8, 8))
     assert (features.features_BF.shape, features.logits_BK.shape) == ((2, 2048), (2, 1008))
     names = {name: ChosenMetric(registry.load_module("metrics", name).Metric) for name in ("fd", "precision")}
-    assert names["fd"].recorded_name(extractor, 50_000) == "fid@50k"
-    assert names["fd"].recorded_name(extractor, 2_500) == "fid@2500"
-    assert names["precision"].recorded_name(extractor, 50_000) == "precision[inception]"
+    assert names["fd"].recorded_name(inception, 50_000) == "fid@50k"
+    assert names["fd"].recorded_name(inception, 2_500) == "fid@2500"
+    assert names["precision"].recorded_name(inception, 50_000) == "precision[inception]"
 
 
-def test_missing_weights_are_one_line(published, capsys):
-    assert main([*TINY_RUN, "evaluation.features=inception", "--out", "run"]) == 2
+def test_stored_weights_of_torchvision_have_names_of_their_own(published, weights_files, tmp_path):
+    store("inception_torchvision", weights_files, tmp_path)
+    extractor = prepared("inception_torchvision")
+    features = extractor.compute(torch.zeros(2, 1, 8, 8))
+    assert (features.features_BF.shape, features.logits_BK.shape) == ((2, 2048), (2, 1000))
+    metric = ChosenMetric(registry.load_module("metrics", "fd").Metric)
+    assert metric.recorded_name(extractor, 50_000) == "fd[inception_torchvision]"
+
+
+@pytest.mark.parametrize("name", NUM_CLASSES)
+def test_weights_of_each_layout_are_read_from_a_file(published, weights_files, name):
+    extractor = prepared(name, weights=str(weights_files[name]))
+    assert (extractor.num_classes, extractor.sha256) == (NUM_CLASSES[name], PUBLISHED[name].files[0].sha256)
+
+
+@pytest.mark.parametrize("name", NUM_CLASSES)
+def test_weights_of_the_other_layout_are_refused_by_name(published, weights_files, name):
+    other = next(other for other in NUM_CLASSES if other != name)
+    with pytest.raises(inception_weights.DataError, match=f"evaluation.features={other}, not {name}"):
+        prepared(name, weights=str(weights_files[other]))
+
+
+@pytest.mark.parametrize("name", NUM_CLASSES)
+def test_missing_weights_are_one_line(published, capsys, name):
+    assert main([*TINY_RUN, f"evaluation.features={name}", "--out", "run"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "download https://example.org/inception.pth to " in error and "evaluation.features.weights=FILE" in error
+    assert f"download https://example.org/{name}.pth to " in error and "evaluation.features.weights=FILE" in error
 
 
 def test_other_file_is_refused(published, tmp_path):
     other = tmp_path / "other.pth"
     other.write_bytes(b"pickle")
-    with pytest.raises(DataError, match="is not that of the public file"):
+    with pytest.raises(inception_weights.DataError, match="of no public file of Inception weights"):
         prepared("inception", weights=str(other))
 
 
 @pytest.mark.parametrize("name", ["missing.pth", "folder"])
 def test_file_that_cannot_be_read_is_named(published, tmp_path, name):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(DataError, match=name):
+    with pytest.raises(inception_weights.DataError, match=name):
         prepared("inception", weights=str(tmp_path / name))
 
 
@@ -99,7 +139,7 @@ class _Opens:
 def test_weights_are_read_without_running_code_of_their_file(published, tmp_path, monkeypatch):
     file = tmp_path / "inception.pth"
     torch.save({"fc.weight": _Opens()}, file)
-    publish(monkeypatch, file)
+    publish(monkeypatch, "inception", file)
     with pytest.raises(Exception, match="Weights only load failed"):
         prepared("inception", weights=str(file))
     assert not (tmp_path / "opened").exists()
@@ -108,5 +148,5 @@ def test_weights_are_read_without_running_code_of_their_file(published, tmp_path
 def test_other_tensors_are_refused(tmp_path):
     file = tmp_path / "one.pth"
     torch.save({"fc.weight": torch.zeros(1008, 2048)}, file)
-    with pytest.raises(DataError, match="Conv2d_1a_3x3"):
-        inception.read_network(file.read_bytes())
+    with pytest.raises(inception_weights.DataError, match="Conv2d_1a_3x3"):
+        inception_weights.read_network(file.read_bytes(), PUBLISHED["inception"].variant)

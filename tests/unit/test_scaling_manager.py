@@ -114,7 +114,7 @@ def test_fid_without_inception_says_that_the_judges_features_are_compared(finish
 
 @pytest.mark.parametrize(
     ("name", "features"),
-    [("fd[mnist]", "mnist"), ("fd[dinov2]", "dinov2")],
+    [("fd[inception_torchvision]", "inception_torchvision"), ("fd[mnist]", "mnist"), ("fd[dinov2]", "dinov2")],
 )
 def test_fid_of_any_other_extractor_is_not_called_the_published_one(finished, capsys, monkeypatch, name, features):
     monkeypatch.setitem(finished._begun.last_score, name, 2.5)
