@@ -1,7 +1,6 @@
 """What every feature extractor guarantees: the same features of the same image, and nothing else changes."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +9,8 @@ import torch
 from paragan.core import registry
 from paragan.datasets import digits
 from paragan.datasets.base.in_memory import InMemorySource
-from paragan.features.base.inception_weights import PUBLISHED
+from paragan.features.base.inception_weights import PUBLISHED, stored_path
 from paragan.loading.loader import normalise
-from paragan.storage.download import cache_dir
 from tests.prepared_extractors import prepared
 
 NAMES = [name for name in registry.names("features") if name != "auto"]  # which stands for another one
@@ -29,8 +27,7 @@ SOURCES = [  # of the sizes that networks are trained on
 def ready(request, quick_judge):
     """An extractor with a source of images that it accepts."""
     name = request.param
-    stored = [cache_dir() / "inception" / file.name for file in PUBLISHED[name].files] if name in PUBLISHED else []
-    if stored and not any(map(Path.is_file, stored)):
+    if name in PUBLISHED and not any(stored_path(file).is_file() for file in PUBLISHED[name].files):
         pytest.skip("the public weights are not stored; tests/unit/test_inception.py has random ones")
     weights = {"weights": str(request.getfixturevalue("transformer_file")[1])} if name == "exported" else {}
     for source in (DIGITS, *SOURCES) if name == "judge" else SOURCES:

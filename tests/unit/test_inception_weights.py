@@ -2,7 +2,6 @@
 
 import hashlib
 import pathlib
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -69,15 +68,8 @@ def test_public_files_are_known_by_the_hashes_in_their_names():
     assert all(len(bytes.fromhex(sha256)) == 32 for sha256 in files.values())
 
 
-def store(name, weights_files, tmp_path):
-    """Copy the weights of an extractor to the cache."""
-    folder = tmp_path / "cache" / "inception"
-    folder.mkdir(parents=True)
-    shutil.copy(weights_files[name], folder)
-
-
-def test_stored_weights_are_an_extractor_with_published_names(published, weights_files, tmp_path):
-    store("inception", weights_files, tmp_path)
+def test_imported_weights_are_an_extractor_with_published_names(published, weights_files):
+    assert main(["metrics", "import-weights", str(weights_files["inception"])]) == 0
     inception = prepared("inception")
     features = inception.compute(torch.zeros(2, 1, 8, 8))
     assert (features.features_BF.shape, features.logits_BK.shape) == ((2, 2048), (2, 1008))
@@ -87,8 +79,9 @@ def test_stored_weights_are_an_extractor_with_published_names(published, weights
     assert names["precision"].recorded_name(inception, 50_000) == "precision[inception]"
 
 
-def test_stored_weights_of_torchvision_have_names_of_their_own(published, weights_files, tmp_path):
-    store("inception_torchvision", weights_files, tmp_path)
+def test_imported_weights_of_torchvision_have_names_of_their_own(published, weights_files, capsys):
+    assert main(["metrics", "import-weights", str(weights_files["inception_torchvision"])]) == 0
+    assert "evaluation.features=inception_torchvision" in capsys.readouterr().out
     extractor = prepared("inception_torchvision")
     features = extractor.compute(torch.zeros(2, 1, 8, 8))
     assert (features.features_BF.shape, features.logits_BK.shape) == ((2, 2048), (2, 1000))
@@ -97,7 +90,7 @@ def test_stored_weights_of_torchvision_have_names_of_their_own(published, weight
 
 
 @pytest.mark.parametrize("name", NUM_CLASSES)
-def test_weights_of_each_layout_are_read_from_a_file(published, weights_files, name):
+def test_weights_of_each_layout_are_read_without_import(published, weights_files, name):
     extractor = prepared(name, weights=str(weights_files[name]))
     assert (extractor.num_classes, extractor.sha256) == (NUM_CLASSES[name], PUBLISHED[name].files[0].sha256)
 
@@ -114,21 +107,25 @@ def test_missing_weights_are_one_line(published, capsys, name):
     assert main([*TINY_RUN, f"evaluation.features={name}", "--out", "run"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert f"download https://example.org/{name}.pth to " in error and "evaluation.features.weights=FILE" in error
+    command = f"`paragan metrics import-weights {name}.pth`"
+    assert f"download https://example.org/{name}.pth, then run {command}" in error
 
 
-def test_other_file_is_refused(published, tmp_path):
+def test_other_file_is_refused(published, tmp_path, capsys):
     other = tmp_path / "other.pth"
     other.write_bytes(b"pickle")
-    with pytest.raises(inception_weights.DataError, match="of no public file of Inception weights"):
-        prepared("inception", weights=str(other))
+    assert main(["metrics", "import-weights", str(other)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "of no public file of Inception weights" in error
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize("name", ["missing.pth", "folder"])
-def test_file_that_cannot_be_read_is_named(published, tmp_path, name):
+def test_file_that_cannot_be_read_is_one_line(published, tmp_path, capsys, name):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(inception_weights.DataError, match=name):
-        prepared("inception", weights=str(tmp_path / name))
+    assert main(["metrics", "import-weights", str(tmp_path / name)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and name in error
 
 
 class _Opens:
@@ -141,8 +138,8 @@ def test_weights_are_read_without_running_code_of_their_file(published, tmp_path
     torch.save({"fc.weight": _Opens()}, file)
     publish(monkeypatch, "inception", file)
     with pytest.raises(Exception, match="Weights only load failed"):
-        prepared("inception", weights=str(file))
-    assert not (tmp_path / "opened").exists()
+        inception_weights.store_weights(file)
+    assert not (tmp_path / "opened").exists() and not (tmp_path / "cache").exists()
 
 
 def test_other_tensors_are_refused(tmp_path):

@@ -14,6 +14,7 @@ from paragan.api.networks import Networks
 from paragan.api.training import in_python_words, local_run_folder, program_name
 from paragan.config import RunConfig
 from paragan.core.capabilities import SCALING_MANAGER, check_capabilities
+from paragan.core.command import program_command
 from paragan.core.errors import PREEMPTED, ConfigError
 from paragan.core.extension import check_extension
 from paragan.distributed.launch.join import destroy_groups
@@ -293,5 +294,6 @@ def _fid_line(name: str, value: float) -> str:
     network = "the judge, a network trained on this run's images" if extractor == "judge" else extractor
     return (
         f"{distance} {network}: not the published FID; compare it only with runs that are scored by the same "
-        "extractor; for the FID pass evaluation.features=inception, whose weights are public"
+        f"extractor; for the FID run `{program_command()} metrics import-weights FILE`, and pass "
+        "evaluation.features=inception"
     )

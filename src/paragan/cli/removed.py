@@ -11,7 +11,6 @@ from paragan.core.errors import ConfigError
 _VERBS = {
     "sweep": "use tune, with values after commas: paragan tune RECIPE key=a,b --sampler grid",
     "bench": "use python -m benchmarks.NAME in a checkout",
-    "metrics": "pass evaluation.features.weights=FILE, or put the file into the folder inception of PARAGAN_CACHE",
 }
 _SERVE = "use python3 -m http.server --bind 127.0.0.1 --directory RUN; report.html updates itself"
 _STORAGE = "leave it out, the time to read a batch is that of the profile"

@@ -45,6 +45,7 @@ VERBS = {
     "verify": Verb("verify:verify", "verify"),
     "doctor": Verb("doctor:doctor"),
     "data": Verb("data"),
+    "metrics": Verb("metrics"),
 }
 
 

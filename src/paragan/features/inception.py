@@ -25,7 +25,7 @@ class Options:
     """File of the public weights."""
 
     weights: FilePath | None = None
-    """The file of pytorch-fid or torch-fidelity; null: the one in `inception` of PARAGAN_CACHE or ~/.cache/paragan."""
+    """The file of pytorch-fid or torch-fidelity; null: the one that `paragan metrics import-weights` stored."""
 
 
 def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:

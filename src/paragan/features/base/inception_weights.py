@@ -11,8 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, DataError
-from paragan.core.files import read_bytes
+from paragan.core.files import read_bytes, write_bytes
 from paragan.core.option_types import FilePath
 from paragan.features._inception_network import SIZE, TENSORFLOW, TORCHVISION, InceptionNetwork, InceptionVariant
 from paragan.features.base.extractor import OTHER_CLASSES, ExtractorContext, FeatureExtractor
@@ -63,21 +64,40 @@ def inception_extractor(
     )
 
 
+def store_weights(file: Path) -> tuple[Path, str]:
+    """Copy a public file to the cache; return its new path, and the extractor that reads it there.
+
+    Raises `DataError` for any other file.
+    """
+    content, remote, extractor = _read_published(file)
+    read_network(content, PUBLISHED[extractor].variant)
+    path = stored_path(remote)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, content)
+    return path, extractor
+
+
+def stored_path(remote: RemoteFile) -> Path:
+    """Return where the cache has a public file, or would have it."""
+    return cache_dir() / "inception" / remote.name
+
+
 def load_published(extractor: str, file: Path | None = None) -> tuple[InceptionNetwork, str]:
     """Return the network of an extractor, and the sha256 of its weights.
 
-    file: None: the one in the folder `inception` of `cache_dir()`; `ConfigError` without it. Raises `DataError` for
-    another file.
+    file: None stands for the copy in the cache. Raises `ConfigError` without a copy in the cache,
+    `DataError` for another file.
     """
     published = PUBLISHED[extractor]
     if file is None:
-        paths = [cache_dir() / "inception" / remote.name for remote in published.files]
-        file = next((path for path in paths if path.is_file()), None)
-    if file is None:
-        raise ConfigError(
-            f"the public weights of evaluation.features={extractor} are missing; download {published.files[0].url} "
-            f"to {paths[0].parent}, or pass evaluation.features.weights=FILE"
-        )
+        stored = [path for path in map(stored_path, published.files) if path.is_file()]
+        if not stored:
+            remote = published.files[0]
+            raise ConfigError(
+                f"the public weights of evaluation.features={extractor} are missing; download {remote.url}, then run "
+                f"`{program_command()} metrics import-weights {remote.name}`"
+            )
+        file = stored[0]
     content, remote, found = _read_published(file)
     if found != extractor:
         raise DataError(f"{file}: these are the weights of evaluation.features={found}, not {extractor}; use {found}")
