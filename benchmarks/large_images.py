@@ -77,9 +77,10 @@ def reason_not_to_run(case: Case) -> str | None:
 
 def predicted(case: Case) -> dict[str, Any]:
     """Peak and terms by the plan, and what autograd saves in one turn, in MB."""
-    memory = plan_run(PlanRequest(config=case.config, recipe=case.recipe, shape=SHAPE, classes=CLASSES)).memory
+    plan = plan_run(PlanRequest(config=case.config, recipe=case.recipe, shape=SHAPE, classes=CLASSES))
+    memory = plan.memory
     terms = {name: round(size / 1e6, 1) for name, size in memory.terms.items()}
-    saved = {"d": round(memory.saved_by_d_turn / 1e6, 1), "g": round(memory.saved_by_g_turn / 1e6, 1)}
+    saved = {name: round(player.saved_by_turn / 1e6, 1) for name, player in plan.model.players.items()}
     peak = round(memory.peak_bytes / 1e6, 1)
     return {"device": memory.device, "predicted_mb": peak, "terms_mb": terms, "saved_by_turn_mb": saved}
 

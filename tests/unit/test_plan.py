@@ -106,7 +106,7 @@ def test_losses_that_begin_within_the_training_are_planned_from_the_start():
 def test_parameters_are_those_of_the_real_networks(model):
     found = planned(SMALL[model]).model
     game = real_game(SMALL[model])
-    for network, player in ((found.generator, game.g), (found.discriminator, game.d)):
+    for network, player in ((found.players["g"], game.g), (found.players["d"], game.d)):
         assert network.parameters == sum(p.numel() for p in player.net.parameters() if p.requires_grad)
         assert network.buffers == sum(b.numel() for b in player.net.buffers())
 
@@ -115,7 +115,7 @@ def test_parameters_are_those_of_the_real_networks(model):
 def test_optimizer_memory_is_what_the_optimizer_allocates(optimizer, copies):
     words = [f"{side}.optimizer={{name: {optimizer}, lr: 1e-3}}" for side in "gd"]
     plan = planned(SMALL["mlp"], *words)
-    weights = 4 * (plan.model.generator.parameters + plan.model.discriminator.parameters)
+    weights = 4 * sum(player.parameters for player in plan.model.players.values())
     found = plan.memory.terms["optimizer"]
     assert copies * weights <= found <= copies * weights + 1000  # counters of steps
 
@@ -123,10 +123,10 @@ def test_optimizer_memory_is_what_the_optimizer_allocates(optimizer, copies):
 def test_terms_sum_to_the_peak_and_ema_has_the_size_of_the_generator():
     plan = planned(SMALL["dcgan"])
     assert sum(plan.memory.terms.values()) == plan.memory.peak_bytes
-    state = plan.model.generator
+    state = plan.model.players["g"]
     assert plan.memory.terms["ema"] == 4 * (state.parameters + state.buffers)
     assert planned(SMALL["mlp"], "g.ema=null").memory.terms["ema"] == 0
-    assert plan.memory.saved_by_g_turn > plan.memory.saved_by_d_turn > 0
+    assert plan.model.players["g"].saved_by_turn > plan.model.players["d"].saved_by_turn > 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads the resident set from /proc")
@@ -171,7 +171,7 @@ def test_measured_times_are_of_the_requested_batch():
     assert measured.batch == BATCH
     assert measured.images_per_s == pytest.approx(BATCH / measured.step_s)
     assert measured.hours == pytest.approx(10 / measured.images_per_s)
-    assert min(measured.d_turn_s, measured.g_turn_s, measured.load_s) > 0
+    assert min(*measured.turn_s.values(), measured.load_s) > 0
 
 
 def test_command_prints_one_screen_and_the_document(capsys):
@@ -180,7 +180,7 @@ def test_command_prints_one_screen_and_the_document(capsys):
     assert len(lines) <= 24 and max(map(len, lines)) <= 120
     assert main(["plan", "digits", "--shape", "1x16x16", "--classes", "10", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert {"model", "memory", "parallel", "data", "forecast"} <= set(document) and document["version"] == 5
+    assert {"model", "memory", "parallel", "data", "forecast"} <= set(document) and document["version"] == 6
     assert document["parallel"] is None and document["forecast"] is None and document["measured"] is None
     assert document == json.loads(json.dumps(pg.plan("digits").to_dict())) | {"data": document["data"]}
 
@@ -215,7 +215,7 @@ def test_pairs_are_planned_from_their_shape():
     config = read_recipe("pix2pix-facades", words)
     plan = plan_run(PlanRequest(config=config, recipe="pix2pix-facades", shape=(3, 16, 16)))
     assert plan.data.batch_bytes == 2 * 2 * 3 * 16 * 16  # image and condition
-    assert plan.model.generator.parameters == sum(
+    assert plan.model.players["g"].parameters == sum(
         p.numel() for p in build.gan(config, shape_only_data((3, 16, 16), 0, True), CPU).g.net.parameters()
     )
 

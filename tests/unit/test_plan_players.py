@@ -47,9 +47,9 @@ def test_plan_has_the_size_of_each_player(words, scheme):
     config = read_recipe("digits", words)
     game = build.gan(config, build.open_data(config), torch.device("cpu"))
     nets = {side: slot.net for side, slot in game.slots.items()}
-    (name, denoiser), *others = plan.model.further.items()
-    assert (name, denoiser.updates, others) == ("denoiser", 2, [])
-    assert denoiser.network.parameters == sum(weight.numel() for weight in nets[DENOISER].parameters()) == 10
+    denoiser = plan.model.players["denoiser"]
+    assert (list(plan.model.players), denoiser.updates) == (["g", "d", "denoiser"], 2)
+    assert denoiser.parameters == sum(weight.numel() for weight in nets[DENOISER].parameters()) == 10
     state = [*(t for net in nets.values() for t in (*net.parameters(), *net.buffers()))]
     assert plan.memory.terms["weights"] == sum(tensor.numel() * tensor.element_size() for tensor in state)
     assert denoiser.saved_by_turn > 0
@@ -66,7 +66,7 @@ def test_gmacs_of_a_further_player_are_those_of_a_counter_on_real_tensors(words)
     with FlopCounterMode(display=False) as counter:
         game.slots[DENOISER].compute_gradients(game.turn(DENOISER, real), against=game.g)
     expected = counter.get_total_flops() / 2
-    assert planned(words).model.further["denoiser"].turn_gmacs * 1e9 == pytest.approx(expected, abs=0.5)
+    assert planned(words).model.players["denoiser"].turn_gmacs * 1e9 == pytest.approx(expected, abs=0.5)
     assert expected > 0
 
 
@@ -75,13 +75,13 @@ def test_plan_prints_and_writes_further_players(words, capsys):
     printed = capsys.readouterr().out
     assert "denoiser turn" in printed and "2 per step" in printed
     assert main(["plan", "digits", *words, "--trust", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["model"]["further"]["denoiser"]["network"]["forward_gmacs"] is None
+    assert json.loads(capsys.readouterr().out)["model"]["players"]["denoiser"]["forward_gmacs"] is None
 
 
 @pytest.mark.slow
 def test_plan_measures_and_profiles_each_player(words):
     plan = planned(words, is_measured=True, is_profiled=True)
-    assert list(plan.measured.further_turn_s) == ["denoiser"]
+    assert list(plan.measured.turn_s) == ["g", "d", "denoiser"]
     assert plan.measured.images_per_s == pytest.approx(2 * plan.measured.batch / plan.measured.step_s)
     assert list(plan.operators) == ["d", "g", "denoiser"]
 
@@ -94,7 +94,7 @@ TURNS = "scheme={name: asynchronous, staleness: 0, reuse: false, ranks: {g: 1, d
     [
         (["plan", "--workers", "4", "--choose"], "the choice of settings (--choose, train --plan)"),
         (["train", "--plan", "auto", "--out", "run"], "the choice of settings (--choose, train --plan)"),
-        (["plan", "--workers", "4", TURNS], "plan them with scheme=synchronous"),
+        (["plan", "--workers", "4", TURNS], "plan them with another scheme"),
     ],
 )
 def test_what_cannot_be_planned_is_one_line(words, capsys, command, expected):
@@ -115,7 +115,7 @@ def test_a_term_that_needs_values_is_one_line(words, tmp_path, capsys, term):
 def test_plan_of_audio_has_the_shape_of_what_g_generates(recipe, shape):
     plan = plan_run(PlanRequest(config=read_recipe(recipe, ["train.batch=2"]), recipe=recipe))
     assert plan.data.shape == shape
-    assert plan.model.d_turn_gmacs > 0
+    assert plan.model.players["d"].turn_gmacs > 0
 
 
 def test_shape_of_a_model_that_reads_other_tensors_is_one_line(capsys):
@@ -128,7 +128,7 @@ def test_shape_of_a_model_that_reads_other_tensors_is_one_line(capsys):
 def test_a_penalty_on_some_samples_is_planned(fraction):
     term = f"penalties=[{{name: approximate_r1, fraction: {fraction}}}]"
     less, more = (planned(["data.size=8", "model.width=4", word]) for word in ("penalties=[]", term))
-    assert more.model.d_turn_gmacs > less.model.d_turn_gmacs
+    assert more.model.players["d"].turn_gmacs > less.model.players["d"].turn_gmacs
 
 
 # forecasts

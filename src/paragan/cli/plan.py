@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -131,9 +131,8 @@ def format_plan(plan: Plan) -> str:
     rows.append(("memory", peak, memory.device + ", +- 30 %" * (memory.device == "cpu")))
     terms = memory.terms.items()
     rows += [(f"  {name}", format_bytes(size), _TERMS.get(name, "")) for name, size in terms]
-    saved_by_g = format_bytes(memory.saved_by_g_turn)
-    saved = f"D turn {format_bytes(memory.saved_by_d_turn)}, G turn {saved_by_g}"
-    saved += "".join(f", {name} {format_bytes(player.saved_by_turn)}" for name, player in model.further.items())
+    players = _in_turn(model.players)
+    saved = ", ".join(f"{_turn(name)} {format_bytes(player.saved_by_turn)}" for name, player in players.items())
     rows.append(("  saved for backward", saved, ""))
     if memory.limit_bytes is not None:
         limit = f"in {format_bytes(memory.limit_bytes)}"
@@ -197,20 +196,30 @@ _TERMS = {
 }
 
 
+_NETWORKS = {"g": "generator", "d": "discriminator"}
+T = TypeVar("T")
+
+
+def _in_turn(players: Mapping[str, T]) -> dict[str, T]:
+    """Return the values of players in the order of their turns: D's first."""
+    return {name: players[name] for name in dict.fromkeys(("d", "g", *players))}
+
+
+def _turn(name: str) -> str:
+    return f"{name.upper() if name in _NETWORKS else name} turn"
+
+
 def _model_rows(plan: Plan) -> list[tuple[str, str, str]]:
     """Return rows of the networks, and of the turns of each player."""
     model = plan.model
     rows = [("model", model.name, "")]
-    for name, network in (("generator", model.generator), ("discriminator", model.discriminator)):
-        size = f"{network.parameters:,} parameters"
-        rows.append((f"  {name}", size, f"forward {network.forward_gmacs:.3g} GMACs per sample"))
-    for name, player in model.further.items():
-        rows.append((f"  {name}", f"{player.network.parameters:,} parameters", "called by its terms"))
-    turns = {"D": (model.d_turn_gmacs, model.d_updates), "G": (model.g_turn_gmacs, 1)}
-    turns |= {name: (player.turn_gmacs, player.updates) for name, player in model.further.items()}
-    for name, (gmacs, number) in turns.items():
-        updates = f"{number} per step" if number > 1 else "one per step"
-        rows.append((f"  {name} turn", f"{gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, {updates}"))
+    for name, player in model.players.items():
+        gmacs = player.forward_gmacs
+        note = "called by its terms" if gmacs is None else f"forward {gmacs:.3g} GMACs per sample"
+        rows.append((f"  {_NETWORKS.get(name, name)}", f"{player.parameters:,} parameters", note))
+    for name, player in _in_turn(model.players).items():
+        updates = f"{player.updates} per step" if player.updates > 1 else "one per step"
+        rows.append((f"  {_turn(name)}", f"{player.turn_gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, {updates}"))
     return rows
 
 
@@ -218,11 +227,10 @@ def _time_rows(measured: MeasuredTimes | None) -> list[tuple[str, str, str]]:
     if measured is None:
         return [("time", "not measured", "pass --measure")]
     load = "not measured" if measured.load_s is None else format_ms(measured.load_s)
-    g_turn = format_ms(measured.g_turn_s)
-    turns = f"D turn {format_ms(measured.d_turn_s)}, G turn {g_turn}, read a batch {load}"
-    turns += "".join(f", {name} turn {format_ms(seconds)}" for name, seconds in measured.further_turn_s.items())
+    turns = [f"{_turn(name)} {format_ms(seconds)}" for name, seconds in _in_turn(measured.turn_s).items()]
+    turns.insert(2, f"read a batch {load}")
     return [
         ("time", f"{measured.images_per_s:,.4g} images/s", f"measured: {measured.num_steps} steps of {measured.batch}"),
-        ("  step", format_ms(measured.step_s), turns),
+        ("  step", format_ms(measured.step_s), ", ".join(turns)),
         ("  run", f"{measured.hours:,.3g} hours for {measured.kimg:,g} kimg", ""),
     ]

@@ -28,6 +28,9 @@ from paragan.metrics import fd
 Distance = Callable[[SampleFeatures], float]
 
 
+_PATIENCE = 3  # rounds without an improvement
+
+
 @dataclass(frozen=True)
 class MixtureScorer:
     """Scorer of mixtures by the Frechet distance of their images to the training images.
@@ -127,24 +130,22 @@ def evolve_weights(
     return tuple(weights), parent_distance
 
 
-def greedy_ensemble(
-    pools: Sequence[SampleFeatures], distance: Distance, most: int, patience: int = 3
-) -> tuple[dict[int, int], float]:
+def greedy_ensemble(pools: Sequence[SampleFeatures], distance: Distance, most: int) -> tuple[dict[int, int], float]:
     """Grow an ensemble greedily, with repetition; returns counts by member, and the distance.
 
     Each round adds the member that lowers the distance most. Ends with `most` members, or after
-    `patience` rounds without an improvement (Caruana et al. 2004; for generators Toutouh et al.
+    3 rounds without an improvement (Caruana et al. 2004; for generators Toutouh et al.
     2020).
     """
     chosen: list[int] = []
     best: tuple[dict[int, int], float] = ({}, float("inf"))
-    for _ in range(most + patience):
+    for _ in range(most + _PATIENCE):
         tried = [(distance(_equal_mixture(pools, [*chosen, i])), i) for i in range(len(pools))]
         found, winner = min(tried)
         chosen.append(winner)
         if found < best[1] and len(chosen) <= most:
             best = {i: chosen.count(i) for i in sorted(set(chosen))}, found
-        if len(chosen) >= most or len(chosen) - sum(best[0].values()) >= patience:
+        if len(chosen) >= most or len(chosen) - sum(best[0].values()) >= _PATIENCE:
             break
     return best
 

@@ -109,6 +109,7 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         whole = [rows.gather(each) for each in labels]
         keys = rows.gather(self.keys_B if self.draws else None)
         held = self._enter(value, rows, stages[0].rank)
+        # each stage with the rank before it and the one after it; the first and last ranks are their own ends
         route = [stages[0].rank, *(stage.rank for stage in stages), stages[-1].rank]
         for number, stage in enumerate(stages):
             ends = (route[number], route[number + 2])
@@ -184,6 +185,7 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         found: of that rank; a text is the message of an error, which all ranks raise.
         """
         autocast = torch.is_autocast_enabled(self.ranks.group.device.type)
+        # what a structure depends on: ranks agree without a message whether theirs is known
         key = json.dumps([stage.first, stage.stop, before, autocast, self.training])
         if key not in self._structures:
             produced = self.ranks.group.gather(found)[stage.rank]

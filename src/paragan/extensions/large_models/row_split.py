@@ -53,6 +53,7 @@ class RowSplit:
 
         A batch of fewer rows has a micro-batch for each; one without rows on any rank has one.
         """
+        # exchanged in every call: other ranks' counts change without this rank's
         everyone = _gather_count(ranks, count)
         first = ranks.world.rank - ranks.group.rank
         here = range(first, first + ranks.group.size)

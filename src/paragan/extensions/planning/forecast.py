@@ -63,17 +63,17 @@ class Forecast:
         return sum(self.link_bytes.values()) / self.workers / compute_s
 
 
-def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NUM_STEPS, seed: int = 0) -> Forecast:
+def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NUM_STEPS) -> Forecast:
     """Forecast one number of workers. game.batch: of one worker (weak), or of all (strong)."""
     batch = game.batch * cluster.workers if goal.scaling == "weak" else game.batch
     if batch < cluster.workers:
         raise ConfigError(f"{cluster.workers} workers share a batch of {batch}; pass train.batch={cluster.workers}")
     here = replace(game, batch=batch, g_batch=_scaled(game.g_batch, batch, game.batch))
-    steps = {name: _steps(here, each, num_steps, seed) for name, each in _loss_stages(cluster).items()}
-    single = _steps(game, _lone_worker(cluster), num_steps, seed)
+    steps = {name: _steps(here, each, num_steps) for name, each in _loss_stages(cluster).items()}
+    single = _steps(game, _lone_worker(cluster), num_steps)
     images = here.profile.batches_per_step * batch
     compute_s = float(single.mean()) * batch / game.batch / cluster.workers
-    whole = SimulatedTime(game=here, cluster=cluster, seed=seed)
+    whole = SimulatedTime(game=here, cluster=cluster)
     whole.run(num_steps)
     step_s = float(steps["jitter"].mean())
     return Forecast(
@@ -113,9 +113,9 @@ def _lone_worker(cluster: Cluster) -> Cluster:
     return replace(cluster, workers=1, cores=None, network=free, jitter=0.0)
 
 
-def _steps(game: GameCosts, cluster: Cluster, num_steps: int, seed: int) -> NDArray[np.float64]:
+def _steps(game: GameCosts, cluster: Cluster, num_steps: int) -> NDArray[np.float64]:
     """Return the seconds of simulated steps, without those of the start."""
-    ends = SimulatedTime(game=game, cluster=cluster, seed=seed).run(num_steps + _WARM_UP)
+    ends = SimulatedTime(game=game, cluster=cluster).run(num_steps + _WARM_UP)
     return np.diff(ends)[_WARM_UP - 1 :]
 
 

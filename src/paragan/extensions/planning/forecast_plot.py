@@ -26,13 +26,13 @@ _LEAST_LABEL = 4.0  # per cent of a bar in which a number fits
 _LEAST_SHARE = 0.05  # per cent; smaller causes are not in the legend
 
 
-def check_plot_file(path: Path, option: str = "--plot") -> None:
+def check_plot_file(path: Path) -> None:
     """Raise `ConfigError` for a file that cannot be a plot, before anything is measured for it."""
     if path.suffix.lower() not in _FORMATS:
-        raise ConfigError(f"{option} {path}: unknown format {path.suffix!r}; name a file that ends in .svg or .png")
+        raise ConfigError(f"--plot {path}: unknown format {path.suffix!r}; name a file that ends in .svg or .png")
     if not path.parent.is_dir() or path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"{option} {path}: cannot write this file; name one in a folder that exists")
-    require_matplotlib(option)
+        raise ConfigError(f"--plot {path}: cannot write this file; name one in a folder that exists")
+    require_matplotlib("--plot")
 
 
 def plot_format(path: Path) -> Literal["svg", "png"]:

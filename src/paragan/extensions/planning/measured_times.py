@@ -20,15 +20,13 @@ from paragan.hardware.executors import synchronized_time, time_call
 from paragan.runs.shape_only_data import ShapeOnlySource
 from paragan.runs.trial_steps import noise_batches
 
-BUDGET_S = 20.0  # for the steps
+_BUDGET_S = 20.0  # for the steps
 _MOST_STEPS = 8
 _TURNS = 3
 _FEWEST_ROWS = 2  # batch norm needs two samples
 
 
-def measure_times(
-    config: RunConfig, found: build.Data, device: torch.device, budget_s: float = BUDGET_S
-) -> MeasuredTimes:
+def measure_times(config: RunConfig, found: build.Data, device: torch.device) -> MeasuredTimes:
     """Time steps on noise, and the reading of batches; the batch grows while time is left.
 
     The first step of a batch size is not counted. No step is started that would exceed the budget.
@@ -40,11 +38,11 @@ def measure_times(
         def step(batches: Iterator[Batch]) -> None:
             scheme.step(game, batches)
 
-        batch, first_s = _largest_in_time(config, found, device, step, budget_s)
+        batch, first_s = _largest_in_time(config, found, device, step)
         batches = noise_batches(config, found, device, batch)
-        number = max(1, min(_MOST_STEPS, int(budget_s / 2 / first_s)))
+        number = max(1, min(_MOST_STEPS, int(_BUDGET_S / 2 / first_s)))
         step_s = min(time_call(device, lambda: step(batches)) for _ in range(number))
-        turns = max(1, min(_TURNS, int(budget_s / 4 / first_s)))
+        turns = max(1, min(_TURNS, int(_BUDGET_S / 4 / first_s)))
         turn_s = {
             side.value: min(time_call(device, partial(_update, game, side, batches)) for _ in range(turns))
             for side in game.slots
@@ -54,9 +52,7 @@ def measure_times(
         batch=batch,
         num_steps=number,
         step_s=step_s,
-        d_turn_s=turn_s.pop("d"),
-        g_turn_s=turn_s.pop("g"),
-        further_turn_s=turn_s,
+        turn_s=turn_s,
         load_s=None if isinstance(found.train, ShapeOnlySource) else load_seconds(config, found, device, batch),
         images_per_s=images_per_s,
         kimg=config.train.kimg,
@@ -95,7 +91,7 @@ def _profile(device: torch.device, run: Callable[[], None]) -> tuple[OperatorTim
 
 
 def _largest_in_time(
-    config: RunConfig, found: build.Data, device: torch.device, step: Callable[[Iterator[Batch]], None], budget_s: float
+    config: RunConfig, found: build.Data, device: torch.device, step: Callable[[Iterator[Batch]], None]
 ) -> tuple[int, float]:
     """Return the batch to measure, up to that of the run, and the seconds of a step of it."""
     parts = lcm(*(player.micro_batches for player in config.player_options.values()))
@@ -107,7 +103,7 @@ def _largest_in_time(
         step_s = time_call(device, lambda: step(batches))  # noqa: B023
         spent_s += warm_up_s + step_s
         larger = min(config.train.batch, 4 * batch)
-        if batch == config.train.batch or 2 * step_s * larger / batch > budget_s / 4 - spent_s:
+        if batch == config.train.batch or 2 * step_s * larger / batch > _BUDGET_S / 4 - spent_s:
             return batch, max(step_s, 1e-6)
         batch = larger
 

@@ -16,45 +16,31 @@ from paragan.extensions.planning.profile import RunProfile
 VERSION = 6
 
 
-@dataclass(frozen=True)
-class NetworkPlan:
-    """Size of one network.
+@dataclass(frozen=True, kw_only=True)
+class PlayerPlan:
+    """Size of a player's network, and what its turns cost.
 
     parameters: trainable ones. buffers: elements of other state. forward_gmacs: billions of
     multiply-accumulate operations of convolutions and matrix products, for one sample; None for a
-    further player, which is called by its terms alone.
+    player other than G and D, which is called by its terms alone. updates: of a step. turn_gmacs: of
+    one update on the whole batch, the mean over its penalties' intervals; spectral norm, norms and
+    activations are not counted. saved_by_turn: bytes saved for the backward pass of one update.
     """
 
     parameters: int
     buffers: int
     forward_gmacs: float | None
-
-
-@dataclass(frozen=True)
-class FurtherPlayerPlan:
-    """A player other than G and D: its network, updates of a step, and what a turn costs."""
-
-    network: NetworkPlan
     updates: int
     turn_gmacs: float
     saved_by_turn: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ModelPlan:
-    """Size of both networks and of their turns, and of further players by name.
-
-    d_turn_gmacs, g_turn_gmacs: of one update on the whole batch, the mean over its penalties'
-    intervals; spectral norm, norms and activations are not counted. d_updates: of a step.
-    """
+    """Players of a game by name, `g` and `d` first."""
 
     name: str
-    generator: NetworkPlan
-    discriminator: NetworkPlan
-    d_turn_gmacs: float
-    g_turn_gmacs: float
-    d_updates: int
-    further: Mapping[str, FurtherPlayerPlan] = field(default_factory=dict)
+    players: Mapping[str, PlayerPlan]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +48,8 @@ class MemoryPlan:
     """Peak memory of a training step, in bytes.
 
     terms: what the peak consists of: weights, gradients, optimizer, ema, activations, workspace
-    (copies inside of kernels, and on a CPU freed blocks that the C library holds). saved_by_d_turn,
-    saved_by_g_turn: saved for the backward pass of one update. limit_bytes: memory that the run may
-    use. largest_batch: that fits into it; None without a limit, 0 if one sample does not fit.
+    (copies inside of kernels, and on a CPU freed blocks that the C library holds). limit_bytes:
+    memory that the run may use. largest_batch: that fits into it; None without a limit, 0 if one sample does not fit.
 
     Not included: the libraries, the data set, samples and scores.
     """
@@ -72,8 +57,6 @@ class MemoryPlan:
     device: str
     peak_bytes: int
     terms: Mapping[str, int]
-    saved_by_d_turn: int
-    saved_by_g_turn: int
     limit_bytes: int | None = None
     largest_batch: int | None = None
 
@@ -99,21 +82,19 @@ class DataPlan:
 class MeasuredTimes:
     """Times of a few steps on this machine, and the length of the run that follows from them.
 
-    batch: of the measured steps; smaller than that of the run if those take too long. step_s,
-    d_turn_s, g_turn_s, load_s: seconds of one step, one update of either player, and reading one
-    batch of images (None without data). kimg: the goal. further_turn_s: of other players.
+    batch: of the measured steps; smaller than that of the run if those take too long. step_s, load_s:
+    seconds of one step, and of reading one batch of images (None without data). turn_s: of one update
+    of each player. kimg: the goal.
     """
 
     batch: int
     num_steps: int
     step_s: float
-    d_turn_s: float
-    g_turn_s: float
+    turn_s: Mapping[str, float]
     load_s: float | None
     images_per_s: float
     kimg: float
     hours: float
-    further_turn_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,11 @@ from paragan.extensions.planning.forecast_run import ForecastRequest, forecast_r
 from paragan.extensions.planning.measured_times import measure_times, profile_operators
 from paragan.extensions.planning.plan import (
     DataPlan,
-    FurtherPlayerPlan,
     MemoryPlan,
     ModelPlan,
-    NetworkPlan,
     OperatorTime,
     Plan,
+    PlayerPlan,
 )
 from paragan.extensions.planning.plan_settings import PlanSource, choose_settings
 from paragan.extensions.planning.simulated_step import SimulatedGame, StepMemory, StepOperations, find_largest_batch
@@ -206,8 +205,6 @@ def _plan_memory(
         device=str(simulated.device),
         peak_bytes=memory.peak_bytes,
         terms=memory.terms,
-        saved_by_d_turn=memory.saved[Side.D],
-        saved_by_g_turn=memory.saved[Side.G],
         limit_bytes=limit,
         largest_batch=largest,
     )
@@ -216,7 +213,7 @@ def _plan_memory(
 def _plan_model(
     config: RunConfig, found: build.Data, operations: StepOperations, saved: Mapping[Side, int]
 ) -> ModelPlan:
-    networks = {}
+    players = {}
     for side in operations.turn:
         with torch.device("meta") if not outside_names(config) else contextlib.nullcontext():
             net = build.maker(config, side, found, torch.device("cpu")).construct()
@@ -224,25 +221,15 @@ def _plan_model(
         rest = [*net.buffers(), *(weight for weight in net.parameters() if not weight.requires_grad)]
         macs = operations.forward.get(side)
         gmacs = None if macs is None else macs / config.train.batch / _GIGA
-        networks[side] = NetworkPlan(trainable, sum(one.numel() for one in rest), gmacs)
-    further = {
-        name: FurtherPlayerPlan(
-            network=networks[Side(name)],
-            updates=player.updates_per_step,
-            turn_gmacs=operations.turn[Side(name)] / _GIGA,
-            saved_by_turn=saved[Side(name)],
+        players[side.value] = PlayerPlan(
+            parameters=trainable,
+            buffers=sum(one.numel() for one in rest),
+            forward_gmacs=gmacs,
+            updates=1 if side is Side.G else config.player_options[side.value].updates_per_step,
+            turn_gmacs=operations.turn[side] / _GIGA,
+            saved_by_turn=saved[side],
         )
-        for name, player in config.players.items()
-    }
-    return ModelPlan(
-        name=config.model.name,
-        generator=networks[Side.G],
-        discriminator=networks[Side.D],
-        d_turn_gmacs=operations.turn[Side.D] / _GIGA,
-        g_turn_gmacs=operations.turn[Side.G] / _GIGA,
-        d_updates=config.d.updates_per_step,
-        further=further,
-    )
+    return ModelPlan(config.model.name, players)
 
 
 def _plan_data(config: RunConfig, found: build.Data) -> DataPlan:

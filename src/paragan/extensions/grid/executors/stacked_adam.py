@@ -125,9 +125,10 @@ class StackedAdam:
         """Apply Adam; weights, moments and count of a skipped cell do not change."""
         ok_C1 = ok_C[:, None]
         self.steps_C.add_(ok_C)
+        # a skipped cell moves by a factor of 0, not by a branch: a recorded turn has none
         self.m_CP.lerp_(gradient_CP, (1 - self.beta1) * ok_C1.to(gradient_CP.dtype))
         self.v_CP.lerp_(gradient_CP * gradient_CP, (1 - self.beta2) * ok_C1.to(gradient_CP.dtype))
-        steps_C = self.steps_C.clamp(min=1).double()
+        steps_C = self.steps_C.clamp(min=1).double()  # as torch's Adam, which computes these in Python
         rate_C = (ok_C * lr_C / (1 - self.beta1**steps_C)).to(self.flat_CP.dtype)
         scale_C = (1 - self.beta2**steps_C).sqrt().to(self.flat_CP.dtype)
         denominator_CP = self.v_CP.sqrt().div_(scale_C[:, None]).add_(self.eps)

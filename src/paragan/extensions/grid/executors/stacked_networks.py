@@ -80,6 +80,7 @@ class StackedNetwork(RowDrawing):
     def gradient(self) -> Tensor:
         """Return the gradients of all weights, (C, P); zero for unused ones."""
         gradients = (torch.zeros_like(w) if w.grad is None else w.grad for w in self._in_order)
+        # rows of `flat_CP` are in memory order (channels last on a CPU), and so must be their gradients
         pairs = zip(gradients, self._memory_orders, strict=True)
         return torch.cat([gradient.permute(order).reshape(self.num, -1) for gradient, order in pairs], dim=1)
 
@@ -142,7 +143,7 @@ def move_into(stacks: Sequence[Tensor], tensors: Sequence[Sequence[Tensor]]) -> 
     """Make the tensors of each cell views of stacks, with their values, where they are not."""
     for stack, *of_cells in zip(stacks, *tensors, strict=True):
         for tensor, row in zip(of_cells, stack, strict=True):
-            if tensor.data_ptr() != row.data_ptr():
+            if tensor.data_ptr() != row.data_ptr():  # the network has put a new tensor there
                 tensor.data = row.copy_(tensor.data)
 
 

@@ -127,6 +127,7 @@ class ControlConnection:
         if not isinstance(message.get("kind"), str):
             raise RankError("sent a message without a kind")
         with self._changed:
+            # a full queue stops the reading, and TCP then stops the sender: memory stays bounded
             self._changed.wait_for(lambda: len(self._queue) < _MAX_QUEUED or self.disconnect_reason is not None)
             if self.disconnect_reason is None:
                 self._queue.append(message)
@@ -193,7 +194,7 @@ class Listener:
         self._thread.join(2 * _LOOK_S)
         self._server.close()
         lines = list(self._lines)
-        for line in lines:
+        for line in lines:  # all begin before any is waited for: together they take one `LINGER_S`
             line.begin_close()
         deadline = time.monotonic() + LINGER_S
         for line in lines:
@@ -201,6 +202,7 @@ class Listener:
 
     def _listen(self) -> None:
         while not self._over.is_set():
+            # before `accept`: clients without the token wait in the backlog, and cost no thread
             if not self._unauthenticated.acquire(timeout=_LOOK_S):
                 continue
             try:

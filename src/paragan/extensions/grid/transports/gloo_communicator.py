@@ -104,7 +104,7 @@ class GlooCommunicator(ConnectedCommunicator):
 def _connect_both_ways(connect: Callable[[str], Any], rank: int, peer: int, is_worker: bool) -> tuple[Any, Any]:
     """Return the groups to send in and to receive in; one and the same to the root."""
     name = f"{min(rank, peer)}/{max(rank, peer)}"  # the same at both
-    first = connect(name)
+    first = connect(name)  # both ends make their groups in this order, else each would wait in another one
     if not is_worker:
         return first, first
     second = connect(f"{name}/down")

@@ -201,6 +201,7 @@ class MpiCommunicator(Communicator):
         self._num_exchanges += 1
         for peer, tensors in sends.items():
             self._send_head(peer, self._num_exchanges, tensors)
+        # a collective cannot be cancelled: it starts once every peer has been heard of in this call
         request = neighbours.start(sends, self._receive_heads(sends, self._num_exchanges))
         self._wait(lambda: [] if request.Test() else sorted(self.peers) or [self.rank])
         return neighbours.received()

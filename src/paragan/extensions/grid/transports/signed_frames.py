@@ -68,6 +68,7 @@ class FrameSigner:
 
     def unpack(self, head: bytes, body: bytes) -> dict[str, Any]:
         """Return the next frame's content; `RankError` if invalid. Unsigned data is not parsed."""
+        # before the body is parsed, and in constant time: neither JSON nor timing is open to strangers
         if not hmac.compare_digest(HEAD.unpack(head)[1], self._signature(body)):
             raise RankError("a frame has an invalid signature: another token, a changed frame, or one out of order")
         self.count += 1

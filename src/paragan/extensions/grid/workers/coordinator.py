@@ -155,11 +155,11 @@ class Coordinator:
         rows, columns = self.shape
         before = {member.rank: member.name for member in self.membership.members}
         self._membership_number += 1
-        saved = self._stop_workers()
+        saved = self._stop_workers()  # first: only what a stopped worker reports can be relied on
         if not self.membership.members:
             raise RankError("workers: all have failed; run the same command again to resume")
         for rank, member in enumerate(self.membership.members):
-            member.rank = rank if rank < rows * columns else -1
+            member.rank = rank if rank < rows * columns else -1  # spare: more workers than cells
         active = self.membership.active
         saved = {member.name: saved[member.name] for member in active}
         known = [member.speed for member in active if member.speed is not None]
@@ -191,6 +191,7 @@ class Coordinator:
             "generation": self.at,
             "places": [member.line.peer_info.get("place") for member in active],
         }
+        # all orders go out before this process connects: a worker and the root wait for each other
         for member in active:
             peers = sorted(b for a, b in routes if a == member.rank)
             self.membership.send(member, "join", rank=member.rank, peers=peers, **order)

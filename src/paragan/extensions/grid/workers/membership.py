@@ -236,6 +236,7 @@ class Membership:
         self._detector.forget(member.name)
         self.is_stale = True
         self.has_failed = self.has_failed or member.rank >= 0
+        # without waiting: the process may hang, and the others are held up meanwhile
         member.heartbeat.close(0.0)
         member.line.begin_close()
         self.on_failure(member.line.peer_info)

@@ -83,6 +83,7 @@ class Worker:
                     received_at = time.monotonic()
                     if order["kind"] != "beat":
                         self._has_ended = order["kind"] == "end"
+                        # counted at once: the training thread compares it at every step
                         self._num_drops += order["kind"] == "drop"
                         self._orders.put((self._num_drops, order))
                 elif self.line.disconnect_reason is not None:
@@ -125,7 +126,7 @@ class Worker:
         except GenerationDropped:
             pass
         except RankError as error:
-            if not self._stopped():
+            if not self._stopped():  # else the coordinator knows, and this error follows from its order
                 self._send("unreachable", reason=str(error)[:300])
         except Exception as error:
             code, reason = outcome(error)

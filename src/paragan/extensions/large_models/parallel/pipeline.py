@@ -118,7 +118,7 @@ class Strategy(strategy.Strategy):
         def around(last: bool) -> Iterator[None]:
             with of_copies.around(last), here.backward_passes(differentiates):
                 yield
-            here.messages.flush()
+            here.messages.flush()  # gloo completes a send in a wait only; here its receiver has it
 
         world = here.ranks.world
         across = None if world.size == 1 else ReduceGroup(world.group, "a penalty", world.count)
