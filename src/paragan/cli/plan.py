@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -129,10 +129,9 @@ def format_plan(plan: Plan) -> str:
     rows = _model_rows(plan)
     peak = f"{format_bytes(memory.peak_bytes)} at the peak of a step"
     rows.append(("memory", peak, memory.device + ", +- 30 %" * (memory.device == "cpu")))
-    terms = memory.terms.items()
-    rows += [(f"  {name}", format_bytes(size), _TERMS.get(name, "")) for name, size in terms]
-    players = _in_turn(model.players)
-    saved = ", ".join(f"{_turn(name)} {format_bytes(player.saved_by_turn)}" for name, player in players.items())
+    rows += [(f"  {name}", format_bytes(size), _TERMS.get(name, "")) for name, size in memory.terms.items()]
+    turns = _turns(model.players).items()
+    saved = ", ".join(f"{turn} {format_bytes(model.players[name].saved_by_turn)}" for name, turn in turns)
     rows.append(("  saved for backward", saved, ""))
     if memory.limit_bytes is not None:
         limit = f"in {format_bytes(memory.limit_bytes)}"
@@ -197,16 +196,11 @@ _TERMS = {
 
 
 _NETWORKS = {"g": "generator", "d": "discriminator"}
-T = TypeVar("T")
 
 
-def _in_turn(players: Mapping[str, T]) -> dict[str, T]:
-    """Return the values of players in the order of their turns: D's first."""
-    return {name: players[name] for name in dict.fromkeys(("d", "g", *players))}
-
-
-def _turn(name: str) -> str:
-    return f"{name.upper() if name in _NETWORKS else name} turn"
+def _turns(names: Iterable[str]) -> dict[str, str]:
+    """Return the names of players in the order of their turns, D's first, with the names of these turns."""
+    return {name: f"{name.upper() if name in _NETWORKS else name} turn" for name in dict.fromkeys(("d", "g", *names))}
 
 
 def _model_rows(plan: Plan) -> list[tuple[str, str, str]]:
@@ -217,9 +211,10 @@ def _model_rows(plan: Plan) -> list[tuple[str, str, str]]:
         gmacs = player.forward_gmacs
         note = "called by its terms" if gmacs is None else f"forward {gmacs:.3g} GMACs per sample"
         rows.append((f"  {_NETWORKS.get(name, name)}", f"{player.parameters:,} parameters", note))
-    for name, player in _in_turn(model.players).items():
+    for name, turn in _turns(model.players).items():
+        player = model.players[name]
         updates = f"{player.updates} per step" if player.updates > 1 else "one per step"
-        rows.append((f"  {_turn(name)}", f"{player.turn_gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, {updates}"))
+        rows.append((f"  {turn}", f"{player.turn_gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, {updates}"))
     return rows
 
 
@@ -227,7 +222,7 @@ def _time_rows(measured: MeasuredTimes | None) -> list[tuple[str, str, str]]:
     if measured is None:
         return [("time", "not measured", "pass --measure")]
     load = "not measured" if measured.load_s is None else format_ms(measured.load_s)
-    turns = [f"{_turn(name)} {format_ms(seconds)}" for name, seconds in _in_turn(measured.turn_s).items()]
+    turns = [f"{turn} {format_ms(measured.turn_s[name])}" for name, turn in _turns(measured.turn_s).items()]
     turns.insert(2, f"read a batch {load}")
     return [
         ("time", f"{measured.images_per_s:,.4g} images/s", f"measured: {measured.num_steps} steps of {measured.batch}"),
