@@ -26,7 +26,7 @@ STATE = "state.json"
 FORMAT = 1
 MAX_JSON_BYTES = 64 << 20
 _MAX_ITEM_BYTES = 16  # complex128
-_FILE = re.compile(r"([^./]+)(?:\.\d{1,6}-of-\d{1,6})?\.safetensors", re.ASCII)
+_FILE = re.compile(r"([^./\x00-\x1f]+)(?:\.\d{1,6}-of-\d{1,6})?\.safetensors", re.ASCII)
 _KEYS = ("shape", "offset", "length")
 Boxes = dict[str, dict[str, Any]]
 """Layout of tensors as JSON values, by name."""
@@ -98,7 +98,7 @@ def read_manifest(path: Path) -> Manifest:
     """Read and check the manifest of the checkpoint in the folder `path`."""
     manifest = read_json(path / MANIFEST)
     version = manifest.get("format")
-    if version != FORMAT:
+    if type(version) is not int or version != FORMAT:
         kind = NewerFormat if type(version) is int and version > FORMAT else CheckpointError
         raise kind(
             f"checkpoint {path} has format {version!r}, but this paragan reads only format "
@@ -124,7 +124,7 @@ def read_manifest(path: Path) -> Manifest:
 def _parse_box(values: Mapping[str, Any]) -> TensorLayout:
     shape, offset, length = (tuple(values[key]) for key in _KEYS)
     stage = values["stage"]
-    if any(type(number) is not int for number in (*shape, *offset, *length, stage or 0)):
+    if any(type(number) is not int for number in (*shape, *offset, *length, 0 if stage is None else stage)):
         raise TypeError(f"not integers: {values}"[:100])
     return TensorLayout(shape, offset, length, stage)
 
@@ -150,9 +150,16 @@ def _group_files(pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:
 def read_json(path: Path) -> dict[str, Any]:
     """Read the JSON object in a file of a checkpoint."""
     try:
-        values = json.loads(read_bytes(path, MAX_JSON_BYTES))
+        values = json.loads(read_bytes(path, MAX_JSON_BYTES), object_pairs_hook=_without_repeats)
     except (OSError, ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
         raise CheckpointError(f"checkpoint {path.parent}: {path.name} is missing or not JSON")
+    return values
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("a key is there twice, and readers differ in which one counts")
     return values
