@@ -147,16 +147,12 @@ class Metric(ABC):
     min_images: ClassVar[int] = 1
     max_images: ClassVar[int | None] = None
     """Most generated images that it compares, and real ones unless `reference` is `both`; None: no limit."""
-    is_default: ClassVar[bool] = True
-    """Whether a score includes it that names no metrics."""
     has_interval: ClassVar[bool] = True
     """Whether a score estimates an interval, for which it computes the value of 20 halves of the images."""
     is_share: ClassVar[bool] = False
     """Whether every value lies in [0, 1], and so the ends of its interval."""
     settings: ClassVar[Mapping[str, Any]] = {}
     """Constants that must be equal for two values to compare, for the record."""
-    order: ClassVar[int] = 100
-    """Place in a score, lowest first; the first with a direction decides the best checkpoint."""
 
     @classmethod
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Metrics of a score: those that a config names, or all of `metrics/` that apply to the data."""
+"""Metrics of a score: those that a config names, or the default ones that apply to the data."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ _WORDS = {
     Needs.PAIRS: "pairs, which the data does not have",
     Needs.AUDIO: "audio of 1xN samples, which the model does not generate",
     Needs.TOKENS: "tokens, which only a model for named tensors returns",
+}
+
+
+DEFAULTS = {  # by what decides whether they apply, in the order of a score's line
+    Needs.FEATURES: ("fd", "label_accuracy", "class_variance_min", "class_variance_mean", "coverage"),
+    Needs.PAIRS: ("l1", "psnr", "ssim"),
 }
 
 
@@ -47,14 +53,13 @@ class ChosenMetric:
 def choose_metrics(choices: Sequence[Choice] | None, available: frozenset[Needs]) -> tuple[ChosenMetric, ...]:
     """Return the metrics of a score.
 
-    choices: from the config; None: every metric whose needs are available. Raises `ConfigError` for
+    choices: from the config; None: the default ones whose needs are available. Raises `ConfigError` for
     a metric that needs something else, for an empty list, and for two metrics of one name.
     """
     if choices is None:
-        names = registry.names("metrics")
+        names = [name for need, named in DEFAULTS.items() if need in available for name in named]
         found = [_load(Choice(name, registry.options("metrics", name)())) for name in names]
-        fitting = [metric for metric in found if metric.kind.is_default and metric.kind.needs <= available]
-        return tuple(sorted(fitting, key=lambda metric: (metric.kind.order, metric.kind.name)))
+        return tuple(metric for metric in found if metric.kind.needs <= available)
     metrics = tuple(map(_load, choices))
     if not metrics:
         raise ConfigError("evaluation.metrics is empty; name one, or set evaluation.features=null to switch scores off")

@@ -19,7 +19,6 @@ class AudioMetric(PairMetric):
     """A `PairMetric` of audio (B, 1, T) in [-1, 1]. spectrum: its settings."""
 
     needs = frozenset({Needs.PAIRS, Needs.AUDIO})
-    is_default = False
     spectrum: AudioOptions = AudioOptions()
 
     @classmethod

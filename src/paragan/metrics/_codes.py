@@ -21,7 +21,6 @@ class CodebookMetric(RunningMetric):
 
     needs = frozenset({Needs.TOKENS})
     reference = "held_out"
-    is_default = False
     added = ("count_LK",)
     options: CodebookOptions = CodebookOptions()
     count_LK: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))

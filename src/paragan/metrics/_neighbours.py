@@ -58,7 +58,6 @@ class NeighbourhoodMean(RunningMetric):
     k: ClassVar[int]
     names_extractor = True
     max_images = 10_000  # the cost is quadratic in this number
-    is_default = False
     added = ("total", "count")
     real_NF: Tensor
     radius_N: Tensor

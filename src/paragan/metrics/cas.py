@@ -33,9 +33,7 @@ class Metric(RunningMetric):
     needs = frozenset({Needs.IMAGES, Needs.LABELS})
     reference = "classifier"
     settings: ClassVar[Mapping[str, Any]] = {"split": "held_out", "classifier": "that of the judge"}
-    is_default = False
     has_interval = False  # each half of the images would train a classifier
-    order = 18
     joined = ("image_NCHW", "label_N", "row_N")
     test: ClassifierTest
     image_NCHW: Tensor

@@ -18,7 +18,6 @@ class Metric(VarianceRatio):
         "Mean over classes; 1 equals the diversity of real images. Ratio of the feature variance "
         "of generated images to that of real ones."
     )
-    order = 3
 
     def compute(self) -> float:
         """Return the mean ratio."""

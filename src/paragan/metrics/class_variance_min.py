@@ -19,7 +19,6 @@ class Metric(VarianceRatio):
         "variance of generated images to that of real ones in that class. Near 0: it has "
         "collapsed."
     )
-    order = 2
 
     def compute(self) -> float:
         """Return the minimum ratio."""

@@ -25,7 +25,6 @@ class Metric(CodebookMetric):
     name = "codebook_perplexity"
     direction = Direction.HIGHER
     note = "Perplexity of the codes that held-out samples use; at most the size of the codebook."
-    order = 5
 
     def of_each(self, count_LK: Tensor) -> Tensor:
         """Return the perplexity of each codebook, float64 (L,)."""

@@ -25,7 +25,6 @@ class Metric(CodebookMetric):
     is_share = True
     direction = Direction.HIGHER
     note = "Share of the codes that held-out samples use; 1 for all."
-    order = 4
 
     def of_each(self, count_LK: Tensor) -> Tensor:
         """Return the share of each codebook, float64 (L,)."""

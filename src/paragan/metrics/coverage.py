@@ -37,7 +37,6 @@ class Metric(metric.Metric):
     min_images = K + 1
     max_images = 2000  # the cost is quadratic in this number
     settings: ClassVar[Mapping[str, Any]] = {"k": K}
-    order = 4
     real_NF: Tensor
     radius_N: Tensor
     nearest_N: Tensor

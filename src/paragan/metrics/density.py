@@ -31,7 +31,6 @@ class Metric(NeighbourhoodMean):
     direction = Direction.HIGHER
     min_images = K + 1
     settings: ClassVar[Mapping[str, Any]] = {"k": K}
-    order = 14
     k = K
 
     @staticmethod

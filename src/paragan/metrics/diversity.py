@@ -30,8 +30,6 @@ class Metric(RunningMetric):
     )
     names_extractor = True
     min_images = 2
-    is_default = False
-    order = 17
     added = ("sum_F", "count")
     real_distance: float
     sum_F: Tensor

@@ -58,7 +58,6 @@ class Metric(RunningMetric):
     )
     names_extractor = True
     min_images = 2
-    order = 0
     added = ("seen",)
     real_mean_F: Tensor
     real_covariance_FF: Tensor

@@ -36,8 +36,6 @@ class Metric(RunningMetric):
     names_extractor = True
     min_images = PARTS
     settings: ClassVar[Mapping[str, Any]] = {"parts": PARTS}
-    is_default = False
-    order = 11
     added = ("count_P", "entropy_P", "share_PK")
     count_P: Tensor  # images in each part
     entropy_P: Tensor  # sum of p log p

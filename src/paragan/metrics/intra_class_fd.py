@@ -32,8 +32,6 @@ class Metric(RunningMetric):
     needs = frozenset({Needs.FEATURES, Needs.LABELS})
     names_extractor = True
     min_images = 2
-    is_default = False
-    order = 15
     joined = ("generated_NF", "label_N")
     real_NF: Tensor
     real_label_N: Tensor

@@ -32,8 +32,6 @@ class Metric(RunningMetric):
     names_extractor = True
     min_images = 2
     max_images = 10_000  # the cost is quadratic in this number
-    is_default = False
-    order = 10
     joined = ("generated_NF",)
     real_NF: Tensor
     real_mean: float  # mean kernel of two different real images

@@ -18,7 +18,6 @@ class Metric(PairMetric):
     name = "l1"
     direction = Direction.LOWER
     note = "Mean absolute difference between generated and target samples; images have values in [-1, 1]."
-    order = 0
 
     def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the L1 distance of each pair, float64 (B,)."""

@@ -28,7 +28,6 @@ class Metric(MeanMetric):
         "for. One good image per class scores 1: interpret it together with the class variances."
     )
     needs = frozenset({Needs.CLASS_LOGITS, Needs.LABELS})
-    order = 1
 
     def of_each(self, samples: SampleFeatures) -> Tensor:
         """Return 1 for each image with the requested label, else 0, float64 (B,)."""

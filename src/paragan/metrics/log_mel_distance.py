@@ -24,7 +24,6 @@ class Metric(AudioMetric):
     name = "log_mel_distance"
     direction = Direction.LOWER
     note = "Mean absolute difference of the log-mel spectrograms of generated and target audio."
-    order = 0
 
     def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the distance of each pair, float64 (B,)."""

@@ -32,7 +32,6 @@ class Metric(AudioMetric):
     name = "mel_cepstral_distortion"
     direction = Direction.LOWER
     note = "Mel-cepstral distortion of generated against target audio, in decibels."
-    order = 1
 
     def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the distortion of each pair in dB, float64 (B,)."""

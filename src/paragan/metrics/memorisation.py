@@ -34,8 +34,6 @@ class Metric(RunningMetric):
     names_extractor = True
     reference = "both"
     max_images = 10_000  # generated and held-out ones; copies are searched among all training images
-    is_default = False
-    order = 16
     joined = ("generated_N",)
     train_NF: Tensor
     held_out_M: Tensor  # distances, ascending

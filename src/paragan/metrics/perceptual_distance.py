@@ -75,8 +75,6 @@ class Metric(MeanMetric):
     note = "Distance of generated and target images in the layers of a given network (LPIPS)."
     needs = frozenset({Needs.PAIRS})
     reference = "held_out"
-    is_default = False
-    order = 3
     layers: Layers | None = None
     stamp: dict[str, Any] = field(default_factory=dict)
 

@@ -27,7 +27,6 @@ class Metric(RangeMetric):
     name = "psnr"
     direction = Direction.HIGHER
     note = "Peak signal-to-noise ratio of generated against target samples, in decibels."
-    order = 1
 
     def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the ratio of each pair in dB, float64 (B,)."""

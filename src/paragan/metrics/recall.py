@@ -31,8 +31,6 @@ class Metric(RunningMetric):
     min_images = K + 1
     max_images = 10_000  # the cost is quadratic in this number
     settings: ClassVar[Mapping[str, Any]] = {"k": K}
-    is_default = False
-    order = 13
     joined = ("generated_NF",)
     real_NF: Tensor
     generated_NF: Tensor

@@ -34,7 +34,6 @@ class Metric(RangeMetric):
     direction = Direction.HIGHER
     note = "Structural similarity of generated and target images; 1 for equal images."
     needs = frozenset({Needs.PAIRS, Needs.IMAGES})
-    order = 2
 
     def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the similarity of each pair of images, float64 (B,)."""

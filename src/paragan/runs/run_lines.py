@@ -75,10 +75,7 @@ def start_lines(
     source = trainer.batches.source
     players = trainer.describe()["players"]
     batch = request.config.train.batch
-    lines = [
-        f"{start}: {run} ({request.resume_hint})",
-        *runner.start_lines(request.config),
-    ]
+    lines = [f"{start}: {run} ({request.resume_hint})", *runner.start_lines(request.config)]
     lines.append(f"data      {_data_text(source)}")
     if batch > len(source) > 0:
         found = f"train.batch={batch} is larger than the data set ({len(source):,} samples)"

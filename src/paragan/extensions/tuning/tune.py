@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -31,6 +32,7 @@ from paragan.core.interrupt import Interrupt
 from paragan.core.metric import Direction
 from paragan.core.network_factory import Model
 from paragan.distributed.launch.rank_env import RankEnv
+from paragan.evaluation.chosen_metrics import DEFAULTS
 from paragan.extensions.tuning.results import trial_line
 from paragan.extensions.tuning.space import Dimension, Value, trial_words
 from paragan.extensions.tuning.study import Study, StudyPlan, TrialRecord
@@ -79,7 +81,8 @@ def goal_direction(config: RunConfig, goal: str, model: Model | None = None) -> 
     if metric.direction == Direction.NEITHER:
         raise ConfigError(f"goal {goal}: neither high nor low values are better; choose another metric, such as fd")
     chosen = config.evaluation.metrics
-    if not (metric.is_default if chosen is None else goal in [one.name for one in chosen]):
+    scored = chain.from_iterable(DEFAULTS.values()) if chosen is None else [choice.name for choice in chosen]
+    if goal not in scored:
         raise ConfigError(f"goal {goal} is not among the scores of this recipe; add it to evaluation.metrics")
     return metric.direction
 
