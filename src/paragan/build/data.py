@@ -20,7 +20,6 @@ from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 from paragan.game.player_checks import refuse_mismatched_data
 from paragan.game.scheme import Batches
-from paragan.loading.iterable_stream import IterableStream
 from paragan.loading.loader import BatchRows, BatchStream, Loader
 from paragan.loading.pipeline import Pipeline
 
@@ -128,6 +127,8 @@ def batch_stream(
     that share the resources of a host.
     """
     if isinstance(source, StreamedSource):
+        from paragan.loading.iterable_stream import IterableStream
+
         return IterableStream(source, config.train.batch, device, share or (0, config.train.batch))
     loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip)
     options = config.loading

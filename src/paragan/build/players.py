@@ -24,7 +24,6 @@ from paragan.game.remote_player import RemotePlayer
 from paragan.game.snapshot import Snapshot
 from paragan.game.trained_part import fixed_names
 from paragan.hardware import executors, precision
-from paragan.layers.padded_channels import pad_channels
 from paragan.parallel import MemoryOptions, Strategy
 
 
@@ -49,6 +48,8 @@ def player(
 def _prepared(strategy: Strategy, make: NetworkFactory, options: PlayerOptions, world: World) -> nn.Module:
     net = strategy.prepare(make, world)
     if options.channel_multiple > 1:
+        from paragan.layers.padded_channels import pad_channels
+
         pad_channels(net, options.channel_multiple)
     return net
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from paragan.core.phases import Phase, phase
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
-from paragan.evaluation.column_statistics import row_statistics
 from paragan.evaluation.fixed_samples import SampleSheet, fetch_batch
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
@@ -59,7 +58,11 @@ class FixedTensors:
         pictures = as_pictures(torch.cat([*inputs.values(), real, made.to(real.dtype)]))
         tensors = {} if real.dim() == 4 else dict(zip(NAMES, (real, made), strict=True))
         names = self.source.column_names.get(prior.arguments[0], ())
-        values = {"row_statistics": row_statistics(real, made, names)} if is_density else {}
+        values = {}
+        if is_density:
+            from paragan.evaluation.column_statistics import row_statistics
+
+            values["row_statistics"] = row_statistics(real, made, names)
         return SampleSheet(pictures, 1 if is_density else count, (*inputs, *NAMES), tensors, values)
 
 

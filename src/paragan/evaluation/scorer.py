@@ -17,7 +17,6 @@ from paragan.evaluation.chosen_metrics import choose_metrics, refuse_few
 from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.extractor_fit import available_needs, knows_other_images
 from paragan.evaluation.options import EvaluationOptions
-from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.evaluation.score import Score
 from paragan.features import auto
 from paragan.features.base.extractor import ExtractorContext, FeatureExtractor
@@ -52,6 +51,8 @@ def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Calla
                 f"evaluation.features={options.features.name} is not used: data of pairs is "
                 "scored against its targets; leave it out, or set it to null"
             )
+        from paragan.evaluation.pair_evaluator import PairEvaluator
+
         return PairEvaluator(held_out=held_out, options=options, say=context.say)
     found = build_evaluator(options, context)
     return None if found is None else lambda player, prior: found()(player, prior)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError, ParaganError, is_out_of_memory
 from paragan.core.tree import map_tensors
-from paragan.hardware import graphs
 from paragan.layers.update_once import update_once_layers
 
 Call = Callable[..., Any]
@@ -54,6 +53,8 @@ def call_compiler(name: str, device: torch.device) -> CallCompiler | None:
 
 def can_record(device: torch.device) -> bool:
     """Whether this device supports recorded launches (CUDA graphs)."""
+    from paragan.hardware import graphs
+
     return graphs.graph_factory(device) is not None
 
 

@@ -12,7 +12,6 @@ from paragan.report import panels, run_facts
 from paragan.report.chart import run_end, script_data
 from paragan.report.columns import columns_section
 from paragan.report.metric_notes import explanation, reliability
-from paragan.report.population import population_section
 from paragan.report.record import History, metric_names, open_record
 from paragan.report.record_values import dotted_settings, first_items, single_line, to_mapping, to_number
 from paragan.report.rendering import render_page
@@ -52,7 +51,11 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
     names = metric_names(history.scores)
     charts = {id: panels.section_charts(id, history.series, end) for id in _SECTIONS}
     metrics = panels.metric_charts(history.scores, end)
-    cells = population_section(history.population, end)
+    cells = None
+    if history.population.grid is not None:
+        from paragan.report.population import population_section
+
+        cells = population_section(history.population, end)
     drawn = [*metrics, *(cells.charts if cells else ()), *chain.from_iterable(charts.values())]
     return _header(folder, history) | {
         "numbers": [_key_number(name, history) for name in names],
