@@ -45,7 +45,7 @@ def test_worker_reading_data_sends_heartbeats(monkeypatch, tmp_path):
 @pytest.mark.parametrize("transport", ["gloo", "mpi"])
 def test_store_serves_as_long_as_the_coordinator(tmp_path, transport):
     config = read_recipe("digits", ["grid.shape=2x2", "workers=2", f"transport={transport}"])
-    server = workers._CoordinatorServer.open(config, tmp_path, print, None, lambda generation: None, None)
+    server = workers._CoordinatorServer(config, tmp_path, print, None, lambda generation: None, None)
     gc.collect()
     port = server.welcome["store"]
     store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=2), wait_for_workers=False)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from paragan.cli.main import main
-from paragan.config import dump, read_recipe
+from paragan.config import read_recipe
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import rank_env
@@ -17,9 +17,7 @@ from paragan.extensions.grid import runner as grid_runner
 from paragan.extensions.grid.build import coordinator as workers
 from paragan.extensions.grid.build.worker import join_coordinator
 from paragan.extensions.grid.runner import run_worker, start_grid, with_num_workers
-from paragan.extensions.grid.transports.control import Listener
 from paragan.extensions.grid.workers import external_workers, handshake
-from paragan.extensions.grid.workers.run_token import new_token
 from paragan.runs.run_request import RunRequest
 
 WORDS = ("train.threads=1", "grid.shape=2x2", "evaluation.features=null")
@@ -155,12 +153,6 @@ class TestOffer:
 class TestWorker:
     """What `paragan worker` says when it cannot take part."""
 
-    @pytest.fixture
-    def listener(self):
-        found = Listener(new_token())
-        yield found
-        found.close()
-
     def test_no_address(self, capfd):
         assert main(["worker", "nowhere"]) == 2
         assert "worker: 'nowhere' is not HOST:PORT; use the address" in capfd.readouterr().err
@@ -171,18 +163,9 @@ class TestWorker:
         assert main(["worker", "127.0.0.1:1"]) == 2
         assert "PARAGAN_TOKEN or PARAGAN_TOKEN_FILE is required" in capfd.readouterr().err
 
-    def test_refused_worker_gets_the_reason(self, listener, monkeypatch):
-        said, welcome = [], {"config": dump(config())}
-        server = workers._CoordinatorServer(
-            config=config(),
-            folder=None,
-            say=said.append,
-            token="",
-            listener=listener,
-            welcome=welcome,
-            local_workers=None,
-            external_workers=None,
-        )
+    def test_refused_worker_gets_the_reason(self, tmp_path, monkeypatch):
+        said = []
+        server = workers._CoordinatorServer(config(), tmp_path, said.append, None, None, None)
         monkeypatch.setattr(workers, "incompatibility", lambda theirs, text: "found another moon, expected this one")
         over = threading.Event()
 
@@ -197,10 +180,11 @@ class TestWorker:
             with pytest.raises(
                 ConfigError, match=r"refused by the coordinator at .*: found another moon, expected this one"
             ):
-                join_coordinator(listener._token, *listener.address, lambda text: None)
+                join_coordinator(server.token, *server.listener.address, lambda text: None)
         finally:
             over.set()
             thread.join(5)
+            server.listener.close()
         assert len(said) == 1 and said[0].endswith("was refused: found another moon, expected this one")
 
 

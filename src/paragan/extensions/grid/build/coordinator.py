@@ -8,12 +8,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
-
-import torch.distributed as dist
 
 from paragan.config import RunConfig, dump
 from paragan.core.command import program_command
@@ -61,7 +59,7 @@ def evolution_on_workers(
     local = factory.population([first], lambda text: None)
     state = first.state()
     cells = [RemoteCell(replace(state, number=number)) for number in range(config.grid.num_cells)]
-    server = _CoordinatorServer.open(config, folder, say, external_workers, local.topology, first.centre)
+    server = _CoordinatorServer(config, folder, say, external_workers, local.topology, first.centre)
     population = RemotePopulation(
         seed=local.seed,
         options=local.options,
@@ -78,67 +76,50 @@ def evolution_on_workers(
     return population_trainer(factory, first, population, folder, say, stop)
 
 
-@dataclass(kw_only=True)
 class _CoordinatorServer:
-    """Address of a coordinator, and its workers. local_workers: none with external ones."""
+    """Address of a coordinator, and its workers: local ones unless a launcher has started them."""
 
-    config: RunConfig
-    folder: Path
-    say: Callable[[str], None]
-    token: str
-    listener: Listener
-    welcome: Mapping[str, Any]
-    local_workers: LocalWorkers
-    external_workers: ExternalWorkers | None
-    silent_until: float = 0.0  # for refused connections
-    coordinator: Coordinator = field(init=False)
-    store: dist.Store = field(init=False)  # stops serving when no object refers to it: over MPI only this does
-
-    @classmethod
-    def open(
-        cls,
+    def __init__(
+        self,
         config: RunConfig,
         folder: Path,
         say: Callable[[str], None],
         external_workers: ExternalWorkers | None,
         topology: Topology,
         like: Centre,
-    ) -> _CoordinatorServer:
-        host, port = config.coordinator_address
-        token = os.environ.get(TOKEN) or new_token()
-        listener = Listener(token, host, port)
-        store = serve_store(host, 0, timedelta(seconds=config.train.timeout_s))
-        server = cls(
-            config=config,
-            folder=folder,
-            say=say,
-            token=token,
-            listener=listener,
-            welcome={"config": dump(config), "folder": str(folder.resolve()), "store": store.port},
-            local_workers=LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks"),
-            external_workers=external_workers,
-        )
-        server.store = store
-        server.coordinator = server._coordinator(topology, like)
-        return server
-
-    def _coordinator(self, topology: Topology, like: Centre) -> Coordinator:
-        grid = self.config.grid
+    ) -> None:
+        grid = config.grid
         assert grid is not None
-        timeout_s = self.config.train.timeout_s
+        timeout_s = config.train.timeout_s
+        host, port = config.coordinator_address
+        self.config = config
+        self.folder = folder
+        self.say = say
+        self.external_workers = external_workers
+        self.token = os.environ.get(TOKEN) or new_token()
+        self.listener = Listener(self.token, host, port)
+        # stops serving when no object refers to it: over MPI only this one does
+        self.store = serve_store(host, 0, timedelta(seconds=timeout_s))
+        self.welcome: dict[str, Any] = {
+            "config": dump(config),
+            "folder": str(folder.resolve()),
+            "store": self.store.port,
+        }
+        self.local_workers = LocalWorkers(self.listener.address, {TOKEN: self.token}, folder / "ranks")
+        self.silent_until = 0.0  # about refused connections
         membership = Membership(
             accept=self._accept,
-            say=self.say,
+            say=say,
             heartbeat_s=grid.heartbeat_s,
             timeout_s=timeout_s,
             on_failure=self.local_workers.kill,
-            is_recoverable=self.config.transport != "mpi",  # mpiexec ends all processes when one is killed
+            is_recoverable=config.transport != "mpi",  # mpiexec ends all processes when one is killed
         )
-        return Coordinator(
+        self.coordinator = Coordinator(
             membership=membership,
             shape=grid.rows_columns,
             topology=topology,
-            make_communicator=communicator_factory(self.config, self.store),
+            make_communicator=communicator_factory(config, self.store),
             like=like,
             timeout_s=timeout_s,
         )

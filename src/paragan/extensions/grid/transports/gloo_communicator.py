@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -69,24 +70,36 @@ class GlooCommunicator(ConnectedCommunicator):
         store = dist.PrefixStore(name, own)
         _wait_for_all(store, rank, size + coordinated, timeout_s, stopped)
 
-        def connect(peer: int) -> tuple[Any, Any]:
-            def pair(name: str) -> Any:
-                return connect_pair(store, name, int(rank > peer), timeout_s, host)
+        groups = self._connect(store, timeout_s, stopped, host)
+        self._connections: dict[int, _Link] = {
+            peer: _Link(of_peer, rank, peer, arrivals, most_bytes) for peer, of_peer in groups.items()
+        }
 
-            return _connect_both_ways(pair, rank, peer, peer in self.peers)
+    def _connect(
+        self, store: dist.Store, timeout_s: float, stopped: Callable[[], bool], host: str | None
+    ) -> dict[int, tuple[Any, Any]]:
+        """Return the groups with each worker of `links`, which a thread makes: making one cannot be stopped."""
+        groups: dict[int, tuple[Any, Any]] = {}
+        errors: list[Exception] = []
 
-        connector = _PairConnector(self.links, connect)
+        def connect() -> None:
+            try:
+                for peer in self.links:  # in ascending order, in which no workers wait in a cycle
+                    pair = partial(connect_pair, store, rank=int(self.rank > peer), timeout_s=timeout_s, host=host)
+                    groups[peer] = _connect_both_ways(pair, self.rank, peer, peer in self.peers)
+            except Exception as error:
+                errors.append(error)
 
         def missing() -> list[int]:
-            if connector.error is not None:
-                (peer,) = connector.missing
-                raise WorkerError(f"no link to worker {peer}: {str(connector.error)[:200]}", peer)
-            return connector.missing
+            left = [peer for peer in self.links if peer not in groups][:1]
+            if errors:
+                raise WorkerError(f"no link to worker {left[0]}: {str(errors[0])[:200]}", left[0])
+            return left
 
-        wait_until(missing, timeout_s, stopped, connector.join)
-        self._connections: dict[int, _Link] = {
-            peer: _Link(groups, rank, peer, arrivals, most_bytes) for peer, groups in connector.groups.items()
-        }
+        thread = threading.Thread(target=connect, daemon=True, name="links")
+        thread.start()
+        wait_until(missing, timeout_s, stopped, thread.join)
+        return groups
 
     def _leave(self, orderly: bool) -> None:
         connections = list(self._connections.values())
@@ -181,32 +194,3 @@ def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, sto
         wait_until(missing, timeout_s, stopped, Backoff(0.001, 0.05))
     except RuntimeError as error:
         raise RankError(f"the store of the workers does not answer: {str(error)[:200]}") from error
-
-
-class _PairConnector(threading.Thread):
-    """Thread that creates the groups of a worker and its peers.
-
-    connect: returns the group with a peer; called in ascending order, in which no workers wait in a
-    cycle. groups: those made, by peer. error: why no more are made.
-    """
-
-    def __init__(self, peers: Iterable[int], connect: Callable[[int], Any]) -> None:
-        super().__init__(daemon=True, name="links")
-        self.groups: dict[int, Any] = {}
-        self.error: Exception | None = None
-        self._peers = sorted(peers)
-        self._connect = connect
-        self.start()
-
-    @property
-    def missing(self) -> list[int]:
-        """The next peer to connect with; empty when all are connected."""
-        return [peer for peer in self._peers if peer not in self.groups][:1]
-
-    def run(self) -> None:
-        """Connect with all peers; called by the thread."""
-        try:
-            for peer in self._peers:
-                self.groups[peer] = self._connect(peer)
-        except Exception as error:
-            self.error = error
