@@ -70,10 +70,8 @@ def ported(g, d, batches, prior):
         d_penalties=(r1.Penalty(r1.Options(weight=GAMMA, interval=R1_EVERY)),),
     )
     for step, real in enumerate(batches):
-        batch = pg.Batch(
-            pg.Rows(step=step, first=0, count=BATCH, total=BATCH), {"image": real}
-        )  # a rank's batch is a whole one
-        synchronous.step(gan, iter([batch]))
+        rows = pg.Rows(step=step, first=0, count=BATCH, total=BATCH)  # a rank's batch is a whole one
+        synchronous.step(gan, iter([pg.Batch(rows, {"image": real})]))
     return g, d, ema.net
 
 
@@ -87,11 +85,8 @@ def main(steps=200):
     """Weights of both versions after `steps` steps on this rank's data, by hand first."""
     angles = torch.rand(steps, BATCH, 1, generator=torch.Generator().manual_seed(dist.get_rank())) * 2 * torch.pi
     rings, prior = torch.cat([angles.cos(), angles.sin()], 2), pg.Prior(seed=dist.get_rank(), latent=LATENT)
-    old = by_hand(
-        *networks(),
-        rings,
-        lambda turn, step: prior.draw(turn, pg.Rows(step=step, first=0, count=BATCH, total=BATCH))[0],
-    )
+    draw = lambda turn, step: prior.draw(turn, pg.Rows(step=step, first=0, count=BATCH, total=BATCH))[0]  # noqa: E731
+    old = by_hand(*networks(), rings, draw)
     return [[*nn.ModuleList(nets).parameters()] for nets in (old, ported(*networks(), rings, prior))]
 
 

@@ -1,8 +1,6 @@
 """HiFi-GAN's training loop (Kong et al. 2020) by hand, and with paragan: equal weights in float64, half as long.
 
-    python examples/port_from_hifigan.py
-
-Prints the largest difference of any weight of G after a few seconds.
+python examples/port_from_hifigan.py    # prints the largest difference of any weight of G after a few seconds
 """
 
 import itertools
@@ -60,11 +58,9 @@ def ported(generator, mpd, msd, data, folder):
     settings |= {"g.optimizer": adam, "d.optimizer": adam, "g.precision": "fp32", "d.precision": "fp32"}
     settings["adversarial.weights"] = {"mpd": 2, "msd": 2}  # its least squares has no halves
     spectra = pg.Term(name="mel", function=lambda o, i: (mel(o.images) - mel(i.real_sample)).abs(), weight=45.0)
-    how = {
-        "terms": [pg.FeatureMatchingL1Penalty(pg.FeatureMatchingL1Options(weight=2.0)), spectra],
-        "settings": settings,
-    }
-    return pg.Trainer(generator, {"mpd": mpd, "msd": msd}, data, loss="least_squares", out=folder, **how).run()
+    terms = [pg.FeatureMatchingL1Penalty(pg.FeatureMatchingL1Options(weight=2.0)), spectra]
+    how = {"loss": "least_squares", "terms": terms, "settings": settings, "out": folder}
+    return pg.Trainer(generator, {"mpd": mpd, "msd": msd}, data, **how).run()
 
 
 class Folds(nn.ModuleList):

@@ -65,13 +65,8 @@ def ported(generator, discriminator, vgg, data, folder):
     settings |= {"g.init": {"path": str(folder / "first_stage.safetensors")}, "adversarial.weight": 0.1}
     settings["g.ema.half_life_kimg"] = BATCH / 1000 * math.log(0.5) / math.log(DECAY)
     pixel = pg.Term(name="pixel", function=lambda outputs, inputs: (outputs.images - inputs.real_sample).abs())
-    how = {
-        "terms": [pixel, pg.PerceptualLoss(network=vgg)],
-        "settings": settings,
-        "out": folder / "run",
-        "sample": "high",
-    }
-    return pg.Trainer(generator, discriminator, data, loss="nonsaturating", **how).run()
+    how = {"terms": [pixel, pg.PerceptualLoss(network=vgg)], "settings": settings, "sample": "high"}
+    return pg.Trainer(generator, discriminator, data, loss="nonsaturating", out=folder / "run", **how).run()
 
 
 class Upscaler(nn.Sequential):

@@ -76,11 +76,7 @@ def trainer(steps=400, seed=0, out="runs/vqgan", settings=None):
         "balancer": {"name": "adaptive_weight", "last_layer": "last"},
     }  # fmt: skip
     terms = [
-        pg.Term(
-            name="reconstruction",
-            function=lambda outputs, inputs: (outputs.images - inputs.real_sample).abs(),
-            weight=4.0,
-        ),
+        pg.Term(name="reconstruction", function=lambda o, i: (o.images - i.real_sample).abs(), weight=4.0),
         pg.Term(name="codebook", function=lambda outputs, inputs: outputs.extra["codebook"]),
         pg.Term(name="commitment", function=lambda outputs, inputs: outputs.extra["commitment"], weight=0.25),
     ]
