@@ -53,7 +53,30 @@ def test_a_config_that_cannot_be_read_is_left_out_with_a_warning(tmp_path, confi
     folders = [run(tmp_path / name, config=text) for name, text in (("a", "x: 1"), ("b", config), ("c", "x: 2"))]
     found = read_comparison(folders)
     assert found.setting_differences == [("x", ["1", "–", "2"])]
-    assert found.warnings == ["B has no readable config.yaml; its settings are not compared."]
+    assert "B has no readable config.yaml; its settings are not compared." in found.warnings
+
+
+LINE = json.dumps(score(2, 5.0)) + "\n"
+RECORDS = {
+    "missing": (None, "B has no readable record (metrics.jsonl); its scores are not compared."),
+    "empty": ("", "B has no readable record (metrics.jsonl); its scores are not compared."),
+    "cut in its first line": (LINE[:40], "B has no readable record (metrics.jsonl); its scores are not compared."),
+    "noise": ("\x00\x01\n[1, 2]\nnull\n", "B has no readable record (metrics.jsonl); its scores are not compared."),
+    "damaged": (LINE + '{"kind": "score", "step": "x"}\n[1]\n' + LINE, "B has 2 unreadable lines in its record"),
+    "still written to": (LINE + LINE[:40], ""),
+}
+
+
+@pytest.mark.parametrize("damage", RECORDS)
+def test_a_record_that_cannot_be_read_is_said_and_the_rest_of_it_is_compared(damage, tmp_path):
+    text, expected = RECORDS[damage]
+    folders = [run(tmp_path / name, score(2, 4.0)) for name in ("a", "b")]
+    (folders[1] / "metrics.jsonl").unlink()
+    if text is not None:
+        (folders[1] / "metrics.jsonl").write_text(text)
+    found = read_comparison(folders)
+    assert [line[: len(expected)] for line in found.warnings] == ([expected] if expected else [])
+    assert [run.history.num_scores for run in found.runs] == [1, (text or "").count(LINE)]
 
 
 def test_best_values_of_one_protocol_compare_with_their_intervals(tmp_path):

@@ -128,6 +128,7 @@ class History:
     scores: list[RecordEntry] = field(default_factory=list)
     samples: list[RecordEntry] = field(default_factory=list)
     num_scores: int = 0
+    num_unreadable: int = 0  # lines without a step
     most_metrics: int = 0
     protocol: object = None
     protocols: list[dict[str, str]] = field(default_factory=list)
@@ -258,17 +259,17 @@ class Record:
         try:
             with open_regular_file(self.path) as file:
                 status = os.fstat(file.fileno())
-                inode = (status.st_dev, status.st_ino)
-                if inode != self._inode or status.st_size < self._offset:
-                    self._inode = inode
+                if (status.st_dev, status.st_ino) != self._inode or status.st_size < self._offset:
+                    self._inode = (status.st_dev, status.st_ino)
                     self._offset = 0
                     self.history = History()
                 return self._read_lines(file)
         except FileNotFoundError:
             return False
         except OSError as error:
-            problem = f"the record cannot be read ({error.strerror})"
-            raise CheckpointError(f"{self.path}: {problem}; check the file") from None
+            raise CheckpointError(
+                f"{self.path}: the record cannot be read ({error.strerror}); check the file"
+            ) from None
 
     def _read_lines(self, file: IO[bytes]) -> bool:
         start = file.seek(self._offset)
@@ -279,9 +280,11 @@ class Record:
             try:
                 values = to_mapping(json.loads(line))
             except (ValueError, RecursionError):
-                continue
+                values = {}
             step, kimg = finite_or_nan(values.get("step")), finite_or_nan(values.get("kimg"))
-            if not (math.isnan(step) or math.isnan(kimg)):
+            if math.isnan(step) or math.isnan(kimg):
+                self.history.num_unreadable += 1
+            else:
                 self.history.add(values.get("kind"), RecordEntry(step=int(step), kimg=kimg, values=values))
         return self._offset > start
 
@@ -290,8 +293,9 @@ def open_record(folder: Path) -> Record:
     """Open the record of a run folder; raises `CheckpointError` for any other folder."""
     if not any((folder / name).exists() for name in ("metrics.jsonl", "config.yaml")):
         problem = "a folder without metrics.jsonl" if folder.is_dir() else "a file" if folder.is_file() else "missing"
-        cure = f"pass one that `{program_command()} train` has created"
-        raise CheckpointError(f"{folder}: not a run folder ({problem}); {cure}")
+        raise CheckpointError(
+            f"{folder}: not a run folder ({problem}); pass one that `{program_command()} train` created"
+        )
     return Record(folder / "metrics.jsonl")
 
 
