@@ -23,6 +23,7 @@ from paragan.report.record_values import (
     finite_or_nan,
     first_items,
     first_pairs,
+    keep_latest,
     single_line,
     to_mapping,
     to_number,
@@ -201,14 +202,14 @@ class History:
     def _add_advice(self, entry: RecordEntry) -> None:
         name = single_line(entry.values.get("name"))
         self.advice[name] = entry.brief()
-        _keep_latest(self.advice, _MAX_ADVICE)
+        keep_latest(self.advice, _MAX_ADVICE)
         self.events.append((entry.step, f"advice: {name}"))
 
     def _add_checkpoint(self, entry: RecordEntry) -> None:
         self.checkpoints += 1
         self.saves.append((entry.step, single_line(entry.values.get("path"))))
         self._saved_s[entry.step] = entry.seconds
-        _keep_latest(self._saved_s, _MAX_SAVES)
+        keep_latest(self._saved_s, _MAX_SAVES)
 
     def _add_score(self, entry: RecordEntry) -> None:
         self.num_scores += 1
@@ -293,12 +294,6 @@ def open_record(folder: Path) -> Record:
     """Open the record of a run folder; raises `CheckpointError` for any other folder."""
     if not any((folder / name).exists() for name in ("metrics.jsonl", "config.yaml")):
         problem = "a folder without metrics.jsonl" if folder.is_dir() else "a file" if folder.is_file() else "missing"
-        raise CheckpointError(
-            f"{folder}: not a run folder ({problem}); pass one that `{program_command()} train` created"
-        )
+        cure = f"pass one that `{program_command()} train` has created"
+        raise CheckpointError(f"{folder}: not a run folder ({problem}); {cure}")
     return Record(folder / "metrics.jsonl")
-
-
-def _keep_latest(items: dict[Any, Any], limit: int) -> None:
-    while len(items) > limit:
-        del items[next(iter(items))]

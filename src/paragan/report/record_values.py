@@ -87,3 +87,9 @@ def comparable_part(protocol: Mapping[str, str], metric: str) -> dict[str, str]:
     sections = (*_SHARED_SECTIONS, re.split(r"[\[@]", metric)[0])  # fd[judge] and inception_score@50k have a suffix
     prefixes = tuple(f"{section}." for section in sections)
     return {name: text for name, text in protocol.items() if "." not in name or name.startswith(prefixes)}
+
+
+def keep_latest(items: dict[Any, Any], limit: int) -> None:
+    """Delete the oldest items until at most `limit` are left."""
+    while len(items) > limit:
+        del items[next(iter(items))]
