@@ -48,7 +48,7 @@ HOSTILE = {
 }
 
 
-def test_manifest_that_nobody_edited_is_read(tmp_path):
+def test_manifest_as_written_is_read(tmp_path):
     found = read(tmp_path, json.dumps(WHOLE))
     assert set(found.sums) == {"g.safetensors", "state.json"} and set(found.groups) == {"g"}
 
