@@ -113,6 +113,7 @@ MAKE_FOLDERS = {  # file: why it need not call `create_subfolder`
     "src/paragan/checkpoint/best.py": "as the writer",
     "src/paragan/extensions/buckets/bucket_checkpoints.py": "as the writer",
     "src/paragan/evaluation/reference_features.py": "in the user's cache",
+    "src/paragan/features/base/inception_weights.py": "in the user's cache",
     "src/paragan/export/bundle.py": "the folder that the user names, or one that `create_subfolder` returned",
     "src/paragan/extensions/clusters/cluster_runs.py": "the folder of rendered jobs, which the user names",
     "src/paragan/runs/folder.py": "the run folder",
