@@ -12,7 +12,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.func import functional_call
 from torch.nn.utils import parametrize
 
@@ -20,7 +19,7 @@ from paragan.core import rng
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput, mean_per_sample
 from paragan.core.phases import Phase, phase
 from paragan.core.protocols import Network
-from paragan.core.shard import gather_full
+from paragan.core.shard import gather_full, is_sharded
 from paragan.core.source import Source
 from paragan.core.types import Rows
 from paragan.game.gan import GAN
@@ -183,7 +182,7 @@ def _weight(module: nn.Module) -> Tensor | None:
         return gather_full(held) if isinstance(held, Tensor) else None
     chain = cast(parametrize.ParametrizationList, cast(nn.ModuleDict, module.parametrizations)["weight"])
     originals = list(chain.parameters(recurse=False))  # weight norm has two: length and direction
-    if not any(isinstance(original, DTensor) for original in originals):
+    if not any(map(is_sharded, originals)):
         return cast(Tensor, module.weight)
     values = tuple(map(gather_full, originals))  # the layer would compute the weight from its shards
     for step in chain:

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.settings_tree import located_key
+from paragan.core.shard import is_sharded
 from paragan.game import schedule
 from paragan.game.optimizer_arguments import refusal, with_floats
 from paragan.game.options import ScheduleOptions
@@ -184,7 +184,7 @@ def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
     for group in optimizer.param_groups:
         for weight in group["params"] if group.get("fused") else ():
             grad = weight.grad
-            if grad is None or grad.dim() != 4 or not weight.is_cpu or isinstance(grad, DTensor):
+            if grad is None or grad.dim() != 4 or not weight.is_cpu or is_sharded(grad):
                 continue
             nhwc = grad.is_contiguous(memory_format=torch.channels_last) and not grad.is_contiguous()
             if nhwc and grad.stride() == weight.stride():

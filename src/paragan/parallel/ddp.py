@@ -16,12 +16,12 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.capabilities import ALL
 from paragan.core.dist import World
 from paragan.core.protocols import Turn
+from paragan.core.shard import is_sharded
 from paragan.core.traffic import Collective, RankExchange
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
@@ -45,7 +45,7 @@ class Strategy(strategy.Strategy):
 
     def wrap(self, net: nn.Module, world: World) -> nn.Module:
         """Let DistributedDataParallel reduce the gradients of a network, except those of shards."""
-        shards = [name for name, weight in net.named_parameters() if isinstance(weight, DTensor)]
+        shards = [name for name, weight in net.named_parameters() if is_sharded(weight)]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, shards)
         # Strides of an axis of length 1 differ, which costs nothing, and whose cause is in torch's kernels.
         warnings.filterwarnings("ignore", message=r"(?s).*Grad strides do not match bucket view")
@@ -67,7 +67,7 @@ class Strategy(strategy.Strategy):
         if not isinstance(net, DistributedDataParallel):
             return Reduction()
         here = placement_of(cast(nn.Module, net.module))
-        weights = [weight for weight in net.parameters() if not isinstance(weight, DTensor)]
+        weights = [weight for weight in net.parameters() if not is_sharded(weight)]
         here.world.count_bytes("parameters", sum(self._bytes_of(p) for p in weights if p.requires_grad))
 
         def around(last: bool) -> AbstractContextManager[None]:
