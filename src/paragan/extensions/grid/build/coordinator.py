@@ -100,11 +100,8 @@ class _CoordinatorServer:
         self.listener = Listener(self.token, host, port)
         # stops serving when no object refers to it: over MPI only this one does
         self.store = serve_store(host, 0, timedelta(seconds=timeout_s))
-        self.welcome: dict[str, Any] = {
-            "config": dump(config),
-            "folder": str(folder.resolve()),
-            "store": self.store.port,
-        }
+        shared: dict[str, Any] = {"config": dump(config), "folder": str(folder.resolve())}
+        self.welcome = {**shared, "store": self.store.port}
         self.local_workers = LocalWorkers(self.listener.address, {TOKEN: self.token}, folder / "ranks")
         self.silent_until = 0.0  # about refused connections
         membership = Membership(
