@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -14,14 +14,14 @@ from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput, Outputs, identity
-from paragan.core.protocols import Augment, Opponent, Penalty, PlayerSlot, Turn, adaptive
+from paragan.core.protocols import Adaptive, Augment, Opponent, Penalty, PlayerSlot, Turn, adaptive, state_tensors
 from paragan.core.types import Batch, LossTerms, Report, Rows, Side, TurnInputs, Update
 from paragan.core.weight_schedule import has_begun, images_of
 from paragan.game import balancing
 from paragan.game.adversarial_terms import adversarial_terms, mean_logits
 from paragan.game.options import AdversarialOptions
+from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.state_buffers import attach_state
 from paragan.game.term_weights import varying_weights
 
 
@@ -70,7 +70,7 @@ class GAN:
                 "the weight 0; add a penalty of G, or set adversarial.start_kimg to 0"
             )
         balancing.begin(self.balancer, self.g, self.g_penalties)
-        attach_state(self.slots, self.penalties, self.augment, self.balancer)
+        _attach_state(self.slots, self.penalties, self.augment, self.balancer)
 
     def _refuse_unknown_players(self, side: Side, penalty: Penalty) -> None:
         names = {slot.value for slot in self.slots} - {side.value}
@@ -262,3 +262,27 @@ def _due(penalties: tuple[Penalty, ...], version: int, rows: Rows) -> list[tuple
     flags = [penalty.is_due(version, rows) for penalty in penalties]
     pairs = list(zip(penalties, flags, strict=True))
     return [tuple(penalty for penalty, flag in pairs if flag is wanted) for wanted in (True, False)]
+
+
+def _attach_state(
+    slots: Mapping[Side, PlayerSlot],
+    penalties: Mapping[Side, Sequence[Penalty]],
+    augment: Augment | None,
+    balancer: Balancer | None,
+) -> None:
+    """Attach this state to the players, on their devices, before the first step.
+
+    The augmentation of D's inputs is saved with D, the balancer with G.
+    """
+    changing = adaptive(augment)
+    more: dict[Side, Sequence[Adaptive | Balancer]] = {
+        Side.G: [] if balancer is None else [balancer],
+        Side.D: [] if changing is None else [changing],
+    }
+    for side, player in slots.items():
+        if isinstance(player, Player):
+            device = player.strategy.device(player.net)
+            owners = [*penalties[side], *more.get(side, ())]
+            for owner in owners:
+                owner.state.update({name: value.to(device) for name, value in owner.state.items()})
+            player.state = state_tensors(*owners)

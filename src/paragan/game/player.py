@@ -47,7 +47,7 @@ class Player:
     version counts all turns, also those in which no term is due because of its interval,
     `due_turns` those in which one is, `updates` (on the device) those whose gradients were finite,
     `images` the real images of its turns over all ranks. state: tensors of the penalties of its turns, and of D's
-    augmentation (`game.state_buffers`). base: names of parameters that never change and that
+    augmentation (`game.gan`). base: names of parameters that never change and that
     checkpoints leave out (`game.trained_part`).
     """
 
