@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import paragan as pg
-from paragan.core.discriminator_weights import discriminator_weights
+from paragan.core.outputs import discriminator_weights
 from paragan.core.types import Side
 from paragan.game.network import CalledNetwork, Calling
 from paragan.parallel.base.blocks import blocks

@@ -5,7 +5,7 @@ import torch
 
 from paragan.core.dist import World
 from paragan.core.traffic import Collective, link_bytes
-from paragan.engine.traffic import TrafficLog
+from paragan.engine.step_log import TrafficLog
 from paragan.parallel import local_sgd
 from paragan.report.record import History, RecordEntry
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -20,11 +21,13 @@ from paragan.game.network import Calling
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
-from paragan.game.remote_player import RemotePlayer
 from paragan.game.snapshot import Snapshot
 from paragan.game.trained_part import fixed_names
 from paragan.hardware import executors, precision
 from paragan.parallel import MemoryOptions, Strategy
+
+if TYPE_CHECKING:
+    from paragan.game.remote_player import RemotePlayer
 
 
 def player(
@@ -65,6 +68,8 @@ def remote_player(
 
     has_state: also G's, of which otherwise only images are received.
     """
+    from paragan.game.remote_player import RemotePlayer
+
     if side is Side.G and not has_state:
         return RemotePlayer(side, policy(options))
     net = _prepared(_strategy(side, options, ALONE, make.device), make, options, ALONE)

@@ -1,9 +1,9 @@
-"""Tensors that are sharded over ranks, and this rank's shard."""
+"""Tensors that are sharded over ranks, this rank's shard, and the tensors that an optimiser steps."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -45,3 +45,14 @@ def copy_full(target: Tensor, full: Tensor) -> None:
 def gather_full(tensor: Tensor) -> Tensor:
     """Return the full tensor, on every rank. Collective: every rank must call this."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor
+
+
+def optimizer_weights(optimizer: Any) -> dict[str, Tensor]:
+    """Return the tensors that an optimiser steps: parameters, float32 copies, or local shards.
+
+    Their order is that of its groups, which must have `param_names`, and of torch's state.
+    """
+    weights: dict[str, Tensor] = {}
+    for group in optimizer.param_groups:
+        weights |= zip(group["param_names"], group["params"], strict=True)
+    return weights

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from paragan.core.clock import Clock
+from paragan.core.dist import World
 from paragan.core.event import Event
 from paragan.core.phases import PhaseClock
 from paragan.core.roles import Roles
@@ -17,7 +18,6 @@ from paragan.core.types import Report
 from paragan.engine.delays import DelayLog, mean_delays
 from paragan.engine.divergence import SkipMonitor
 from paragan.engine.phase_log import PhaseLog
-from paragan.engine.traffic import TrafficLog
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
 from paragan.game.scheme import Batches, Scheme
@@ -136,3 +136,53 @@ def sum_scalars(roles: Roles, report: Report) -> Mapping[str, Tensor | float]:
 
 def _event(kind: str, at: Clock, values: Mapping[str, Any] | None = None) -> Event:
     return Event(kind=kind, step=at.step, images=at.images, values=values or {})
+
+
+class TrafficLog:
+    """Record of the bytes since the last log point, over all ranks of `world`.
+
+    Counting is local; only `read` communicates. Its bytes belong to the next log point.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._num_steps = 0
+        self._sent_before = dict(world.sent)
+        self._on_links_before = dict(world.on_links)
+
+    def count_step(self) -> None:
+        """Count one step."""
+        self._num_steps += 1
+
+    def read(self) -> dict[str, Any]:
+        """Return the bytes per step since the last call, or nothing for one rank. Collective.
+
+        `steps`: since then. `sent`: what ranks passed to collectives and links; `links`: what
+        travels for it (`core.traffic.link_bytes`); each by kind, of all ranks together.
+        """
+        if self._world.size == 1 or not self._num_steps:
+            return {}
+        here = [
+            _difference(self._world.sent, self._sent_before),
+            _difference(self._world.on_links, self._on_links_before),
+        ]
+        self._sent_before = dict(self._world.sent)
+        self._on_links_before = dict(self._world.on_links)
+        by_rank = self._world.gather(here)
+        steps = self._num_steps
+        self._num_steps = 0
+        sent = _mean(steps, (rank[0] for rank in by_rank))
+        return {"steps": steps, "sent": sent, "links": _mean(steps, (rank[1] for rank in by_rank))}
+
+
+def _difference(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    return {kind: value - before.get(kind, 0) for kind, value in now.items()}
+
+
+def _mean(steps: int, by_rank: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the sum over ranks per step, by kind, without kinds that were not sent."""
+    total: dict[str, float] = {}
+    for values in by_rank:
+        for kind, value in values.items():
+            total[kind] = total.get(kind, 0) + value
+    return {kind: round(total[kind] / steps, 1) for kind in sorted(total) if total[kind]}

@@ -19,7 +19,6 @@ from paragan.core.metric import SampleFeatures
 from paragan.core.source import Source
 from paragan.evaluation.generated_features import compute_features, to_uint8
 from paragan.features.base.extractor import REAL_AT_ONCE, FeatureExtractor, real_batch, real_batches
-from paragan.storage.download import cache_dir
 
 _FORMAT = 1
 _MAX_BYTES = 2 << 30  # 50,000 images by the Inception network take 0.6 GB
@@ -43,6 +42,8 @@ def real_features(
 
     if not extractor.is_slow or not source.fingerprint:
         return compute()
+    from paragan.storage.download import cache_dir
+
     path = cache_dir() / "features" / f"{_key(extractor, source, count)}.safetensors"
     found = _read(path, count)
     if world.any(found is None) or found is None:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from paragan.core.discriminator_weights import discriminator_weights
-from paragan.core.outputs import DiscriminatorOutput, Outputs, mean_per_sample, sum_of
+from paragan.core.outputs import DiscriminatorOutput, Outputs, discriminator_weights, mean_per_sample, sum_of
 from paragan.core.types import LossTerms
 from paragan.game.options import AdversarialOptions
 

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from paragan.core.balancer import restore_if_skipped, state_before
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import generate, with_d_fakes
-from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.phases import Phase, phase, turn_phase
 from paragan.core.protocols import Network, Opponent, Turn
-from paragan.core.shard import local_shard
+from paragan.core.shard import local_shard, optimizer_weights
 from paragan.core.types import LossTerms, Rows, Side, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling, all_frozen

@@ -20,8 +20,7 @@ from paragan.core.protocols import Penalty
 from paragan.core.source import Source
 from paragan.core.types import Batch, Side, TurnInputs
 from paragan.game.gan import GAN
-from paragan.game.label_arguments import refuse_label_mismatch
-from paragan.game.label_use import ignores_labels
+from paragan.game.label_use import ignores_labels, refuse_label_mismatch
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.trial_samples import first_samples, noise

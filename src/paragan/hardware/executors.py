@@ -53,6 +53,8 @@ def call_compiler(name: str, device: torch.device) -> CallCompiler | None:
 
 def can_record(device: torch.device) -> bool:
     """Whether this device supports recorded launches (CUDA graphs)."""
+    if device.type == "cpu":
+        return False
     from paragan.hardware import graphs
 
     return graphs.graph_factory(device) is not None

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from paragan.core import protocols
 from paragan.core.capabilities import Capability
-from paragan.core.discriminator_weights import discriminator_weights
 from paragan.core.option_types import Combine, NotNegative
-from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
+from paragan.core.outputs import DiscriminatorOutput, discriminator_weights, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight

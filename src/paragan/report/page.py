@@ -10,7 +10,6 @@ from typing import Any
 from paragan.core.files import write_text
 from paragan.report import panels, run_facts
 from paragan.report.chart import run_end, script_data
-from paragan.report.columns import columns_section
 from paragan.report.metric_notes import explanation, reliability
 from paragan.report.record import History, metric_names, open_record
 from paragan.report.record_values import dotted_settings, first_items, single_line, to_mapping, to_number
@@ -64,7 +63,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "frames": frames,
         "audio": read_audio(folder, history.samples),
         "tracks": [{"tone": None, "dash": 0}] if frames else [],
-        "columns": columns_section(history.columns),
+        "columns": _columns(history),
         "rows": [single_line(row, 60) for row in first_items(history.rows)],
         "metrics": metrics,
         "meanings": [(name, text) for name in names if (text := explanation(name))],
@@ -85,6 +84,15 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "config": read_small_text(folder / "config.yaml")[:_MAX_CONFIG],
         "protocol": dotted_settings(history.protocol),
     }
+
+
+def _columns(history: History) -> Any:
+    """Return the section about columns of rows; None for other samples."""
+    if history.columns is None:
+        return None
+    from paragan.report.columns import columns_section
+
+    return columns_section(history.columns)
 
 
 def _header(folder: Path, history: History) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.report.record import RecordEntry
 from paragan.report.record_values import single_line
-from paragan.storage.animation import save_animation
 
 _Item = TypeVar("_Item")
 _MAX_FRAMES = 60  # in the report
@@ -109,6 +108,8 @@ def save_run_animation(folder: Path, path: Path) -> None:
         raise DataError(f"{folder}: the run has no samples/step-*.png; train with a lower every.sample_kimg")
     frames = [frame for frame in frames if frame.size == frames[-1].size]
     durations = [_FRAME_MS] * (len(frames) - 1) + [_LAST_FRAME_MS]
+    from paragan.storage.animation import save_animation
+
     save_animation(frames, path, durations, quality=80)
 
 

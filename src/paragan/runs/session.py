@@ -15,7 +15,6 @@ from paragan import build
 from paragan.config import RunConfig, dump, outside_names
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
-from paragan.core.exported_file import advise_missing
 from paragan.core.files import write_text
 from paragan.core.outside_code import code_fingerprints
 from paragan.core.printable import print_line, to_printable
@@ -241,6 +240,8 @@ def refuse_missing_init(request: RunRequest) -> None:
                 found = f"{key}.path {source} is in the run folder, which --fresh moves"
                 raise ConfigError(f"{found}; give another --out DIR")
             if not source.exists() and not (request.out / "config.yaml").exists():
+                from paragan.core.exported_file import advise_missing
+
                 raise ConfigError(f"{key}.path {source} does not exist; {advise_missing(source)}")
 
 
