@@ -86,7 +86,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
     }
 
 
-def _columns(history: History) -> Any:
+def _columns(history: History) -> object:
     """Return the section about columns of rows; None for other samples."""
     if history.columns is None:
         return None

@@ -79,6 +79,8 @@ def evolution_on_workers(
 class _CoordinatorServer:
     """Address of a coordinator, and its workers: local ones unless a launcher has started them."""
 
+    silent_until = 0.0  # about refused connections
+
     def __init__(
         self,
         config: RunConfig,
@@ -103,7 +105,6 @@ class _CoordinatorServer:
         shared: dict[str, Any] = {"config": dump(config), "folder": str(folder.resolve())}
         self.welcome = {**shared, "store": self.store.port}
         self.local_workers = LocalWorkers(self.listener.address, {TOKEN: self.token}, folder / "ranks")
-        self.silent_until = 0.0  # about refused connections
         membership = Membership(
             accept=self._accept,
             say=say,
