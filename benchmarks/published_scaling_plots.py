@@ -11,7 +11,7 @@ python -m benchmarks.published_scaling_plots
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +78,9 @@ def plots(found: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> dict[str, 
 
 
 def _forecast(row: Mapping[str, Any]) -> Forecast:
-    """A row of a result file; those of 2026-11-26 have a cost, too."""
-    return Forecast(**{name: value for name, value in row.items() if name != "cost"})
+    """A row of a result file; older ones have a cost and limits, too."""
+    names = {field.name for field in fields(Forecast)}
+    return Forecast(**{name: value for name, value in row.items() if name in names})
 
 
 def _weak_plot(rows_by_name: Mapping[str, list[Forecast]]) -> str:

@@ -103,7 +103,8 @@ def name_hint(category: str, name: str, key: str) -> str | None:
     if (ours := NAMES.get(category, {}).get(folded)) is not None:
         return f"{name!r} is called {ours} in paragan; use {key}={ours}"
     longer = [known for known in registry.names(category) if known.startswith(folded)]
-    if len(longer) == 1 and len(folded) >= _MIN_PREFIX:
+    is_typo = registry.closest_name(folded, longer) is not None  # `dcga`: the message for typos has all names
+    if len(longer) == 1 and len(folded) >= _MIN_PREFIX and not is_typo:
         return f"{name!r} is called {longer[0]} in paragan; use {key}={longer[0]}"
     return None
 
