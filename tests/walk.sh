@@ -48,7 +48,7 @@ user paragan/run export runs/own --out mine
 user paragan/run sample mine --num 16 --out again.png
 
 [ "$commands" -le 5 ] || fail "$commands commands"
-before=$(awk '/^\$ .*run train/ { on = 1; next } / images\/s / { exit } on && !/^judge +step/' transcript | wc -l)
+before=$(awk '/^\$ .*run train/ { on = 1; next } / images\/s / { exit } on && !/^judge +[0-9]+ of /' transcript | wc -l)
 [ "$before" -le 12 ] || fail "$before lines before the first step"
 echo "lines before the first step: $before"
 [ -s again.png ] || fail "nothing was sampled from the exported file"
