@@ -1,5 +1,6 @@
 """The door: the core is complete without `extensions/`, and a plain run imports nothing of it."""
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,23 @@ def test_a_plain_run_imports_no_extension_and_few_modules(tmp_path):
     names = ended.stderr.splitlines()[-1].split()
     assert [name for name in names if name.startswith("paragan.extensions")] == []
     assert len(names) <= MAX_MODULES
+
+
+def imports_at_the_top(tree: ast.AST) -> list[str]:
+    """Modules of extensions that a module imports when it is imported itself."""
+    names = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("paragan.extensions"):
+            names.append(node.module)
+        is_later = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if not is_later and not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            names += imports_at_the_top(node)
+    return names
+
+
+def test_api_and_cli_import_extensions_inside_of_functions(modules):
+    wrong = {str(m.path): names for m in modules if m.floor in ("api", "cli") and (names := imports_at_the_top(m.tree))}
+    assert wrong == {}
 
 
 @pytest.mark.parametrize("folder", EXTENSIONS, ids=lambda folder: folder.name)

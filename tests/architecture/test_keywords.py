@@ -6,7 +6,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,37 @@ def test_dataclasses_of_many_fields_are_built_by_keywords(modules):
             if inspect.isclass(kind) and kind.__module__ == name and (names := positional_fields(kind)):
                 positional[f"{name}.{kind.__name__}"] = names
     assert positional == {}
+
+
+def positional_constructions(tree: ast.Module, classes: Collection[str]) -> Iterator[tuple[int, str]]:
+    """Line and name of each construction of one of these classes with more than four arguments by position."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = ast.unparse(call.func).rpartition(".")[2]
+        if name in classes and len(call.args) > MAX_POSITIONAL_FIELDS:
+            yield call.lineno, name
+
+
+def test_objects_are_constructed_by_keywords(modules):
+    classes = {node.name for m in modules for node in ast.walk(m.tree) if isinstance(node, ast.ClassDef)}
+    wrong = [
+        f"{m.path.relative_to(PACKAGE)}:{line}: {name}"
+        for m in modules
+        for line, name in positional_constructions(m.tree, classes)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("Link(a, b, c, d, e)", 1),
+        ("links.Link(a, b, c, d, e)", 1),
+        ("Link(a, b, c, d, e=e)", 0),
+        ("link(a, b, c, d, e)", 0),
+    ],
+)
+def test_the_rule_sees_constructions(line, number):
+    assert len(list(positional_constructions(ast.parse(line), {"Link"}))) == number
 
 
 def test_no_tuple_or_dict_hides_arguments(modules):

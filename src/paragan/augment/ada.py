@@ -91,7 +91,7 @@ class Augment:
             raise ConfigError(f"augment needs images, but {given}; leave augment out")
         x = at_least_float32(x_BCHW)
         p = self.state.get("p", weight_at(self._p, rows))
-        draws = Draws(seed, stream, rows, x, p)
+        draws = Draws(seed=seed, stream=stream, rows=rows, like_BCHW=x, p=p)
         with autocast_off(x):
             for group in self._groups:
                 x = group(x, draws)

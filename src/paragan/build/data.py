@@ -136,15 +136,33 @@ def batch_stream(
     depth = options.prefetch
     if depth is None and is_automatic and source.is_decoded:
         depth = "auto" if "://" in str(vars(config.data.options).get("path", "")) else threads + 1
-    timeout_s = config.train.timeout_s
     if depth == "auto" and source.is_decoded:
-        most_readers = max(1, _MAX_READERS // world.local_size)
-        readers = min(options.readers or threads, _MAX_THREADS, most_readers)
-        max_bytes = _MAX_BYTES // world.local_size
-        return Pipeline(loader, readers + 1, readers, threads, max_bytes, timeout_s, most_readers=most_readers)
+        return _controlled_pipeline(config, loader, threads, world)
     if depth == "auto" or not depth:
         return loader
-    return Pipeline(loader, depth, options.readers, min(threads, depth), _MAX_BYTES, timeout_s)
+    return Pipeline(
+        loader=loader,
+        depth=depth,
+        readers=options.readers,
+        decoders=min(threads, depth),
+        max_bytes=_MAX_BYTES,
+        timeout_s=config.train.timeout_s,
+    )
+
+
+def _controlled_pipeline(config: RunConfig, loader: Loader, threads: int, world: World) -> Pipeline:
+    """Return the batches of `loading.prefetch: auto`, with this rank's share of the host's memory and readers."""
+    most_readers = max(1, _MAX_READERS // world.local_size)
+    readers = min(config.loading.readers or threads, _MAX_THREADS, most_readers)
+    return Pipeline(
+        loader=loader,
+        depth=readers + 1,
+        readers=readers,
+        decoders=threads,
+        max_bytes=_MAX_BYTES // world.local_size,
+        timeout_s=config.train.timeout_s,
+        most_readers=most_readers,
+    )
 
 
 def refuse_unpaired(

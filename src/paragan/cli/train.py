@@ -46,8 +46,6 @@ def train_command(
     Ctrl-C saves a checkpoint; run the same command again to resume.
     """
     recipe, overrides, named = parse_words(words, context)
-    if out == "":
-        raise ConfigError("--out is empty; pass a folder, such as runs/mine")
     if change:
         overrides.append("train.change_rates=true")
     moved = code_folder(trust or None, code)
@@ -57,7 +55,7 @@ def train_command(
     from paragan.runs.run_request import RunRequest
     from paragan.runs.start import start_training
 
-    where, folder = _run_place(out or named, recipe)
+    where, folder = _run_place(named if out is None else out, recipe)
     if plan is not None:
         overrides += _planned_words(plan, config, recipe, folder, fresh)
         config = load_config(recipe, overrides, outside)
@@ -72,7 +70,7 @@ def train_command(
         address=where if is_url(where) else "",
     )
     with _mirroring(request):
-        exit_code = start_training(request, _advise_on_memory)
+        exit_code = start_training(request, _advise_on_memory if has_extension("planning") else None)
     raise typer.Exit(exit_code)
 
 
@@ -96,8 +94,6 @@ def _mirroring(request: RunRequest) -> AbstractContextManager[None]:
 
 
 def _advise_on_memory(request: RunRequest) -> str:
-    if not has_extension("planning"):
-        return "lower train.batch or the model's width"
     from paragan.extensions.planning.plan_run import advise_on_memory
 
     return advise_on_memory(request)
@@ -115,6 +111,8 @@ def _run_place(where: str | None, recipe: str) -> tuple[str, Path]:
     """Return the folder or address of a run, and its folder on this machine."""
     from paragan.runs.folder import run_name
 
+    if where == "":
+        raise ConfigError("--out is empty; pass a folder, such as runs/mine")
     where = where or f"runs/{run_name(recipe)}"
     if not is_url(where):
         return where, Path(where)

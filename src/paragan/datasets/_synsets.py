@@ -41,7 +41,7 @@ def source(
     images = FileImages(files, ArrangedPaths(paths, labels, names, len(paths)))
     rows = images.rows("train", held_out=0)
     identify = partial(images.fingerprint, rows, f"{shape} {settings}")
-    return ImageSource(images, rows, shape, find_decoder(resize, size), identify)
+    return ImageSource(images=images, rows=rows, shape=shape, decode=find_decoder(resize, size), identify=identify)
 
 
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> ImageSource
     rows = images.rows(split, options.held_out)
     images.notices = (*images.notices, *class_folder_warnings(files, paths, images))
     identify = partial(images.fingerprint, rows, f"{shape} {settings}")
-    return ImageSource(images, rows, shape, with_skip_hint(decode), identify)
+    return ImageSource(images=images, rows=rows, shape=shape, decode=with_skip_hint(decode), identify=identify)
 
 
 def class_folder_warnings(files: FileReader, paths: list[bytes], images: EncodedImages) -> tuple[str, ...]:

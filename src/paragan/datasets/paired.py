@@ -81,7 +81,9 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     shape = (options.channels, load_size, 2 * load_size)
     settings = f"{shape} {options.direction} {options.size} {options.flip}"
     decode = with_skip_hint(partial(_decode_pair, load_size, options.channels))
-    wide = ImageSource(images, rows, shape, decode, partial(images.fingerprint, rows, settings))
+    wide = ImageSource(
+        images=images, rows=rows, shape=shape, decode=decode, identify=partial(images.fingerprint, rows, settings)
+    )
     return PairedImages(wide, options.size, options.direction == "b_to_a", options.flip and split == "train")
 
 

@@ -107,11 +107,11 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     settings = [size, options.channels, options.crop, options.background, options.held_out, split]
     bicubic = ("bicubic",) if options.resize == "bicubic" else ()
     return ImageSource(
-        images,
-        rows,
-        (options.channels, size, size),
-        find_decoder(options.resize, size, options.channels, options.crop, options.background),
-        partial(compute_fingerprint, folder.description.index.sha256, *settings, *bicubic),
+        images=images,
+        rows=rows,
+        shape=(options.channels, size, size),
+        decode=find_decoder(options.resize, size, options.channels, options.crop, options.background),
+        identify=partial(compute_fingerprint, folder.description.index.sha256, *settings, *bicubic),
     )
 
 

@@ -64,7 +64,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     is_train = split == "train"
     first, count = (_HELD_OUT, options.utterances) if is_train else (0, _HELD_OUT)
     fingerprint = compute_fingerprint("speech", options.utterances, options.segment, split)
-    return _Segments(first, count, options.segment, is_train, fingerprint)
+    return _Segments(first=first, count=count, segment=options.segment, is_random=is_train, fingerprint=fingerprint)
 
 
 class _Segments(Source):

@@ -79,7 +79,14 @@ class TrainingLoop(SavedGame):
         set_thread_clock(self.phases)
         if self._log is None:
             yield from self._begin()
-            self._log = StepLog(self.scheme, self.roles, self.players, self.batches, self.every.log_steps, self.phases)
+            self._log = StepLog(
+                scheme=self.scheme,
+                roles=self.roles,
+                players=self.players,
+                batches=self.batches,
+                log_steps=self.every.log_steps,
+                phases=self.phases,
+            )
             self._consistency = ConsistencyCheck(self.roles.batch_world, self.every.check_steps)
             self._observed_at = self.clock.images
         for _ in islice(count(), num_steps):

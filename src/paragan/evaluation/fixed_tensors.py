@@ -63,7 +63,9 @@ class FixedTensors:
             from paragan.evaluation.column_statistics import row_statistics
 
             values["row_statistics"] = row_statistics(real, made, names)
-        return SampleSheet(pictures, 1 if is_density else count, (*inputs, *NAMES), tensors, values)
+        return SampleSheet(
+            images=pictures, columns=1 if is_density else count, rows=(*inputs, *NAMES), tensors=tensors, values=values
+        )
 
 
 def _image_inputs(batch: Batch, prior: Prior, real: Tensor) -> dict[str, Tensor]:

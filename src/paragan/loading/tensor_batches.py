@@ -61,12 +61,19 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
             )
         rows = Rows(step=0, first=0, count=batch, total=batch).shares(world_size)[rank]
         loader = Loader(source, batch, seed, torch.device(device), share=(rows.first, rows.count), flip=flip)
-        most_readers = None
+        is_controlled = depth == "auto"
         if depth == "auto":
             readers = readers or decoders
             depth = readers + 1
-            most_readers = max_readers
-        self._pipeline = Pipeline(loader, depth, readers, decoders, max_bytes, timeout_s, most_readers=most_readers)
+        self._pipeline = Pipeline(
+            loader=loader,
+            depth=depth,
+            readers=readers,
+            decoders=decoders,
+            max_bytes=max_bytes,
+            timeout_s=timeout_s,
+            most_readers=max_readers if is_controlled else None,
+        )
 
     def __next__(self) -> dict[str, Tensor]:
         return dict(next(self._pipeline).tensors)

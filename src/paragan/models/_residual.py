@@ -147,7 +147,7 @@ def _down_blocks(plan: ResidualPlan, colours: int) -> list[nn.Module]:
     blocks: list[nn.Module] = []
     for number, (a, b) in enumerate(pairwise((colours, *plan.d_widths))):
         halves = number < plan.halvings
-        blocks.append(DownBlock(a, b, halves, number == 0, spectral_norm))
+        blocks.append(DownBlock(inputs=a, outputs=b, down=halves, first=number == 0, wrap=spectral_norm))
         if halves and plan.side >> (number + 1) in plan.d_attention:
             blocks.append(SelfAttention(b, spectral_norm))
     return blocks

@@ -120,7 +120,9 @@ def _vector_blocks(plan: ResidualPlan, each: int, classes: int, shared: int) -> 
     """Return blocks that read the class embedding and a part of z each, the stem the first part."""
     point = shared if classes else 0
     norm = vector_norm(point + each, spectral_norm)
-    entry = LatentEntry(each, plan.g_widths[0], classes, shared, spectral_norm, side=plan.lowest)
+    entry = LatentEntry(
+        first=each, channels=plan.g_widths[0], classes=classes, shared=shared, wrap=spectral_norm, side=plan.lowest
+    )
     first = map(WithoutVector, first_attention(plan, spectral_norm))
     blocks: list[nn.Module] = [entry, *first]
     for number, (a, b) in enumerate(pairwise(plan.g_widths), start=1):

@@ -72,12 +72,20 @@ class Generator(BlockGenerator):
         vector = options.latent + (options.shared if classes else 0)
         norm = vector_norm(vector, spectral_norm)
         channels = plan.g_widths[0]
-        entry = LatentEntry(vector, channels, classes, options.shared, spectral_norm, side=plan.lowest, whole=True)
+        entry = LatentEntry(
+            first=vector,
+            channels=channels,
+            classes=classes,
+            shared=options.shared,
+            wrap=spectral_norm,
+            side=plan.lowest,
+            whole=True,
+        )
         first = map(WithoutVector, first_attention(plan, spectral_norm))
         blocks: list[nn.Module] = [entry, *first]
         for number, (a, b) in enumerate(pairwise(plan.g_widths), start=1):
             for outputs, up in ((a, False), (b, True)):
-                neck = UpNeck(a, outputs, up, norm, spectral_norm)
+                neck = UpNeck(inputs=a, outputs=outputs, up=up, norm=norm, wrap=spectral_norm)
                 blocks.append(WithVector(neck, slice(None)))
             if plan.lowest << number in plan.g_attention:
                 blocks.append(WithoutVector(SelfAttention(b, spectral_norm)))

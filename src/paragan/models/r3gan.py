@@ -62,7 +62,13 @@ class Generator(BlockGenerator):
         super().__init__(options, num_classes)
         self.latent = options.latent
         widths = _widths(options, shape)
-        start = LearntInput(options.latent, widths[0], lowest_side(shape[1]), self.num_classes, options.embed)
+        start = LearntInput(
+            latent=options.latent,
+            width=widths[0],
+            side=lowest_side(shape[1]),
+            classes=self.num_classes,
+            embed=options.embed,
+        )
         stages = _stages(options, widths, "up")
         self.blocks = nn.ModuleList([start, *stages, ColourConv(widths[-1], shape[0])])
 
@@ -148,7 +154,7 @@ class Residual(nn.Module):
         gain = scale * sqrt(2 / (1 + _SLOPE**2))
         self.widen = FixupConv2d(width, wide, gain=gain)
         self.bias1 = Bias(wide)
-        self.see = FixupConv2d(wide, wide, 3, groups, gain)
+        self.see = FixupConv2d(inputs=wide, outputs=wide, size=3, groups=groups, gain=gain)
         self.bias2 = Bias(wide)
         self.narrow = FixupConv2d(wide, width, gain=0.0)
 

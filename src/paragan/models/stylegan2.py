@@ -78,7 +78,12 @@ class Generator(BlockGenerator):
         widths = _widths(options, side)
         self.styles = (2 * len(widths), options.style)
         mapping = Mapping(
-            options.latent, options.style, self.num_classes, options.mapping, self.styles[0], options.mixing
+            latent=options.latent,
+            length=options.style,
+            classes=self.num_classes,
+            depth=options.mapping,
+            num=self.styles[0],
+            mixing=options.mixing,
         )
         lowest = lowest_side(side)
         stages = [_stage(options, widths, n, lowest, shape[0]) for n in range(len(widths))]

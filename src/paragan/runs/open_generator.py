@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -57,9 +57,8 @@ def open_generator(
     """Open the generator of a run folder or an exported file; the options are `paragan.load`'s.
 
     steps: of its solver, in place of `model.steps`. say: receives a line for every damaged
-    checkpoint that is skipped. model: returns networks from memory, if the config names none. Raises
-    `CheckpointError` for anything but a run folder with a
-    checkpoint or an exported file, `ConfigError` for an invalid config.
+    checkpoint that is skipped. model: returns networks from memory, if the config names none. Raises `CheckpointError`
+    for anything but a run folder with a checkpoint or an exported file, `ConfigError` for an invalid config.
     """
     outside = outside_of_run(trust)
     if (path / _EXPORTED).is_file():
@@ -67,14 +66,7 @@ def open_generator(
     if path.is_file():
         if best:
             raise ConfigError(f"best is for run folders, and {path} is a file; leave it out")
-        file = generator_file.read(path)
-        source = f"{path} (config)"
-        if isinstance(outside, CodeFolder):
-            outside = replace(outside, used=file.code)
-        read = partial(parse_recipe, file.config, source, outside)
-        config = read_with_steps(read, steps)
-        module = _model_module(config, model, str(path))
-        return _sampler(config, module, file.weights, file.info, str(path), device)
+        return _open_file(path, outside, model, device, steps=steps)
     if not (path / "config.yaml").is_file():
         problem = "is a folder without config.yaml" if path.is_dir() else "does not exist"
         raise CheckpointError(
@@ -130,6 +122,23 @@ def _generator_info(state: GeneratorState) -> GeneratorInfo:
         raise CheckpointError(f"checkpoint {state.path}: {error} is missing; train anew with --fresh") from None
     except (ValueError, TypeError) as error:
         raise CheckpointError(f"checkpoint {state.path}: state.json: invalid value ({error})") from None
+
+
+def _open_file(
+    path: Path,
+    outside: Container[str],
+    model: Callable[[RunConfig], Model] | None,
+    device: str | torch.device,
+    *,
+    steps: int | None,
+) -> Sampler:
+    """Open the generator of an exported file."""
+    file = generator_file.read(path)
+    if isinstance(outside, CodeFolder):
+        outside = replace(outside, used=file.code)
+    config = read_with_steps(partial(parse_recipe, file.config, f"{path} (config)", outside), steps)
+    module = _model_module(config, model, str(path))
+    return _sampler(config, module, file.weights, file.info, str(path), device)
 
 
 def _sampler(

@@ -21,16 +21,13 @@ from paragan.distributed.launch.rank_env import RankEnv, from_environment
 from paragan.runs.folder import RunFolder
 from paragan.runs.run_request import RunRequest
 
-
-def _advise_less(request: RunRequest) -> str:
-    """Return what needs less memory."""
-    return "lower train.batch or the model's width"
+LESS_MEMORY = "lower train.batch or the model's width"
 
 
-def start_training(request: RunRequest, advise_on_memory: Callable[[RunRequest], str] = _advise_less) -> int:
+def start_training(request: RunRequest, advise_on_memory: Callable[[RunRequest], str] | None = None) -> int:
     """Train in the run folder, on the devices or workers of the config; return the exit code.
 
-    advise_on_memory: returns what to do where the memory does not suffice.
+    advise_on_memory: returns what to do where the memory does not suffice; None: a smaller run.
     """
     request = replace(request, place=from_environment())
     if request.config.extension_key is not None:
@@ -55,7 +52,8 @@ def start_training(request: RunRequest, advise_on_memory: Callable[[RunRequest],
             shortage = str(error).partition("\n")[0][:200] or type(error).__name__
         # Outside of the handler, because the error refers to what fills the memory.
         gc.collect()
-        raise ConfigError(f"out of memory: {shortage}; {advise_on_memory(request)}")
+        advice = LESS_MEMORY if advise_on_memory is None else advise_on_memory(request)
+        raise ConfigError(f"out of memory: {shortage}; {advice}")
 
 
 def _launch(request: RunRequest, devices: int, interrupt: Interrupt) -> int:

@@ -68,7 +68,9 @@ def mirrored(request: RunRequest) -> Iterator[None]:
         try:
             lock.seek(0)
             lock.write(lease.owner.encode())
-            mirror = RunMirror(bucket, request.out, lease, request.config.every.keep, print_to_stderr)
+            mirror = RunMirror(
+                bucket=bucket, folder=request.out, lease=lease, keep=request.config.every.keep, say=print_to_stderr
+            )
             _restore(mirror, bucket, request.out)
             mirror.start()
             try:

@@ -39,6 +39,7 @@ from paragan.game.gan import GAN
 from paragan.hardware import device as devices
 from paragan.runs.run_request import RunRequest
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
+from paragan.runs.start import LESS_MEMORY
 
 _GIGA = 10**9
 _STATE = ("weights", "gradients", "optimizer", "ema")  # terms of memory that ranks can divide
@@ -249,17 +250,16 @@ def _plan_data(config: RunConfig, found: build.Data) -> DataPlan:
 
 def advise_on_memory(request: RunRequest) -> str:
     """Return what a step needs by its plan, and what divides it between ranks."""
-    small = "lower train.batch or the model's width"
     if request.model is not None or request.config.grid is not None:
-        return small
+        return LESS_MEMORY
     try:
         memory = plan_run(PlanRequest(config=request.config, recipe=request.name)).memory
     except (ParaganError, RuntimeError, MemoryError):
-        return small  # without the numbers
+        return LESS_MEMORY  # without the numbers
     state = sum(memory.terms.get(name, 0) for name in _STATE)
     needs = f"a step needs {memory.peak_bytes / 1e9:.2f} GB in addition to the libraries, by its plan"
     parts = f"{state / 1e9:.2f} GB of them for weights, gradients, optimizer and average"
     return (
         f"{needs}, {parts}: pass devices=2 g.strategy=zero3 d.strategy=zero3, or pipeline for both, "
-        f"which divide these between ranks; or {small}"
+        f"which divide these between ranks; or {LESS_MEMORY}"
     )

@@ -81,13 +81,15 @@ def _measure_sizes(
 ) -> dict[str, Any]:
     """Return what was measured at all batch sizes, by its names in a profile."""
     alone = build.gan(config, found, device, model=model)
-    alone_s = [_Worker(config, found, alone, device, size).step_s() for size in sizes]
+    alone_s = [_Worker(config=config, found=found, game=alone, device=device, size=size).step_s() for size in sizes]
     with lone_rank(device) as world:
         game = build.gan(config, found, device, colocated_roles(world), model)
-        counted = _Worker(config, found, game, device, sizes[0])
+        counted = _Worker(config=config, found=found, game=game, device=device, size=sizes[0])
         generate_norms = _count_norms(world, counted.generate)
         norms = {side: _count_norms(world, partial(counted.update, side)) for side in game.slots}
-        costs = [_measure(_Worker(config, found, game, device, size), say) for size in sizes]
+        costs = [
+            _measure(_Worker(config=config, found=found, game=game, device=device, size=size), say) for size in sizes
+        ]
 
     def curve(values: Iterable[float]) -> Curve:
         return Curve(sizes, tuple(values))

@@ -190,8 +190,8 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
         buffer = Buffer(BufferOptions(cached=options.cached), gan.prior.seed)
         orders = {} if options.order is None else read_order(Path(options.order), roles, gan)
         if not roles.is_split:
-            return ThreadStep(gan, first, buffer, limits, orders)
-        return RankStep(gan, roles, first, buffer, limits, orders)
+            return ThreadStep(gan=gan, first=first, buffer=buffer, limits=limits, orders=orders)
+        return RankStep(gan=gan, roles=roles, first=first, buffer=buffer, limits=limits, orders=orders)
 
 
 def _side(name: str) -> Side:

@@ -45,7 +45,7 @@ class RankStep:
         self.player_step: GeneratorStep | DiscriminatorStep
         if isinstance(gan.d, Player):
             like = empty_rows(gan, first)
-            self._links = _Links(roles, limits, total, bound_of_messages(like, total), 0)
+            self._links = _Links(roles, limits, total, fakes_bytes=bound_of_messages(like, total))
             receivers = [self._links.receivers[i] for i in sorted(self._links.receivers)]
             fakes = FakesReceiver(receivers, like, limits.rounds_fakes)
             self.player_step = DiscriminatorStep(buffer, fakes, list(self._links.senders.values()), limits)
@@ -53,12 +53,19 @@ class RankStep:
         else:
             assert isinstance(gan.d, RemotePlayer) and gan.d.snapshot is not None
             gan.d.snapshot.forget()
-            self._links = _Links(roles, limits, total, 0, gan.d.snapshot.num_bytes)
+            self._links = _Links(roles, limits, total, state_bytes=gan.d.snapshot.num_bytes)
             senders_to_d = [self._links.senders.get(j) for j in range(len(roles.ranks[Side.D]))]
             sender = FakesSender(senders_to_d, limits.rounds_fakes)
             (states,) = self._links.receivers.values()
             d_parts = gan.d.policy.micro_batches
-            self.player_step = GeneratorStep(gan.d.snapshot, sender, states, limits, roles.batch_world, d_parts)
+            self.player_step = GeneratorStep(
+                opponent=gan.d.snapshot,
+                fakes=sender,
+                states=states,
+                limits=limits,
+                world=roles.batch_world,
+                d_parts=d_parts,
+            )
             self.player_step.wait_for_d(gan.g.version)
 
     @property
@@ -82,9 +89,14 @@ class RankStep:
 
 
 class _Links(RankLinks):
-    """Link ends of this rank, by the other end's rank in its role: G sends fakes and receives states, D the reverse."""
+    """Link ends of this rank, by the other end's rank in its role: G sends fakes and receives states, D the reverse.
 
-    def __init__(self, roles: Roles, limits: StalenessLimit, total: int, fakes_bytes: int, state_bytes: int) -> None:
+    fakes_bytes, state_bytes: largest message that this rank receives.
+    """
+
+    def __init__(
+        self, roles: Roles, limits: StalenessLimit, total: int, *, fakes_bytes: int = 0, state_bytes: int = 0
+    ) -> None:
         super().__init__(roles)
         self.max_in_flight = limits.max_in_flight
         self.senders: dict[int, GlooSender] = {}

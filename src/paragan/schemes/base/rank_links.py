@@ -30,7 +30,9 @@ class RankLinks:
         """Open the sending end of a link; waits for the other end. room: messages that wait to be sent."""
         kind = name.partition("/")[0]
         count = partial(self.roles.world.count_bytes, kind, collective=Collective.LINK)
-        sender = GlooSender(self._connect(name, 0), 1, room, self.roles.timeout_s, count)
+        sender = GlooSender(
+            group=self._connect(name, 0), peer=1, room=room, timeout_s=self.roles.timeout_s, count_bytes=count
+        )
         self._senders.append(sender)
         return sender
 
@@ -40,7 +42,9 @@ class RankLinks:
         room: messages that it buffers. A link that stalls because its receiver is busy would look
         like one whose receiver has failed.
         """
-        receiver = GlooReceiver(self._connect(name, 1), 0, max_bytes, room, self.roles.timeout_s)
+        receiver = GlooReceiver(
+            group=self._connect(name, 1), peer=0, most_bytes=max_bytes, room=room, timeout_s=self.roles.timeout_s
+        )
         self._receivers.append(receiver)
         return receiver
 

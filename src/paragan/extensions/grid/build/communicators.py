@@ -36,11 +36,11 @@ def communicator_factory(config: RunConfig, store: dist.Store) -> CommunicatorFa
 
     def join_links(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
         return GlooCommunicator(
-            store,
-            f"membership/{order['membership']}",
-            order["rank"],
-            order["size"],
-            order["peers"],
+            store=store,
+            name=f"membership/{order['membership']}",
+            rank=order["rank"],
+            size=order["size"],
+            peers=order["peers"],
             most_bytes=_MAX_GENOME_BYTES,
             timeout_s=timeout_s,
             stopped=stopped,

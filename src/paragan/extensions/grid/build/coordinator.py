@@ -59,7 +59,14 @@ def evolution_on_workers(
     local = factory.population([first], lambda text: None)
     state = first.state()
     cells = [RemoteCell(replace(state, number=number)) for number in range(config.grid.num_cells)]
-    server = _CoordinatorServer(config, folder, say, external_workers, local.topology, first.centre)
+    server = _CoordinatorServer(
+        config=config,
+        folder=folder,
+        say=say,
+        external_workers=external_workers,
+        topology=local.topology,
+        like=first.centre,
+    )
     population = RemotePopulation(
         seed=local.seed,
         options=local.options,

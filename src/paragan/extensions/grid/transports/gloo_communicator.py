@@ -72,7 +72,8 @@ class GlooCommunicator(ConnectedCommunicator):
 
         groups = self._connect(store, timeout_s, stopped, host)
         self._connections: dict[int, _Link] = {
-            peer: _Link(of_peer, rank, peer, arrivals, most_bytes) for peer, of_peer in groups.items()
+            peer: _Link(groups=of_peer, rank=rank, peer=peer, arrivals=arrivals, most_bytes=most_bytes)
+            for peer, of_peer in groups.items()
         }
 
     def _connect(

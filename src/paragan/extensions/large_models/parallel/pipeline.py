@@ -199,7 +199,9 @@ class Strategy(strategy.Strategy):
             blocks = blocks_to_cut(net)
             edges = stage_edges(blocks, ranks.group.size, self.options.cuts, make)
             refuse_empty_stages(net, edges)
-            net.blocks = PipelinedBlocks(blocks, edges, ranks, messages, self.options.micro_batches)
+            net.blocks = PipelinedBlocks(
+                blocks=blocks, edges=edges, ranks=ranks, messages=messages, micro_batches=self.options.micro_batches
+            )
         return net
 
     def _with_stage(self, net: nn.Module, layout: Layout) -> Layout:
