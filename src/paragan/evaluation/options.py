@@ -28,7 +28,8 @@ class EvaluationOptions:
     batch_size: Count | None = None
     """Images per call of the network of `features`; null: 500, or 50 for the Inception networks and `exported`."""
     metrics: tuple[Annotated[Choice, Category("metrics")], ...] | None = None
-    """Metrics of a score, in order; null: the usual ones that apply to the data.
+    """Metrics of a score, in order; null: fd, label_accuracy, class_variance_min, class_variance_mean and coverage,
+    or l1, psnr and ssim for pairs: those that apply to the data.
 
     The first with a direction decides which checkpoint is the best.
     """

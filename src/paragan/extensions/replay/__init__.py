@@ -1,4 +1,4 @@
-"""Steps of a run again, with the values inside (`paragan replay`). For the question why a run diverged.
+"""Repetition of recorded steps, compared bit for bit (`paragan replay`). For finding out why a run diverged.
 
 State: equal bit for bit on CPUs in the tests; schemes whose steps depend on time are refused.
 """
