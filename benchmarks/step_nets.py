@@ -1,7 +1,8 @@
 """The same networks as an ordinary user of torch writes them, for `benchmarks/step`: nothing of this library in here.
 
 A convolution after a resize, torch's batch norm with embeddings behind it, torch's spectral norm. Their parameters come
-in the order of ours and with the same shapes, so that a test can copy them (`tests/unit/test_step_bench.py`).
+in the order of ours and with the same shapes, so that a test can copy them:
+`tests/unit/benchmarks/test_step_bench.py`.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def ready(request, quick_judge):
     """An extractor with a source of images that it accepts."""
     name = request.param
     if name in PUBLISHED and not any(stored_path(file).is_file() for file in PUBLISHED[name].files):
-        pytest.skip("the public weights are not stored; tests/unit/test_inception.py has random ones")
+        pytest.skip("the public weights are not stored; tests/unit/features/test_inception.py has random ones")
     weights = {"weights": str(request.getfixturevalue("transformer_file")[1])} if name == "exported" else {}
     for source in (DIGITS, *SOURCES) if name == "judge" else SOURCES:
         extractor = prepared(name, source, **weights)

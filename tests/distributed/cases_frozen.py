@@ -21,7 +21,7 @@ from paragan.parallel import none
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
 from tests.laws.small_gan import distance
-from tests.unit.test_frozen import SHAPE, Net, extractor
+from tests.unit.layers.test_frozen import SHAPE, Net, extractor
 
 BATCH, STEPS = 6, 3
 

@@ -23,7 +23,7 @@ from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
 from tests.laws.matrix_gan import BATCH, Switches, game, player
 from tests.laws.small_gan import CLASSES, distance
-from tests.unit.test_collapse import COLLAPSED, GOOD as MEASURED
+from tests.unit.engine.test_collapse import COLLAPSED, GOOD as MEASURED
 
 ON = Switches(bn=True)
 EVERY = EveryOptions(

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.distributed.cases_ada import OPTIONS
-from tests.unit.test_ada_control import by_hand
+from tests.unit.augment.test_ada_control import by_hand
 
 CASES = "tests.distributed.cases_ada"
 

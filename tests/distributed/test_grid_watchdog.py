@@ -9,9 +9,9 @@ import pytest
 
 from paragan.core.phases import Phase, PhaseClock, set_thread_clock, work_on
 from paragan.extensions.grid.executors.choice import LoopExecutor
+from tests.extensions.grid.test_cell_options import WORDS, grid
 from tests.hanging_loss import HANGING_LOSS
 from tests.processes import environment
-from tests.unit.test_cell_options import WORDS, grid
 
 QUICK = ("train.watchdog_s=1", "loss.name=strange.py", "--trust", "--out", "run")
 pytestmark = pytest.mark.distributed

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.processes import environment
-from tests.unit.test_tensor_sampler import SMALL
+from tests.unit.api.test_tensor_sampler import SMALL
 
 pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 

@@ -11,8 +11,8 @@ from paragan.cli.main import main
 from paragan.metrics import log_mel_distance
 from tests.laws import balanced_gan
 from tests.laws.balanced_gan import OPTIONS, batch
-from tests.unit import test_trainer
-from tests.unit.test_tensor_sampler import SMALL, held_out
+from tests.unit.api import test_trainer
+from tests.unit.api.test_tensor_sampler import SMALL, held_out
 
 needs_one = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, needs_one])]

@@ -1,0 +1,214 @@
+"""Files of cluster jobs: their texts, and scripts that really run with programs that stand in for Slurm's."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path, PurePosixPath
+
+import pytest
+import yaml
+
+from paragan.core.errors import ConfigError
+from paragan.extensions.clusters import load_target, target_names
+from tests.cluster_jobs import HOSTILE, RECORDER, a_job, run_script, start_script, write_program
+from tests.processes import wait_for
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "launch"
+FULL = {"memory_mb": 8000, "time_limit_min": 90, "gpus_per_rank": 1, "environment": (("A", "b c"),)}
+JOBS = {
+    "slurm": {**FULL, "seeds": (0, 7), "site": ("--partition=gpu",), "directory": PurePosixPath("/home/me/my runs")},
+    "kubernetes": {**FULL, "image": "registry.example/paragan:1", "volumes": (("runs", "/runs"),)},
+    "local": {"nodes": 1, "seeds": (0, 7)},
+    "mpi": {"words": ("cellular-mnist",), "site": ("--hostfile", "my hosts")},
+}
+
+
+def render(target: str, **changes) -> str:
+    return load_target(target).render(a_job(**changes))
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    return str(write_program(tmp_path / "recorder", RECORDER))
+
+
+def test_every_target_has_a_golden_text():
+    assert set(JOBS) | {"ray"} == set(target_names())  # the script of Ray is that of `local`
+
+
+def test_script_of_ray_is_that_of_this_host():
+    job = {"nodes": 1, "seeds": (0, 7), "directory": PurePosixPath("/home/me/my runs"), "environment": (("A", "b c"),)}
+    assert render("ray", **job) == render("local", **job)
+
+
+@pytest.mark.parametrize("target", JOBS)
+def test_file_of_a_job_equals_the_golden_text(target):
+    path = GOLDEN / f"{target}{load_target(target).suffix}"
+    assert render(target, **JOBS[target]) == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("target", ["slurm", "local"])
+def test_script_with_hostile_words_passes_them_unchanged(target, tmp_path, recorder):
+    place = tmp_path / "it's a $(folder)\n"
+    place.mkdir()
+    job = {
+        "python": recorder,
+        "words": HOSTILE,
+        "directory": place,
+        "environment": (("VALUE", "$(touch planted)'\n\""),),
+    }
+    text = render(target, nodes=1, out="run $(x) 'y'", **job)
+    code, found, _ = run_script(text, tmp_path)
+    assert code == 0
+    devices = ["devices=2"] if target == "local" else []
+    expected = ["-P", "-m", "paragan", "train", *HOSTILE, *devices, "--out", "run $(x) 'y'"]
+    assert [start["words"] for start in found] == [expected] * (1 if target == "local" else 2)
+    assert {start["VALUE"] for start in found} == {"$(touch planted)'\n\""}
+    assert {start["directory"] for start in found} == {str(place)}
+    assert not list(tmp_path.rglob("planted"))
+
+
+def test_slurm_script_gives_each_task_its_rank(tmp_path, recorder):
+    _, found, _ = run_script(render("slurm", nodes=1, python=recorder), tmp_path)
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    ranks = [tuple(start[name] for name in names) for start in found]
+    assert ranks == [("0", "2", "0", "2", "host-a", "10041"), ("1", "2", "1", "2", "host-a", "10041")]
+
+
+@pytest.mark.parametrize(
+    ("code", "starts", "requeued"),
+    [
+        *((0, 1, False), (1, 1, False), (2, 1, False)),
+        *((85, 1, True), (138, 1, True), (143, 1, True)),
+        *((75, 3, False), (137, 3, False)),
+    ],
+)
+def test_slurm_script_acts_by_the_exit_code(code, starts, requeued, tmp_path, recorder):
+    text = render("slurm", nodes=1, python=recorder, retries=2)
+    ended, found, calls = run_script(text, tmp_path, CODE=str(code))
+    assert (ended, len(found)) == (code, 2 * starts)  # two tasks
+    assert calls == (["requeue 41"] if requeued else [])
+
+
+@pytest.mark.parametrize(
+    ("codes", "ended", "starts", "requeued"),
+    [
+        ("75 0", 0, 2, False),
+        ("137 75 85", 85, 3, True),  # the cluster stops the job after two failures
+        ("137 1", 1, 2, False),  # Slurm has ended the job meanwhile: srun finds no allocation
+        ("75 2", 2, 2, False),
+        ("75 143", 143, 2, True),  # stopped while the ranks started again
+    ],
+)
+def test_slurm_script_starts_ranks_again_until_something_else_happens(
+    codes, ended, starts, requeued, tmp_path, recorder
+):
+    text = render("slurm", nodes=1, python=recorder, retries=2)
+    code, found, calls = run_script(text, tmp_path, CODE=codes)
+    assert (code, len(found)) == (ended, 2 * starts)  # two tasks
+    assert calls == (["requeue 41"] if requeued else [])
+
+
+def test_slurm_script_that_is_cancelled_neither_requeues_nor_starts_again(tmp_path):
+    """`scancel` signals the script and its tasks; a task that is slow to end is killed later."""
+    words = "#!/bin/sh\necho x >> starts\nwhile [ ! -e end ]; do sleep 0.1; done\nexit 75\n"
+    sleeper = write_program(tmp_path / "sleeper", words)
+    process = start_script(render("slurm", nodes=1, python=str(sleeper)), tmp_path)
+    wait_for((tmp_path / "starts").exists, process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == -signal.SIGTERM
+    (tmp_path / "end").touch()
+    wait_for(lambda: (tmp_path / "starts").read_text() == "x\nx\n")  # both tasks of the one start
+    assert not (tmp_path / "record.scontrol").exists()
+
+
+def test_slurm_script_of_an_array_trains_and_requeues_one_seed(tmp_path, recorder):
+    array = {"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "1"}
+    text = render("slurm", nodes=1, python=recorder, seeds=(3, 1000000), out="a b")
+    _, found, calls = run_script(text, tmp_path, CODE="85", **array)
+    assert found[0]["words"][-3:] == ["seed=1000000", "--out", "a b/seed-1000000"]
+    assert calls == ["requeue 40_1"]  # by SLURM_JOB_ID it could be the whole array
+    assert "#SBATCH --array=0-1\n" in text
+
+
+def test_local_script_stops_at_the_first_failed_seed(tmp_path, recorder):
+    text = render("local", nodes=1, python=recorder, seeds=(5, 6))
+    code, found, _ = run_script(text, tmp_path, CODE="85")
+    assert (code, len(found)) == (85, 1)
+    assert found[0]["words"][-3:] == ["seed=5", "--out", "runs/digits/seed-5"]
+
+
+@pytest.mark.parametrize(
+    ("target", "changes", "expected"),
+    [
+        ("slurm", {"site": ("--partition=a\n#SBATCH --uid=0",)}, "no option of sbatch"),
+        ("slurm", {"site": ("touch planted",)}, "no option of sbatch"),
+        ("slurm", {"image": "x"}, "--image does not apply to `launch slurm`"),
+        ("local", {"time_limit_min": 5, "nodes": 1}, "--time-limit does not apply"),
+        ("local", {}, "--nodes does not apply to `launch local`; for several hosts use `launch slurm`"),
+        (
+            "ray",
+            {},
+            "--nodes does not apply to `launch ray`; for several hosts use `launch slurm`",
+        ),
+        ("mpi", {"memory_mb": 5}, "--memory-mb does not apply"),
+        ("kubernetes", {}, "needs an image"),
+        ("kubernetes", {"image": "x", "site": ("a b=c",)}, "not a label"),
+    ],
+)
+def test_job_that_a_target_cannot_run_is_refused(target, changes, expected):
+    with pytest.raises(ConfigError, match=re.escape(expected)):
+        render(target, **changes)
+
+
+def container(**changes) -> dict:
+    """The container of the job's pods, as Kubernetes would start it: `$(NAME)` replaced, `$$` read as `$`."""
+    text = render("kubernetes", image="x", **changes)
+    found = list(yaml.safe_load_all(text))[1]["spec"]["template"]["spec"]["containers"][0]
+    values = {variable["name"]: variable["value"] for variable in found["env"]}
+
+    def expand(word: str) -> str:
+        return re.sub(r"\$\$|\$\((\w+)\)", lambda m: "$" if m[0] == "$$" else values.get(m[1], m[0]), word)
+
+    words = [expand(word) for word in (*found["command"], *found["args"])]
+    return {"words": words, "env": {name: expand(value) for name, value in values.items()}}
+
+
+def test_kubernetes_pod_with_hostile_words_passes_them_unchanged(tmp_path, recorder):
+    variables = (("VALUE", "$(MASTER_PORT)'\n"),)
+    pod = container(python=recorder, words=(*HOSTILE, "$(WORLD_SIZE)", "1e3", "no"), environment=variables)
+    environment = pod["env"] | {"JOB_COMPLETION_INDEX": "1", "RECORD": str(tmp_path / "record"), "CODE": "85"}
+    ended = subprocess.run(pod["words"], cwd=tmp_path, env=environment | {"PATH": os.environ["PATH"]}, check=False)
+    assert ended.returncode == 85
+    found = [yaml.safe_load(line) for line in (tmp_path / "record").read_text().splitlines()]
+    words = ["-P", "-m", "paragan", "train", *HOSTILE, "$(WORLD_SIZE)", "1e3", "no", "--out", "runs/digits"]
+    assert [start["words"] for start in found] == [words, words]
+    assert sorted((start["RANK"], start["LOCAL_RANK"]) for start in found) == [("2", "0"), ("3", "1")]
+    rest = {(start["WORLD_SIZE"], start["LOCAL_WORLD_SIZE"], start["MASTER_ADDR"], start["VALUE"]) for start in found}
+    assert rest == {("4", "2", "digits-0.digits", "$(MASTER_PORT)'\n")}
+    assert not (tmp_path / "planted").exists()
+
+
+def test_kubernetes_pod_passes_sigterm_to_its_ranks_and_waits(tmp_path):
+    program = f"""#!{sys.executable}
+import os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), os._exit(85)))
+open(os.environ["LOCAL_RANK"], "w").close()
+signal.pause()
+"""
+    pod = container(python=str(write_program(tmp_path / "sleeper", program)))
+    environment = pod["env"] | {"JOB_COMPLETION_INDEX": "0", "PATH": os.environ["PATH"]}
+    process = subprocess.Popen(pod["words"], cwd=tmp_path, env=environment)
+    wait_for(lambda: {"0", "1"} <= {path.name for path in tmp_path.iterdir()}, process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 85
+
+
+def test_kubernetes_file_is_valid_by_the_schemas_of_kubernetes():
+    validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
+    for document in yaml.safe_load_all(render("kubernetes", **JOBS["kubernetes"])):
+        validate.validate(document, "1.31", strict=True)
+    with pytest.raises(validate.ValidationError):
+        validate.validate(document | {"spec": document["spec"] | {"completion": 1}}, "1.31", strict=True)

@@ -1,0 +1,165 @@
+"""NaN and infinity in samples that are first read while a run trains: the sample is named, not a network."""
+
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+import paragan as pg
+from paragan.core.errors import DataError
+from paragan.core.source import DerivedSource, Source, TensorSpec, rows_not_finite
+from paragan.datasets import folder
+from paragan.loading.iterable_stream import IterableStream
+from paragan.loading.loader import Loader
+from paragan.loading.pipeline import Pipeline
+from paragan.loading.subset import SubsetSource
+from tests.prepared_shards import image_folder
+from tests.unit.api.test_networks_of_the_field import SETTINGS, D, G, data, trainer
+
+CPU = torch.device("cpu")
+ROWS = 32
+BAD = 23
+
+
+def row_of(number, value):
+    x = torch.full((6,), float(number))
+    x[3] = value if number == BAD else 0.5
+    return {"x": x}
+
+
+class Rows(Dataset):
+    def __init__(self, value):
+        self.value = value
+
+    def __len__(self):
+        return ROWS
+
+    def __getitem__(self, row):
+        return row_of(row, self.value)
+
+
+class Files(Source):
+    """A source of files, which says where a sample comes from."""
+
+    tensors = MappingProxyType({"x": TensorSpec((6,), torch.float32)})
+    fingerprint = "files"
+
+    def __len__(self):
+        return ROWS
+
+    def fetch(self, indices, places=None, seed=0):
+        return {"x": torch.stack([row_of(int(row), torch.inf)["x"] for row in indices])}
+
+    def where(self, row):
+        return f"table.csv, line {row + 2}"
+
+
+class Logarithm(DerivedSource):
+    """Images whose logarithm is infinite where they are black."""
+
+    fingerprint = "logarithm"
+
+    def __init__(self, source):
+        super().__init__(source)
+        self.tensors = {"x": TensorSpec(source.shape, torch.float32)}
+
+    def decode(self, encoded, rows, places=None, seed=0):
+        return {"x": self.source.decode(encoded, rows, places, seed)["image"].float().log()}
+
+
+def epochs(bad_epoch, value=torch.nan):
+    return lambda epoch: (row_of(row, value if epoch == bad_epoch else 0.0) for row in range(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (Rows(torch.nan), f"x of sample {BAD}"),
+        (Rows(-torch.inf), f"x of sample {BAD}"),
+        (epochs(0), f"x of sample {BAD}( of epoch 0)?"),
+        (epochs(1), f"x of sample {BAD} of epoch 1"),
+        (Files(), f"x of table.csv, line {BAD + 2}"),
+    ],
+    ids=["Dataset", "infinite", "iterable", "second epoch", "file"],
+)
+def test_a_sample_that_is_not_finite_ends_the_run_with_its_name(tmp_path, data, name):
+    with pytest.raises(DataError, match=f"data: {name} is not finite; leave that sample out or replace the values"):
+        trainer(G(), D(), tmp_path, data, train__kimg=0.08).run()
+
+
+def test_held_out_samples_that_are_not_finite_are_named_and_no_divergence(tmp_path):
+    with pytest.raises(DataError, match=f"x of sample {BAD} is not finite"):
+        pg.Trainer(G(), D(), Rows(0.0), held_out=Rows(torch.nan), settings=SETTINGS, out=tmp_path).run()
+
+
+@pytest.mark.parametrize("depth", [0, 3])
+def test_threads_that_read_ahead_name_the_sample(depth):
+    loader = Loader(Files(), 4, 0, CPU)
+    stream = Pipeline(loader, depth, 1, 2) if depth else loader
+    with pytest.raises(DataError, match=r"table\.csv, line 25"):
+        [next(stream) for _ in range(8)]
+    stream.close()
+
+
+def test_subsets_name_the_sample_of_the_whole_data():
+    loader = Loader(SubsetSource(Files(), np.arange(BAD - 1, BAD + 2)), 3, 0, CPU)
+    with pytest.raises(DataError, match=r"table\.csv, line 25"):
+        next(loader)
+
+
+def test_what_is_computed_of_images_names_their_file(tmp_path):
+    image_folder(tmp_path / "images", side=8)
+    images = folder.source(folder.Options(path=str(tmp_path / "images"), size=8), "train")
+    black = torch.zeros(1, *images.shape)
+    images.decode = lambda encoded, rows, *rest: {
+        "image": torch.cat([torch.ones_like(black)] * (len(rows) - 1) + [black])
+    }
+    loader = Loader(Logarithm(images), 4, 0, CPU)
+    last = int(loader.rows_at(0)[0][-1])
+    with pytest.raises(DataError) as caught:
+        next(loader)
+    assert images.where(last) in str(caught.value) and ".png" in images.where(last)
+
+
+def test_ranks_of_an_iterable_name_their_samples(tmp_path):
+    source = trainer(G(), D(), tmp_path, epochs(0)).source
+    first = IterableStream(source, 8, CPU, (0, 4))
+    second = IterableStream(source, 8, CPU, (4, 4))
+    [next(first) for _ in range(4)]
+    with pytest.raises(DataError, match=f"sample {BAD} of epoch 0"):
+        [next(second) for _ in range(4)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_every_number_format_is_looked_at(dtype, value):
+    values = torch.zeros(5, 2, 3, dtype=dtype)
+    assert rows_not_finite(values) == []
+    values[3, 1, 2] = value
+    values[1, 0, 0] = value
+    assert rows_not_finite(values) == [1, 3]
+
+
+def test_large_values_and_whole_numbers_are_finite():
+    assert rows_not_finite(torch.full((4, 1000), torch.finfo(torch.float32).max)) == []
+    assert rows_not_finite(torch.ones(4, dtype=torch.uint8)) == []
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_data_that_is_not_finite_is_named_before_a_network_is(tmp_path, value):
+    held = data()
+    held["x"][[3, 17], 2] = value
+    with pytest.raises(DataError, match="data: x is not finite in 2 of 32 samples, number 3, 17; leave them out"):
+        trainer(G(), D(), tmp_path, held)
+    rows = [{"x": row} for row in held["x"]][3:]
+    with pytest.raises(DataError, match="data: x of sample 0 is not finite"):
+        trainer(G(), D(), tmp_path, rows)
+
+
+def test_streamed_data_that_is_not_finite_is_named(tmp_path):
+    rows = [{"x": row} for row in data()["x"]]
+    rows[2] = {"x": np.full(6, np.nan, np.float32)}
+    with pytest.raises(DataError, match="data: x of sample 2 is not finite"):
+        trainer(G(), D(), tmp_path, lambda epoch: rows).run()

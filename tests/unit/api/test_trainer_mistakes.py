@@ -1,0 +1,96 @@
+"""Mistakes in the objects of `pg.Trainer`: one line each, before a file is written."""
+
+import pytest
+import torch
+
+import paragan as pg
+from tests.unit.api.test_trainer import TINY, Critic, Maker, tensors, trainer
+
+
+class Wider(Maker):
+    def forward(self, z, frames):
+        return torch.cat([super().forward(z, frames)] * 2, 1)
+
+
+class WrongName(Maker):
+    def forward(self, z, frame):
+        return super().forward(z, frame)
+
+
+class NoLatent(Maker):
+    latent = None
+
+
+class OtherName(Critic):
+    def forward(self, sound, frames):
+        return super().forward(sound, frames)
+
+
+class MeanLogit(Critic):
+    def forward(self, point, frames):
+        return super().forward(point, frames).mean()
+
+
+def mean_loss(*logits):
+    return logits[0].mean()
+
+
+def shared():
+    critic = Critic()
+    maker = Maker()
+    maker.critic = critic
+    return {"g": lambda: maker, "d": lambda: critic}
+
+
+MISTAKES = {
+    "generator: forward takes 'frame', and a sample has only point, frames; rename one of them, or set "
+    "generator.latent, its length, if frame is the latent": {"g": WrongName},
+    "generator: NoLatent has no attribute `latent`, the length of z; set it, for example self.latent = 64": {
+        "g": NoLatent
+    },
+    "discriminator: forward(sound, …) names the tensor that is real in a batch, and a sample has only point, frames; "
+    "rename one of them, or pass sample=NAME": {"d": OtherName},
+    "generator: forward(latent, frames) returned a tensor of (4, 4); return one of the shape of 'point' in a batch: "
+    "(4, 2)": {"g": Wider},
+    "discriminator: forward(point, frames) returned a tensor of () for 4 samples; keep the batch axis: a logit, or "
+    "several, for each": {"d": MeanLogit},
+    
+    "loss: d_loss returned a tensor of () for 4 samples; return one value per sample, not a mean": {
+        "loss": pg.Loss(mean_loss, mean_loss)
+    },
+    
+    
+    "generator and discriminator share weights; give each separate weights, since each has an optimiser": shared(),
+    
+    "data: tensors need one first axis, the samples; found point 20, frames 19": {
+        "data": {**tensors(), "frames": tensors(19)["frames"]}
+    },
+    "a discriminator cannot be called 'half'; use another name, such as mpd": {"d": lambda: NamedHalf()},
+    "data: a sample has a tensor 'z', the name of the latent that is drawn; rename it": {
+        "data": {**tensors(), "z": torch.zeros(20)}
+    },
+    "data is of type int; pass a mapping of tensors, a Dataset, a function of the epoch, or a paragan.Source": {
+        "data": 3
+    },
+    "evaluation.features=judge scores images (1 or 3, H, W) of uint8 or in [-1, 1], but a sample has point 2 float64, "
+    "frames 4 float64; set it to null, and name evaluation.metrics for scores": {
+        "settings": {**TINY, "evaluation.features": "judge"}
+    },
+}  # fmt: skip
+
+
+class NamedHalf(dict):
+    def __init__(self):
+        super().__init__(half=Critic())
+
+    def double(self):
+        return self
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_mistake_is_one_line_before_a_file_is_written(message, tmp_path):
+    with pytest.raises(pg.ParaganError) as raised:
+        trainer(tmp_path / "run", **MISTAKES[message]).run()
+    line = str(raised.value)
+    assert line.partition(" (/")[0] == message
+    assert "\n" not in line and not (tmp_path / "run").exists()

@@ -1,0 +1,70 @@
+"""The writer `audio`, and the audio in the report."""
+
+import base64
+import re
+import wave
+
+import numpy as np
+import pytest
+import torch
+
+import paragan as pg
+from paragan.core.event import Event
+from paragan.report.page import Page
+from paragan.report.sample_media import read_audio
+from paragan.writers import audio
+from tests.unit.recipes.test_vocoder_recipe import SMALL
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run that is only read."""
+    settings = {**SMALL, "train.kimg": 0.008, "every.sample_kimg": 0.004, "every.score_kimg": 0}
+    return pg.train("vocoder", settings, out=tmp_path_factory.mktemp("vocoder") / "run")
+
+
+def samples_of(path):
+    with wave.open(str(path)) as file:
+        assert (file.getnchannels(), file.getsampwidth(), file.getframerate()) == (1, 2, 8000)
+        return np.frombuffer(file.readframes(file.getnframes()), "<i2") / 32767
+
+
+def test_files_hold_the_data_and_what_is_generated(run):
+    folder = run.folder / "samples"
+    steps = [line["step"] for line in run.records("samples")]
+    assert steps == [0, 2, 4]
+    names = {f"step-{step:07d}-generated-{number}.wav" for step in steps for number in (1, 2, 3, 4)}
+    assert {path.name for path in folder.glob("*.wav")} == names | {f"data-{number}.wav" for number in (1, 2, 3, 4)}
+    generator = pg.load(run.folder)
+    sample = {name: torch.as_tensor(value) for name, value in generator.held_out().fetch(np.arange(2)).items()}
+    np.testing.assert_allclose(samples_of(folder / "data-2.wav"), sample["audio"][1, 0], atol=1e-4)
+    made = generator.net(mel=sample["mel"])[1, 0]
+    np.testing.assert_allclose(samples_of(folder / "step-0000004-generated-2.wav"), made, atol=2e-4)
+
+
+def test_loud_and_invalid_samples_are_clipped(tmp_path):
+    loud = torch.tensor([[[3.0, -3.0, torch.nan, 0.5]]])
+    audio.Writer(audio.Options(), tmp_path).write(Event(kind="samples", step=7, images=7, tensors={"generated": loud}))
+    found = samples_of(tmp_path / "samples" / "step-0000007-generated-1.wav")
+    np.testing.assert_allclose(found, [1, -1, 0, 0.5], atol=1e-4)
+
+
+def test_report_plays_the_newest_samples(run):
+    text = (run.folder / "report.html").read_text()
+    sources = re.findall(r'<audio [^>]*src="data:audio/wav;base64,([^"]+)"', text)
+    assert len(sources) == 8
+    assert base64.b64decode(sources[1]) == (run.folder / "samples" / "step-0000004-generated-1.wav").read_bytes()
+    assert "media-src data:" in text
+    assert "those of the same samples throughout" in text
+
+
+def test_report_leaves_out_other_files(run, tmp_path):
+    record = Page(run.folder)
+    record.record.read()
+    newest = record.record.history.samples
+    (tmp_path / "samples").mkdir()
+    (tmp_path / "samples" / "step-0000004-generated-1.wav").write_text("<script>")
+    large = b"RIFF    WAVE" + bytes(2 << 20)
+    (tmp_path / "samples" / "step-0000004-generated-2.wav").write_bytes(large)
+    assert read_audio(tmp_path, newest) == []
+    assert len(read_audio(run.folder, newest)) == 4
