@@ -1,0 +1,201 @@
+"""Seeded mutants: one small fault in each of several random files; how many do the tests find?
+
+    python -m tests.mutation.mutants --seed 7 --num 40
+
+Each fault is put into a copy of the checkout. First the tests that import the module run, then its folder of tests, then
+contracts and laws. A mutant is killed if a test fails, or hangs, that passes without the fault.
+"""
+
+import argparse
+import ast
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path("src/paragan")
+TIMEOUT_S = 300  # of one call of pytest
+MAX_IMPORTERS = 10
+
+_COMPARE = {
+    ast.Eq: "!=", ast.NotEq: "==", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",
+    ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
+}  # fmt: skip
+_ARITHMETIC = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "*"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """A fault: `path:line`, and the whole text of the file with it."""
+
+    path: Path
+    line: int
+    before: str
+    after: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.before} -> {self.after}"
+
+
+def mutants_of(text: str, path: Path) -> list[Mutant]:
+    """Every fault of the kinds above in the functions of a file."""
+    return [
+        Mutant(
+            path=path,
+            line=node.lineno,
+            before=ast.unparse(node),
+            after=after,
+            text=_replaced(text, node, after),
+        )
+        for function in ast.walk(ast.parse(text))
+        if isinstance(function, ast.FunctionDef)
+        for statement in function.body
+        for node in _code(statement)
+        for after in _faults(node)
+    ]
+
+
+def _code(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that run when the function does, outermost first: no annotations, f-strings, messages or functions within."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda | ast.JoinedStr | ast.Raise):
+        return
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _code(child)
+
+
+def _faults(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
+            yield f"({ast.unparse(left)} {_COMPARE[type(op)]} {ast.unparse(right)})"
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC and not _is_text(left, right):
+            yield f"(({ast.unparse(left)}) {_ARITHMETIC[type(op)]} ({ast.unparse(right)}))"
+        case ast.BoolOp(op=op, values=values):
+            word = " or " if isinstance(op, ast.And) else " and "
+            yield "(" + word.join(f"({ast.unparse(value)})" for value in values) + ")"
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield f"bool({ast.unparse(operand)})"
+        case ast.Constant(value=bool(value)):
+            yield str(not value)
+        case ast.Constant(value=int(value)):
+            yield str(value + 1)
+        case ast.Return(value=value) if value is not None and not isinstance(value, ast.Constant):
+            yield "return None"
+
+
+def _is_text(*nodes: ast.expr) -> bool:
+    return any(
+        isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+        for node in nodes
+    )
+
+
+def _replaced(text: str, node: ast.AST, after: str) -> str:
+    lines = text.encode().splitlines(keepends=True)  # columns of `ast` are bytes
+    first, last = node.lineno - 1, node.end_lineno - 1
+    head = b"".join(lines[:first]) + lines[first][: node.col_offset]
+    tail = lines[last][node.end_col_offset :] + b"".join(lines[last + 1 :])
+    return (head + after.encode() + tail).decode()
+
+
+def draw_mutants(seed: int, num: int) -> list[Mutant]:
+    """One fault in each of `num` random files of the package."""
+    rng = random.Random(seed)
+    files = sorted((ROOT / PACKAGE).rglob("*.py"))
+    rng.shuffle(files)
+    mutants = []
+    for file in files:
+        candidates = mutants_of(file.read_text(), file.relative_to(ROOT))
+        if candidates and len(mutants) < num:
+            mutants.append(rng.choice(candidates))
+    return mutants
+
+
+def tests_of(path: Path) -> list[list[str]]:
+    """The tests to run, in this order, until one fails."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    module = ".".join(("paragan", *parts)).removesuffix(".__init__")
+    parent, _, name = module.rpartition(".")
+    imported = re.compile(rf"{re.escape(module)}\b|from {re.escape(parent)} import .*\b{re.escape(name)}\b")
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    importers = [str(file.relative_to(ROOT)) for file in files if imported.search(file.read_text())]
+    importers.sort(key=lambda file: (parts[-1] not in file, "unit" not in file))
+    folder = Path("tests", *parts[:2]) if parts[0] == "extensions" else Path("tests/unit", parts[0])
+    wider = [[str(folder)]] if (ROOT / folder).is_dir() else []
+    return [importers[:MAX_IMPORTERS], *wider, ["tests/contract", "tests/golden"], ["tests/laws"], ["tests/unit/cli"]]
+
+
+class Copy:
+    """A copy of the checkout in a temporary folder, in which faults are put one after another."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "checkout"
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True)
+        for name in filter(None, listed.stdout.split("\0")):
+            (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self._folder / name)
+
+    def killer(self, mutant: Mutant) -> str | None:
+        """The test that finds the fault; `timeout` if one hangs; None if all pass."""
+        file = self._folder / mutant.path
+        file.write_text(mutant.text)
+        failed = next(filter(None, map(self._first_failure, filter(None, tests_of(mutant.path)))), None)
+        file.write_text((ROOT / mutant.path).read_text())
+        if failed and failed != "timeout" and self._first_failure([failed]):
+            raise RuntimeError(f"{failed} fails without {mutant}")
+        return failed
+
+    def _first_failure(self, tests: list[str]) -> str | None:
+        words = ["-m", "not slow and not gpu and not browser", "-x", "-q", "-p", "no:cacheprovider", *tests]
+        places = {"PYTHONPATH": f"{self._folder / 'src'}{os.pathsep}{self._folder}"}
+        data = {"PARAGAN_DATA": os.environ.get("PARAGAN_DATA", str(ROOT.parent / "shared" / "data"))}
+        environment = {**os.environ, **places, **data, "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            run = subprocess.run(
+                [sys.executable, "-m", "pytest", *words],
+                cwd=self._folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            return "timeout"
+        if run.returncode in (0, 5):  # 5: all of them are slow
+            return None
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
+        return failed[1] if failed else tests[0]
+
+
+def survivors(seed: int, num: int) -> list[Mutant]:
+    """Prints a line per mutant; returns those that no test finds."""
+    alive = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Copy(Path(folder))
+        for mutant in draw_mutants(seed, num):
+            killer = copy.killer(mutant)
+            print(f"{'killed by ' + killer if killer else 'SURVIVES'}: {mutant}", flush=True)
+            if killer is None:
+                alive.append(mutant)
+    return alive
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--num", type=int, default=40)
+    options = parser.parse_args()
+    alive = survivors(options.seed, options.num)
+    print(f"{options.num - len(alive)} of {options.num} killed")
