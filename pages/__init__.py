@@ -11,4 +11,9 @@ def pages(docs: Path) -> dict[Path, str]:
     """Every generated page: its path and its text."""
     single = {"api.md": api.page(), "cli.md": commands.page(), "settings.md": settings.page()}
     single["plan.schema.json"] = plan_schema.page()
-    return {**{docs / name: text for name, text in single.items()}, **recipe.pages(docs / "recipes")}
+    script = docs.parent / "run"
+    return {
+        **{docs / name: text for name, text in single.items()},
+        **recipe.pages(docs / "recipes"),
+        script: commands.script(script),
+    }

@@ -1,6 +1,8 @@
-"""docs/cli.md: the output of `--help` for every verb."""
+"""docs/cli.md: the output of `--help` for every verb; and the verbs in the usage text of `run`."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import typer
 
@@ -20,6 +22,15 @@ def page() -> str:
     for name in command.list_commands(context):
         blocks += _sections(command.get_command(context, name), name, context, "##")
     return "\n\n".join(blocks) + "\n"
+
+
+def script(path: Path) -> str:
+    """The script `run`, whose usage text lists the verbs of the command line above its own."""
+    command = typer.main.get_command(command_line())
+    _, _, listed = _help(command, _context(command, "paragan", None)).partition("Commands:\n")
+    head, start, rest = path.read_text(encoding="utf-8").partition("explains one.\n\n")
+    _, end, tail = rest.partition("\n\n  test ")
+    return f"{head}{start}{listed}{end}{tail}"
 
 
 def _sections(verb, name, parent, level) -> list[str]:

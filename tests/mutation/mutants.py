@@ -2,24 +2,23 @@
 
     python -m tests.mutation.mutants --seed 7 --num 40
 
-Each fault is put into a copy of the checkout. First the tests that import the module run, then its folder of tests, then
-contracts and laws. A mutant is killed if a test fails, or hangs, that passes without the fault.
+Each fault is put into a copy of the checkout. First the tests that import the module run, then its folder of tests,
+then contracts and laws. A mutant is killed if a test fails, or hangs, that passes without the fault.
 """
 
 import argparse
 import ast
-import os
 import random
 import re
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.checkout_copy import CheckoutCopy
+from tests.processes import ROOT
+
 PACKAGE = Path("src/paragan")
 TIMEOUT_S = 300  # of one call of pytest
 MAX_IMPORTERS = 10
@@ -64,7 +63,7 @@ def mutants_of(text: str, path: Path) -> list[Mutant]:
 
 
 def _code(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that run when the function does, outermost first: no annotations, f-strings, messages or functions within."""
+    """The nodes that run when the function does, outermost first: no annotations, messages or functions."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda | ast.JoinedStr | ast.Raise):
         return
     yield node
@@ -137,57 +136,37 @@ def tests_of(path: Path) -> list[list[str]]:
     return [importers[:MAX_IMPORTERS], *wider, ["tests/contract", "tests/golden"], ["tests/laws"], ["tests/unit/cli"]]
 
 
-class Copy:
-    """A copy of the checkout in a temporary folder, in which faults are put one after another."""
+def killer(copy: CheckoutCopy, mutant: Mutant) -> str | None:
+    """The test that finds the fault; `timeout` if one hangs; None if all pass."""
+    (copy.folder / mutant.path).write_text(mutant.text)
+    failed = next(filter(None, (_first_failure(copy, tests) for tests in tests_of(mutant.path) if tests)), None)
+    copy.restore(mutant.path)
+    if failed and failed != "timeout" and _first_failure(copy, [failed]):
+        raise RuntimeError(f"{failed} fails without {mutant}")
+    return failed
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "checkout"
-        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True)
-        for name in filter(None, listed.stdout.split("\0")):
-            (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, self._folder / name)
 
-    def killer(self, mutant: Mutant) -> str | None:
-        """The test that finds the fault; `timeout` if one hangs; None if all pass."""
-        file = self._folder / mutant.path
-        file.write_text(mutant.text)
-        failed = next(filter(None, map(self._first_failure, filter(None, tests_of(mutant.path)))), None)
-        file.write_text((ROOT / mutant.path).read_text())
-        if failed and failed != "timeout" and self._first_failure([failed]):
-            raise RuntimeError(f"{failed} fails without {mutant}")
-        return failed
-
-    def _first_failure(self, tests: list[str]) -> str | None:
-        words = ["-m", "not slow and not gpu and not browser", "-x", "-q", "-p", "no:cacheprovider", *tests]
-        places = {"PYTHONPATH": f"{self._folder / 'src'}{os.pathsep}{self._folder}"}
-        data = {"PARAGAN_DATA": os.environ.get("PARAGAN_DATA", str(ROOT.parent / "shared" / "data"))}
-        environment = {**os.environ, **places, **data, "PYTHONDONTWRITEBYTECODE": "1"}
-        try:
-            run = subprocess.run(
-                [sys.executable, "-m", "pytest", *words],
-                cwd=self._folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_S,
-            )
-        except subprocess.TimeoutExpired:
-            return "timeout"
-        if run.returncode in (0, 5):  # 5: all of them are slow
-            return None
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
-        return failed[1] if failed else tests[0]
+def _first_failure(copy: CheckoutCopy, tests: list[str]) -> str | None:
+    words = ["-m", "not slow and not gpu and not browser", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    try:
+        run = copy.run("pytest", *words, timeout_s=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return "timeout"
+    if run.returncode in (0, 5):  # 5: all of them are slow
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", run.stdout, re.MULTILINE)
+    return failed[1] if failed else tests[0]
 
 
 def survivors(seed: int, num: int) -> list[Mutant]:
     """Prints a line per mutant; returns those that no test finds."""
     alive = []
     with tempfile.TemporaryDirectory() as folder:
-        copy = Copy(Path(folder))
+        copy = CheckoutCopy(Path(folder))
         for mutant in draw_mutants(seed, num):
-            killer = copy.killer(mutant)
-            print(f"{'killed by ' + killer if killer else 'SURVIVES'}: {mutant}", flush=True)
-            if killer is None:
+            test = killer(copy, mutant)
+            print(f"killed by {test}: {mutant}" if test else f"SURVIVES: {mutant}", flush=True)
+            if test is None:
                 alive.append(mutant)
     return alive
 

@@ -12,7 +12,7 @@ MIN_KILLED = 0.9
 
 
 @pytest.mark.parametrize(
-    "code, expected",
+    ("code", "expected"),
     [
         ("return a == b", {"(a != b)", "return None"}),
         ("x = a + 1", {"((a) - (1))", "2"}),

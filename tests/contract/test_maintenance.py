@@ -1,0 +1,98 @@
+"""A new verb and a new option of the optimiser step: which files change, and what fails where one is forgotten.
+
+The other eight of ten tasks, each one file: `tests/unit/cli/test_ten_changes.py`,
+`tests/unit/evaluation/test_outside_evaluation.py`, `tests/contract/test_outside_scheme.py`,
+`tests/distributed/test_outside_strategy.py`.
+"""
+
+import re
+from dataclasses import fields
+
+import pytest
+
+import paragan.build.players as players
+from paragan.cli.verbs import VERBS
+from paragan.game.options import PlayerOptions
+from paragan.game.policy import Policy
+from tests.checkout_copy import CheckoutCopy
+from tests.processes import ROOT
+
+TIMEOUT_S = 200
+POLICY_TESTS = "tests/contract/test_policy.py"
+VERB_TEST = "tests/contract/test_maintenance.py::test_each_file_of_the_command_line_is_a_verb_or_part_of_one"
+
+CURVES = '''"""`paragan curves`: the losses of a run as text."""
+
+from pathlib import Path
+
+
+def curves(run: Path) -> None:
+    """Print the losses of a run."""
+    print(f"losses of {run}")
+'''
+OPTION = {
+    "src/paragan/game/options.py": (
+        "    micro_batches: ",
+        '    max_value: Positive | None = None\n    """Limit of each value of the gradient."""\n',
+    ),
+    "src/paragan/game/policy.py": ("    micro_batches: ", "    max_value: float | None = None\n"),
+    "src/paragan/build/players.py": ("        micro_batches=", "        max_value=options.max_value,\n"),
+    "src/paragan/game/player.py": (
+        "        norm = self.strategy.finish(self.net, self.policy.max_norm, scale)",
+        "        if self.policy.max_value is not None:\n"
+        "            nn.utils.clip_grad_value_(self.net.parameters(), self.policy.max_value)\n",
+    ),
+}
+
+
+def test_each_file_of_the_command_line_is_a_verb_or_part_of_one():
+    folder = ROOT / "src/paragan/cli"
+    verbs = {verb.function.partition(":")[0] for verb in VERBS.values()}
+    imported = {
+        name
+        for file in (ROOT / "src/paragan").rglob("*.py")
+        for name in re.findall(r"paragan\.cli(?:\.| import )(\w+)", file.read_text())
+    }
+    assert {file.stem for file in folder.glob("*.py")} <= {*verbs, *imported, "__init__"}
+
+
+def test_each_field_of_a_policy_comes_from_the_options(monkeypatch):
+    passed = {}
+    monkeypatch.setattr(players, "Policy", lambda **values: passed.update(values))
+    players.policy(PlayerOptions())
+    known_later = {"elsewhere"}  # from the strategy
+    assert passed.keys() == {field.name for field in fields(Policy)} - known_later
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    return CheckoutCopy(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.mark.slow
+def test_a_verb_is_its_file_and_its_line_in_the_table(copy):
+    (copy.folder / "src/paragan/cli/curves.py").write_text(CURVES)
+    assert copy.run("pytest", "-q", VERB_TEST, timeout_s=TIMEOUT_S).returncode == 1
+    copy.insert("src/paragan/cli/verbs.py", '    "data": ', '    "curves": Verb("curves:curves"),\n')
+    assert copy.run("pytest", "-q", VERB_TEST, timeout_s=TIMEOUT_S).returncode == 0
+    done = copy.run("paragan", "curves", "runs/digits", timeout_s=TIMEOUT_S)
+    assert (done.returncode, done.stdout) == (0, "losses of runs/digits\n")
+    assert copy.run("pages", timeout_s=TIMEOUT_S).returncode == 0
+    for page in ("run", "docs/cli.md"):
+        assert "curves   Print the losses of a run." in (copy.folder / page).read_text()
+    done = copy.run("pytest", "-q", "tests/unit/cli/test_run_script.py", "-k", "usage", timeout_s=TIMEOUT_S)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(6 * TIMEOUT_S)
+def test_an_option_of_the_step_is_four_files_and_none_can_be_forgotten(copy):
+    copy.insert(POLICY_TESTS, '    "micro_batches": 2,', '    "max_value": 1e-3,\n')
+    tests = ("-q", "-x", POLICY_TESTS, "tests/contract/test_maintenance.py", "-m", "not slow")
+    for forgotten in (None, *OPTION):
+        for name, (line, text) in OPTION.items():
+            copy.restore(name)
+            if name != forgotten:
+                copy.insert(name, line, text)
+        done = copy.run("pytest", *tests, timeout_s=TIMEOUT_S)
+        assert done.returncode == (1 if forgotten else 0), f"{forgotten} is forgotten: {done.stdout}"
