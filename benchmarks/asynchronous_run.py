@@ -130,7 +130,7 @@ def _shared(
     config: RunConfig = read_recipe(table.recipe, table.row_words(Row("sync"), data, 0))
     found = build.open_data(config)
     device = torch.device("cpu")
-    context = extractor_context(config, found, keep / table.name, print, device)
+    context = extractor_context(found, keep / table.name, print, device)
     scored = scorer(config, found, build.gan(config, found, device).prior, context)
     assert scored is not None
     return found, lambda player, prior: scored(player, prior).metrics

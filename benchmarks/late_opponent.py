@@ -80,7 +80,7 @@ def scores(kind: str, seed: int, steps: int, keep: Path) -> list[float]:
     config = read_recipe("digits", words)
     data, device = build.open_data(config), torch.device("cpu")
     gan = build.gan(config, data, device)
-    score = scorer(config, data, gan.prior, extractor_context(config, data, keep, print, device))
+    score = scorer(config, data, gan.prior, extractor_context(data, keep, print, device))
     assert score is not None and isinstance(gan.g, Player)
     batches = iter(Loader(data.train, BATCH, seed, device))
     made = sync_steps(gan, batches) if name == "sync" else late_steps(gan, batches, float(factor or 0))

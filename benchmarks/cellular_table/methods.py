@@ -69,7 +69,7 @@ def _upstream(options: CellularOptions, grid: GridResult, folder: Path) -> tuple
         raise MethodUnavailableError("disabled by --no-upstream")
     config = _config(options, grid)
     data = build.open_data(config)
-    context = evaluation.extractor_context(config, data, folder, _print_line, torch.device("cpu"))
+    context = evaluation.extractor_context(data, folder, _print_line, torch.device("cpu"))
     judge = evaluation.evaluator(config, context)
     assert judge is not None
     rows, columns = map(int, grid.shape.split("x"))

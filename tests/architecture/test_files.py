@@ -109,7 +109,7 @@ def _opens(call: ast.Call, position: int) -> bool:
 
 MAKE_FOLDERS = {  # file: why it need not call `create_subfolder`
     "src/paragan/cli/new.py": "a new folder, which must not exist",
-    "src/paragan/checkpoint/writer.py": "a new folder, which must not exist, below one that `refuse_link` has seen",
+    "src/paragan/checkpoint/writer.py": "a new folder, which must not exist, below one that `check_no_link` has seen",
     "src/paragan/checkpoint/best.py": "as the writer",
     "src/paragan/extensions/buckets/bucket_checkpoints.py": "as the writer",
     "src/paragan/evaluation/reference_features.py": "in the user's cache",

@@ -115,7 +115,7 @@ def play(run: RollbackLoop, spoil: Mapping[str, Any] | None = None) -> list[dict
     return [event.values["rollback"] for event in run.run() if "rollback" in event.values]
 
 
-def in_turns(world: World, folder: str, scheme: str, bad: Sequence[int]) -> list:
+def with_synchronous_scheme(world: World, folder: str, scheme: str, bad: Sequence[int]) -> list:
     """Train in one process, and save the weights."""
     run = recipe_run(world, f"{folder}/turns", [f"scheme={scheme}"], bad)
     texts = play(run)
@@ -124,7 +124,7 @@ def in_turns(world: World, folder: str, scheme: str, bad: Sequence[int]) -> list
 
 
 def on_separate_ranks(world: World, folder: str, reuse: bool, bad: Sequence[int]) -> list:
-    """Train without delay; rollbacks, length, player and its largest difference from `in_turns`."""
+    """Train without delay; rollbacks, length, player and its largest difference from `with_synchronous_scheme`."""
     words = [f"scheme={{name: asynchronous, staleness: 0, reuse: {str(reuse).lower()}}}"]
     run = recipe_run(world, f"{folder}/ranks", words, bad)
     texts = play(run)

@@ -27,7 +27,7 @@ def test_rollback_on_two_ranks_equals_that_of_one_process(tmp_path, two_ranks, s
 
 @pytest.mark.parametrize(("reuse", "of_one"), [(True, "shared_fakes"), slow(False, "synchronous")])
 def test_rollback_of_players_on_separate_ranks_equals_that_of_one_process(tmp_path, two_ranks, reuse, of_one):
-    alone, length = cases.in_turns(ALONE, str(tmp_path), of_one, (6, 8))
+    alone, length = cases.with_synchronous_scheme(ALONE, str(tmp_path), of_one, (6, 8))
     assert len(alone) == 1
     found = two_ranks.run(f"{cases.__name__}:on_separate_ranks", folder=str(tmp_path), reuse=reuse, bad=(6, 8))
     assert found == [[alone, length, "g", 0.0], [alone, length, "d", 0.0]]

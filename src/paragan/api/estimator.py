@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from paragan.api.networks import Networks, whole_number
-from paragan.api.object_module import as_module, class_name, refuse_shared_weights
+from paragan.api.object_module import as_module, check_separate_weights, class_name
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
@@ -43,7 +43,7 @@ class Estimator:
         with reraise_as_config_error("Estimator: copying g and d"):
             g, d = copy_networks((self.g, self.d), *_modules_of(self.g), *_modules_of(self.d))
             nets = as_module(g), as_module(d)
-        refuse_shared_weights(dict(zip("gd", nets, strict=True)), "Estimator: ")
+        check_separate_weights(dict(zip("gd", nets, strict=True)), "Estimator: ")
         for net in nets:
             follow_rank_0(net, world)
         classes = (origin(self.g), origin(self.d))

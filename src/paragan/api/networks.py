@@ -67,12 +67,7 @@ class Networks:
             )
         return _Generator(copy_networks(self.g), latent, self._classes(options, num_classes))
 
-    def Discriminator(
-        self,
-        options: Any,
-        shape: tuple[int, int, int],
-        num_classes: int,
-    ) -> nn.Module:
+    def Discriminator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
         """Return a copy of the discriminator."""
         return _Discriminator(copy_networks(self.d), self._classes(options, num_classes) > 0)
 
@@ -100,12 +95,7 @@ class _Generator(nn.Module):
         self.num_classes = num_classes
         self.takes_labels = _takes_labels(net)
 
-    def forward(
-        self,
-        z_BZ: Tensor,
-        y_B: Tensor | None = None,
-        condition: Tensor | None = None,
-    ) -> Any:
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None) -> Any:
         if condition is not None:
             raise ConfigError(
                 "Estimator does not support data of pairs: model_fn(latent_var, y) has no "

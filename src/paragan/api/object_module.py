@@ -25,14 +25,14 @@ class _ObjectModule(nn.Module):
                 self.register_parameter(name, value)
             elif isinstance(value, nn.Module):
                 self.add_module(name, value)
-        self._refuse_untrained()
+        self._check_trained()
 
     def model_fn(self, *inputs: Tensor | None) -> Any:
         # strategies may have replaced them
         vars(self._held).update(self._modules | self._parameters)
         return self._held.model_fn(*inputs)
 
-    def _refuse_untrained(self) -> None:
+    def _check_trained(self) -> None:
         """Raise `ConfigError` for weights in a list, another object or the class."""
         trained = {id(weight) for weight in self.parameters()}
         for name, value in inspect.getmembers_static(self._held):
@@ -47,20 +47,20 @@ class _ObjectModule(nn.Module):
 def as_module(player: Any) -> nn.Module:
     """Return the player as a module on the CPU, in training mode. Raises `ConfigError` for unusable weights."""
     net = player if isinstance(player, nn.Module) else _ObjectModule(player)
-    refuse_lazy(f"Estimator: {class_name(net)}", net)
+    check_no_lazy_layers(f"Estimator: {class_name(net)}", net)
     if not any(weight.requires_grad for weight in net.parameters()):
         hint = "assign networks to its attributes: self.net = …"
         raise ConfigError(f"Estimator: {class_name(net)} has no weights to train; {hint}")
     return set_train_mode(net.cpu())
 
 
-def refuse_lazy(owner: str, net: nn.Module) -> None:
+def check_no_lazy_layers(owner: str, net: nn.Module) -> None:
     """Raise `ConfigError` for weights whose shapes the first call decides."""
     if any(is_lazy(weight) for weight in net.parameters()):
         raise ConfigError(f"{owner} has a lazy layer of unknown size; call the network once first")
 
 
-def refuse_shared_weights(nets: Mapping[str, nn.Module], owner: str = "") -> None:
+def check_separate_weights(nets: Mapping[str, nn.Module], owner: str = "") -> None:
     """Raise `ConfigError` if two networks, by name, have a weight in common. owner: before the message."""
     names: dict[int, str] = {}
     for name, net in nets.items():

@@ -182,7 +182,7 @@ class ScalingManager:
         if self._over == _FINISHED:
             yield session  # already scored and saved
             return
-        self._refuse_over()
+        self._check_open()
         if method and not session.trainer.is_synchronized:
             found = "the ranks have not averaged their weights since the last step"
             raise ConfigError(f"{method}: {found}; call train(gan) first")
@@ -194,13 +194,13 @@ class ScalingManager:
             self._open.close()
             raise
 
-    def _refuse_over(self) -> None:
+    def _check_open(self) -> None:
         if self._over:
             hint = "create a new one, which resumes from the last checkpoint"
             raise ConfigError(f"ScalingManager: this manager {self._over}; {hint}")
 
     def _begin(self, gan: Estimator) -> None:
-        self._refuse_over()
+        self._check_open()
         if not isinstance(gan, Estimator):
             raise ConfigError(f"train: gan must be an Estimator(g, d), not a {type(gan).__name__}")
         with in_python_words(), runs.share_failures(self.world):
@@ -212,11 +212,7 @@ class ScalingManager:
                 from paragan.extensions.tuning.program import ProgramTuning
 
                 tuning = ProgramTuning(
-                    config=self.config,
-                    networks=networks,
-                    world=self.world,
-                    place=self._place,
-                    folder=self._out,
+                    config=self.config, networks=networks, world=self.world, place=self._place, folder=self._out
                 )
                 self.config = tuning.apply(self._dimensions, self._trials, self._fresh, self._say)
             request = RunRequest(

@@ -17,22 +17,23 @@ from torch.utils.data import DataLoader, Dataset
 
 from paragan.api.estimator import follow_rank_0, origin
 from paragan.api.object_module import as_module
-from paragan.api.recorded_terms import record_of, recorded_loss
 from paragan.api.trained import warn
 from paragan.api.trainer_arguments import (
+    check_channels_first,
+    check_floating_point,
     checked_module,
     further_networks,
     mapping_of,
     padding_of,
-    refuse_channels_last,
-    refuse_whole_numbers,
+    record_of,
+    recorded_loss,
     separate_copies,
     several_discriminators,
     shared_dtype,
     terms_of,
 )
 from paragan.api.training import Run, in_python_words, local_run_folder, program_name, run_in_folder, setting_word
-from paragan.build.merged_generator import merged
+from paragan.build.initial_weights import merged_generator
 from paragan.checkpoint import generator_state
 from paragan.config import RunConfig, parse_recipe
 from paragan.core.capabilities import DATA_FROM_MEMORY, check_capabilities
@@ -117,7 +118,7 @@ class Trainer:
         self.dtype = shared_dtype(self.generator, self.discriminator)
         self.source = _source(data, self.padding, self.dtype, sample)
         self.held_out = None if held_out is None else _source(held_out, self.padding, self.dtype, sample, "held_out")
-        _refuse_other_tensors(self.source, self.held_out)
+        _check_tensors(self.source, self.held_out)
         self.loss = loss
         self.terms = terms_of(terms)
         self.players = further_networks(players)
@@ -173,8 +174,8 @@ class Trainer:
             "fingerprint": self.fingerprint,
             "buckets": list(self.padding.buckets),
         }
-        refuse_whole_numbers(self.arguments[0], self.source.tensors[self.arguments[0]])
-        refuse_channels_last(self.arguments[0], self.source.tensors[self.arguments[0]])
+        check_floating_point(self.arguments[0], self.source.tensors[self.arguments[0]])
+        check_channels_first(self.arguments[0], self.source.tensors[self.arguments[0]])
         nets = {"generator": origin(self.generator), "discriminator": origin(self.discriminator)}
         tree = {
             "data": {"name": FROM_MEMORY, **data},
@@ -193,7 +194,7 @@ class Trainer:
             config = parse_recipe(json.dumps(tree), "Trainer", overrides=words)
         if "evaluation.features" not in self.settings and not reads_features(config.evaluation.metrics):
             config = replace(config, evaluation=replace(config.evaluation, features=None))
-        _refuse_settings(config, self.source, self.held_out)
+        _check_settings(config, self.source, self.held_out)
         return config
 
 
@@ -213,7 +214,7 @@ class TensorRun(Run):
         state = generator_state.read_newest(self.folder, warn)
         net = copy_networks(self.trainer.generator).cpu()
         if self.trainer.config.g.trains_part:
-            return merged(net, self.trainer.config, state, warn).eval().requires_grad_(False)
+            return merged_generator(net, self.trainer.config, state, warn).eval().requires_grad_(False)
         check_same(shapes_of(state.weights), shapes_of(net.state_dict()), str(state.path))
         net.load_state_dict(state.weights)
         return net.eval().requires_grad_(False)
@@ -268,7 +269,7 @@ def _source(data: Any, padding: Padding, dtype: torch.dtype, sample: str | None,
     raise ConfigError(f"{name} is of type {type(data).__name__}; {hint}")
 
 
-def _refuse_other_tensors(source: Source, held_out: Source | None) -> None:
+def _check_tensors(source: Source, held_out: Source | None) -> None:
     """Raise `ConfigError` for held-out samples with other names, shapes or types."""
     if held_out is not None and held_out.tensors != source.tensors:
         found = f"a held-out sample has {describe_tensors(held_out.tensors)}"
@@ -277,7 +278,7 @@ def _refuse_other_tensors(source: Source, held_out: Source | None) -> None:
         )
 
 
-def _refuse_settings(config: RunConfig, source: Source, held_out: Source | None) -> None:
+def _check_settings(config: RunConfig, source: Source, held_out: Source | None) -> None:
     """Raise `ConfigError` for settings that need a named data set, model or images."""
     needs = "is not available for tensors from Python; leave it out"
     for key, chosen in (("data.name", config.data), ("model.name", config.model)):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from paragan.api.object_module import refuse_lazy, refuse_shared_weights
+from paragan.api.object_module import check_no_lazy_layers, check_separate_weights
 from paragan.core.errors import ConfigError
+from paragan.core.from_memory import FROM_MEMORY
+from paragan.core.loss import Loss
 from paragan.core.network_factory import copy_networks
 from paragan.core.protocols import Penalty
 from paragan.core.source import TensorSpec, dtype_name
+from paragan.core.types import Side
 from paragan.datasets.base.ragged import Padding
 from paragan.game.trained_part import refuse_untrained
 from paragan.layers.discriminators import Discriminators
@@ -61,7 +65,7 @@ def separate_copies(
     """Return copies of the networks; `ConfigError` if two have a weight in common."""
     nets = (generator, discriminator, *players.values())
     g, d, further = copy_networks((generator, discriminator, dict(players)), *nets)
-    refuse_shared_weights({"generator": g, "discriminator": d, **further})
+    check_separate_weights({"generator": g, "discriminator": d, **further})
     return g, d, further
 
 
@@ -87,7 +91,7 @@ def checked_module(net: Any, owner: str) -> nn.Module:
             f"{owner} was compiled by torch.compile; pass the network that you gave to it, and set "
             "train.executor=compile to compile it here"
         )
-    refuse_lazy(owner, net)
+    check_no_lazy_layers(owner, net)
     refuse_untrained(owner, net)
     return net
 
@@ -115,7 +119,7 @@ def _dtypes(net: nn.Module) -> set[torch.dtype]:
     return {weight.dtype for weight in trained if weight.is_floating_point()}
 
 
-def refuse_whole_numbers(name: str, spec: TensorSpec) -> None:
+def check_floating_point(name: str, spec: TensorSpec) -> None:
     """Raise `ConfigError` if the tensor that G generates has no floating-point numbers in the data."""
     is_image = spec.dtype == torch.uint8 and len(spec.shape) == 3  # those become float32
     if not (is_image or spec.dtype.is_floating_point or spec.dtype.is_complex):
@@ -125,10 +129,47 @@ def refuse_whole_numbers(name: str, spec: TensorSpec) -> None:
         )
 
 
-def refuse_channels_last(name: str, spec: TensorSpec) -> None:
+def check_channels_first(name: str, spec: TensorSpec) -> None:
     """Raise `ConfigError` for uint8 images (H, W, C), whose rows would train as channels."""
     if spec.is_image and spec.shape[2] in (1, 3, 4) and min(spec.shape[:2]) > 4:
         raise ConfigError(
             f"data: {name} is uint8 {spec.shape}, which looks like (height, width, channels); pass (channels, height, "
             f"width): {name}.permute(0, 3, 1, 2) of all images, .permute(2, 0, 1) of one"
         )
+
+
+def record_of(term: Any) -> dict[str, str]:
+    """Return the entry of `penalties` for a term; `ConfigError` for anything else."""
+    if not isinstance(term, Penalty):
+        raise ConfigError(
+            f"terms: {type(term).__name__} is not a term; pass paragan.Term objects, or other paragan.Penalty objects"
+        )
+    if not isinstance(getattr(term, "side", None), Side):
+        raise ConfigError(f"terms: {term.name} has no side; set side = paragan.Side.G or paragan.Side.D in its class")
+    options = vars(term).get("options")
+    held = term if dataclasses.is_dataclass(term) else options
+    fields = dataclasses.fields(held) if dataclasses.is_dataclass(held) else ()
+    values = {field.name: getattr(held, field.name) for field in fields if field.name not in ("name", "side")}
+    text = ", ".join(f"{name}={_text(value)}" for name, value in values.items())
+    return {
+        "name": FROM_MEMORY,
+        "term": term.name,
+        "side": term.side.value,
+        "settings": f"{type(term).__name__}({text})",
+    }
+
+
+def recorded_loss(loss: Any) -> dict[str, str]:
+    """Return the entry `loss` for a loss object; `ConfigError` for anything else."""
+    if not isinstance(loss, Loss):
+        raise ConfigError(f"loss is a {type(loss).__name__}; pass a name, such as 'hinge', or a paragan.Loss")
+    return {"name": FROM_MEMORY, "functions": f"{_text(loss.d)}, {_text(loss.g)}"}
+
+
+def _text(value: Any) -> str:
+    """Return a value as text that is equal in every process: functions by name."""
+    if callable(value):
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(map(str, value)))}}}"
+    return repr(value)

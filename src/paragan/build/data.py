@@ -79,10 +79,10 @@ def open_data(config: RunConfig, model: Model | None = None) -> Data:
         return Data(model.source, model.held_out, is_image=False)
     module = registry.load_chosen("datasets", config.data)
     options = config.data.options
-    found: list[Source] = [module.source(options, split) for split in ("train", "held_out")]
+    splits: list[Source] = [module.source(options, split) for split in ("train", "held_out")]
     if not options.labels:
-        found = [UnlabelledSource(source) if source.class_names else source for source in found]
-    train, held_out = found
+        splits = [UnlabelledSource(source) if source.class_names else source for source in splits]
+    train, held_out = splits
     train.notices = (*train.notices, *untrained_classes(train.class_names, train.class_sizes()))
     return Data(train, held_out, getattr(options, "flip", False), train.is_image and sample_name(config, model) is None)
 
@@ -98,16 +98,16 @@ def sample_name(config: RunConfig, model: Model | None) -> str | None:
     return getattr(module, "SAMPLE", None)
 
 
-def refuse_other_samples(config: RunConfig, found: Data, model: Model | None) -> None:
+def check_samples(config: RunConfig, data: Data, model: Model | None) -> None:
     """Raise `ConfigError` for data without the tensor that the model generates."""
     sample = sample_name(config, model)
-    if (sample is None and found.is_image) or sample in found.train.tensors:
-        return
-    needed = "images" if sample is None else f"the tensor {sample!r}"
-    problem = f"model {config.model.name} generates {needed}"
-    has = f"a sample of data {config.data.name} has {describe_tensors(found.train.tensors)}"
-    hint = f"a file of networks names the tensor that G generates: SAMPLE = {next(iter(found.train.tensors))!r}"
-    raise ConfigError(f"{problem}, but {has}; choose another of them ({hint})")
+    tensors = data.train.tensors
+    if not (sample is None and data.is_image) and sample not in tensors:
+        raise ConfigError(
+            f"model {config.model.name} generates {'images' if sample is None else f'the tensor {sample!r}'}, but a "
+            f"sample of data {config.data.name} has {describe_tensors(tensors)}; choose another of them (a file of "
+            f"networks names the tensor that G generates: SAMPLE = {next(iter(tensors))!r})"
+        )
 
 
 def batch_stream(
@@ -152,8 +152,8 @@ def batch_stream(
 
 def _controlled_pipeline(config: RunConfig, loader: Loader, threads: int, world: World) -> Pipeline:
     """Return the batches of `loading.prefetch: auto`, with this rank's share of the host's memory and readers."""
-    most_readers = max(1, _MAX_READERS // world.local_size)
-    readers = min(config.loading.readers or threads, _MAX_THREADS, most_readers)
+    max_readers = max(1, _MAX_READERS // world.local_size)
+    readers = min(config.loading.readers or threads, _MAX_THREADS, max_readers)
     return Pipeline(
         loader=loader,
         depth=readers + 1,
@@ -161,36 +161,31 @@ def _controlled_pipeline(config: RunConfig, loader: Loader, threads: int, world:
         decoders=threads,
         max_bytes=_MAX_BYTES // world.local_size,
         timeout_s=config.train.timeout_s,
-        most_readers=most_readers,
+        most_readers=max_readers,
     )
 
 
-def refuse_unpaired(
-    config: RunConfig,
-    found: Data,
-    outside: bool,
-    model: Model | None = None,
-) -> None:
+def check_pairs(config: RunConfig, data: Data, outside: bool, model: Model | None = None) -> None:
     """Raise `ConfigError` for pairs without a model for them, or the reverse."""
-    if not found.is_image:
+    if not data.is_image:
         return
     model = model or registry.load_chosen("models", config.model)
     takes = getattr(model.Generator, "takes_condition", None)
     if takes is not None or not outside:
-        refuse_mismatched_data(bool(takes), config.model.name, found.has_pairs, config.data.name)
-    if found.has_pairs and config.augment is not None:
+        refuse_mismatched_data(bool(takes), config.model.name, data.has_pairs, config.data.name)
+    if data.has_pairs and config.augment is not None:
         raise ConfigError(
             f"augment={config.augment.name} is not supported for pairs, because it would not move "
             "the condition with its image; leave it out, and use data.flip and data.load_size"
         )
     for penalty in config.penalties:
-        if not found.has_pairs and registry.load_module("penalties", penalty.name).Penalty.needs_pairs:
+        if not data.has_pairs and registry.load_module("penalties", penalty.name).Penalty.needs_pairs:
             raise ConfigError(
                 f"penalty {penalty.name} needs data of pairs, which {config.data.name} is not; leave it out"
             )
 
 
-def batches(config: RunConfig, found: Data, device: torch.device, roles: Roles, g_reads: bool = False) -> Batches:
+def batches(config: RunConfig, data: Data, device: torch.device, roles: Roles, g_reads: bool = False) -> Batches:
     """Return the batches of D's updates, or only their rows if no turn of this rank needs more.
 
     g_reads: whether G's turns need the tensors, also on ranks without D.
@@ -199,5 +194,5 @@ def batches(config: RunConfig, found: Data, device: torch.device, roles: Roles, 
     g_reads = g_reads or roles.sends_states
     if Side.D in roles.trained_sides or (g_reads and roles.trained_sides):
         world = roles.world if g_reads and not roles.has_server else roles.batch_world
-        return batch_stream(config, found.train, config.seed, device, share, found.flip, world=world)
-    return BatchRows(found.train, config.train.batch, share)
+        return batch_stream(config, data.train, config.seed, device, share, data.flip, world=world)
+    return BatchRows(data.train, config.train.batch, share)

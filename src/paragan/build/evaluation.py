@@ -50,29 +50,29 @@ def never() -> bool:
 
 
 def extractor_context(
-    config: RunConfig, found: Data, folder: Path, say: Callable[[str], None], device: torch.device, **rest: Any
+    data: Data, folder: Path, say: Callable[[str], None], device: torch.device, **rest: Any
 ) -> ExtractorContext:
     """Return what the extractor of a run may read.
 
     folder: of the run. rest: as in `ExtractorContext`.
     """
-    train, held_out = found.scored
+    train, held_out = data.scored
     return ExtractorContext(
         name="", train=train, held_out=held_out, folder=folder / "judge", device=device, say=say, **rest
     )
 
 
 def scorer(
-    config: RunConfig, found: Data, prior: Prior, context: ExtractorContext
+    config: RunConfig, data: Data, prior: Prior, context: ExtractorContext
 ) -> Callable[[Player, Prior], Score] | None:
     """Return the function that scores a generator player; None: scoring is off."""
-    if not found.is_image:
-        return _tensor_scorer(config, found, prior, context)
+    if not data.is_image:
+        return _tensor_scorer(config, data, prior, context)
     return scorers.build_scorer(resolved(config, context.train), context)
 
 
 def _tensor_scorer(
-    config: RunConfig, found: Data, prior: Prior, context: ExtractorContext
+    config: RunConfig, data: Data, prior: Prior, context: ExtractorContext
 ) -> Callable[[Player, Prior], Score] | None:
     """Return what scores samples of named tensors: images by an extractor, others by the metrics that are named."""
     options = config.evaluation
@@ -85,24 +85,24 @@ def _tensor_scorer(
 
     if options.features is None:
         inputs = prior.generator_arguments or ()
-        return TensorEvaluator(held_out=found.held_out, options=options, sample=sample, inputs=inputs, say=context.say)
-    if not tensor_images.is_scored(found.train, sample):
-        tensors = describe_tensors(found.train.tensors)
+        return TensorEvaluator(held_out=data.held_out, options=options, sample=sample, inputs=inputs, say=context.say)
+    if not tensor_images.is_scored(data.train, sample):
+        tensors = describe_tensors(data.train.tensors)
         raise ConfigError(
             f"evaluation.features={options.features.name} scores images (1 or 3, H, W) of uint8 or in [-1, 1], but a "
             f"sample has {tensors}; set it to null, and name evaluation.metrics for scores"
         )
-    train, held_out = tensor_images.both_splits(found.train, found.held_out, sample)
-    compared = {} if found.held_out is not found.train else {"held_out": "a fifth of the samples in training"}
+    train, held_out = tensor_images.both_splits(data.train, data.held_out, sample)
+    compared = {} if data.held_out is not data.train else {"held_out": "a fifth of the samples in training"}
     evaluator_of = evaluator(config, replace(context, train=train, held_out=held_out))
     assert evaluator_of is not None
 
     def score(player: Player, prior: Prior) -> Score:
         generator = sampling_network(player)
-        drawn = tensor_images.sample_inputs(generator, found.held_out, prior, options.num_images, options.sampling)
+        drawn = tensor_images.sample_inputs(generator, data.held_out, prior, options.num_images, options.sampling)
         values = evaluator_of().score(drawn)
-        text = f"{MODE_DESCRIPTIONS[options.sampling]}, inputs of samples"
-        return replace(values, protocol={**values.protocol, "sampling": text, **compared})
+        sampling = f"{MODE_DESCRIPTIONS[options.sampling]}, inputs of samples"
+        return replace(values, protocol={**values.protocol, "sampling": sampling, **compared})
 
     return score
 

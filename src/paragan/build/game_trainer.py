@@ -8,7 +8,7 @@ from pathlib import Path
 from paragan.build.data import Data, batches, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
 from paragan.build.game import gan, scheme
-from paragan.build.loop import check_execution, loop_class, with_bases
+from paragan.build.loop import check_execution, loop_class
 from paragan.build.players import describe_micro_batches
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
@@ -35,50 +35,48 @@ def trainer(
 ) -> TrainingLoop:
     """Return the trainer for `config`, at step 0; writes nothing.
 
-    reading: it never needs to write. model: as in `maker`.
+    reading: it never needs to write. model: as in `network_factory`.
     """
     device = devices.select_device(config.train.threads) if world.group is None else world.device
-    found = open_data(config, model)
-    heap.return_large_blocks(device, found.train.shape if found.is_image else ())
+    data = open_data(config, model)
+    heap.return_large_blocks(device, data.train.shape if data.is_image else ())
     order = scheme(config)
     roles = order.roles(world, config.train.timeout_s)
-    game = gan(config, found, device, roles, model)
-    order.refuse(game, found.train.tensors)
+    game = gan(config, data, device, roles, model)
+    order.refuse(game, data.train.tensors)
     if not reading:
         check_execution(config, device, order, game, world.size)
     describe_micro_batches(game.slots.values(), say)
     stops = never if roles.is_split else stop
-    context = extractor_context(
-        config, found, folder, say, device, must_save=not reading, world=roles.batch_world, stop=stops
-    )
+    context = extractor_context(data, folder, say, device, must_save=not reading, world=roles.batch_world, stop=stops)
     loop = loop_class(config, roles, reading)(
         gan=game,
         scheme=order,
-        batches=batches(config, found, device, roles, game.prior.reads_batches),
+        batches=batches(config, data, device, roles, game.prior.reads_batches),
         checkpoints=CheckpointWriter(folder=folder / "checkpoints", keep=config.every.keep, say=say, world=world),
         images=round(config.train.kimg * 1000),
         every=config.every,
-        score=scorer(config, found, game.prior, context),
+        score=scorer(config, data, game.prior, context),
         stop=stop,
-        telemetry=Telemetry(found.train if found.is_image else None, found.held_out, batch=config.train.batch),
-        fixed_samples=_fixed_samples(config, found, game.prior),
+        telemetry=Telemetry(data.train if data.is_image else None, data.held_out, batch=config.train.batch),
+        fixed_samples=_fixed_samples(config, data, game.prior),
         background=None if reading else background_scores(config, folder),
     )
-    return with_bases(config, loop, model, say)
+    if any(player.trains_part for player in config.player_options.values()) and config.initial_paths:
+        from paragan.build.initial_weights import load_initial_weights  # few runs need it
+
+        load_initial_weights(config, loop, model, say)  # checkpoints hold only the weights that train
+    return loop
 
 
-def _fixed_samples(config: RunConfig, found: Data, prior: Prior) -> FixedSamples | FixedTensors | None:
-    """Return the sample sheets of a run; None for samples without pictures."""
-    if not found.is_image:
-        is_shown = is_pictured(found.train.tensors[prior.arguments[0]].shape)
-        return FixedTensors(found.held_out, config.evaluation.sampling) if is_shown else None
-    return FixedSamples(config.evaluation.sampling, found.held_out if found.has_pairs else None)
+def _fixed_samples(config: RunConfig, data: Data, prior: Prior) -> FixedSamples | FixedTensors | None:
+    if not data.is_image:
+        is_shown = is_pictured(data.train.tensors[prior.arguments[0]].shape)
+        return FixedTensors(data.held_out, config.evaluation.sampling) if is_shown else None
+    return FixedSamples(config.evaluation.sampling, data.held_out if data.has_pairs else None)
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:
     """Open the writers of a run that has finished `step` steps."""
-    made = {}
-    for writer in config.writers:
-        kind = registry.load_module("writers", writer.name).Writer
-        made[writer.name] = kind(writer.options, folder, step)
-    return MultiWriter(made.items())
+    kinds = {writer.name: registry.load_module("writers", writer.name).Writer for writer in config.writers}
+    return MultiWriter((w.name, kinds[w.name](w.options, folder, step)) for w in config.writers)

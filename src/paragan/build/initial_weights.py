@@ -11,18 +11,22 @@ import torch
 from torch import nn
 
 from paragan.build.data import Data
-from paragan.build.networks import maker
+from paragan.build.networks import network_factory, with_part
 from paragan.build.weight_sources import SourceWeights, read_player_source, read_source
+from paragan.checkpoint.generator_state import GeneratorState
+from paragan.checkpoint.reader import check_base
 from paragan.config import RunConfig, player_key
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.layout import Shape
 from paragan.core.network_factory import Model
-from paragan.core.pieces import StoredTensors
+from paragan.core.pieces import StoredTensors, fingerprint, shapes_of
 from paragan.core.types import Side, player_label
 from paragan.engine.training_loop import TrainingLoop
 from paragan.game.initial_weights import LoadedWeights, start_from
 from paragan.game.player import Player
-from paragan.layers.adapter import adapter_names
+from paragan.game.state import check_same
+from paragan.game.trained_part import fixed_names
+from paragan.layers.adapter import adapter_names, merge_adapters
 
 _MAX_NAMED = 4  # tensors in one line
 
@@ -108,10 +112,9 @@ def _start_player(
         source.check_prefix(key, side, options.init.prefix)
         _check_fit(key, player, weights, options.init.partial)
 
-    def initial() -> dict[str, Any]:
-        """Return the state of the whole network at step 0; every rank constructs it."""
+    def initial() -> dict[str, Any]:  # of the whole network at step 0; every rank constructs it
         data = Data(trainer.batches.source, trainer.batches.source)
-        return maker(config, side, data, trainer.prior.device, model)().state_dict()
+        return network_factory(config, side, data, trainer.prior.device, model)().state_dict()
 
     return start_from(player, weights, average, initial)
 
@@ -158,9 +161,9 @@ def _describe(side: Side, loaded: LoadedWeights, limit: int | None = _MAX_NAMED)
 def _table(key: str, loaded: LoadedWeights) -> str:
     """Return a line for each tensor of either place that was not loaded, after the number of the others."""
     rows = []
-    for name, (here, there) in loaded.left.items():
-        kind = "new" if there is None else "other shape"
-        rows.append((kind, name, _size(here) if there is None else f"{_size(here)} here, {_size(there)} there"))
+    for name, (shape, stored) in loaded.left.items():
+        kind = "new" if stored is None else "other shape"
+        rows.append((kind, name, _size(shape) if stored is None else f"{_size(shape)} here, {_size(stored)} there"))
     rows += [("not used", name, _size(shape)) for name, shape in loaded.unused.items()]
     width = max([len(name) for _, name, _ in rows], default=0)
     lines = [f"  {kind:<12} {name:<{width}}  {sizes}" for kind, name, sizes in rows]
@@ -168,10 +171,9 @@ def _table(key: str, loaded: LoadedWeights) -> str:
 
 
 def _shape_texts(left: Mapping[str, tuple[Shape, Shape | None]]) -> list[str]:
-    """Return names with the shapes here and there."""
     return [
-        f"{name} (missing there)" if there is None else f"{name} ({_size(here)} here, {_size(there)} there)"
-        for name, (here, there) in left.items()
+        f"{name} (missing there)" if stored is None else f"{name} ({_size(shape)} here, {_size(stored)} there)"
+        for name, (shape, stored) in left.items()
     ]
 
 
@@ -184,3 +186,19 @@ def _shorten(names: Iterable[str], limit: int | None = _MAX_NAMED) -> str:
 
 def _size(shape: Shape) -> str:
     return "x".join(map(str, shape)) or "a number"
+
+
+def merged_generator(net: nn.Module, config: RunConfig, state: GeneratorState, say: Callable[[str], None]) -> nn.Module:
+    """Load the trained part of a run into its generator, merge the adapters, and return it as a plain network.
+
+    net: as at step 0, but for `g.init`, which is read here. Raises `CheckpointError` if the base is
+    not that of the training.
+    """
+    net = with_part(net, Side.G, config.g)
+    load_base(net, Side.G, config, say)
+    tensors = net.state_dict()
+    base = {name: tensors.pop(name) for name in fixed_names(net)}
+    check_base(state.path, state.values, Side.G.value, fingerprint(base))
+    check_same(shapes_of(state.weights), shapes_of(tensors), str(state.path))
+    net.load_state_dict(state.weights, strict=False)
+    return merge_adapters(net)

@@ -1,4 +1,4 @@
-"""Choice of the training loop, with or without rollbacks, and what a run needs before its first step."""
+"""Choice of the training loop, with or without rollbacks, and whether the execution has what the settings need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.capabilities import ALL, EXECUTORS, Capability, Holder, check_capabilities, needed
-from paragan.core.network_factory import Model
 from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.engine.training_loop import TrainingLoop
@@ -34,10 +33,10 @@ def loop_class(config: RunConfig, roles: Roles, reading: bool) -> Callable[..., 
 
 def check_execution(config: RunConfig, device: torch.device, order: Scheme, game: GAN, num_ranks: int) -> None:
     """Raise `ConfigError` if scheme, executor, strategies or device do not have what the settings need."""
-    found = ALL if device.type != "cpu" else ALL - {Capability.OFFLOAD}
+    capabilities = ALL if device.type != "cpu" else ALL - {Capability.OFFLOAD}
     if not executors.can_record(device):
-        found -= {Capability.GRAPHS}
-    check_capabilities(Holder(f"a {device.type.upper()}", found), config.needs)
+        capabilities -= {Capability.GRAPHS}
+    check_capabilities(Holder(f"a {device.type.upper()}", capabilities), config.needs)
     check_capabilities(order.holder, config.needs)
     check_executor(config, game, num_ranks)
 
@@ -51,17 +50,6 @@ def check_executor(config: RunConfig, game: GAN, num_ranks: int = 1) -> None:
     if config.train.executor in EXECUTORS:
         ranks = needed((num_ranks > 1, f"a run on {num_ranks} ranks", Capability.RANKS))
         check_capabilities(EXECUTORS[config.train.executor], (*config.needs, *game_needs(game), *ranks))
-
-
-def with_bases(
-    config: RunConfig, trainer: TrainingLoop, model: Model | None, say: Callable[[str], None]
-) -> TrainingLoop:
-    """Load the weights of `load_initial_weights` that checkpoints do not hold, and return the trainer."""
-    if any(player.trains_part for player in config.player_options.values()) and config.initial_paths:
-        from paragan.build.initial_weights import load_initial_weights  # few runs need it
-
-        load_initial_weights(config, trainer, model, say)
-    return trainer
 
 
 def _sync_period(config: RunConfig, roles: Roles) -> int:

@@ -28,8 +28,8 @@ from paragan.layers.update_once import hold_updates
 _EXAMPLES = 2
 
 
-def maker(
-    config: RunConfig, side: Side, found: Data, device: torch.device, model: Model | None = None
+def network_factory(
+    config: RunConfig, side: Side, data: Data, device: torch.device, model: Model | None = None
 ) -> NetworkFactory:
     """Return the factory of one side's network with its weights of step 0, equal on any rank.
 
@@ -47,18 +47,18 @@ def maker(
 
     def construct() -> nn.Module:
         # Constructors of outside networks draw from the global generator.
-        shape: Any = found.train.shape if sample is None else found.train.tensors[sample].shape
+        shape: Any = data.train.shape if sample is None else data.train.tensors[sample].shape
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.key(config.seed, "construct", side.value))
             with reraise_as_config_error(f"{name}(options, shape, num_classes)") if outside else nullcontext():
                 if isinstance(model, TensorGame):
                     net = model.network(side)
                 else:
-                    net = kind(config.model.options, shape, found.num_classes)
+                    net = kind(config.model.options, shape, data.num_classes)
             if not isinstance(net, nn.Module):
                 raise ConfigError(f"{name} is not a torch.nn.Module; derive the class from it")
         if sample is not None and side is Side.D and not isinstance(model, TensorGame):
-            net = with_named_inputs(net, found.train.tensors, sample)
+            net = with_named_inputs(net, data.train.tensors, sample)
         net = with_part(net, side, options)
         if precision.wants_channels_last(options.channels_last, net):
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -67,7 +67,7 @@ def maker(
         return hold_updates(net)
 
     is_known = sample is None and not outside and not side.is_further
-    inputs = partial(_example_inputs, side, found) if is_known else None
+    inputs = partial(_example_inputs, side, data) if is_known else None
     return NetworkFactory(construct, None if outside else fill, device, inputs)
 
 
@@ -99,11 +99,11 @@ def with_part(net: nn.Module, side: Side, options: PlayerOptions) -> nn.Module:
     return net
 
 
-def _example_inputs(side: Side, found: Data, net: nn.Module) -> tuple[Tensor | None, ...]:
+def _example_inputs(side: Side, data: Data, net: nn.Module) -> tuple[Tensor | None, ...]:
     """Return the arguments of a network of images for two samples, on the meta device."""
-    shape = (_EXAMPLES, *found.train.shape)
-    labels = torch.empty(_EXAMPLES, dtype=torch.int64, device="meta") if found.num_classes else None
-    condition = torch.empty(shape, device="meta") if found.has_pairs else None
+    shape = (_EXAMPLES, *data.train.shape)
+    labels = torch.empty(_EXAMPLES, dtype=torch.int64, device="meta") if data.num_classes else None
+    condition = torch.empty(shape, device="meta") if data.has_pairs else None
     first = torch.empty((_EXAMPLES, latent_of(net)) if side is Side.G else shape, device="meta")
     return first, labels, condition
 

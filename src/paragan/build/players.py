@@ -58,11 +58,7 @@ def _prepared(strategy: Strategy, make: NetworkFactory, options: PlayerOptions, 
 
 
 def remote_player(
-    side: Side,
-    make: NetworkFactory,
-    options: PlayerOptions,
-    has_state: bool = False,
-    executor: str = "eager",
+    side: Side, make: NetworkFactory, options: PlayerOptions, has_state: bool = False, executor: str = "eager"
 ) -> RemotePlayer:
     """Return the slot of a player on other ranks, with its last received state.
 
@@ -113,16 +109,14 @@ def strategy_on_ranks(options: PlayerOptions, device: torch.device) -> Strategy:
 
 
 def _make_strategy(chosen: Choice, options: PlayerOptions, device: torch.device) -> Strategy:
-    pure = precision.DTYPES["pure"] if options.precision == "pure" else None
     memory = MemoryOptions(
         recompute=options.recompute,
         offload=options.offload and device.type != "cpu",
         bf16_reduce=options.reduce == "bf16",
-        weight_dtype=pure,
+        weight_dtype=precision.DTYPES["pure"] if options.precision == "pure" else None,
         norm_ranks=options.norm_ranks,
     )
-    strategy: Strategy = registry.load_module("parallel", chosen.name).Strategy(chosen.options, memory)
-    return strategy
+    return registry.load_module("parallel", chosen.name).Strategy(chosen.options, memory)
 
 
 def describe_micro_batches(slots: Iterable[object], say: Callable[[str], None]) -> None:

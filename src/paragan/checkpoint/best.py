@@ -11,7 +11,7 @@ from typing import Any
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.writer import link_checkpoint
 from paragan.core.errors import CheckpointError
-from paragan.core.files import read_bytes, refuse_link, remove_tree, write_text
+from paragan.core.files import check_no_link, read_bytes, remove_tree, write_text
 from paragan.evaluation.score import Score
 from paragan.report.record_values import comparable_part, dotted_settings
 
@@ -60,8 +60,8 @@ class Best:
         value = score.metrics[metric]
         values = {"step": step, "images": images, "metric": metric, "value": value, **score.values}
         new = self._next
-        refuse_link(self.folder)
-        refuse_link(new)
+        check_no_link(self.folder)
+        check_no_link(new)
         try:
             self.finish_replacement()
             new.mkdir(parents=True)

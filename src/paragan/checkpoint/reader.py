@@ -155,7 +155,7 @@ def saved_base(values: Mapping[str, Any], side: str) -> str:
     return str(bases.get(side, "")) if isinstance(bases, Mapping) else ""
 
 
-def refuse_other_base(path: Path, values: Mapping[str, Any], side: str, sha256: str) -> None:
+def check_base(path: Path, values: Mapping[str, Any], side: str, sha256: str) -> None:
     """Raise `CheckpointError` unless a player's weights that are not in the checkpoint are those of the save.
 
     sha256: their fingerprint; empty if all are in the checkpoint.

@@ -31,7 +31,7 @@ from paragan.checkpoint.reader import Checkpoint, file_sha256, open_verified, re
 from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
-from paragan.core.files import create_subfolder, link_or_copy, refuse_link, remove_tree, write_text
+from paragan.core.files import check_no_link, create_subfolder, link_or_copy, remove_tree, write_text
 from paragan.core.pieces import Pieces
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class CheckpointWriter:
         run_on_all_ranks(self.world, act if self.world.is_main else lambda: None)
 
     def _begin(self, temporary: Path) -> None:
-        refuse_link(self.folder)
+        check_no_link(self.folder)
         for debris in self.folder.glob(".tmp-step-*"):  # left by a save in which a rank was killed
             remove_tree(debris)
         temporary.mkdir(parents=True)

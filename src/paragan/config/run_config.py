@@ -196,7 +196,7 @@ class RunConfig:
         return host, int(port)
 
     @property
-    def with_started_terms(self) -> RunConfig:
+    def with_all_losses_active(self) -> RunConfig:
         """This config with all losses that act during the training acting from its first batch."""
         return dataclasses.replace(self, adversarial=self.adversarial.started_within(self.train.kimg))
 

@@ -125,7 +125,7 @@ class Sections(dict[str, Section]):
         self[section.path] = section
         for key, field in section.fields.items():
             if field.runs_code and key in entries_of(section.node):
-                self._refuse_program(dotted(section.path, key), entries_of(section.node)[key])
+                self._check_program(dotted(section.path, key), entries_of(section.node)[key])
         for path, node, field in section.below():
             if field.category is None:
                 self._add(Section(path=path, node=node, kind=field.inner))
@@ -190,7 +190,7 @@ class Sections(dict[str, Section]):
             problem = f"{path} is not a file that the run has used, by its sha256; if you"
         return f"{problem} trust it, pass --trust (in Python: trust=True)"
 
-    def _refuse_program(self, key: str, node: Node) -> None:
+    def _check_program(self, key: str, node: Node) -> None:
         if isinstance(node.value, str) and node.place != COMMAND_LINE and node.value not in self._outside:
             text = (
                 f"{node.value!r} is a program of torch.export, whose code this file may not run; if you trust it, "

@@ -1,4 +1,4 @@
-"""The shell command that starts paragan, for commands in messages."""
+"""The shell command that starts paragan, and commands in messages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import shlex
 import shutil
 import sys
+from pathlib import Path
+
+from paragan.core import registry
 
 
 def absolute_command() -> str:
@@ -22,3 +25,16 @@ def program_command() -> str:
     if command := os.environ.get("PARAGAN_COMMAND"):
         return shlex.quote(command)
     return "paragan" if shutil.which("paragan") else f"{shlex.quote(sys.executable)} -m paragan"
+
+
+def advise_missing(path: Path) -> str:
+    """Return how to make a file of weights that does not exist, from the run that its path names."""
+    command = program_command()
+    if path.name != "generator.safetensors" or path.parent.name != "export":
+        return f"give a run folder, or a file of `{command} export`"
+    run = path.parent.parent
+    export = f"`{command} export {shlex.quote(str(run))}`"
+    is_of_recipe = run.parent == Path("runs") and run.name in registry.names("recipes")
+    if is_of_recipe and not run.exists():
+        return f"run `{command} train {run.name}`, then {export}"
+    return f"run {export}"

@@ -104,7 +104,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 def create_subfolder(folder: Path, name: str) -> Path:
     """Return `folder/name`, created if necessary; `CheckpointError` if it is a link."""
     path = folder / name
-    refuse_link(path)
+    check_no_link(path)
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -118,7 +118,7 @@ def remove_tree(path: Path) -> None:
             path.unlink()
 
 
-def refuse_link(path: Path) -> None:
+def check_no_link(path: Path) -> None:
     """Raise `CheckpointError` if `path` is a symbolic link, which redirects what is written."""
     if path.is_symlink():
         problem = f"{path} is a symbolic link, and nothing is written through links in a run folder"
@@ -153,7 +153,7 @@ def read_json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _open_plain(path: Path, flags: int) -> int:
-    refuse_link(path)
+    check_no_link(path)
     handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)

@@ -55,7 +55,7 @@ def read_map(text: str, start: SourceLocation, problems: list[Problem]) -> Node:
 def read_document(text: str, start: SourceLocation, problems: list[Problem]) -> Node:
     """Return the only YAML document of a text that begins at `start`; a null node if empty."""
     try:
-        _refuse_unsupported(text, start)
+        _check_supported(text, start)
         root = yaml.compose(text, Loader=_READER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -100,7 +100,7 @@ def _read(path: Path, place: SourceLocation) -> str:
         raise UnreadableError(here, "not UTF-8 text; save the file as UTF-8") from None
 
 
-def _refuse_unsupported(text: str, start: SourceLocation) -> None:
+def _check_supported(text: str, start: SourceLocation) -> None:
     """Raise for what strict YAML does not have, before a tree is built: an alias may hide a huge one."""
     depth = 0
     num_documents = 0

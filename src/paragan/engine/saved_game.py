@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paragan.checkpoint.best import Best
-from paragan.checkpoint.reader import Checkpoint, read_checkpoint, read_counts, refuse_other_base, restoring
+from paragan.checkpoint.reader import Checkpoint, check_base, read_checkpoint, read_counts, restoring
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.clock import Clock
 from paragan.core.collective import run_on_all_ranks
@@ -145,7 +145,7 @@ class SavedGame:
             counters = ["version", "images", *(["due_turns"] if "due_turns" in saved else [])]
             counts = read_counts(saved, *counters)
             _refuse_other_frozen_networks(checkpoint, player.side, self._frozen_sha256(player))
-            refuse_other_base(checkpoint.path, checkpoint.values, name, self._bases()[name])
+            check_base(checkpoint.path, checkpoint.values, name, self._bases()[name])
             restore(player, checkpoint.groups[name], counts)
 
     def _frozen_sha256(self, player: Player) -> dict[str, str]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.option_types import Count, Fraction, Natural
-from paragan.core.row_padding import concatenate_rows
+from paragan.core.tree import concatenate_rows
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor, nn
 
+from paragan.core.command import advise_missing
 from paragan.core.errors import ConfigError
-from paragan.core.exported_file import advise_missing
 from paragan.core.files import read_bytes
 from paragan.core.pieces import fingerprint
 from paragan.layers.frozen import Frozen

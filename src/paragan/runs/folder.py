@@ -17,12 +17,12 @@ from typing import Any, BinaryIO
 
 from paragan.core.errors import CheckpointError
 from paragan.core.files import (
+    check_no_link,
     create_subfolder,
     is_same_file,
     open_lock_file,
     read_bytes,
     read_json_lines,
-    refuse_link,
     write_text,
 )
 from paragan.core.local_processes import is_suspended, processes_with
@@ -98,7 +98,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             for name in WRITTEN:
-                refuse_link(self.path / name)
+                check_no_link(self.path / name)
             self._lock = self._acquire()
             if not self._is_inherited():
                 self._lock.truncate(0)

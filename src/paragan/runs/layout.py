@@ -83,7 +83,7 @@ def _found(config: RunConfig, world: World, say: Say, model: Model | None) -> Ru
         say(f"layout    plain: {why}")
         return config
     try:
-        return fastest_layout(TrialRun(config, world, model), build.in_turns(config), say)
+        return fastest_layout(TrialRun(config, world, model), build.with_synchronous_scheme(config), say)
     except Exception as error:
         is_apart = build.scheme(config).is_concurrent and world.size > 1  # a rank has one player
         if not (is_apart and is_out_of_memory(error)):

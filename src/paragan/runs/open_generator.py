@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from paragan import build
-from paragan.build.merged_generator import merged
+from paragan.build.initial_weights import merged_generator
 from paragan.checkpoint import generator_state
 from paragan.checkpoint.generator_state import GeneratorState
 from paragan.config import RunConfig, parse_recipe, read_recipe
@@ -94,7 +94,7 @@ def _merged_weights(
         shape: Any = info.shape
         net: nn.Module = module.Generator(config.model.options, shape, len(info.class_names))
         initialise(net, config.seed, Side.G.value)
-        return merged(net, config, state, say).state_dict()
+        return merged_generator(net, config, state, say).state_dict()
 
 
 def _model_module(config: RunConfig, model: Callable[[RunConfig], Model] | None, where: str) -> Model:

@@ -110,7 +110,7 @@ def check_start(request: RunRequest, num_ranks: int = 1) -> None:
     refuse_missing_init(request)
     config = request.config
     if num_ranks > 1 and config.grid is None:
-        config = build.in_turns(config)  # a scheme with ranks for each player has none here
+        config = build.with_synchronous_scheme(config)  # a scheme with ranks for each player has none here
     config = replace(config, workers=None, devices=None)
     trainer = runner_of(config).trainer(replace(request, config=config), World(), printer(World()), lambda: False)
     if config.initial_paths and not (request.out / "config.yaml").exists():
@@ -240,7 +240,7 @@ def refuse_missing_init(request: RunRequest) -> None:
                 found = f"{key}.path {source} is in the run folder, which --fresh moves"
                 raise ConfigError(f"{found}; give another --out DIR")
             if not source.exists() and not (request.out / "config.yaml").exists():
-                from paragan.core.exported_file import advise_missing
+                from paragan.core.command import advise_missing
 
                 raise ConfigError(f"{key}.path {source} does not exist; {advise_missing(source)}")
 

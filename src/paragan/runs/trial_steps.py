@@ -26,7 +26,7 @@ class TrialRun:
     """Steps of the run without its data, folder and other ranks; the run's state does not change.
 
     Inputs are noise, or the tensors of a program, as many rows as this rank will have. model: as
-    `build.maker` takes it. data: None: that of the config is opened.
+    `build.network_factory` takes it. data: None: that of the config is opened.
     """
 
     def __init__(self, config: RunConfig, world: World, model: Model | None, data: build.Data | None = None) -> None:
@@ -41,7 +41,7 @@ class TrialRun:
 
     def networks(self) -> Mapping[Side, nn.Module]:
         """Return the networks, for inspection."""
-        sides = {side: build.maker(self.config, side, self.found, self.device, self.model) for side in Side}
+        sides = {side: build.network_factory(self.config, side, self.found, self.device, self.model) for side in Side}
         return {side: make.construct() for side, make in sides.items()}
 
     def stepper(self, config: RunConfig) -> Callable[[], object]:
@@ -51,7 +51,7 @@ class TrialRun:
     def game(self, config: RunConfig) -> GAN:
         """Return a game of this rank's rows."""
         train = replace(config.train, batch=self.rows)
-        config = replace(config.with_started_terms, train=train)
+        config = replace(config.with_all_losses_active, train=train)
         return build.gan(config, self.found, self.device, None, self.model)
 
     def stepper_of(self, config: RunConfig, game: GAN) -> Callable[[], object]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paragan.core.exported_file import advise_missing
+from paragan.core.command import advise_missing
 
 
 @pytest.fixture(autouse=True)

@@ -51,7 +51,7 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
     config = read_recipe("digits", ["data.size=8", "evaluation.num_images=64", "model.width=4"])
     trainer = build.trainer(config, tmp_path, said.append, lambda: False)
     data = build.Data(*parts)
-    context = extractor_context(config, data, tmp_path, said.append, torch.device("cpu"))
+    context = extractor_context(data, tmp_path, said.append, torch.device("cpu"))
     score = scorer(config, data, trainer.prior, context)
     assert said == []
     for _ in range(2):
@@ -81,7 +81,7 @@ def test_warning_names_the_values_of_real_images_only_where_the_score_has_them(
     held_out = InMemorySource(held_x, held_y if names else None, names, "few")
     config = read_recipe("digits", ["data.size=8", "evaluation.num_images=64", "model.width=4"])
     trainer = build.trainer(config, tmp_path, said.append, lambda: False)
-    context = extractor_context(config, build.Data(train, held_out), tmp_path, said.append, torch.device("cpu"))
+    context = extractor_context(build.Data(train, held_out), tmp_path, said.append, torch.device("cpu"))
     context = replace(context, train=train, held_out=held_out)
     score = scorer(config, build.Data(train, held_out), trainer.prior, context)(trainer.players["g"], trainer.prior)
     (warning,) = [line for line in said if line.startswith("warning: score: the judge ")]

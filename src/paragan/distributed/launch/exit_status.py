@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from paragan.core.errors import PREEMPTED, ParaganError, PeerFailedError, StoppedError
-from paragan.core.files import create_subfolder, read_bytes, refuse_link, write_text
+from paragan.core.files import check_no_link, create_subfolder, read_bytes, write_text
 from paragan.core.printable import to_printable
 from paragan.distributed.launch.rank_env import RankEnv
 
@@ -49,7 +49,7 @@ _EXIT_STATUS = TypeAdapter(ExitStatus)
 
 def ranks_folder(folder: Path) -> Path:
     """Return the folder for files of ranks. Raises `CheckpointError` if it is a link."""
-    refuse_link(folder / "ranks")
+    check_no_link(folder / "ranks")
     return folder / "ranks"
 
 

@@ -143,11 +143,7 @@ class LoneRank(World):
         return [tensor] * self.size
 
     def count_bytes(
-        self,
-        kind: str,
-        num_bytes: int,
-        collective: Collective = Collective.ALL_REDUCE,
-        num_ranks: int | None = None,
+        self, kind: str, num_bytes: int, collective: Collective = Collective.ALL_REDUCE, num_ranks: int | None = None
     ) -> None:
         self.calls[kind] += 1
         super().count_bytes(kind, num_bytes, collective, num_ranks)

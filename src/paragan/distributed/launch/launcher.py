@@ -22,13 +22,7 @@ from paragan.core.local_processes import LocalProcesses, describe_exit
 from paragan.core.printable import print_to_stderr
 from paragan.core.process_environment import num_cores
 from paragan.distributed.launch import exit_status
-from paragan.distributed.launch.rank_env import (
-    LAUNCHER,
-    LOCK,
-    RESUME_HINT,
-    create_store_file,
-    rank_environment,
-)
+from paragan.distributed.launch.rank_env import LAUNCHER, LOCK, RESUME_HINT, create_store_file, rank_environment
 
 _ABORTED = 128 + signal.SIGINT
 _EXIT_S = 15.0  # until remaining ranks are killed after a failure

@@ -11,7 +11,7 @@ from pathlib import Path
 from paragan.checkpoint.manifest import MANIFEST, MAX_JSON_BYTES, NewerFormat, read_manifest
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.core.errors import CheckpointError, StorageError
-from paragan.core.files import refuse_link, remove_tree
+from paragan.core.files import check_no_link, remove_tree
 from paragan.storage.bucket import ConflictError, ObjectBucket, TooLargeError
 from paragan.storage.byte_store import MissingFileError
 
@@ -97,8 +97,8 @@ class BucketCheckpoints:
     def download(self, name: str, path: Path) -> None:
         """Replace the folder `path` by a checkpoint; `CheckpointError` if it is damaged."""
         new = path.with_name(f".tmp-{path.name}")
-        refuse_link(path)
-        refuse_link(new)
+        check_no_link(path)
+        check_no_link(new)
         for number in range(_NUM_DOWNLOADS):
             remove_tree(new)
             new.mkdir(parents=True)

@@ -32,7 +32,7 @@ def measure_times(config: RunConfig, found: build.Data, device: torch.device) ->
     The first step of a batch size is not counted. No step is started that would exceed the budget.
     """
     with torch.random.fork_rng(devices=[]):
-        game = build.gan(config.with_started_terms, found, device)
+        game = build.gan(config.with_all_losses_active, found, device)
         scheme = build.scheme(config)
 
         def step(batches: Iterator[Batch]) -> None:
@@ -69,7 +69,7 @@ def profile_operators(
     the optimiser, too; its first one is not counted.
     """
     with torch.random.fork_rng(devices=[]):
-        game = build.gan(config.with_started_terms, found, device)
+        game = build.gan(config.with_all_losses_active, found, device)
         batches = noise_batches(config, found, device, batch)
         sides = dict.fromkeys((Side.D, Side.G, *game.slots))  # each once, D's first
         return {side.value: _profile(device, partial(_update, game, side, batches)) for side in sides}

@@ -145,7 +145,7 @@ def _simulated_config(config: RunConfig) -> RunConfig:
     for name, player in config.player_options.items():
         config = config.with_player(name, replace(player, channel_multiple=1))
     train = replace(config.train, executor="eager", layout="plain")
-    return build.in_turns(replace(config, devices=None, train=train))
+    return build.with_synchronous_scheme(replace(config, devices=None, train=train))
 
 
 def open_planned_data(request: PlanRequest) -> build.Data:
@@ -175,7 +175,7 @@ def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -
     """Return the game of a config, to simulate on tensors without data."""
     # constructors of outside code may read values, which the meta device does not have
     place = contextlib.nullcontext() if outside_names(config) else torch.device("meta")
-    makers = {side: build.maker(config, side, found, device) for side in map(Side, config.player_options)}
+    makers = {side: build.network_factory(config, side, found, device) for side in map(Side, config.player_options)}
 
     def construct(side: Side) -> nn.Module:
         with _disable_current_modes(), place:
@@ -184,7 +184,7 @@ def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -
     fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in makers}
 
     def make() -> GAN:
-        return build.gan(config.with_started_terms, found, device, makers=fakes)
+        return build.gan(config.with_all_losses_active, found, device, factories=fakes)
 
     return SimulatedGame(make, build.scheme(config), found.train.tensors, device)
 
@@ -217,7 +217,7 @@ def _plan_model(
     players = {}
     for side in operations.turn:
         with torch.device("meta") if not outside_names(config) else contextlib.nullcontext():
-            net = build.maker(config, side, found, torch.device("cpu")).construct()
+            net = build.network_factory(config, side, found, torch.device("cpu")).construct()
         trainable = sum(weight.numel() for weight in net.parameters() if weight.requires_grad)
         rest = [*net.buffers(), *(weight for weight in net.parameters() if not weight.requires_grad)]
         macs = operations.forward.get(side)

@@ -112,10 +112,10 @@ def _measure_sizes(
 
 def _on_one_worker(config: RunConfig) -> RunConfig:
     """Return the config of one eager process whose players take turns; D trains in each or in none."""
-    one = replace(config, devices=None, train=replace(config.train, executor="eager")).with_started_terms
+    one = replace(config, devices=None, train=replace(config.train, executor="eager")).with_all_losses_active
     for name, player in one.player_options.items():
         one = one.with_player(name, replace(player, strategy=None))
-    return build.in_turns(replace(one, d=replace(one.d, update_probability=1.0)))
+    return build.with_synchronous_scheme(replace(one, d=replace(one.d, update_probability=1.0)))
 
 
 def _row_bytes(batch: Batch) -> tuple[int, int]:
@@ -272,7 +272,7 @@ def updates_fingerprint(config: RunConfig) -> str:
     tree = to_tree(config)
     parts = {name: tree[name] for name in _OF_THE_MODEL}
     parts["data"] = parts["data"]["name"]
-    started = config.with_started_terms.adversarial
+    started = config.with_all_losses_active.adversarial
     parts["acting"] = [started.weight != 0, started.start_kimg == 0, started.d_start_kimg == 0]
     parts["precision"] = [config.g.precision, config.d.precision]
     parts["updates"] = [config.d.updates_per_step, config.g.micro_batches, config.d.micro_batches]

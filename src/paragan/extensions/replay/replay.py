@@ -17,7 +17,7 @@ from paragan.config import RunConfig, read_recipe
 from paragan.config.run_config import flatten
 from paragan.config.sections import outside_of_run
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.files import create_subfolder, link_or_copy, read_json_lines, refuse_link
+from paragan.core.files import check_no_link, create_subfolder, link_or_copy, read_json_lines
 from paragan.core.outside_code import CodeFolder
 from paragan.core.printable import print_to_stderr
 from paragan.extensions.replay.replay_plan import ReplayPlan, plan_replay
@@ -147,7 +147,7 @@ def replay_run(
     repetition = read_recipe(str(config_file), list(plan.overrides), outside)
     folder = out or path / "replay"
     if out is None:
-        refuse_link(folder)
+        check_no_link(folder)
     _refuse_other_run(path, folder, repetition, outside)
     _print_plan(path, plan, repetition)
     _prepare(path, folder, plan)

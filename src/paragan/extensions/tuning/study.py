@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 import numpy as np
 
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.files import create_subfolder, open_lock_file, refuse_link
+from paragan.core.files import check_no_link, create_subfolder, open_lock_file
 from paragan.core.metric import Direction
 from paragan.extensions.tuning.space import Dimension, Value
 from paragan.runs.folder import STUDY, try_to_lock
@@ -90,7 +90,7 @@ class Study:
         self._trial: Trial | None = None
         self._lock: BinaryIO | None = None
         self.num_running = 0
-        refuse_link(folder / STUDY)
+        check_no_link(folder / STUDY)
         if (folder / "config.yaml").exists() and not (folder / STUDY).exists():
             raise CheckpointError(f"{folder} holds a run, not a study; choose another folder with --out DIR")
         create_subfolder(folder, "locks")

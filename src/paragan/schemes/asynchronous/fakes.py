@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.protocols import Turn
-from paragan.core.row_padding import concatenate_rows, pad_rows
+from paragan.core.tree import concatenate_rows, pad_rows
 from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.distributed.links.link import Message, ReceiveEnd, SendEnd
 from paragan.game.gan import GAN

@@ -71,10 +71,10 @@ class GridFactory:
         device = device or devices.select_device(config.train.threads)
         data = data or build.open_data(config)
         check_capabilities(GRID, [Need("data of pairs", Capability.PAIRS, "use other data")] * data.has_pairs)
-        makers = {side: build.maker(config, side, data, device) for side in Side}
+        makers = {side: build.network_factory(config, side, data, device) for side in Side}
         judge = evaluation.evaluator(
             config,
-            evaluation.extractor_context(config, data, folder, say, device, must_save=must_keep, stop=stop),
+            evaluation.extractor_context(data, folder, say, device, must_save=must_keep, stop=stop),
         )
         generator = EvalNetwork(makers[Side.G]())
         return cls(
