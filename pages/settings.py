@@ -103,9 +103,14 @@ def of_options(kind: type, path: str = "") -> Iterator[Setting]:
 def _registry(folder: str) -> Iterator[str]:
     if folder == "optim":
         yield f"Classes of torch.optim ({', '.join(TORCH_OPTIMISERS)}), and:"
-    for name in registry.names(folder):
+    tables = {name: list(of_options(registry.options(folder, name))) for name in registry.names(folder)}
+    shared = [row for row in next(iter(tables.values())) if all(row in rows for rows in tables.values())]
+    if shared:
+        yield "All of them have:"
+        yield _table(shared)
+    for name, settings in tables.items():
         yield f"### {name}\n\n{registry.summary(folder, name)}"
-        if rows := [s for s in of_options(registry.options(folder, name)) if f"{name}.{s.key}" not in OF_THE_RUN]:
+        if rows := [s for s in settings if s not in shared and f"{name}.{s.key}" not in OF_THE_RUN]:
             yield _table(rows)
 
 

@@ -64,6 +64,10 @@ def test_the_reference_lists_every_setting_of_every_file(name, reference):
     file = name.partition(".")[2]
     section = reference.partition(f"### {file}\n")[2].partition("\n#")[0]
     assert section
+    if name.startswith("datasets."):  # settings that all of them have stand before the first
+        shared = reference.partition("\n## data\n")[2].partition("\n###")[0]
+        assert not set(shared.splitlines()[5:]) & set(section.splitlines())
+        section += shared
     for field in dataclasses.fields(OPTIONS[name]):
         if f"{file}.{field.name}" in page.OF_THE_RUN:
             continue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -48,19 +49,25 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
     @cache
     def train_or_load_once() -> FeatureExtractor:
         lines = ProgressLines(label="judge", unit="steps", total=classifier.STEPS, say=context.say)
+        began_s = 0.0
 
         def progress(steps: int) -> None:
+            nonlocal began_s
             if context.stop():
                 raise StopRequested
-            if not steps:
-                context.say(f"judge     training on {len(context.train):,} images")
+            if steps == 2:  # the first steps are slower
+                began_s = time.monotonic()
+            elif steps == 6:
+                left_s = (time.monotonic() - began_s) / 4 * (classifier.STEPS - 6)
+                subject = f"a classifier on {len(context.train):,} images, which scores compare by"
+                wait = f"about {left_s:.0f} s, for which training waits (evaluation.mode=background: it does not)"
+                context.say(f"judge     training {subject}: once, {wait}")
             lines(steps)
 
         judge = train_or_load(
             context.train, context.held_out, context.folder, 0, context.must_save, context.world, progress
         )
-        settings = context.call_settings(options)
-        return replace(judge, name=context.name, **settings)
+        return replace(judge, name=context.name, **context.call_settings(options))
 
     return train_or_load_once
 
@@ -123,8 +130,7 @@ def train_or_load(
     sha256 = hashlib.sha256(weights).hexdigest()
     judge = FeatureExtractor(
         name=JUDGE, network=net, shape=train.shape, num_classes=len(train.class_names), sha256=sha256, task=task
-    )
-    judge = judge.with_accuracy(held_out)
+    ).with_accuracy(held_out)
     if folder is not None and world.is_main:
         with nullcontext() if must_save else suppress(CheckpointError):
             _save(judge, folder, weights, fingerprint)
@@ -139,15 +145,12 @@ def _load(train: Source, folder: Path, fingerprint: str, seed: int) -> FeatureEx
         sha256 = hashlib.sha256(weights).hexdigest()
         if (note["format"], note["fingerprint"], note["sha256"]) != (_FORMAT, fingerprint, sha256):
             return None
-        net = build_classifier(train.shape, len(train.class_names), seed)
+        num_classes = len(train.class_names)
+        net = build_classifier(train.shape, num_classes, seed)
         net.load_state_dict(load(weights))
+        accuracy = None if note["accuracy"] is None else float(note["accuracy"])
         return FeatureExtractor(
-            name=JUDGE,
-            network=net,
-            shape=train.shape,
-            num_classes=len(train.class_names),
-            sha256=sha256,
-            accuracy=None if note["accuracy"] is None else float(note["accuracy"]),
+            name=JUDGE, network=net, shape=train.shape, num_classes=num_classes, sha256=sha256, accuracy=accuracy
         )
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RuntimeError, SafetensorError):
         return None
@@ -155,12 +158,7 @@ def _load(train: Source, folder: Path, fingerprint: str, seed: int) -> FeatureEx
 
 def _save(judge: FeatureExtractor, folder: Path, weights: bytes, fingerprint: str) -> None:
     """Write both files atomically; judge.json last, because it makes the weights valid."""
-    note: dict[str, Any] = {
-        "format": _FORMAT,
-        "accuracy": judge.accuracy,
-        "sha256": judge.sha256,
-        "fingerprint": fingerprint,
-    }
+    note = {"format": _FORMAT, "accuracy": judge.accuracy, "sha256": judge.sha256, "fingerprint": fingerprint}
     try:
         create_subfolder(folder.parent, folder.name)
         for name, content in (("judge.safetensors", weights), ("judge.json", json.dumps(note, indent=1).encode())):

@@ -9,7 +9,7 @@ import torch
 from paragan.datasets import digits
 from paragan.datasets.base.in_memory import InMemorySource
 from paragan.features import judge as judging
-from paragan.features.base import extractor
+from paragan.features.base import classifier, extractor
 from paragan.features.judge import train_or_load
 from paragan.loading.loader import normalise
 from paragan.loading.order import Order
@@ -164,3 +164,22 @@ def test_rotated_source_rows_and_labels(shape, turns):
     assert torch.equal(x[:3], images)
     assert torch.equal(x[3], images[0].rot90(4 // turns, (1, 2)))
     assert torch.equal(x[-1], images[2].rot90(-4 // turns, (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "reduced"), [((3, 128, 128), (64, 64)), ((1, 300, 260), (75, 65)), ((3, 1024, 1024), (64, 64))]
+)
+def test_judge_of_large_images_costs_as_much_as_one_of_small_images(shape, reduced):
+    large = classifier.build_classifier(shape, 4, seed=0).eval()
+    small = classifier.build_classifier((shape[0], *reduced), 4, seed=0).eval()
+    for weight, of_small in zip(large.state_dict().values(), small.state_dict().values(), strict=True):
+        assert torch.equal(weight, of_small)
+    x = torch.rand(1, *shape)
+    area = x.view(shape[0], reduced[0], shape[1] // reduced[0], reduced[1], -1).mean((2, 4))
+    torch.testing.assert_close(large(x), small(area[None]))
+
+
+@pytest.mark.parametrize("side", [16, 64, 96])
+def test_judge_of_small_images_sees_every_pixel(side):
+    net = classifier.build_classifier((3, side, side), 4, seed=0)
+    assert isinstance(net.features[0], torch.nn.Conv2d)

@@ -16,7 +16,7 @@ from paragan.datasets.base.in_memory import InMemorySource
 from paragan.evaluation.extractor_fit import accuracy_warning
 from paragan.features.base import classifier as classifier
 from paragan.features.base.extractor import FeatureExtractor
-from paragan.features.judge import train_or_load
+from paragan.features.judge import Options, prepare, train_or_load
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +56,35 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
     assert said == []
     for _ in range(2):
         score(trainer.players["g"], trainer.prior)
-    assert re.fullmatch(r"judge     training on (200|1,437) images", said[0])
+    assert re.match(r"judge     training a classifier on (200|1,437) images, .* about \d+ s, for which", said[0])
     warnings = [line for line in said if not line.startswith("judge ")]
     assert len(warnings) == (warning is not None)
     assert warning is None or re.match(f"warning: score: {warning}", warnings[0])
+
+
+@pytest.mark.parametrize(("step_s", "left"), [(0.02, "10 s"), (0.25, "124 s"), (3.0, "1482 s")])
+def test_judge_says_once_why_training_waits_and_for_how_long(small, tmp_path, monkeypatch, step_s, left):
+    now_s = 0.0
+
+    def steps_of_a_slow_machine(train, held_out, folder, seed, must_save, world, progress):
+        nonlocal now_s
+        for step in range(20):
+            now_s += 5 if step < 2 else step_s  # the first steps load kernels
+            progress(step)
+        return FeatureExtractor(name="judge", network=nn.Identity(), shape=train.shape, num_classes=10, sha256="")
+
+    monkeypatch.setattr("paragan.features.judge.train_or_load", steps_of_a_slow_machine)
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    said = []
+    data = build.Data(*small)
+    config = read_recipe("digits", ["data.size=8"])
+    context = extractor_context(config, data, tmp_path, said.append, torch.device("cpu"))
+    judge = prepare(Options(), context)
+    assert judge() is judge()
+    estimates = [line for line in said if "training a classifier on 1,437 images" in line]
+    assert len(estimates) == 1
+    assert f"about {left}," in estimates[0]
+    assert "evaluation.mode=background" in estimates[0]
 
 
 @pytest.mark.parametrize(("accuracy", "warns"), [(None, False), (0.95, False), (0.9499, True)])

@@ -20,12 +20,14 @@ STEPS = 500
 BATCH = 64
 LEARNING_RATE = 2e-3
 SHIFT = 1
+MAX_SIDE = 64  # larger images would take a core minutes (128 px) to an hour (256 px)
 _POLICY = Policy(kind=torch.optim.Adam, lr=LEARNING_RATE, schedule=ScheduleOptions(name="linear", end=STEPS))
 
 
 class Classifier(nn.Module):
     """CNN that halves the image until its shorter side is 4 to 7: 64 ReLU features, then logits.
 
+    Images of twice `MAX_SIDE` and more are averaged over squares of pixels first, to 64 to 127 px.
     Without norm before their ReLU, a third of the features would learn to be 0 everywhere.
     """
 
@@ -33,8 +35,12 @@ class Classifier(nn.Module):
         super().__init__()
         channels, height, width = shape
         stages: list[nn.Module] = []
+        if (reduction := min(height, width) // MAX_SIDE) > 1:
+            stages.append(nn.AvgPool2d(reduction))
+            height = height // reduction
+            width = width // reduction
         while min(height, width) >= 8:
-            wider = min(2 * channels, 64) if stages else 32
+            wider = min(2 * channels, 64) if channels >= 32 else 32
             stages += [nn.Conv2d(channels, wider, 4, 2, 1, bias=False), nn.BatchNorm2d(wider), nn.ReLU()]
             channels = wider
             height = height // 2
