@@ -18,7 +18,8 @@ def image_side(shape: tuple[int, int, int], model: str, largest: int = 128) -> i
     if height == width and height in valid:
         return height
     near = next((side for side in valid if side >= max(height, width)), valid[-1])
-    larger = "" if max(height, width) <= valid[-1] or largest > 512 else "; model=stylegan2 and biggan reach 1024 px, as in the recipe own-256"
+    larger = "; model=stylegan2 and biggan reach 1024 px (recipe own-256)"
+    larger = "" if max(height, width) <= valid[-1] or largest > 512 else larger
     raise ConfigError(
         f"model {model} does not support images of {height}x{width}, only squares of "
         f"{', '.join(map(str, valid))}; resize them to {near}x{near} "
