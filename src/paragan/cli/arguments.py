@@ -45,20 +45,16 @@ Words = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_SEED = "Random seed of latents and labels (default: the run's)."
-Seed = Annotated[int | None, typer.Option(help=_SEED)]
+Seed = Annotated[int | None, typer.Option(help="Random seed of latents and labels (default: the run's).")]
 _STEPS = "Solver steps of a generator that has them, such as flow_unet (default: model.steps)."
 Steps = Annotated[int | None, typer.Option(min=1, max=1000, help=_STEPS)]
-_TRUST = "Import the custom code that the run's config names."
-Trust = Annotated[bool, typer.Option("--trust", help=_TRUST)]
+Trust = Annotated[bool, typer.Option("--trust", help="Import the custom code that the run's config names.")]
 _CODE = "Folder with the custom code of a run that was moved; code that has changed needs --trust, too."
 Code = Annotated[Path | None, typer.Option("--code", metavar="DIR", help=_CODE)]
-_BEST = "Use the checkpoint with the best score instead of the newest."
-Best = Annotated[bool, typer.Option("--best", help=_BEST)]
+Best = Annotated[bool, typer.Option("--best", help="Use the checkpoint with the best score instead of the newest.")]
 _SHAPE = "Shape of an image (default: the recipe's data, or 3x32x32)."
 Shape = Annotated[str | None, typer.Option(metavar="CxHxW", help=_SHAPE)]
-_CLASSES = "Number of classes (default: the recipe's data, or 0)."
-Classes = Annotated[int | None, typer.Option(min=0, help=_CLASSES)]
+Classes = Annotated[int | None, typer.Option(min=0, help="Number of classes (default: the recipe's data, or 0).")]
 
 
 def trusted(trust: bool, code: Path | None) -> bool | CodeFolder:

@@ -13,8 +13,7 @@ from paragan.cli.arguments import AsJson, record_path
 from paragan.core.files import write_text
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN RUN...", parser=record_path, help="Run folders, 2 to 15.")]
-_OUT = "Output file."
-Out = Annotated[Path, typer.Option(metavar="FILE.html", help=_OUT)]
+Out = Annotated[Path, typer.Option(metavar="FILE.html", help="Output file.")]
 
 
 def compare_runs(runs: Runs, out: Out = Path("compare.html"), as_json: AsJson = False) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from paragan.cli.arguments import AsJson
-from paragan.cli.prepare import prepare_command
 from paragan.cli.progress import show_progress
+from paragan.core.command import program_command
 from paragan.core.printable import to_printable
 
 if TYPE_CHECKING:
     from paragan.datasets.preparation.dataset_check import DatasetReport
+    from paragan.datasets.preparation.prepare import PreparedShards
 
 app = typer.Typer(no_args_is_help=True, help="Check images before training on them, or pack them into shards.")
 _MAX_LISTED = 10
@@ -23,9 +26,21 @@ _IMAGES = "A folder, .zip or .tar file of images, or a folder of shards."
 Images = Annotated[str, typer.Argument(metavar="PATH", help=_IMAGES)]
 _SIZE = "Image size to train with (default: chosen from the images)."
 Size = Annotated[int | None, typer.Option(metavar="PIXELS", help=_SIZE)]
-
-
-app.command("prepare")(prepare_command)
+_SOURCE = "A folder, .zip, .tar or .parquet file, a folder of tar or Parquet files, or one of Hugging Face."
+Unprepared = Annotated[str, typer.Argument(metavar="SRC", help=_SOURCE)]
+Into = Annotated[Path, typer.Argument(metavar="OUT", help="The folder for the shards; the same command resumes.")]
+_RESIZED = "Resize the images to this size once (default: store the files unchanged)."
+Resized = Annotated[int | None, typer.Option("--size", metavar="PIXELS", help=_RESIZED)]
+Channels = Annotated[int, typer.Option(help="With --size: 1 for grey, 3 for colour.")]
+Background = Annotated[int, typer.Option(min=0, max=255, help="With --size: grey level behind transparent pixels.")]
+Quality = Annotated[int | None, typer.Option(help="Quality of --format jpeg, 1 to 100 (default: 95).")]
+PerShard = Annotated[int, typer.Option("--shard-samples", min=1, help="Samples in a shard.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: one per CPU core, at most 16).")]
+_CROP = "With --size: crop the largest square, or squash."
+Shape = Annotated[Literal["center", "squash"], typer.Option("--crop", help=_CROP)]
+FileFormat = Annotated[Literal["png", "jpeg"], typer.Option("--format", help="With --size: format of the files.")]
+_DAMAGED = "At a damaged image: stop, or check all images first and skip those."
+OnDamage = Annotated[Literal["stop", "skip"], typer.Option("--damaged", help=_DAMAGED)]
 
 
 @app.command()
@@ -78,3 +93,52 @@ def _classes(classes: dict[str, int]) -> str:
         return "none (no sub-folders, or one)"
     first = ", ".join(f"{name} {count:,}" for name, count in list(classes.items())[:_MAX_LISTED])
     return f"{len(classes)}: {first}{', …' if len(classes) > _MAX_LISTED else ''}"
+
+
+@app.command("prepare")
+def prepare_command(
+    source: Unprepared,
+    out: Into,
+    *,
+    size: Resized = None,
+    channels: Channels = 3,
+    crop: Shape = "center",
+    background: Background = 255,
+    file_format: FileFormat = "png",
+    quality: Quality = None,
+    per_shard: PerShard = 1000,
+    threads: Threads = None,
+    damaged: OnDamage = "stop",
+    as_json: AsJson = False,
+) -> None:
+    """Pack images into shards: tar files in WebDataset's format with an index.
+
+    `data.name=shards data.path=OUT` trains on them. A stopped command continues with the shards
+    that are missing. Equal sources and options give equal bytes.
+    """
+    from paragan.datasets.preparation import prepare
+
+    encoding = prepare.make_encoding(size, channels, crop, background, file_format, quality)
+    with show_progress("images") as update:
+        prepared = prepare.prepare_shards(source, out, encoding, per_shard, threads, damaged, update)
+    if as_json:
+        print(json.dumps(asdict(prepared.folder.description)))
+    else:
+        print("\n".join(map(to_printable, format_shards(prepared))))
+
+
+def format_shards(prepared: PreparedShards) -> list[str]:
+    """Return a description of prepared shards as lines of text."""
+    folder = prepared.folder
+    description = folder.description
+    total = sum(shard.num_bytes for shard in description.shards)
+    size = "" if description.encoding is None else f" of {description.encoding.size} px"
+    words = ["train", "own", "data.name=shards", f"data.path={folder.address}", "data.size=null"]
+    return [
+        *(f"warning: {line}" for line in prepared.notices),
+        f"{folder.address}: {len(folder):,} images{size}, {total / 1e6:,.1f} MB",
+        f"  shards   {len(description.shards):,}, {prepared.num_written:,} of them written now",
+        f"  classes  {len(description.class_names) or 'none'}",
+        "",
+        f"To train: {program_command()} {shlex.join(words)}",
+    ]

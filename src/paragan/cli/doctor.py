@@ -30,8 +30,7 @@ WITH_TORCH: tuple[Check, ...] = (
     installation.devices,
     loopback.all_reduce,
 )
-_FAST = "Skip the checks that need torch or other processes."
-Fast = Annotated[bool, typer.Option("--fast", help=_FAST)]
+Fast = Annotated[bool, typer.Option("--fast", help="Skip the checks that need torch or other processes.")]
 
 
 def doctor(as_json: AsJson = False, fast: Fast = False) -> None:

@@ -9,8 +9,7 @@ import typer
 
 from paragan.cli.arguments import AsJson, Best, Code, Run, Seed, Steps, Trust, trusted
 
-_NUM_IMAGES = "Number of images to score (default: the run's)."
-NumImages = Annotated[int | None, typer.Option(min=6, help=_NUM_IMAGES)]
+NumImages = Annotated[int | None, typer.Option(min=6, help="Number of images to score (default: the run's).")]
 
 
 def score_run(

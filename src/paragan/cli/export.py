@@ -23,8 +23,7 @@ class Format(Enum):
 
 
 _ENDINGS = {".safetensors": Format.safetensors, ".pt2": Format.torch, ".onnx": Format.onnx}
-_OUT = "A folder (default: RUN/export), or a single file."
-Out = Annotated[Path | None, typer.Option(metavar="DIR|FILE", help=_OUT)]
+Out = Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="A folder (default: RUN/export), or a single file.")]
 _FORMATS = "Also export the network as a program; repeatable."
 Formats = Annotated[list[Format] | None, typer.Option("--format", help=_FORMATS)]
 
@@ -54,8 +53,7 @@ def export(
         refuse_without_onnx()
     sampler = open_generator(path, trusted(trust, code), best, steps=steps)
     if {Format.torch, Format.onnx} & set(requested):
-        text = "tracing the network and comparing images; takes up to a minute"
-        print(text, file=sys.stderr, flush=True)
+        print("tracing the network and comparing images; takes up to a minute", file=sys.stderr, flush=True)
     score = read_score(path, best)
     bundle = Bundle(sampler, to_tree(sampler.config), score, outside_names(sampler.config))
     if out is not None and single_file is not None:
@@ -73,10 +71,12 @@ def _requested_formats(
     """Return the requested formats; the ending of a single file names one."""
     if single_file is None:
         if out is not None and (out.is_file() or out.suffix.lower() in (".pt", ".pth", ".bin", ".ckpt", ".pkl")):
-            hint = f"use a folder, or a file with the ending {', '.join(_ENDINGS)}"
-            raise ConfigError(f"--out: cannot export to {str(out)!r}; {hint}")
+            raise ConfigError(
+                f"--out: cannot export to {str(out)!r}; use a folder, or a file with the ending {', '.join(_ENDINGS)}"
+            )
         return formats
     if set(formats) - {single_file}:
-        hint = f"use a folder for several, or --format {single_file.value}"
-        raise ConfigError(f"--out: {str(out)!r} takes one format; {hint}")
+        raise ConfigError(
+            f"--out: {str(out)!r} takes one format; use a folder for several, or --format {single_file.value}"
+        )
     return [single_file]

@@ -22,12 +22,9 @@ _NUMBERS = (
     *("nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "memory_mb", "time_limit_min"),
     *("save_s", "retries", "python", "image"),
 )
-_TARGET = "local, slurm, kubernetes, ray or mpi."
-TargetName = Annotated[str, typer.Argument(metavar="TARGET", help=_TARGET)]
-_DRY_RUN = "Print the file instead of submitting it."
-DryRun = Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)]
-_NAME = "Name of the job (default: of the recipe)."
-Name = Annotated[str | None, typer.Option(metavar="NAME", help=_NAME)]
+TargetName = Annotated[str, typer.Argument(metavar="TARGET", help="local, slurm, kubernetes, ray or mpi.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the file instead of submitting it.")]
+Name = Annotated[str | None, typer.Option(metavar="NAME", help="Name of the job (default: of the recipe).")]
 Nodes = Annotated[int, typer.Option(help="Number of hosts.")]
 Ranks = Annotated[int, typer.Option("--ranks", help="Ranks on each host.")]
 Cpus = Annotated[int, typer.Option("--cpus", help="Cores of each rank.")]
@@ -35,12 +32,9 @@ Gpus = Annotated[int, typer.Option("--gpus", help="Accelerators of each rank: 0 
 Memory = Annotated[int | None, typer.Option(metavar="MB", help="Memory of each rank.")]
 _TIME = "Time limit. Slurm: of one start; Kubernetes: of all together."
 TimeLimit = Annotated[int | None, typer.Option("--time-limit", metavar="MINUTES", help=_TIME)]
-_SAVE = "Time to save before the cluster ends the job."
-SaveS = Annotated[int, typer.Option(metavar="SECONDS", help=_SAVE)]
-_RETRIES = "Restarts after a temporary failure."
-Retries = Annotated[int, typer.Option(help=_RETRIES)]
-_SEEDS = "A run for each seed, in DIR/seed-N: 0,1,2 or 0-9."
-Seeds = Annotated[str | None, typer.Option(metavar="SEEDS", help=_SEEDS)]
+SaveS = Annotated[int, typer.Option(metavar="SECONDS", help="Time to save before the cluster ends the job.")]
+Retries = Annotated[int, typer.Option(help="Restarts after a temporary failure.")]
+Seeds = Annotated[str | None, typer.Option(metavar="SEEDS", help="A run for each seed, in DIR/seed-N: 0,1,2 or 0-9.")]
 _PYTHON = "Interpreter on the hosts (default: this one, or `python` of the image)."
 Python = Annotated[str | None, typer.Option(metavar="FILE", help=_PYTHON)]
 _ENV = "Environment variable; repeatable."
@@ -102,9 +96,11 @@ def _job(options: Mapping[str, Any], words: Sequence[str], out: str | None) -> C
     from paragan.runs.folder import run_name
 
     title = run_name(words[0])
+    trust = ["--trust"] if options["trust"] else []
+    code = ["--code", str(options["code"])] if options["code"] else []
     return ClusterJob(
         name=options["name"] or re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"),
-        words=(*words, *_code_options(options["trust"], options["code"])),
+        words=(*words, *trust, *code),
         out=out or f"runs/{title}",
         seeds=parse_seeds(options["seeds"]),
         environment=_pairs("--env NAME=VALUE", "=", options["env"]),
@@ -112,10 +108,6 @@ def _job(options: Mapping[str, Any], words: Sequence[str], out: str | None) -> C
         site=tuple(options["site"] or ()),
         **{name: options[name] for name in _NUMBERS},
     )
-
-
-def _code_options(trust: bool, code: Path | None) -> list[str]:
-    return [*(["--trust"] if trust else []), *([] if code is None else ["--code", str(code)])]
 
 
 def parse_seeds(text: str | None) -> tuple[int, ...]:
@@ -136,8 +128,8 @@ def parse_seeds(text: str | None) -> tuple[int, ...]:
 def _pairs(option: str, separator: str, words: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
     pairs = []
     for word in words or ():
-        left, found, right = word.partition(separator)
-        if not (left and found):
+        left, is_split, right = word.partition(separator)
+        if not (left and is_split):
             raise ConfigError(f"{word!r} is not a value of {option}")
         pairs.append((left, right))
     return tuple(pairs)

@@ -14,9 +14,8 @@ import typer
 from typer.exceptions import TyperException
 
 from paragan import __version__
-from paragan.cli.removed import check_removed
 from paragan.cli.run_arguments import expand_home
-from paragan.cli.verbs import VERBS, add_verbs
+from paragan.cli.verbs import VERBS, add_verbs, check_removed
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, ParaganError, outcome
 from paragan.core.printable import print_to_stderr

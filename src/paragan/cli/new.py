@@ -26,7 +26,7 @@ Where = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Parent folder
 
 def new(name: Name, where: Where = Path()) -> None:
     """Write networks, a loss, a recipe and a test to start from."""
-    _refuse_unfit(name, where)
+    _check_name(name, where)
     folder = where / name
     folder.mkdir(parents=True)
     write_text(folder / "__init__.py", "")
@@ -36,12 +36,11 @@ def new(name: Name, where: Where = Path()) -> None:
     print(_next_steps(name, where))
 
 
-def _refuse_unfit(name: str, where: Path) -> None:
+def _check_name(name: str, where: Path) -> None:
     """Raise `ConfigError` if the name is invalid, hides another module, or exists."""
     is_word = name.isidentifier() and name.isascii() and not name.startswith("_")
     if not is_word or keyword.iskeyword(name):
-        hint = f"use letters, digits and _, such as {_WORD}"
-        raise ConfigError(f"new: {name!r} is not a package name; {hint}")
+        raise ConfigError(f"new: {name!r} is not a package name; use letters, digits and _, such as {_WORD}")
     if (where / name).exists() or (where / f"{name}.py").exists():
         raise ConfigError(f"new: {where / name} exists already and was not changed; use another name or --dir DIR")
     if _is_a_module(name):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from paragan.cli.arguments import AsJson, Classes, Code, Shape, Trust, Words, parse_shape, trusted_recipe
-from paragan.cli.forecast_tables import format_bytes, format_forecast, format_ms
 from paragan.cli.progress import show_lines
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.table import format_table
@@ -19,11 +18,9 @@ from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from paragan.extensions.planning.forecast_run import ForecastRequest
-    from paragan.extensions.planning.plan import MeasuredTimes, OperatorTime, ParallelPlan, Plan
-    from paragan.extensions.planning.plan_run import PlanRequest
+    from paragan.extensions.planning.plan import ForecastPlan, MeasuredTimes, OperatorTime, ParallelPlan, Plan
 
-_MEASURE = "Also time some steps on this machine, in about 20 s."
-Measure = Annotated[bool, typer.Option("--measure", help=_MEASURE)]
+Measure = Annotated[bool, typer.Option("--measure", help="Also time some steps on this machine, in about 20 s.")]
 _OPERATORS = "Also time torch's operators in both turns of measured steps, by torch's profiler."
 Operators = Annotated[bool, typer.Option("--profile", help=_OPERATORS)]
 _MEMORY = "Compute the largest batch for this memory, in GB (1e9 bytes)."
@@ -76,7 +73,7 @@ def plan_command(
     if workers is None and (profile is not None or assume or choose or plot is not None):
         raise typer.BadParameter("--profile-file, --assume, --choose and --plot are of a forecast; pass --workers, too")
     config = load_config(recipe, overrides, trusted_recipe(trust, code))
-    from paragan.extensions.planning.plan_run import PlanRequest
+    from paragan.extensions.planning.plan_run import PlanRequest, plan_run
 
     request = PlanRequest(
         config=config,
@@ -88,38 +85,25 @@ def plan_command(
         is_profiled=operators,
     )
     if workers is not None:
-        request = replace(request, forecast=_goal(workers, network, scaling, profile, assume or (), choose, plot))
-    _print_plan(request, as_json)
+        request = replace(request, forecast=_forecast_request(context.params))
+    with show_lines() as show:
+        plan = plan_run(request, show)
+    print(json.dumps(plan.to_dict(), indent=1) if as_json else format_plan(plan))
 
 
-def _goal(
-    workers: str,
-    network: str,
-    scaling: Literal["weak", "strong"],
-    profile: Path | None,
-    assume: Sequence[str],
-    choose: bool,
-    plot: Path | None,
-) -> ForecastRequest:
+def _forecast_request(options: Mapping[str, Any]) -> ForecastRequest:
+    """Return what the options of the command say about a forecast."""
     from paragan.extensions.planning.forecast_run import ForecastRequest
 
     return ForecastRequest(
-        workers=_parse_counts(workers),
-        network=network,
-        scaling=scaling,
-        profile=profile,
-        assume=assume,
-        is_chosen=choose,
-        plot=plot,
+        workers=_parse_counts(options["workers"]),
+        network=options["network"],
+        scaling=options["scaling"],
+        profile=options["profile"],
+        assume=options["assume"] or (),
+        is_chosen=options["choose"],
+        plot=options["plot"],
     )
-
-
-def _print_plan(request: PlanRequest, as_json: bool) -> None:
-    from paragan.extensions.planning.plan_run import plan_run
-
-    with show_lines() as say:
-        plan = plan_run(request, say)
-    print(json.dumps(plan.to_dict(), indent=1) if as_json else format_plan(plan))
 
 
 def format_plan(plan: Plan) -> str:
@@ -156,11 +140,12 @@ def format_plan(plan: Plan) -> str:
 
 def format_operators(side: str, operators: Sequence[OperatorTime]) -> str:
     """Return the operators of a turn with most time as a table."""
-    total_s = sum(one.seconds for one in operators)
+    total_s = sum(operator.seconds for operator in operators)
     rows = [(f"{side.upper()} turn", "calls", "time", "")]
-    for one in operators[:_OPERATOR_ROWS]:
-        rows.append((f"  {one.name}", f"{one.calls:,.3g}", format_ms(one.seconds), f"{one.seconds / total_s:.1%}"))
-    rest_s = sum(one.seconds for one in operators[_OPERATOR_ROWS:])
+    for operator in operators[:_OPERATOR_ROWS]:
+        share = f"{operator.seconds / total_s:.1%}"
+        rows.append((f"  {operator.name}", f"{operator.calls:,.3g}", format_ms(operator.seconds), share))
+    rest_s = sum(operator.seconds for operator in operators[_OPERATOR_ROWS:])
     rest = f"  {max(0, len(operators) - _OPERATOR_ROWS)} more"
     return format_table([*rows, (rest, "", format_ms(rest_s), f"{rest_s / total_s:.1%}" if total_s else "")])
 
@@ -170,9 +155,9 @@ def format_decisions(plan: ParallelPlan) -> str:
     speed = f"{plan.images_per_s:,.4g} images/s predicted"
     goal = f"{plan.hours:,.3g} hours to {plan.kimg:g} kimg"
     lines = [f"plan      {plan.chosen} on {plan.workers} workers: {speed}, {goal}"]
-    for one in plan.decisions:
-        value = one.value if isinstance(one.value, str) else json.dumps(one.value)
-        lines.append(f"  {one.key or 'unchanged'}: {value} ({one.reason})")
+    for decision in plan.decisions:
+        value = decision.value if isinstance(decision.value, str) else json.dumps(decision.value)
+        lines.append(f"  {decision.key or 'unchanged'}: {value} ({decision.reason})")
     for prediction in plan.predictions:
         gain = f"{prediction.gain:+.0%} images/s"
         lines.append(f"  predicted {prediction.name}: {1000 * prediction.step_s:,.3g} ms ({gain})")
@@ -229,3 +214,54 @@ def _time_rows(measured: MeasuredTimes | None) -> list[tuple[str, str, str]]:
         ("  step", format_ms(measured.step_s), ", ".join(turns)),
         ("  run", f"{measured.hours:,.3g} hours for {measured.kimg:,g} kimg", ""),
     ]
+
+
+_GBIT = 1e9 / 8
+_LARGER_BATCH = (
+    "note: hours count images, not quality; a larger batch usually needs more images for the same\n"
+    "quality (--scaling strong keeps the recipe's batch)"
+)
+
+
+def format_forecast(plan: ForecastPlan) -> str:
+    """Return two tables: the run on each number of workers, and what its time is lost to.
+
+    For a batch that grows with the workers, a note says that images are not quality.
+    """
+    link = plan.cluster.network.between
+    head = (
+        f"forecast: {plan.goal.kimg:g} kimg, {plan.goal.scaling} scaling, from a profile of {plan.profile.machine}\n"
+        f"network: {link.bytes_per_s * 8 / 1e9:g} Gbit/s, {link.latency_s * 1e6:g} us ({plan.cluster.network.source})"
+    )
+    hours = f"hours to {plan.goal.kimg:g} kimg"
+    runs = [("workers", "batch", "step", "images/s", "efficiency", "sent per step", hours)]
+    losses = [("workers", *plan.rows[0].losses)]
+    for row in plan.rows:
+        sent = format_bytes(round(sum(row.link_bytes.values())))
+        times = (format_ms(row.step_s), f"{row.images_per_s:,.4g}", f"{row.efficiency:.1%}", sent)
+        runs.append((f"{row.workers:,}", f"{row.batch:,}", *times, f"{row.hours:,.3g}"))
+        losses.append((f"{row.workers:,}", *(f"{share:.1f} %" for share in row.losses.values())))
+    grows = plan.goal.scaling == "weak" and plan.rows[-1].workers > 1
+    note = f"\n{_LARGER_BATCH}" if grows else ""
+    return f"{head}\n{_link_line(plan)}\n{format_table(runs)}{note}\n\n{format_table(losses)}"
+
+
+def _link_line(plan: ForecastPlan) -> str:
+    """Return what the largest number of workers needs of its links, and what they have."""
+    row = plan.rows[-1]
+    network = plan.cluster.network
+    has = f"{network.between.bytes_per_s / _GBIT:.3g} (inside of a host {network.inside.bytes_per_s / _GBIT:.3g})"
+    need = f"link: {row.workers:,} workers need {row.needed_bytes_per_s / _GBIT:.3g} Gbit/s each while they compute"
+    return f"{need}; the network has {has}"
+
+
+def format_ms(seconds: float) -> str:
+    """Return seconds as milliseconds of three digits."""
+    return f"{1000 * seconds:,.3g} ms"
+
+
+def format_bytes(size: int) -> str:
+    """Return a number of bytes in kB, MB or GB."""
+    if size < 1e6:
+        return f"{size / 1e3:,.1f} kB"
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

@@ -14,8 +14,7 @@ from paragan.cli.progress import show_progress
 Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="An image file; cropped to a square and resized.")]
 _CLASS = "Class of the image (default: the nearest one)."
 Class = Annotated[str | None, typer.Option("--class", metavar="NAME|INDEX", help=_CLASS)]
-_STEPS = "Steps of the optimisation."
-Steps = Annotated[int, typer.Option(min=1, max=10_000, help=_STEPS)]
+Steps = Annotated[int, typer.Option(min=1, max=10_000, help="Steps of the optimisation.")]
 _OUT = "The image and its projection (.png, .jpg); the latent goes next to it (default: projections/ of the run)."
 Out = Annotated[Path | None, typer.Option(metavar="FILE", help=_OUT)]
 
@@ -39,7 +38,7 @@ def project_command(
 
     sampler = open_generator(path, trusted(trust, code), best)
     with show_progress("steps") as update:
-        found = write_projection(
+        written = write_projection(
             sampler,
             path,
             image,
@@ -50,7 +49,7 @@ def project_command(
             progress=lambda done: update(done, steps),
         )
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(written))
     else:
-        of_class = "" if found["class"] is None else f", class {found['class']}"
-        print(f"{found['image']}\n{found['latent']}\nmean squared error {found['error']:.4g}{of_class}")
+        of_class = "" if written["class"] is None else f", class {written['class']}"
+        print(f"{written['image']}\n{written['latent']}\nmean squared error {written['error']:.4g}{of_class}")

@@ -11,8 +11,7 @@ import typer
 from paragan.cli.arguments import AsJson, RunRecord
 from paragan.core.errors import ConfigError
 
-_OUT = "Output file (default: RUN/report.html)."
-Out = Annotated[Path | None, typer.Option(metavar="FILE.html", help=_OUT)]
+Out = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Output file (default: RUN/report.html).")]
 _FILM = "Write an animation of the samples (.webp, .gif, .mp4) instead of the page."
 Film = Annotated[Path | None, typer.Option(metavar="FILE", help=_FILM)]
 

@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Container, Sequence
 from dataclasses import fields
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,11 +30,11 @@ ANY_OPTION = {"ignore_unknown_options": True}  # `parse_words` refuses them
 
 def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[str, list[str], str | None]:
     """Return the recipe (a name or a YAML file), the settings, and the run folder or address if given."""
-    _refuse_options(words or (), context)
+    _check_options(words or (), context)
     overrides = [word for word in words or () if is_override(word)]
     recipes = [word for word in words or () if not is_override(word)]
-    _refuse_split(words or ())
-    _refuse_unfinished(recipes)
+    _check_brackets(words or ())
+    _check_recipes(recipes)
     if len(recipes) > 1:
         raise ConfigError(f"{' and '.join(recipes)} are several recipes; use one, and settings as key.path=value")
     recipe = recipes[0] if recipes else _DEFAULT_RECIPE
@@ -84,7 +83,7 @@ def _print_warning(line: str) -> None:
         print_to_stderr(line)
 
 
-def _refuse_split(words: Sequence[str]) -> None:
+def _check_brackets(words: Sequence[str]) -> None:
     """Raise `ConfigError` for a list or map that the shell has split at its spaces."""
     for first, word in enumerate(words):
         if _depth(word) > 0:
@@ -97,7 +96,7 @@ def _depth(text: str) -> int:
     return sum((text.count(opening) - text.count(closing)) for opening, closing in ("[]", "{}"))
 
 
-def _refuse_unfinished(words: Sequence[str]) -> None:
+def _check_recipes(words: Sequence[str]) -> None:
     """Raise `ConfigError` for settings with spaces, a colon or no value, and for other files."""
     for word in words:
         path = Path(word)
@@ -115,7 +114,7 @@ def _is_setting(key: str) -> bool:
     return key.partition(".")[0] in {field.name for field in fields(RunConfig)}
 
 
-def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
+def _check_options(words: Sequence[str], context: typer.Context) -> None:
     """Raise `ConfigError` for unknown options, with the setting to use instead of each."""
     starts = [i for i, word in enumerate(words) if re.match(r"--?[^-\d.]", word)]
     if starts:
@@ -126,13 +125,12 @@ def _unknown_option(words: Sequence[str], position: int, context: typer.Context)
     from paragan.config import RunConfig
     from paragan.config.hints import setting_hint
 
-    option, given, value = words[position].partition("=")
+    option, is_assigned, value = words[position].partition("=")
     following = words[position + 1] if position + 1 < len(words) else ""
-    if not given and following and not following.startswith("--"):
+    if not is_assigned and following and not following.startswith("--"):
         value = following
     key = option.lstrip("-")
-    names = chain.from_iterable(parameter.opts for parameter in context.command.params)
-    options = [name for name in names if name.startswith("--")]
+    options = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
     if (meant := registry.closest_name(option, options, 0.8)) is not None:
         hint = f"did you mean {meant}?"
     elif (known := setting_hint(key, value or None)) is not None:

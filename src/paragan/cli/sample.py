@@ -10,21 +10,17 @@ import typer
 from paragan.cli.arguments import Best, Code, RunOrFile, Seed, Steps, Trust, trusted
 from paragan.cli.progress import show_progress
 
-_NUM = "Number of images (default: 64; 1 in an animation)."
-Num = Annotated[int | None, typer.Option(min=1, max=10_000, help=_NUM)]
+Num = Annotated[int | None, typer.Option(min=1, max=10_000, help="Number of images (default: 64; 1 in an animation).")]
 Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Class; repeatable.")]
 _TRUNCATION = "In (0, 1]: resample components of z beyond T; more typical, less varied images."
 Truncation = Annotated[float | None, typer.Option(metavar="T", help=_TRUNCATION)]
 _OUT = "A .png or .jpg sheet, or a .webp, .gif or .mp4 animation (default: in the run's samples/)."
 Out = Annotated[Path | None, typer.Option(metavar="FILE", help=_OUT)]
-_GRID = "Shape of the sheet, such as 4x10."
-Grid = Annotated[str | None, typer.Option(metavar="ROWSxCOLUMNS", help=_GRID)]
-_BY_CLASS = "One row per class: all classes, or those of --class."
-ByClass = Annotated[bool, typer.Option("--classes", help=_BY_CLASS)]
+Grid = Annotated[str | None, typer.Option(metavar="ROWSxCOLUMNS", help="Shape of the sheet, such as 4x10.")]
+ByClass = Annotated[bool, typer.Option("--classes", help="One row per class: all classes, or those of --class.")]
 _WALK = "Write an animation that interpolates a loop of POINTS latents."
 Walk = Annotated[int | None, typer.Option(metavar="POINTS", min=2, max=60, help=_WALK)]
-_FRAMES = "Frames of the animation (default: 16 per point)."
-Frames = Annotated[int | None, typer.Option(min=2, max=1000, help=_FRAMES)]
+Frames = Annotated[int | None, typer.Option(min=2, max=1000, help="Frames of the animation (default: 16 per point).")]
 _MODE = "train-stats: batch statistics and dropout as in training (default: as for the run's samples)."
 Mode = Annotated[Literal["eval", "train-stats"] | None, typer.Option(help=_MODE)]
 _INPUT = "Folder or file of input images (default: held-out pairs)."

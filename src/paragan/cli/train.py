@@ -18,12 +18,11 @@ from paragan.core.extension import check_extension, has_extension
 from paragan.datasets._options import FolderOptions
 
 if TYPE_CHECKING:
-    from paragan.runs.run_request import RunRequest
+    from paragan.runs.start import RunRequest
 
 _OUT = "Run folder (default: runs/RECIPE), or an address in an object store (s3://BUCKET/RUN)."
 Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
-_FRESH = "Start a new run; an existing run folder is renamed."
-Fresh = Annotated[bool, typer.Option("--fresh", help=_FRESH)]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start a new run; an existing run folder is renamed.")]
 _CHANGE = "Allow a resume to change learning rates, groups and schedules."
 Change = Annotated[bool, typer.Option("--change", help=_CHANGE)]
 _PLAN = "auto: measure one worker, choose the settings for devices=N and print why. FILE: of `plan --choose --json`."
@@ -52,8 +51,7 @@ def train_command(
     outside = moved or (ANY if trust else None)
     config = load_config(recipe, overrides, outside)
     _check_folder(config.data.options)
-    from paragan.runs.run_request import RunRequest
-    from paragan.runs.start import start_training
+    from paragan.runs.start import RunRequest, start_training
 
     where, folder = _run_place(named if out is None else out, recipe)
     if plan is not None:
@@ -69,7 +67,7 @@ def train_command(
         code=moved,
         address=where if is_url(where) else "",
     )
-    with _mirroring(request):
+    with _mirroring(request) if request.address else nullcontext():
         exit_code = start_training(request, _advise_on_memory if has_extension("planning") else None)
     raise typer.Exit(exit_code)
 
@@ -86,8 +84,6 @@ def _planned_words(plan: str, config: RunConfig, recipe: str, folder: Path, fres
 
 def _mirroring(request: RunRequest) -> AbstractContextManager[None]:
     """Mirror the working folder of a run in an object store."""
-    if not request.address:
-        return nullcontext()
     from paragan.extensions.buckets.remote_run import mirroring
 
     return mirroring(request)

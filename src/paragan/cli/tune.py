@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 _OUT = "Folder of the study, on this machine (default: runs/RECIPE-tune)."
 Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
-_TRIALS = "Trials that end; of a grid at most all."
-Trials = Annotated[int, typer.Option(min=1, help=_TRIALS)]
+Trials = Annotated[int, typer.Option(min=1, help="Trials that end; of a grid at most all.")]
 _GOAL = "Metric to compare trials by: fd, coverage, … (`list metrics`)."
 Goal = Annotated[str, typer.Option(metavar="METRIC", help=_GOAL)]
 _KIMG = "Length of a trial in thousands of images (default: train.kimg)."
@@ -77,11 +76,12 @@ def _tuning(
     refuse_missing_optuna()
     fixed, dimensions = parse_space(overrides)
     length = [] if options["kimg"] is None else [f"train.kimg={options['kimg']}"]
-    first = trial_words({one.key: one.extremes[0] for one in dimensions})
+    first = trial_words({dimension.key: dimension.extremes[0] for dimension in dimensions})
     config = load_config(recipe, [*fixed, *length, *first], outside)
     if (config.devices or 1) > 1 or from_environment() is not None:
-        problem = "a trial of tune trains in one process; leave devices and torchrun out"
-        raise ConfigError(f"{problem}, and start the same command once for each device")
+        raise ConfigError(
+            "a trial of tune trains in one process; leave devices and torchrun out, and start it once for each device"
+        )
 
     def configure(settings: Sequence[str]) -> RunConfig:
         return read_recipe(recipe, [*fixed, *settings], outside)
@@ -116,7 +116,7 @@ def _run(tuning: Tuning, interrupt: Interrupt) -> int:
     print(write_results(tuning.plan, trials, tuning.folder))
     best = best_trial(tuning.plan, trials)
     if best is None:
-        reason = next((one.reason for one in reversed(trials) if one.reason), "see the folder logs")
+        reason = next((trial.reason for trial in reversed(trials) if trial.reason), "see the folder logs")
         raise ParaganError(f"no trial of {tuning.folder} has a score; the last one: {reason}")
     print(f"train with the best values of trial {best.number}:\n{winner_command(tuning.plan, best)}")
     return 0

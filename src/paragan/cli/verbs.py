@@ -5,13 +5,16 @@ A command imports its own verb alone; the help imports all. A verb of an extensi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 
 import typer
 
 from paragan.cli.run_arguments import ANY_OPTION
+from paragan.core.command import program_command
+from paragan.core.errors import ConfigError
 from paragan.core.extension import has_extension
 
 
@@ -61,3 +64,44 @@ def add_verbs(app: typer.Typer, chosen: Iterable[str] = VERBS) -> None:
             app.command(name, context_settings=ANY_OPTION if verb.takes_settings else None)(getattr(imported, function))
         else:
             app.add_typer(imported.app, name=name)
+
+
+REMOVED_VERBS = {
+    "sweep": "use tune, with values after commas: paragan tune RECIPE key=a,b --sampler grid",
+    "bench": "use python -m benchmarks.NAME in a checkout",
+}
+_SERVE = "use python3 -m http.server --bind 127.0.0.1 --directory RUN; report.html updates itself"
+_STORAGE = "leave it out, the time to read a batch is that of the profile"
+REMOVED_WORDS = {
+    ("list", "transports"): "they are gloo and mpi",
+    ("report", "--serve"): _SERVE,
+    ("report", "--port"): _SERVE,
+    ("plan", "--cost-per-hour"): "multiply the hours of the plan by the price",
+    ("plan", "--hours"): "compare the hours of the plan with the limit",
+    ("plan", "--timeline"): "use --plot",
+    ("plan", "--probe-kimg"): "use paragan tune for learning rates",
+    ("plan", "read_s"): _STORAGE,
+    ("plan", "read_jitter"): _STORAGE,
+    ("plan", "congested"): _STORAGE,
+    ("plan", "congestion_s"): _STORAGE,
+    ("plan", "congestion_factor"): _STORAGE,
+    ("train", "--probe-kimg"): "use paragan tune for learning rates",
+    ("train", "--halving"): "use paragan tune, which prunes trials by their scores",
+    ("tune", "--halving"): "trials are pruned by their scores",
+    ("tune", "--jobs"): "run the same command in several processes",
+    ("tune", "--seeds"): "vary the seed: seed=0,1,2",
+    ("tune", "--launch"): "run the same command in a job of the cluster",
+}
+
+
+def check_removed(words: Sequence[str]) -> None:
+    """Raise `ConfigError`, with what to use instead, for a removed verb, option or key of an option."""
+    verb = words[0] if words else ""
+    if verb in REMOVED_VERBS:
+        raise ConfigError(f"{program_command()}: {verb} was removed; {REMOVED_VERBS[verb]}")
+    for word, following in pairwise([*words[1:], ""]):
+        name, is_assigned, _ = word.partition("=")
+        if (verb, name) in REMOVED_WORDS:
+            raise ConfigError(f"{program_command()} {verb}: {name} was removed; {REMOVED_WORDS[verb, name]}")
+        if (verb, name) == ("plan", "--profile") and (is_assigned or following.endswith(".json")):
+            raise ConfigError(f"{program_command()} plan: --profile has no file; use --profile-file FILE")

@@ -24,8 +24,7 @@ _HEAD = ("law", "strategy", "result", "difference", "reason")
 _RESULTS = ("held", "FAILED", "exempt", "not run")
 _WORDS = "Module with Generator and Discriminator, or a recipe; then settings as key.path=value."
 Words = Annotated[list[str], typer.Argument(metavar="DOTTED.PATH|RECIPE", help=_WORDS)]
-_RANKS = "Processes for the checks on several ranks; 1 skips them."
-Ranks = Annotated[int, typer.Option(min=1, max=8, help=_RANKS)]
+Ranks = Annotated[int, typer.Option(min=1, max=8, help="Processes for the checks on several ranks; 1 skips them.")]
 
 
 def verify(

@@ -12,8 +12,7 @@ import typer
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.printable import print_line
 
-_ADDRESS = "Address that the coordinator prints."
-Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help=_ADDRESS)]
+Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address that the coordinator prints.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, or the index of an accelerator of this host.")]
 
 

@@ -12,7 +12,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.outside_code import CodeFolder
 from paragan.core.printable import print_to_stderr
 from paragan.engine.training_loop import TrainingLoop
-from paragan.runs.runner import runner_of
+from paragan.runs.run_request import runner_of
 
 
 def config_path(run: Path) -> Path:

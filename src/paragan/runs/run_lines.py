@@ -18,8 +18,7 @@ from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
 from paragan.features.judge import JUDGE
 from paragan.game.label_use import IGNORED
-from paragan.runs.run_request import RunRequest
-from paragan.runs.runner import Runner
+from paragan.runs.run_request import Runner, RunRequest
 from paragan.writers.console import clock_time, score_line
 
 

@@ -1,17 +1,24 @@
-"""Request of a command or a program: a run in a folder."""
+"""Request of a run in a folder, and its runner: one game, or what an extension provides for a key of the config."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paragan.config import RunConfig, outside_names
+from paragan.core.extension import check_extension
 from paragan.core.outside_code import CodeFolder
 from paragan.distributed.launch.rank_env import RankEnv
 
 if TYPE_CHECKING:
+    from paragan.core.dist import World
     from paragan.core.network_factory import Model
+    from paragan.engine.training_loop import TrainingLoop
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,3 +58,40 @@ class RunRequest:
         if outside_names(self.config) and (self.code is None or self.code.trust):
             options.append("--trust")
         return ("train", self.name, *self.overrides, "--out", self.where, *options)
+
+
+class Runner:
+    """Runner of one game. An extension derives its own from it, which `make_runner` in its `runner.py` returns."""
+
+    def start(self, request: RunRequest) -> int | None:
+        """Start the processes of a run and return its exit code; None: as `runs.start` does for one game."""
+        return None
+
+    def trainer(self, request: RunRequest, world: World, say: Say, stop: Callable[[], bool]) -> TrainingLoop:
+        """Return the trainer of a session at step 0. Collective."""
+        from paragan import build  # imports torch, which a launcher does not need
+
+        return build.trainer(request.config, request.out, say, stop, world=world, model=request.model)
+
+    def open(self, config: RunConfig, folder: Path, say: Say) -> TrainingLoop:
+        """Return a trainer at step 0 that only reads the run folder."""
+        from paragan import build
+
+        return build.trainer(config, folder, say, lambda: False, reading=True)
+
+    def start_lines(self, config: RunConfig) -> Sequence[str]:
+        """Return lines about the length of the run that only this kind of run has."""
+        return ()
+
+
+def runner_of(config: RunConfig) -> Runner:
+    """Return the runner of a config: the extension's if it sets a key that one provides.
+
+    The extension of the key `grid` is `extensions/grid`. Raises `ConfigError` if its folder was removed.
+    """
+    key = config.extension_key
+    if key is None:
+        return Runner()
+    check_extension(key, key)
+    runner: Runner = import_module(f"paragan.extensions.{key}.runner").make_runner()
+    return runner

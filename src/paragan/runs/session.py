@@ -32,8 +32,7 @@ from paragan.runs import rank_checks
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
 from paragan.runs.folder import STUDY, RunFolder, environment, text_sha256, write_json
 from paragan.runs.run_lines import complete_line, describe_run, start_lines
-from paragan.runs.run_request import RunRequest
-from paragan.runs.runner import Runner, runner_of
+from paragan.runs.run_request import Runner, RunRequest, runner_of
 from paragan.writers.jsonl import RankWriter
 
 _MAX_NAMED = 5

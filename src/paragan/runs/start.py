@@ -19,7 +19,7 @@ from paragan.core.process_environment import num_cores
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.rank_env import RankEnv, from_environment
 from paragan.runs.folder import RunFolder
-from paragan.runs.run_request import RunRequest
+from paragan.runs.run_request import RunRequest, runner_of
 
 LESS_MEMORY = "lower train.batch or the model's width"
 
@@ -31,8 +31,6 @@ def start_training(request: RunRequest, advise_on_memory: Callable[[RunRequest],
     """
     request = replace(request, place=from_environment())
     if request.config.extension_key is not None:
-        from paragan.runs.runner import runner_of
-
         code = runner_of(request.config).start(request)
         if code is not None:
             return code

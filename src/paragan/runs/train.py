@@ -19,8 +19,7 @@ from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.session import Session
 from paragan.runs.hang_watchdog import hang_watchdog
 from paragan.runs.run_lines import command_lines, end_line, result_lines
-from paragan.runs.run_request import RunRequest
-from paragan.runs.runner import Runner
+from paragan.runs.run_request import Runner, RunRequest
 from paragan.runs.session import end_session, join_world, open_session, printer, record_failure, share_failures
 
 
@@ -51,9 +50,7 @@ def train_run(request: RunRequest, interrupt: Interrupt, runner: Runner | None =
         open_session(request, world, lambda: world.any(bool(stop_reason())), runner) as session,
     ):
         if not session.is_complete:
-            with _record_end(session, stop_reason, ended), hang_watchdog(session, request):
-                for event in session.trainer.run():
-                    session.write(event)
+            _train(session, request, stop_reason, ended)
             if not ended.code:
                 printer(world)(f"{result_lines(session)}\n{command_lines(session)}")
     return ended.code
@@ -65,6 +62,10 @@ def train_in_program(config: RunConfig, place: RankEnv | None, prepare: Callable
     prepare: called once all ranks are connected. Signals are caught in the main thread only. A
     second Ctrl-C raises `KeyboardInterrupt`: the program, or the kernel of a notebook, continues.
     """
+
+    def stop_reason() -> str:
+        return "stopped by a signal" if interrupt.requested else ""
+
     is_main = threading.current_thread() is threading.main_thread()
     ended = _Ended()
     with install(abort=signal.default_int_handler) if is_main else Interrupt() as interrupt, ExitStack() as stack:
@@ -74,21 +75,20 @@ def train_in_program(config: RunConfig, place: RankEnv | None, prepare: Callable
             request = prepare(world)
             session = stack.enter_context(open_session(request, world, lambda: world.any(interrupt.requested)))
         if not session.is_complete:
-            ending = _record_end(session, lambda: "stopped by a signal" if interrupt.requested else "", ended)
-            watched = nullcontext() if place is None else hang_watchdog(session, request)
-            with ending, watched:
-                for event in session.trainer.run():
-                    session.write(event)
+            _train(session, request, stop_reason, ended, is_watched=place is not None)
             printer(world)(result_lines(session))
     if ended.code and interrupt.signal_number not in (None, signal.SIGINT):
         raise SystemExit(ended.code)
 
 
-@contextmanager
-def _record_end(session: Session, stop_reason: Callable[[], str], ended: _Ended) -> Iterator[None]:
-    """Record and print whether the training inside has finished, stopped or failed."""
-    with record_failure(session):
-        yield
+def _train(
+    session: Session, request: RunRequest, stop_reason: Callable[[], str], ended: _Ended, is_watched: bool = True
+) -> None:
+    """Train; record and print whether that has finished, stopped or failed."""
+    # the watchdog ends first, so that a slow end of the writers is no hang of the training
+    with record_failure(session), hang_watchdog(session, request) if is_watched else nullcontext():
+        for event in session.trainer.run():
+            session.write(event)
     if not session.trainer.is_complete:
         ended.code = PREEMPTED
         ended.reason = f"{stop_reason() or 'another rank was stopped'}; saved"

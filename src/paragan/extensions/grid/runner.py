@@ -23,12 +23,11 @@ from paragan.extensions.grid.build.trainer import evolution
 from paragan.extensions.grid.build.worker import join_coordinator
 from paragan.extensions.grid.evolution import Evolution
 from paragan.extensions.grid.workers.external_workers import ExternalWorkers
-from paragan.runs import runner
-from paragan.runs.run_request import RunRequest
+from paragan.runs.run_request import Runner, RunRequest, Say
 from paragan.runs.train import train_run
 
 
-class GridRunner(runner.Runner):
+class GridRunner(Runner):
     """Runner of a grid. external_workers: processes that wait to be its workers."""
 
     def __init__(self, external_workers: ExternalWorkers | None = None) -> None:
@@ -37,14 +36,14 @@ class GridRunner(runner.Runner):
     def start(self, request: RunRequest) -> int:
         return start_grid(request)
 
-    def trainer(self, request: RunRequest, world: World, say: runner.Say, stop: Callable[[], bool]) -> Evolution:
+    def trainer(self, request: RunRequest, world: World, say: Say, stop: Callable[[], bool]) -> Evolution:
         if world.size > 1:
             raise ConfigError(f"devices={world.size} is not available for a grid; set workers to share out its cells")
         if request.config.workers is not None:
             return evolution_on_workers(request.config, request.out, say, stop, self.external_workers)
         return evolution(request.config, request.out, say, stop)
 
-    def open(self, config: RunConfig, folder: Path, say: runner.Say) -> Evolution:
+    def open(self, config: RunConfig, folder: Path, say: Say) -> Evolution:
         return evolution(config, folder, say, lambda: False, reading=True)
 
     def start_lines(self, config: RunConfig) -> Sequence[str]:
@@ -58,7 +57,7 @@ class GridRunner(runner.Runner):
 
 
 def make_runner() -> GridRunner:
-    """Return the runner that `runs.runner` looks for."""
+    """Return the runner that `runs.run_request` looks for."""
     return GridRunner()
 
 
