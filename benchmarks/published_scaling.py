@@ -14,8 +14,7 @@ from dataclasses import replace
 
 from benchmarks.record import write
 from paragan.core.types import Side
-from paragan.extensions.planning.cluster import Cluster, find_interconnect
-from paragan.extensions.planning.collectives import collective_seconds
+from paragan.extensions.planning.cluster import Cluster, collective_seconds, find_interconnect
 from paragan.extensions.planning.forecast import Goal, forecast
 from paragan.extensions.planning.profile import Curve, PlayerProfile, RunProfile
 from paragan.extensions.planning.simulation import GameCosts

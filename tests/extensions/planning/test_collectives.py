@@ -3,8 +3,15 @@
 import pytest
 
 from paragan.core.traffic import Collective, RankExchange
-from paragan.extensions.planning.cluster import INTERCONNECTS, Interconnect, Link
-from paragan.extensions.planning.collectives import collective_seconds, exchange_bytes, hidden_seconds, latency_seconds
+from paragan.extensions.planning.cluster import (
+    INTERCONNECTS,
+    Interconnect,
+    Link,
+    collective_seconds,
+    exchange_bytes,
+    hidden_seconds,
+    latency_seconds,
+)
 
 LINK = Link(1e-3, 1e6)
 RING = Interconnect(inside=LINK, between=LINK, workers_per_host=1)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from paragan.extensions.planning.cluster import Cluster, Interconnect, Link
-from paragan.extensions.planning.collectives import collective_seconds
+from paragan.extensions.planning.cluster import Cluster, Interconnect, Link, collective_seconds
 from paragan.extensions.planning.simulation import SimulatedTime
 from paragan.parallel import MemoryOptions, ddp, local_sgd, zero1, zero3
 from paragan.schemes import asynchronous, shared_fakes, skipping

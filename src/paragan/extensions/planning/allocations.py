@@ -7,7 +7,7 @@ the meta device. Autograd frees them when it frees real ones, so the record is t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -95,8 +95,8 @@ class AllocationRecord(TorchDispatchMode):
             yield
 
     def _allocate(self, size: int) -> int:
+        number = len(self.sizes)
         self.sizes.append(size)
-        number = len(self.sizes) - 1
         self.events.append(number)
         return number
 
@@ -131,22 +131,18 @@ def to_fake(net: torch.nn.Module, device: torch.device) -> torch.nn.Module:
 
     Only inside `record_allocations`.
     """
-    made: dict[int, Tensor] = {}
+    fakes: dict[int, Tensor] = {}  # by identity of the real one: weights may be shared
 
     def fake(tensor: Tensor) -> Tensor:
-        if id(tensor) not in made:
-            one = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device)
+        if id(tensor) not in fakes:
+            empty = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device)
             is_weight = isinstance(tensor, torch.nn.Parameter)
-            made[id(tensor)] = torch.nn.Parameter(one, tensor.requires_grad) if is_weight else one
-        return made[id(tensor)]
+            fakes[id(tensor)] = torch.nn.Parameter(empty, tensor.requires_grad) if is_weight else empty
+        return fakes[id(tensor)]
 
     for module in net.modules():
         for tensors in (module._parameters, module._buffers):
-            _replace(tensors, fake)
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    tensors[name] = fake(tensor)  # type: ignore[assignment]
     return net
-
-
-def _replace(tensors: dict[str, Any], fake: Callable[[Tensor], Tensor]) -> None:
-    for name, tensor in tensors.items():
-        if tensor is not None:
-            tensors[name] = fake(tensor)

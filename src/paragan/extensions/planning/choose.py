@@ -25,8 +25,8 @@ from paragan.runs.scaling_rules import learning_rate_factor, scale_learning_rate
 
 _STEPS = 120
 _WARM_UP = 20
-_MOST_WARM_UP = 0.1  # of a run's updates
-_FEWEST_HALF_LIFE = 10  # updates in the half-life of an average
+_MAX_WARM_UP = 0.1  # of a run's updates
+_MIN_HALF_LIFE = 10  # updates in the half-life of an average
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,9 @@ class Candidate:
     settings: Mapping[str, Any] = field(default_factory=dict)
     margin: float = 0.0
 
-    def most_samples(self, workers: int) -> int:
-        """Return the most samples on a worker: separate ranks of a player are fewer."""
-        fewest = min(map(len, self.game.scheme.assign(workers).values()))
-        return -(-self.game.batch // fewest)
+    def max_samples(self, workers: int) -> int:
+        """Return the largest number of samples on a worker: separate ranks of a player are fewer."""
+        return -(-self.game.batch // min(map(len, self.game.scheme.assign(workers).values())))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +75,10 @@ def choose_plan(
     alone. Raises `ConfigError` for a goal that no candidate reaches, and for workers without a
     sample.
     """
-    _refuse_small_batch(goal.batch, cluster.workers)
+    if goal.batch < cluster.workers:
+        raise ConfigError(
+            f"a batch of {goal.batch} has no sample for each of {cluster.workers} workers; pass a larger train.batch"
+        )
     local = -(-goal.batch // cluster.workers)
     fitted = _fit_memory(profile, cluster.workers, local, goal.memory_bytes)
     possible = fitted.possible(candidates(fitted.strategy), profile, cluster.workers)
@@ -99,50 +101,49 @@ def choose_plan(
         batch=goal.batch,
         local_batch=local,
         chosen=chosen.name,
-        settings={one.key: one.value for one in decisions if one.key},
+        settings={decision.key: decision.value for decision in decisions if decision.key},
         step_s=chosen.step_s,
         images_per_s=chosen.images_per_s,
         efficiency=chosen.images_per_s / (cluster.workers * alone),
         hours=goal.kimg * 1000 / chosen.images_per_s / 3600,
         kimg=goal.kimg,
         decisions=decisions,
-        predictions=(chosen, *(one for one in predictions if one is not chosen)),
+        predictions=(chosen, *(other for other in predictions if other is not chosen)),
     )
 
 
 def _predict(candidates: Sequence[Candidate], cluster: Cluster) -> list[Prediction]:
     """Return the forecast of each candidate, with its gain over the first one."""
-    found: list[Prediction] = []
+    predictions: list[Prediction] = []
     for candidate in candidates:
         time = SimulatedTime(game=candidate.game, cluster=cluster)
         ends = time.run(_STEPS)
         step_s = float(np.diff(ends)[_WARM_UP:].mean())
         images_per_s = candidate.game.batch * candidate.game.profile.d_updates / step_s
-        gain = images_per_s / found[0].images_per_s - 1 if found else 0.0
+        gain = images_per_s / predictions[0].images_per_s - 1 if predictions else 0.0
         link_bytes = sum(time.bytes.values()) / _STEPS
-        found.append(
+        predictions.append(
             Prediction(name=candidate.name, step_s=step_s, images_per_s=images_per_s, gain=gain, link_bytes=link_bytes)
         )
-    return found
+    return predictions
 
 
 def _select(candidates: Sequence[Candidate], predictions: Sequence[Prediction]) -> int:
     """Return the fastest candidate among those whose gain over the first clears their margin."""
-    gains = [one.gain for one in predictions]
-    eligible = [n for n, one in enumerate(candidates) if n == 0 or gains[n] >= one.margin]
-    return max(eligible, key=lambda n: (round(gains[n] - candidates[n].margin, 6), -n))
+    pairs = zip(candidates, predictions, strict=True)
+    surplus = [prediction.gain - candidate.margin for candidate, prediction in pairs]
+    eligible = [n for n, gain in enumerate(surplus) if n == 0 or gain >= 0]
+    return max(eligible, key=lambda n: (round(surplus[n], 6), -n))
 
 
 def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSetting]:
     """Return decisions about scheme and strategies."""
-    speed = f"{prediction.images_per_s:,.4g} images/s"
-    predicted = f"{1000 * prediction.step_s:,.3g} ms a step, {speed} predicted"
+    predicted = f"{1000 * prediction.step_s:,.3g} ms a step, {prediction.images_per_s:,.4g} images/s predicted"
     if not candidate.settings:
         reason = f"{predicted}; no other candidate gains more than its margin"
         return [PlannedSetting("", candidate.name, reason)]
-    gain = f"{prediction.gain:+.0%} images/s, more than its margin of {candidate.margin:.0%}"
-    why = f"{gain}; {predicted}"
-    return [PlannedSetting(key, value, why) for key, value in candidate.settings.items()]
+    reason = f"{prediction.gain:+.0%} images/s, more than its margin of {candidate.margin:.0%}; {predicted}"
+    return [PlannedSetting(key, value, reason) for key, value in candidate.settings.items()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,19 +161,18 @@ class _Fit:
 
     def possible(self, candidates: Sequence[Candidate], profile: RunProfile, workers: int) -> list[Candidate]:
         """Return the first candidate, and others whose workers have no more samples than fit."""
+        if self.peak is None:
+            return list(candidates)
+        max_bytes = self.limit + self.saved
         first, *others = candidates
-        return [first, *(one for one in others if self._holds(profile, one.most_samples(workers)))]
-
-    def _holds(self, profile: RunProfile, local: int) -> bool:
-        """Return whether a worker of both players can have so many samples; any, without a limit."""
-        return self.peak is None or profile.memory.at(-(-local // self.parts)) - self.saved <= self.limit
+        samples = [-(-other.max_samples(workers) // self.parts) for other in others]
+        fitting = [other for other, num in zip(others, samples, strict=True) if profile.memory.at(num) <= max_bytes]
+        return [first, *fitting]
 
     def decisions(self, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
         if self.peak is None:
-            unchanged = "strategy and micro-batches as configured"
-            return [
-                PlannedSetting("", unchanged, "no memory limit is known, or the memory of the networks is not planned")
-            ]
+            reason = "no memory limit is known, or the memory of the networks is not planned"
+            return [PlannedSetting("", "strategy and micro-batches as configured", reason)]
         reason = f"{self.peak / 1e6:,.0f} MB at the peak of a step, within {self.limit / 1e6:,.0f} MB"
         values: dict[str, Any] = {}
         for side in Side:
@@ -180,9 +180,7 @@ class _Fit:
                 values[f"{side.value}.strategy.name"] = self.strategy
             if self.parts > 1:
                 values[f"{side.value}.micro_batches"] = self.parts * players[side].micro_batches
-        return [PlannedSetting(key, value, reason) for key, value in values.items()] or [
-            PlannedSetting("", "memory", reason)
-        ]
+        return [PlannedSetting(key, value, reason) for key, value in (values or {"": "memory"}).items()]
 
 
 def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None) -> _Fit:
@@ -197,9 +195,9 @@ def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None
             peak = profile.memory.at(local // parts) - saved
             if peak <= limit:
                 return _Fit(strategy=name, parts=parts, peak=peak, limit=limit, saved=saved)
-    least = profile.memory.at(1) - strategies[-1][1] * weights * (1 - 1 / workers)
+    min_bytes = profile.memory.at(1) - strategies[-1][1] * weights * (1 - 1 / workers)
     raise ConfigError(
-        f"no strategy fits into {limit / 1e9:g} GB on {workers} workers: one sample needs {least / 1e9:.3g} GB; "
+        f"no strategy fits into {limit / 1e9:g} GB on {workers} workers: one sample needs {min_bytes / 1e9:.3g} GB; "
         "use more workers, recompute, or a smaller model"
     )
 
@@ -215,45 +213,36 @@ def _rates(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updates: int) 
     """Return factors of the learning rates, and warm-ups, for another batch."""
     ratio = goal.batch / goal.base_batch
     if ratio == 1:
-        reason = f"the batch of {goal.batch} is the one they are set for"
-        return [PlannedSetting("", "learning rates", reason)]
-    found = []
+        return [PlannedSetting("", "learning rates", f"the batch of {goal.batch} is the one they are set for")]
+    settings = []
     for side, player in players.items():
         name = side.value
         rule = goal.rule or ("linear" if player.optimizer.name == "SGD" else "sqrt")
         factor = learning_rate_factor(rule, ratio)
         reason = f"{rule} rule for a batch {ratio:g} times as large, with {player.optimizer.name}"
         scaled = scale_learning_rates(player, factor).optimizer
-        found.append(PlannedSetting(f"{name}.optimizer.lr", scaled.lr, reason))
+        settings.append(PlannedSetting(f"{name}.optimizer.lr", scaled.lr, reason))
         if scaled.groups:
-            found.append(PlannedSetting(f"{name}.optimizer.groups", list(scaled.groups), reason))
+            settings.append(PlannedSetting(f"{name}.optimizer.groups", list(scaled.groups), reason))
         if factor > 1:
-            warmup = max(player.schedule.warmup, min(round(_MOST_WARM_UP * updates), round(100 * ratio)))
-            reason = "updates until the larger rate"
-            found.append(PlannedSetting(f"{name}.schedule.warmup", warmup, reason))
-    return found
+            warmup = max(player.schedule.warmup, min(round(_MAX_WARM_UP * updates), round(100 * ratio)))
+            settings.append(PlannedSetting(f"{name}.schedule.warmup", warmup, "updates until the larger rate"))
+    return settings
 
 
 def _averages(goal: PlanGoal, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
     """Return half-lives of averages, which count images: long enough for the larger batch."""
-    found = []
+    settings = []
     for side, player in players.items():
-        least = _FEWEST_HALF_LIFE * goal.batch / 1000
-        if player.ema is not None and player.ema.half_life_kimg < least:
+        min_kimg = _MIN_HALF_LIFE * goal.batch / 1000
+        if player.ema is not None and player.ema.half_life_kimg < min_kimg:
             key = f"{side.value}.ema.half_life_kimg"
-            reason = f"{_FEWEST_HALF_LIFE} updates of the larger batch"
-            found.append(PlannedSetting(key, least, reason))
-    return found
+            settings.append(PlannedSetting(key, min_kimg, f"{_MIN_HALF_LIFE} updates of the larger batch"))
+    return settings
 
 
 def _prefetch(profile: RunProfile, local: int, step_s: float, is_decoded: bool) -> list[PlannedSetting]:
     share = profile.d_updates * profile.load_s.at(local) / step_s
     if is_decoded and share > 0.02:
-        reason = f"reading is {share:.0%} of a step, and can run ahead"
-        return [PlannedSetting("loading.prefetch", "auto", reason)]
+        return [PlannedSetting("loading.prefetch", "auto", f"reading is {share:.0%} of a step, and can run ahead")]
     return [PlannedSetting("", "loading.prefetch", f"reading is {share:.1%} of a step")]
-
-
-def _refuse_small_batch(batch: int, workers: int) -> None:
-    if batch < workers:
-        raise ConfigError(f"a batch of {batch} has no sample for each of {workers} workers; pass a larger train.batch")

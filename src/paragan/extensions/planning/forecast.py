@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from paragan.core.errors import ConfigError
 from paragan.extensions.planning.cluster import Cluster, Link
@@ -68,14 +67,24 @@ def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NU
     batch = game.batch * cluster.workers if goal.scaling == "weak" else game.batch
     if batch < cluster.workers:
         raise ConfigError(f"{cluster.workers} workers share a batch of {batch}; pass train.batch={cluster.workers}")
-    here = replace(game, batch=batch, g_batch=_scaled(game.g_batch, batch, game.batch))
-    steps = {name: _steps(here, each, num_steps) for name, each in _loss_stages(cluster).items()}
-    single = _steps(game, _lone_worker(cluster), num_steps)
-    images = here.profile.batches_per_step * batch
-    compute_s = float(single.mean()) * batch / game.batch / cluster.workers
-    whole = SimulatedTime(game=here, cluster=cluster)
+    g_batch = None if game.g_batch is None else game.g_batch * batch // game.batch
+    scaled = replace(game, batch=batch, g_batch=g_batch)
+    even = replace(cluster, jitter=0.0)
+    free = replace(even, network=replace(cluster.network, inside=_FREE, between=_FREE))
+    single_s = _mean_step(game, replace(free, workers=1, cores=None), num_steps)
+    compute_s = single_s * batch / game.batch / cluster.workers
+    # each stage has all causes of loss of those before it, and one more: their differences add up to the whole step
+    stages = {"imbalance": free, "communication": even, "jitter": cluster}
+    steps_s = {cause: _mean_step(scaled, stage, num_steps) for cause, stage in stages.items()}
+    step_s = steps_s["jitter"]
+    before_s = [compute_s, *steps_s.values()]
+    losses = {
+        cause: 100 * (after - before) / step_s
+        for (cause, after), before in zip(steps_s.items(), before_s, strict=False)
+    }
+    images = game.profile.batches_per_step * batch
+    whole = SimulatedTime(game=scaled, cluster=cluster)
     whole.run(num_steps)
-    step_s = float(steps["jitter"].mean())
     return Forecast(
         workers=cluster.workers,
         hosts=cluster.hosts,
@@ -85,7 +94,7 @@ def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NU
         efficiency=compute_s / step_s,
         link_bytes={kind: number / num_steps for kind, number in whole.bytes.items()},
         hours=goal.kimg * 1000 / images * step_s / 3600,
-        losses=_loss_shares(compute_s, steps),
+        losses={"compute": 100 * compute_s / step_s, **losses},
     )
 
 
@@ -93,42 +102,10 @@ def forecasts(
     game: GameCosts, cluster: Cluster, goal: Goal, counts: Sequence[int], num_steps: int = _NUM_STEPS
 ) -> tuple[Forecast, ...]:
     """Forecast several numbers of workers."""
-    return tuple(forecast(game, cluster.with_workers(count), goal, num_steps) for count in counts)
+    return tuple(forecast(game, replace(cluster, workers=count), goal, num_steps) for count in counts)
 
 
-def _scaled(g_batch: int | None, batch: int, before: int) -> int | None:
-    return None if g_batch is None else g_batch * batch // before
-
-
-def _loss_stages(cluster: Cluster) -> dict[str, Cluster]:
-    """Return clusters with one more cause of loss each, by the name of that cause."""
-    even = replace(cluster, jitter=0.0)
-    free = replace(cluster.network, inside=_FREE, between=_FREE)
-    return {"imbalance": replace(even, network=free), "communication": even, "jitter": cluster}
-
-
-def _lone_worker(cluster: Cluster) -> Cluster:
-    """Return one worker of a cluster, which computes alone and waits for nothing."""
-    free = replace(cluster.network, inside=_FREE, between=_FREE)
-    return replace(cluster, workers=1, cores=None, network=free, jitter=0.0)
-
-
-def _steps(game: GameCosts, cluster: Cluster, num_steps: int) -> NDArray[np.float64]:
-    """Return the seconds of simulated steps, without those of the start."""
+def _mean_step(game: GameCosts, cluster: Cluster, num_steps: int) -> float:
+    """Return the mean seconds of simulated steps, without those of the start."""
     ends = SimulatedTime(game=game, cluster=cluster).run(num_steps + _WARM_UP)
-    return np.diff(ends)[_WARM_UP - 1 :]
-
-
-def _loss_shares(compute_s: float, steps: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
-    """Return shares of the time in per cent. steps: seconds of steps with one more cause each.
-
-    compute_s: of a step without any loss.
-    """
-    before = compute_s
-    seconds = {"compute": compute_s}
-    for name, times in steps.items():
-        mean = float(times.mean())
-        seconds[name] = mean - before
-        before = mean
-    total = sum(seconds.values())
-    return {name: 100 * value / total for name, value in seconds.items()}
+    return float(np.diff(ends)[_WARM_UP - 1 :].mean())

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Points = Sequence[tuple[int, float]]  # number of workers, value
 FIGURE_INCHES = (8.4, 3.6)
 _FORMATS: Mapping[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
-_LEAST_LABEL = 4.0  # per cent of a bar in which a number fits
-_LEAST_SHARE = 0.05  # per cent; smaller causes are not in the legend
+_MIN_LABEL = 4.0  # per cent of a bar in which a number fits
+_MIN_SHARE = 0.05  # per cent; smaller causes are not in the legend
 
 
 def check_plot_file(path: Path) -> None:
@@ -35,28 +35,22 @@ def check_plot_file(path: Path) -> None:
     require_matplotlib("--plot")
 
 
-def plot_format(path: Path) -> Literal["svg", "png"]:
-    """Return the format that the suffix of a plot's file means."""
-    return _FORMATS[path.suffix.lower()]
-
-
 def write_forecast_plot(plan: ForecastPlan, path: Path) -> None:
     """Draw a forecast into a file; its suffix is the format. Raises `ConfigError` if that fails."""
     title = f"{plan.profile.recipe}, {plan.goal.scaling} scaling (forecast)"
-    content = render_figure(title, FIGURE_INCHES, lambda figure: draw_forecast(figure, plan, title), plot_format(path))
+
+    def draw(figure: Figure) -> None:
+        speeds, losses = figure.subplots(1, 2)
+        draw_speeds(speeds, {"forecast": plan.rows})
+        draw_losses(losses, plan.rows)
+        figure.suptitle(title, x=0.01, ha="left", fontsize="medium", fontweight="bold")
+        add_legend(figure)
+
+    content = render_figure(title, FIGURE_INCHES, draw, _FORMATS[path.suffix.lower()])
     try:
         write_bytes(path, content)
     except OSError as error:
         raise ConfigError(f"--plot {path}: cannot write this file: {error.strerror}; name another one") from None
-
-
-def draw_forecast(figure: Figure, plan: ForecastPlan, title: str) -> None:
-    """Draw images per second next to the losses."""
-    speeds, losses = figure.subplots(1, 2)
-    draw_speeds(speeds, {"forecast": plan.rows})
-    draw_losses(losses, plan.rows)
-    figure.suptitle(title, x=0.01, ha="left", fontsize="medium", fontweight="bold")
-    add_legend(figure)
 
 
 def draw_speeds(axis: Axes, rows_by_name: Mapping[str, Sequence[Forecast]]) -> None:
@@ -100,10 +94,10 @@ def draw_losses(axis: Axes, rows: Sequence[Forecast]) -> None:
     below = np.zeros(len(rows))
     for colour, cause in zip(COLOURS, rows[0].losses, strict=False):
         shares = np.array([row.losses[cause] for row in rows])
-        if abs(shares).max() < _LEAST_SHARE:
+        if abs(shares).max() < _MIN_SHARE:
             continue
         bars = axis.bar(places, shares, 0.7, np.where(shares >= 0, above, below), color=colour, label=cause)
-        labels = [f"{share:.1f}" if abs(share) >= _LEAST_LABEL else "" for share in shares]
+        labels = [f"{share:.1f}" if abs(share) >= _MIN_LABEL else "" for share in shares]
         axis.bar_label(bars, labels, label_type="center", color="white", fontsize="x-small")
         for bar, row in zip(bars, rows, strict=True):
             bar.set_gid(f"loss-{row.workers}-{cause}")

@@ -21,7 +21,7 @@ from paragan.extensions.planning.profile import RunProfile, read_profile
 from paragan.extensions.planning.profile_run import measure_profile, updates_fingerprint
 from paragan.extensions.planning.simulation import GameCosts
 
-_MOST_WORKERS = 1 << 16
+_MAX_WORKERS = 1 << 16
 Say = Callable[[str], None]
 
 
@@ -44,18 +44,23 @@ class ForecastRequest:
 
 
 def forecast_run(
-    config: RunConfig, recipe: str, request: ForecastRequest, found: build.Data, memory: Callable[[int], int], say: Say
+    config: RunConfig, recipe: str, request: ForecastRequest, data: build.Data, memory: Callable[[int], int], say: Say
 ) -> ForecastPlan:
     """Return the forecasts of a request. memory: bytes at the peak of a step of a batch size.
 
     Raises `ConfigError` for what cannot be simulated, and for the profile of another model.
     """
-    refuse_forecast(config, request)
+    check_forecast(config, request)
     cluster = cluster_of(request.network, request.assume)
     if request.profile is not None and request.profile.exists():
-        profile = _read_profile_of(config, request.profile)
+        profile = read_profile(request.profile)
+        if profile.fingerprint != updates_fingerprint(config):
+            raise ConfigError(
+                f"{request.profile} is the profile of recipe {profile.recipe} with other networks, losses or updates; "
+                "measure this one: name another file"
+            )
     else:
-        profile = measure_profile(config, recipe, found, memory, say=say)
+        profile = measure_profile(config, recipe, data, memory, say=say)
         if request.profile is not None:
             profile.write(request.profile)
     goal = Goal(config.train.kimg, request.scaling)
@@ -67,20 +72,20 @@ def forecast_run(
     return plan
 
 
-def refuse_forecast(config: RunConfig, request: ForecastRequest) -> None:
+def check_forecast(config: RunConfig, request: ForecastRequest) -> None:
     """Raise `ConfigError` for a scheme, strategies, workers, a network, … that no forecast can have."""
-    refuse_simulation(config)
+    check_simulation(config)
     if request.is_chosen:
         check_capabilities(CHOOSER, config.needs)
     for count in request.workers:
-        if not 1 <= count <= _MOST_WORKERS:
-            raise ConfigError(f"--workers must be numbers from 1 to {_MOST_WORKERS:,}, not {count}")
+        if not 1 <= count <= _MAX_WORKERS:
+            raise ConfigError(f"--workers must be numbers from 1 to {_MAX_WORKERS:,}, not {count}")
     if request.plot is not None:
         check_plot_file(request.plot)
     cluster_of(request.network, request.assume)
 
 
-def refuse_simulation(config: RunConfig) -> None:
+def check_simulation(config: RunConfig) -> None:
     """Raise `ConfigError` for a scheme or strategies whose steps are not simulated."""
     workers = [Need("--workers (of plan) or --plan (of train)", Capability.FORECAST)]
     scheme = build.scheme(config)
@@ -94,22 +99,10 @@ def refuse_simulation(config: RunConfig) -> None:
         check_capabilities(build.strategy_on_ranks(options, torch.device("cpu")).holder, workers)
 
 
-def _read_profile_of(config: RunConfig, path: Path) -> RunProfile:
-    """Return the profile in a file; `ConfigError` for one of other networks and updates."""
-    profile = read_profile(path)
-    if profile.fingerprint != updates_fingerprint(config):
-        raise ConfigError(
-            f"{path} is the profile of recipe {profile.recipe} with other networks, losses or updates; measure this "
-            "one: name another file"
-        )
-    return profile
-
-
 def simulated_game_of(config: RunConfig, profile: RunProfile) -> GameCosts:
     """Return the game of a config for simulation: its scheme, and what its strategies exchange."""
     cpu = torch.device("cpu")
-    players = config.player_options.items()
-    strategies = {Side(name): build.strategy_on_ranks(options, cpu) for name, options in players}
+    strategies = {Side(name): build.strategy_on_ranks(options, cpu) for name, options in config.player_options.items()}
     return GameCosts(
         profile=profile,
         scheme=build.scheme(config),
@@ -125,19 +118,15 @@ def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:
 
     Raises `ConfigError` for an unknown network or key.
     """
-    cluster = Cluster(workers=1, network=_parse_network(network))
-    for word in assume:
-        key, _, text = word.partition("=")
-        value = _number(key, text)
-        if key == "cores":
-            cluster = replace(cluster, cores=int(value))
-        elif key == "speed":
-            cluster = replace(cluster, speed=value)
-        elif key == "jitter":
-            cluster = replace(cluster, jitter=value)
-        else:
-            cluster = replace(cluster, network=replace(cluster.network, workers_per_host=int(value)))
-    return cluster
+    values = {key: _number(key, text) for key, _, text in (word.partition("=") for word in assume)}
+    links = _parse_network(network)
+    return Cluster(
+        workers=1,
+        network=replace(links, workers_per_host=int(values.get("workers_per_host", links.workers_per_host))),
+        cores=int(values["cores"]) if "cores" in values else None,
+        speed=values.get("speed", 1.0),
+        jitter=values.get("jitter", 0.0),
+    )
 
 
 _KEYS = ("cores", "speed", "workers_per_host", "jitter")

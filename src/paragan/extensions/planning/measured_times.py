@@ -21,26 +21,26 @@ from paragan.runs.shape_only_data import ShapeOnlySource
 from paragan.runs.trial_steps import noise_batches
 
 _BUDGET_S = 20.0  # for the steps
-_MOST_STEPS = 8
+_MAX_STEPS = 8
 _TURNS = 3
-_FEWEST_ROWS = 2  # batch norm needs two samples
+_MIN_ROWS = 2  # batch norm needs two samples
 
 
-def measure_times(config: RunConfig, found: build.Data, device: torch.device) -> MeasuredTimes:
+def measure_times(config: RunConfig, data: build.Data, device: torch.device) -> MeasuredTimes:
     """Time steps on noise, and the reading of batches; the batch grows while time is left.
 
     The first step of a batch size is not counted. No step is started that would exceed the budget.
     """
     with torch.random.fork_rng(devices=[]):
-        game = build.gan(config.with_all_losses_active, found, device)
+        game = build.gan(config.with_all_losses_active, data, device)
         scheme = build.scheme(config)
 
         def step(batches: Iterator[Batch]) -> None:
             scheme.step(game, batches)
 
-        batch, first_s = _largest_in_time(config, found, device, step)
-        batches = noise_batches(config, found, device, batch)
-        number = max(1, min(_MOST_STEPS, int(_BUDGET_S / 2 / first_s)))
+        batch, first_s = _largest_in_time(config, data, device, step)
+        batches = noise_batches(config, data, device, batch)
+        number = max(1, min(_MAX_STEPS, int(_BUDGET_S / 2 / first_s)))
         step_s = min(time_call(device, lambda: step(batches)) for _ in range(number))
         turns = max(1, min(_TURNS, int(_BUDGET_S / 4 / first_s)))
         turn_s = {
@@ -53,7 +53,7 @@ def measure_times(config: RunConfig, found: build.Data, device: torch.device) ->
         num_steps=number,
         step_s=step_s,
         turn_s=turn_s,
-        load_s=None if isinstance(found.train, ShapeOnlySource) else load_seconds(config, found, device, batch),
+        load_s=None if isinstance(data.train, ShapeOnlySource) else load_seconds(config, data, device, batch),
         images_per_s=images_per_s,
         kimg=config.train.kimg,
         hours=config.train.kimg * 1000 / images_per_s / 3600,
@@ -61,7 +61,7 @@ def measure_times(config: RunConfig, found: build.Data, device: torch.device) ->
 
 
 def profile_operators(
-    config: RunConfig, found: build.Data, device: torch.device, batch: int
+    config: RunConfig, data: build.Data, device: torch.device, batch: int
 ) -> Mapping[str, tuple[OperatorTime, ...]]:
     """Return the times of torch's operators in the turn of each side, the slowest first, by torch's profiler.
 
@@ -69,8 +69,8 @@ def profile_operators(
     the optimiser, too; its first one is not counted.
     """
     with torch.random.fork_rng(devices=[]):
-        game = build.gan(config.with_all_losses_active, found, device)
-        batches = noise_batches(config, found, device, batch)
+        game = build.gan(config.with_all_losses_active, data, device)
+        batches = noise_batches(config, data, device, batch)
         sides = dict.fromkeys((Side.D, Side.G, *game.slots))  # each once, D's first
         return {side.value: _profile(device, partial(_update, game, side, batches)) for side in sides}
 
@@ -82,23 +82,23 @@ def _profile(device: torch.device, run: Callable[[], None]) -> tuple[OperatorTim
         for _ in range(_TURNS):
             run()
         synchronized_time(device)
-    found = []
+    times = []
     for event in profiled.key_averages():
         micros = event.self_cpu_time_total if is_cpu else event.self_device_time_total
         if micros > 0 and event.device_type == DeviceType.CPU:  # others are the kernels of these
-            found.append(OperatorTime(event.key, event.count / _TURNS, micros / 1e6 / _TURNS))
-    return tuple(sorted(found, key=lambda one: -one.seconds))
+            times.append(OperatorTime(event.key, event.count / _TURNS, micros / 1e6 / _TURNS))
+    return tuple(sorted(times, key=lambda time: -time.seconds))
 
 
 def _largest_in_time(
-    config: RunConfig, found: build.Data, device: torch.device, step: Callable[[Iterator[Batch]], None]
+    config: RunConfig, data: build.Data, device: torch.device, step: Callable[[Iterator[Batch]], None]
 ) -> tuple[int, float]:
     """Return the batch to measure, up to that of the run, and the seconds of a step of it."""
     parts = lcm(*(player.micro_batches for player in config.player_options.values()))
-    batch = min(config.train.batch, _FEWEST_ROWS * parts)
+    batch = min(config.train.batch, _MIN_ROWS * parts)
     spent_s = 0.0
     while True:
-        batches = noise_batches(config, found, device, batch)
+        batches = noise_batches(config, data, device, batch)
         warm_up_s = time_call(device, lambda: step(batches))  # noqa: B023  # called at once
         step_s = time_call(device, lambda: step(batches))  # noqa: B023
         spent_s += warm_up_s + step_s

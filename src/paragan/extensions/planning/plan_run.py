@@ -23,16 +23,9 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
 from paragan.extensions.planning.allocations import to_fake
-from paragan.extensions.planning.forecast_run import ForecastRequest, forecast_run, refuse_forecast
+from paragan.extensions.planning.forecast_run import ForecastRequest, check_forecast, forecast_run
 from paragan.extensions.planning.measured_times import measure_times, profile_operators
-from paragan.extensions.planning.plan import (
-    DataPlan,
-    MemoryPlan,
-    ModelPlan,
-    OperatorTime,
-    Plan,
-    PlayerPlan,
-)
+from paragan.extensions.planning.plan import DataPlan, MemoryPlan, ModelPlan, OperatorTime, Plan, PlayerPlan
 from paragan.extensions.planning.plan_settings import PlanSource, choose_settings
 from paragan.extensions.planning.simulated_step import SimulatedGame, StepMemory, StepOperations, find_largest_batch
 from paragan.game.gan import GAN
@@ -51,8 +44,7 @@ class PlanRequest:
     """What to plan. shape, classes: those of the recipe's data if None.
 
     memory_gb: for the largest batch; None: it is not computed. is_measured: time some steps, too.
-    forecast: of several workers; None: none. is_profiled: time the
-    operators of measured steps, too.
+    is_profiled: and the operators of these. forecast: of several workers; None: none.
     """
 
     config: RunConfig
@@ -65,10 +57,6 @@ class PlanRequest:
     is_profiled: bool = False
 
 
-def _ignore(line: str) -> None:
-    pass
-
-
 def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memory_gb: float | None = None) -> Plan:
     """Return the plan of a recipe with `key.path=value` words written over it.
 
@@ -79,14 +67,15 @@ def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memo
     return plan_run(PlanRequest(config=config, recipe=recipe, memory_gb=memory_gb, is_measured=measure))
 
 
-def plan_run(request: PlanRequest, say: Say = _ignore) -> Plan:
+def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
     """Return the plan of a request. say: called with a line before each long part."""
-    _refuse(request)
-    notes = _notes(request.config)
+    check_capabilities(PLAN, request.config.needs)
+    if request.forecast is not None:
+        check_forecast(request.config, request.forecast)
     config = _simulated_config(request.config)
-    found = open_planned_data(request)
+    data = _open_data(request)
     device = devices.select_device(config.train.threads)
-    simulated = simulated_game(config, found, device)
+    simulated = simulated_game(config, data, device)
     outside = has_outside_networks(config, None)
     with reraise_as_config_error("plan: a simulated step") if outside else contextlib.nullcontext():
         say("counting parameters and operations")
@@ -98,35 +87,28 @@ def plan_run(request: PlanRequest, say: Say = _ignore) -> Plan:
     operators: Mapping[str, tuple[OperatorTime, ...]] = {}
     if request.is_measured:
         say("measuring some steps")
-        measured = measure_times(config, found, device)
+        measured = measure_times(config, data, device)
         if request.is_profiled:
             say("profiling operators")
-            operators = profile_operators(config, found, device, measured.batch)
-    ahead = None
+            operators = profile_operators(config, data, device, measured.batch)
+    forecast = None
     chosen = None
     if request.forecast is not None:
-        ahead = forecast_run(request.config, request.recipe, request.forecast, found, simulated.peak_bytes, say)
+        forecast = forecast_run(request.config, request.recipe, request.forecast, data, simulated.peak_bytes, say)
         if request.forecast.is_chosen:
-            source = PlanSource(request.config, found, ahead.profile)
-            chosen = choose_settings(source, ahead.cluster, request.forecast, request.memory_gb)
+            source = PlanSource(request.config, data, forecast.profile)
+            chosen = choose_settings(source, forecast.cluster, request.forecast, request.memory_gb)
     return Plan(
         recipe=request.recipe,
-        model=_plan_model(config, found, operations, simulated_memory.saved),
+        model=_plan_model(config, data, operations, simulated_memory.saved),
         memory=memory,
-        data=_plan_data(config, found),
+        data=_plan_data(config, data),
         measured=measured,
         operators=operators,
         parallel=chosen,
-        forecast=ahead,
-        notes=notes,
+        forecast=forecast,
+        notes=_notes(request.config),
     )
-
-
-def _refuse(request: PlanRequest) -> None:
-    """Raise `ConfigError` for what cannot be planned."""
-    check_capabilities(PLAN, request.config.needs)
-    if request.forecast is not None:
-        refuse_forecast(request.config, request.forecast)
 
 
 def _notes(config: RunConfig) -> tuple[str, ...]:
@@ -148,13 +130,13 @@ def _simulated_config(config: RunConfig) -> RunConfig:
     return build.with_synchronous_scheme(replace(config, devices=None, train=train))
 
 
-def open_planned_data(request: PlanRequest) -> build.Data:
+def _open_data(request: PlanRequest) -> build.Data:
     """Return the data of a request, or only its shape."""
     if request.shape is None:
-        found = open_data_or_advise(request.config)
-        if request.classes is not None:
-            return shape_only_data(found.train.shape, request.classes, found.has_pairs, found.is_image)
-        return found
+        data = open_data_or_advise(request.config)
+        if request.classes is None:
+            return data
+        return shape_only_data(data.train.shape, request.classes, data.has_pairs, data.is_image)
     if request.classes is None and getattr(request.config.model.options, "conditional", False):
         raise ConfigError("--shape: model.conditional=true needs labels; pass the number of classes, too: --classes N")
     kind = registry.load_chosen("models", request.config.model).Generator
@@ -171,22 +153,22 @@ class _FakeNetworks(NetworkFactory):
         return to_fake(self.construct(), self.device)
 
 
-def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -> SimulatedGame:
+def simulated_game(config: RunConfig, data: build.Data, device: torch.device) -> SimulatedGame:
     """Return the game of a config, to simulate on tensors without data."""
     # constructors of outside code may read values, which the meta device does not have
     place = contextlib.nullcontext() if outside_names(config) else torch.device("meta")
-    makers = {side: build.network_factory(config, side, found, device) for side in map(Side, config.player_options)}
+    factories = {side: build.network_factory(config, side, data, device) for side in map(Side, config.player_options)}
 
     def construct(side: Side) -> nn.Module:
         with _disable_current_modes(), place:
-            return makers[side].construct()
+            return factories[side].construct()
 
-    fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in makers}
+    fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in factories}
 
     def make() -> GAN:
-        return build.gan(config.with_all_losses_active, found, device, factories=fakes)
+        return build.gan(config.with_all_losses_active, data, device, factories=fakes)
 
-    return SimulatedGame(make, build.scheme(config), found.train.tensors, device)
+    return SimulatedGame(make, build.scheme(config), data.train.tensors, device)
 
 
 def _plan_memory(
@@ -212,20 +194,19 @@ def _plan_memory(
 
 
 def _plan_model(
-    config: RunConfig, found: build.Data, operations: StepOperations, saved: Mapping[Side, int]
+    config: RunConfig, data: build.Data, operations: StepOperations, saved: Mapping[Side, int]
 ) -> ModelPlan:
     players = {}
     for side in operations.turn:
         with torch.device("meta") if not outside_names(config) else contextlib.nullcontext():
-            net = build.network_factory(config, side, found, torch.device("cpu")).construct()
+            net = build.network_factory(config, side, data, torch.device("cpu")).construct()
         trainable = sum(weight.numel() for weight in net.parameters() if weight.requires_grad)
-        rest = [*net.buffers(), *(weight for weight in net.parameters() if not weight.requires_grad)]
+        total = sum(tensor.numel() for tensor in (*net.parameters(), *net.buffers()))
         macs = operations.forward.get(side)
-        gmacs = None if macs is None else macs / config.train.batch / _GIGA
         players[side.value] = PlayerPlan(
             parameters=trainable,
-            buffers=sum(one.numel() for one in rest),
-            forward_gmacs=gmacs,
+            buffers=total - trainable,
+            forward_gmacs=None if macs is None else macs / config.train.batch / _GIGA,
             updates=1 if side is Side.G else config.player_options[side.value].updates_per_step,
             turn_gmacs=operations.turn[side] / _GIGA,
             saved_by_turn=saved[side],
@@ -233,13 +214,13 @@ def _plan_model(
     return ModelPlan(config.model.name, players)
 
 
-def _plan_data(config: RunConfig, found: build.Data) -> DataPlan:
-    source = found.train
+def _plan_data(config: RunConfig, data: build.Data) -> DataPlan:
+    source = data.train
     sample_bytes = sum(prod(spec.shape) * spec.dtype.itemsize for spec in source.tensors.values())
     return DataPlan(
         name=config.data.name,
         shape=source.tensors[sample_name(config, None) or "image"].shape,
-        num_classes=found.num_classes,
+        num_classes=data.num_classes,
         num_images=None if isinstance(source, ShapeOnlySource) else len(source),
         batch=config.train.batch,
         batch_bytes=sample_bytes * config.train.batch,

@@ -88,9 +88,9 @@ def apply_plan(config: RunConfig, plan: ParallelPlan, num_workers: int, source: 
     """
     if plan.fingerprint != updates_fingerprint(config):
         raise ConfigError(f"{source} is for other networks, losses or updates than this recipe; plan it anew")
-    here = devices.machine(devices.select_device())
-    if plan.machine != here:
-        raise ConfigError(f"{source} is from a profile of {plan.machine}; this machine is {here}; plan it here")
+    machine = devices.machine(devices.select_device())
+    if plan.machine != machine:
+        raise ConfigError(f"{source} is from a profile of {plan.machine}; this machine is {machine}; plan it here")
     if plan.workers != num_workers:
         raise ConfigError(
             f"{source} is for {plan.workers} workers, not {num_workers}; pass devices={plan.workers}, or plan anew"
@@ -107,9 +107,7 @@ def read_parallel_plan(path: Path) -> ParallelPlan:
             raise ConfigError(f"{path} is a plan of version {tree['version']}, not {VERSION}; plan it anew")
         return ParallelPlan.of(tree["parallel"])
     except OSError as error:
-        is_missing = isinstance(error, FileNotFoundError)
-        problem = "does not exist" if is_missing else f"cannot be read ({error.strerror})"
-        raise ConfigError(f"{path} {problem}; {hint}") from error
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); {hint}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path} is not a plan with settings; {hint}") from error
 
@@ -117,24 +115,25 @@ def read_parallel_plan(path: Path) -> ParallelPlan:
 def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> list[Candidate]:
     """Return the config, and what may be faster and is allowed."""
     sharded = {} if strategy == "ddp" else {f"{side.value}.strategy.name": strategy for side in Side}
-    found = [_candidate(source, "as configured", sharded, 0.0)]
+    candidates = [_candidate(source, "as configured", sharded, 0.0)]
     config = source.config
     scheme = build.scheme(config)
     for name, options in scheme.plan_settings(workers).items():
         settings = {**sharded, **{f"scheme.{key}": value for key, value in options.items()}}
-        found.append(_candidate(source, name, settings, 0.05))
+        candidates.append(_candidate(source, name, settings, 0.05))
     has_strategies = config.g.strategy is not None or config.d.strategy is not None
     is_open = strategy == "ddp" and not has_strategies and workers > 1
     if not is_open or scheme.is_concurrent:
-        return found
-    found.append(_candidate(source, "bf16 reductions", _BF16, 0.05))
-    if _supports_local_sgd(game):
-        found.append(_candidate(source, "local SGD, H = 2", _LOCAL_SGD, 0.1))
+        return candidates
+    candidates.append(_candidate(source, "bf16 reductions", _BF16, 0.05))
+    terms = (*game.g_penalties, *game.d_penalties)
+    if not game.loss.compares and not any(Capability.COUPLED in term.needs for term in terms):
+        candidates.append(_candidate(source, "local SGD, H = 2", _LOCAL_SGD, 0.1))
     for name, settings in _other_schemes(config, workers):
         if _allows(source, game, settings):
-            found.append(_candidate(source, name, settings, 0.15))
-            found.append(_candidate(source, f"{name}, H = 2", {**settings, **_LOCAL_SGD}, 0.2))
-    return found
+            candidates.append(_candidate(source, name, settings, 0.15))
+            candidates.append(_candidate(source, f"{name}, H = 2", {**settings, **_LOCAL_SGD}, 0.2))
+    return candidates
 
 
 def _other_schemes(config: RunConfig, workers: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -148,11 +147,6 @@ def _other_schemes(config: RunConfig, workers: int) -> Iterator[tuple[str, dict[
 def _candidate(source: PlanSource, name: str, settings: Mapping[str, Any], margin: float) -> Candidate:
     config = with_settings(source.config, settings)
     return Candidate(name, simulated_game_of(config, source.profile), settings, margin)
-
-
-def _supports_local_sgd(game: GAN) -> bool:
-    terms = (*game.g_penalties, *game.d_penalties)
-    return not game.loss.compares and not any(Capability.COUPLED in term.needs for term in terms)
 
 
 def _allows(source: PlanSource, game: GAN, settings: Mapping[str, Any]) -> bool:
@@ -171,7 +165,7 @@ def choose_settings(
     workers = max(request.workers)
     batch = source.config.train.batch * (workers if request.scaling == "weak" else 1)
     limit = None if memory_gb is None else round(memory_gb * 1e9)
-    return plan_settings(source, cluster.with_workers(workers), batch, limit)
+    return plan_settings(source, replace(cluster, workers=workers), batch, limit)
 
 
 def plan_here(source: PlanSource, workers: int, batch: int, rule: str | None = None) -> ParallelPlan:

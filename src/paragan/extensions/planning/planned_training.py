@@ -13,7 +13,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
 from paragan.distributed.launch.rank_env import from_environment
-from paragan.extensions.planning.forecast_run import refuse_simulation
+from paragan.extensions.planning.forecast_run import check_simulation
 from paragan.extensions.planning.plan import ParallelPlan
 from paragan.extensions.planning.plan_run import simulated_game
 from paragan.extensions.planning.plan_settings import (
@@ -51,8 +51,10 @@ def planned_words(
         apply_plan(config, chosen, workers, plan)
         return to_words(chosen.settings)
     if place is not None:
-        hint = "write the plan first: plan RECIPE --workers N --choose --json > FILE, then --plan FILE"
-        raise ConfigError(f"--plan auto measures one process, and this is {place}; {hint}")
+        raise ConfigError(
+            f"--plan auto measures one process, and this is {place}; write the plan first: "
+            "plan RECIPE --workers N --choose --json > FILE, then --plan FILE"
+        )
     chosen = plan_here(_profiled(config, recipe, say), workers, config.train.batch)
     say(describe(chosen))
     return to_words(chosen.settings)
@@ -84,8 +86,8 @@ def plan_program(
         source = _profiled(config, config.model.name, say, networks)
         document = plan_here(source, world.size, batch, rule).to_dict()
     chosen = ParallelPlan.of(world.gather(document)[0])
-    for one in chosen.decisions:
-        say(f"plan      {one.key or 'unchanged'}: {one.value} ({one.reason})")
+    for decision in chosen.decisions:
+        say(f"plan      {decision.key or 'unchanged'}: {decision.value} ({decision.reason})")
     return with_settings(config, chosen.settings), chosen
 
 
@@ -95,13 +97,11 @@ def _profiled(config: RunConfig, recipe: str, say: Say, model: Model | None = No
     model: networks from memory, instead of the config's; their memory is not planned.
     """
     check_capabilities(CHOOSER, config.needs)
-    refuse_simulation(config)
+    check_simulation(config)
     data = build.open_data(config, model)
-    simulated = None if model is not None else simulated_game(config, data, select_device(config.train.threads))
-
-    def peak_bytes(batch: int) -> int:
-        return 0 if simulated is None else simulated.memory(batch).peak_bytes
-
+    peak_bytes: Callable[[int], int] = lambda batch: 0  # noqa: E731
+    if model is None:
+        peak_bytes = simulated_game(config, data, select_device(config.train.threads)).peak_bytes
     return PlanSource(config, data, measure_profile(config, recipe, data, peak_bytes, say=say, model=model), model)
 
 

@@ -102,21 +102,16 @@ class RunProfile:
     further: Mapping[str, PlayerProfile] = field(default_factory=dict)
     version: int = VERSION
 
-    def player(self, side: Side) -> PlayerProfile:
-        """Return the profile of one side."""
-        return self.players[side]
-
     @property
     def players(self) -> dict[Side, PlayerProfile]:
         """All players by side, in the order of their updates; G is the first."""
-        further = {Side(name): player for name, player in self.further.items()}
-        return {Side.G: self.g, Side.D: self.d, **further}
+        return {Side.G: self.g, Side.D: self.d, **{Side(name): player for name, player in self.further.items()}}
 
     @property
     def updates(self) -> dict[Side, int]:
         """Updates of a step, by side."""
-        further = {Side(name): player.updates for name, player in self.further.items()}
-        return {Side.G: 1, Side.D: self.d_updates, **further}
+        extra = {Side(name): player.updates for name, player in self.further.items()}
+        return {Side.G: 1, Side.D: self.d_updates, **extra}
 
     @property
     def batches_per_step(self) -> int:
@@ -126,7 +121,7 @@ class RunProfile:
     def between_s(self, rows: float) -> float:
         """Return the seconds of a step outside of its updates; shared by all updates."""
         turns = self.d_updates * self.generate_s.at(rows)
-        turns += sum(number * self.player(side).update_s.at(rows) for side, number in self.updates.items())
+        turns += sum(number * self.players[side].update_s.at(rows) for side, number in self.updates.items())
         return max(0.0, self.step_s.at(rows) - turns)
 
     def to_dict(self) -> dict[str, Any]:

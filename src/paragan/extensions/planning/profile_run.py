@@ -20,7 +20,7 @@ from paragan.config import RunConfig, to_tree
 from paragan.core.fakes import detached_fakes
 from paragan.core.network_factory import Model
 from paragan.core.roles import colocated_roles
-from paragan.core.types import Batch, Side
+from paragan.core.types import Side
 from paragan.distributed.launch.join import LoneRank, lone_rank
 from paragan.extensions.planning.profile import Curve, PlayerProfile, RunProfile
 from paragan.game.gan import GAN
@@ -31,10 +31,10 @@ from paragan.runs.shape_only_data import ShapeOnlySource
 from paragan.runs.trial_steps import noise_batches
 
 _REPEATS = 12
-_FEWEST_PERIODS = 3
-_MOST_PERIOD = 32
-_MOST_SIZES = 4
-_FEWEST_ROWS = 2  # batch norm needs two samples
+_MIN_PERIODS = 3
+_MAX_PERIOD = 32
+_MAX_SIZES = 4
+_MIN_ROWS = 2  # batch norm needs two samples
 _OF_THE_MODEL = ("data", "model", "loss", "penalties", "augment", "balancer")
 Say = Callable[[str], None]
 
@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 def measure_profile(
     config: RunConfig,
     recipe: str,
-    found: build.Data,
+    data: build.Data,
     memory: Callable[[int], int],
     rows: Sequence[int] = (),
     say: Say = lambda line: None,
@@ -56,40 +56,43 @@ def measure_profile(
     """
     device = devices.select_device(config.train.threads)
     sizes = tuple(sorted(set(rows)) or _batch_sizes(config))
-    one = _on_one_worker(config)
+    alone = _on_one_worker(config)
     with torch.random.fork_rng(devices=[]):
-        measured = _measure_sizes(one, found, model, device, sizes, say)
-    sample_bytes, fake_bytes = _row_bytes(next(noise_batches(one, found, device, 1)))
+        measured = _measure_sizes(alone, data, model, device, sizes, say)
+    batch = next(noise_batches(alone, data, device, 1))
+    row_bytes = {name: tensor.element_size() * tensor[0].numel() for name, tensor in batch.tensors.items()}
     return RunProfile(
         recipe=recipe,
-        model=one.model.name,
+        model=alone.model.name,
         fingerprint=updates_fingerprint(config),
         machine=devices.machine(device),
         device=str(device),
         threads=torch.get_num_threads(),
-        batch=one.train.batch,
-        d_updates=one.d.updates_per_step,
-        sample_bytes=sample_bytes,
-        fake_bytes=fake_bytes,
+        batch=alone.train.batch,
+        d_updates=alone.d.updates_per_step,
+        sample_bytes=sum(row_bytes.values()),
+        fake_bytes=row_bytes["image"] + row_bytes.get("label", 0),
         memory=Curve(sizes, tuple(float(memory(size)) for size in sizes)),
         **measured,
     )
 
 
 def _measure_sizes(
-    config: RunConfig, found: build.Data, model: Model | None, device: torch.device, sizes: tuple[int, ...], say: Say
+    config: RunConfig, data: build.Data, model: Model | None, device: torch.device, sizes: tuple[int, ...], say: Say
 ) -> dict[str, Any]:
     """Return what was measured at all batch sizes, by its names in a profile."""
-    alone = build.gan(config, found, device, model=model)
-    alone_s = [_Worker(config=config, found=found, game=alone, device=device, size=size).step_s() for size in sizes]
+
+    def worker(game: GAN, size: int) -> _Worker:
+        return _Worker(config=config, data=data, game=game, device=device, size=size)
+
+    alone = build.gan(config, data, device, model=model)
+    alone_s = [worker(alone, size).step_s() for size in sizes]
     with lone_rank(device) as world:
-        game = build.gan(config, found, device, colocated_roles(world), model)
-        counted = _Worker(config=config, found=found, game=game, device=device, size=sizes[0])
-        generate_norms = _count_norms(world, counted.generate)
+        game = build.gan(config, data, device, colocated_roles(world), model)
+        counted = worker(game, sizes[0])
+        generate_norms, _ = _count_norms(world, counted.generate)
         norms = {side: _count_norms(world, partial(counted.update, side)) for side in game.slots}
-        costs = [
-            _measure(_Worker(config=config, found=found, game=game, device=device, size=size), say) for size in sizes
-        ]
+        costs = [_measure(worker(game, size), say) for size in sizes]
 
     def curve(values: Iterable[float]) -> Curve:
         return Curve(sizes, tuple(values))
@@ -102,7 +105,7 @@ def _measure_sizes(
         "d": players.pop("d"),
         "further": players,
         "generate_s": curve(cost.generate_s for cost in costs),
-        "generate_norms": generate_norms.number,
+        "generate_norms": generate_norms,
         "step_s": curve(cost.step_s for cost in costs),
         "alone_step_s": curve(alone_s),
         "load_s": curve(cost.load_s for cost in costs),
@@ -112,16 +115,10 @@ def _measure_sizes(
 
 def _on_one_worker(config: RunConfig) -> RunConfig:
     """Return the config of one eager process whose players take turns; D trains in each or in none."""
-    one = replace(config, devices=None, train=replace(config.train, executor="eager")).with_all_losses_active
-    for name, player in one.player_options.items():
-        one = one.with_player(name, replace(player, strategy=None))
-    return build.with_synchronous_scheme(replace(one, d=replace(one.d, update_probability=1.0)))
-
-
-def _row_bytes(batch: Batch) -> tuple[int, int]:
-    """Return the bytes of one real sample, and of one fake with its label."""
-    sizes = {name: tensor.element_size() * tensor[0].numel() for name, tensor in batch.tensors.items()}
-    return sum(sizes.values()), sizes["image"] + sizes.get("label", 0)
+    alone = replace(config, devices=None, train=replace(config.train, executor="eager")).with_all_losses_active
+    for name, player in alone.player_options.items():
+        alone = alone.with_player(name, replace(player, strategy=None))
+    return build.with_synchronous_scheme(replace(alone, d=replace(alone.d, update_probability=1.0)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,25 +132,17 @@ class _Costs:
     cpu_share: float
 
 
-@dataclass(frozen=True)
-class _Norms:
-    """All-reduces of batch norm, and bytes of all of them."""
-
-    number: int
-    num_bytes: int
-
-
 class _Worker:
     """Parts of the steps of a game, on noise of one batch size."""
 
-    def __init__(self, config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int) -> None:
+    def __init__(self, config: RunConfig, data: build.Data, game: GAN, device: torch.device, size: int) -> None:
         self.config = config
-        self.found = found
+        self.data = data
         self.device = device
         self.size = size
         self._game = game
         self._scheme = build.scheme(config)
-        self._batches = noise_batches(config, found, device, size)
+        self._batches = noise_batches(config, data, device, size)
         self._fakes: tuple[torch.Tensor, ...] = ()
         self.periods = {side: _period(game, side) for side in game.slots}
 
@@ -180,12 +169,12 @@ class _Worker:
         return _seconds(self.device, self.step, lcm(*self.periods.values()))
 
 
-def _count_norms(world: LoneRank, run: Callable[[], None]) -> _Norms:
-    """Return what batch norms reduce in a call."""
+def _count_norms(world: LoneRank, run: Callable[[], None]) -> tuple[int, int]:
+    """Return the all-reduces of batch norm in a call, and the bytes of all of them."""
     number = world.calls["norm"]
     num_bytes = world.sent["norm"]
     run()
-    return _Norms(world.calls["norm"] - number, world.sent["norm"] - num_bytes)
+    return world.calls["norm"] - number, world.sent["norm"] - num_bytes
 
 
 def _measure(worker: _Worker, say: Say) -> _Costs:
@@ -198,21 +187,19 @@ def _measure(worker: _Worker, say: Say) -> _Costs:
     wall_s = time.perf_counter()
     cpu_s = time.process_time()
     worker.step()
-    is_read = (
-        not isinstance(worker.found.train, ShapeOnlySource) and not worker.config.loading.prefetch
-    )  # else none waits
+    is_loaded = not isinstance(worker.data.train, ShapeOnlySource) and not worker.config.loading.prefetch
     return _Costs(
         generate_s=_seconds(worker.device, worker.generate),
         update_s=update_s,
         step_s=step_s,
-        load_s=load_seconds(worker.config, worker.found, worker.device, worker.size) if is_read else 0.0,
+        load_s=load_seconds(worker.config, worker.data, worker.device, worker.size) if is_loaded else 0.0,
         cpu_share=(time.process_time() - cpu_s) / (time.perf_counter() - wall_s),
     )
 
 
 def _period(game: GAN, side: Side) -> int:
     """Return the updates after which lazy penalties repeat."""
-    return min(_MOST_PERIOD, lcm(*(penalty.interval for penalty in game.penalties[side])))
+    return min(_MAX_PERIOD, lcm(*(penalty.interval for penalty in game.penalties[side])))
 
 
 def _seconds(device: torch.device, run: Callable[[], object], period: int = 1) -> float:
@@ -226,14 +213,14 @@ def _seconds(device: torch.device, run: Callable[[], object], period: int = 1) -
             run()
 
     run_period()
-    times = [time_call(device, run_period) / period for _ in range(max(_FEWEST_PERIODS, _REPEATS // period))]
+    times = [time_call(device, run_period) / period for _ in range(max(_MIN_PERIODS, _REPEATS // period))]
     return statistics.mean(sorted(times)[: len(times) // 2 + 1])
 
 
-def load_seconds(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> float:
+def load_seconds(config: RunConfig, data: build.Data, device: torch.device, batch: int) -> float:
     """Return the mean seconds of reading a batch of so many samples."""
     config = replace(config, train=replace(config.train, batch=batch))
-    stream = batch_stream(config, found.train, config.seed, device, flip=found.flip)
+    stream = batch_stream(config, data.train, config.seed, device, flip=data.flip)
     try:
         return _seconds(device, lambda: next(stream))
     finally:
@@ -242,27 +229,27 @@ def load_seconds(config: RunConfig, found: build.Data, device: torch.device, bat
 
 def _batch_sizes(config: RunConfig) -> list[int]:
     """Return the batch of the config and its halves, at most four sizes."""
-    least = _FEWEST_ROWS * lcm(*(player.micro_batches for player in config.player_options.values()))
+    min_size = _MIN_ROWS * lcm(*(player.micro_batches for player in config.player_options.values()))
     sizes = [config.train.batch]
-    while len(sizes) < _MOST_SIZES and sizes[0] // 2 >= least and sizes[0] % 2 == 0:
+    while len(sizes) < _MAX_SIZES and sizes[0] // 2 >= min_size and sizes[0] % 2 == 0:
         sizes.insert(0, sizes[0] // 2)
     return sizes
 
 
-def _player(game: GAN, side: Side, update_s: Curve, norms: _Norms) -> PlayerProfile:
-    seat = game.slots[side]
-    assert isinstance(seat, Player)
+def _player(game: GAN, side: Side, update_s: Curve, norms: tuple[int, int]) -> PlayerProfile:
+    player = game.slots[side]
+    assert isinstance(player, Player)
     trains = side is not Side.D or not game.d_pauses
-    trained = [weight for weight in seat.net.parameters() if weight.requires_grad and trains]
-    state = seat.net.state_dict().values()
+    trained = [weight for weight in player.net.parameters() if weight.requires_grad and trains]
+    state = player.net.state_dict().values()
     return PlayerProfile(
         parameters=sum(weight.numel() for weight in trained),
         weight_bytes=sum(weight.numel() * weight.element_size() for weight in trained),
         state_bytes=sum(value.numel() * value.element_size() for value in state),
         update_s=update_s,
-        norms=norms.number,
-        norm_bytes=norms.num_bytes,
-        updates=seat.updates_per_step if side.is_further else 1,  # D's are in `d_updates`
+        norms=norms[0],
+        norm_bytes=norms[1],
+        updates=player.updates_per_step if side.is_further else 1,  # D's are in `d_updates`
         calls=tuple(called.value for called in game.called_by(side) if called.is_further),
     )
 

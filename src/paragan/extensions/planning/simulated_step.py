@@ -93,11 +93,11 @@ class SimulatedGame:
             yield Batch(Rows(step=step, first=0, count=batch, total=batch), self._tensors(batch))
 
     def _tensors(self, batch: int) -> dict[str, Tensor]:
-        made = {}
-        for name, spec in self.tensors.items():
-            dtype = torch.float32 if spec.is_image else spec.dtype
-            made[name] = torch.empty((batch, *spec.shape), dtype=dtype, device=self.device)
-        return made
+        dtypes = {name: torch.float32 if spec.is_image else spec.dtype for name, spec in self.tensors.items()}
+        return {
+            name: torch.empty((batch, *spec.shape), dtype=dtypes[name], device=self.device)
+            for name, spec in self.tensors.items()
+        }
 
 
 def _players(game: GAN) -> dict[Side, Player]:
@@ -163,14 +163,16 @@ def _forward_macs(record: AllocationRecord, game: GAN, side: Side, real: Batch) 
 def _mean_turn(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> float:
     penalties = game.penalties[side]
     versions = range(lcm(*(penalty.interval for penalty in penalties)))
-    kinds = Counter(tuple(version % penalty.interval == 0 for penalty in penalties) for version in versions)
+    macs: dict[tuple[bool, ...], int] = {}  # of a turn, by which penalties are due: each kind is run once
     total = 0.0
-    for due, number in kinds.items():
-        first = next(v for v in versions if due == tuple(v % penalty.interval == 0 for penalty in penalties))
-        _set_version(game, first)
-        before = record.macs
-        _turn(game, side, real)
-        total += (record.macs - before) * number
+    for version in versions:
+        due = tuple(version % penalty.interval == 0 for penalty in penalties)
+        if due not in macs:
+            _set_version(game, version)
+            before = record.macs
+            _turn(game, side, real)
+            macs[due] = record.macs - before
+        total += macs[due]
     return total / len(versions)
 
 

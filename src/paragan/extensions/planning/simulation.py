@@ -7,6 +7,7 @@ is trained: a step of 1,024 ranks is a few operations on arrays.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +17,15 @@ from numpy.typing import NDArray
 
 from paragan.core.traffic import Collective, RankExchange
 from paragan.core.types import Rows, Side
-from paragan.extensions.planning.cluster import Cluster, Interconnect, Link
-from paragan.extensions.planning.collectives import collective_seconds, exchange_bytes, hidden_seconds, latency_seconds
+from paragan.extensions.planning.cluster import (
+    Cluster,
+    Interconnect,
+    Link,
+    collective_seconds,
+    exchange_bytes,
+    hidden_seconds,
+    latency_seconds,
+)
 from paragan.extensions.planning.profile import RunProfile
 from paragan.game.scheme import Scheme
 
@@ -50,7 +58,7 @@ class SimulatedTime:
     cluster: Cluster
     seed: int = 0
     step: int = field(default=0, init=False)
-    bytes: dict[str, float] = field(default_factory=dict, init=False)
+    bytes: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float), init=False)
 
     def __post_init__(self) -> None:
         size = self.cluster.workers
@@ -80,18 +88,13 @@ class SimulatedTime:
         left = range(self.game.profile.batches_per_step, 0, -1)
         return [[side for side, number in updates.items() if side is not Side.G and number >= of] for of in left]
 
-    @property
-    def now_s(self) -> float:
-        """Time of the last rank."""
-        return float(self._now.max())
-
     def run(self, num_steps: int) -> Times:
         """Simulate steps; return the time at which each ends on the last rank."""
         ends = np.zeros(num_steps)
         for number in range(num_steps):
             self.game.scheme.simulate(self)
             self.step += 1
-            ends[number] = self.now_s
+            ends[number] = self._now.max()
         return ends
 
     def load(self) -> None:
@@ -113,7 +116,7 @@ class SimulatedTime:
     def update(self, side: Side, has_fakes: bool = False) -> None:
         """Run one update of a player, and the exchanges that its strategy has due."""
         profile = self.game.profile
-        player = profile.player(side)
+        player = profile.players[side]
         seconds = self._per_rows(side, player.update_s.at)
         norms = player.norms
         if side is not Side.D and has_fakes:
@@ -141,7 +144,7 @@ class SimulatedTime:
         link = _link_between(sources[np.stack([first, last])], targets, self.cluster.network)
         done = self._occupy(sources, num_bytes / len(sources), link)
         self._arrivals[Side.G, version] = np.maximum(done[first], done[last]) + link.latency_s
-        self._count("fakes", num_bytes)
+        self.bytes["fakes"] += num_bytes
 
     def send_state(self, version: int, share: float = 1.0) -> None:
         """Send D's state to every rank of G, from the ranks of D in turn."""
@@ -155,7 +158,7 @@ class SimulatedTime:
         link = _link_between(sources[serving], self._ranks[Side.G], self.cluster.network)
         done = self._occupy(sources, num_bytes * served, link)
         self._arrivals[Side.D, version] = done[serving] + link.latency_s
-        self._count("states", num_bytes * num_g)
+        self.bytes["states"] += num_bytes * num_g
 
     def wait(self, receiver: Side, version: int) -> None:
         """Wait for the message of a version, if one was sent."""
@@ -166,9 +169,9 @@ class SimulatedTime:
 
     def _called(self, side: Side, has_fakes: bool) -> list[Side]:
         """Return the players whose weights an update gathers; G's images of D's turn exist already."""
-        further = [Side(name) for name in self.game.profile.player(side).calls]
+        extra = [Side(name) for name in self.game.profile.players[side].calls]
         opponent = Side.D if side is Side.G else Side.G
-        return further if side is Side.D or (side.is_further and has_fakes) else [opponent, *further]
+        return extra if side is Side.D or (side.is_further and has_fakes) else [opponent, *extra]
 
     def _share(self, side: Side) -> NDArray[np.int64]:
         batch = self.game.g_batch or self.game.batch if side is Side.G else self.game.batch
@@ -202,7 +205,8 @@ class SimulatedTime:
         if self.cluster.workers == 1 or not self.game.spans_norms[side]:
             seconds = seconds * self._per_rows(side, self._lone_share)
         sigma = self.cluster.jitter
-        jitter = np.exp(sigma * self._random.standard_normal(len(ranks)) - sigma**2 / 2)
+        # drawn without jitter, too, so that clusters that differ in one cause of loss have the same draws
+        jitter = np.exp(sigma * self._random.standard_normal(len(ranks)) - sigma**2 / 2)  # of mean 1
         self._now[ranks] += seconds * jitter / self.cluster.speed * self._core_wait(side)
 
     def _synchronize_norms(self, side: Side, count: int, num_bytes: int) -> None:
@@ -211,12 +215,13 @@ class SimulatedTime:
         if count and num_ranks > 1 and self.game.spans_norms[side]:
             network = self.cluster.network
             seconds = (count - 1) * latency_seconds(num_ranks, network)
+            # the ranks wait for one another once: after the first all-reduce they are together
             self._exchange(side, RankExchange(kind=Collective.ALL_REDUCE, num_bytes=num_bytes), np.zeros(1), "norm")
             self._now[self._ranks[side]] += seconds
 
     def _exchange_opponent(self, side: Side) -> None:
         """Add the exchanges of an opponent's weights (`zero2`, `zero3`)."""
-        for exchange in self.game.exchanges[side](self.game.profile.player(side).weight_bytes, True):
+        for exchange in self.game.exchanges[side](self.game.profile.players[side].weight_bytes, True):
             self._exchange(side, exchange, np.zeros(1))
 
     def _exchange(self, side: Side, exchange: RankExchange, update_s: Times, kind: str = "parameters") -> None:
@@ -232,16 +237,13 @@ class SimulatedTime:
         ends = began + seconds + np.minimum(queued, seconds)  # two streams share a link
         self._link_free[ranks] += np.where(queued > 0, seconds, 0.0)
         self._now[ranks] = ends.max()
-        self._count(kind, exchange_bytes(exchange, len(ranks)))
+        self.bytes[kind] += exchange_bytes(exchange, len(ranks))
 
     def _occupy(self, sources: NDArray[np.int64], num_bytes: float | NDArray[Any], link: Link) -> Times:
         """Queue messages on the links of ranks; return when each has left."""
         begins = np.maximum(self._now[sources], self._link_free[sources])
         self._link_free[sources] = begins + num_bytes / link.bytes_per_s
         return self._link_free[sources]
-
-    def _count(self, kind: str, num_bytes: float) -> None:
-        self.bytes[kind] = self.bytes.get(kind, 0.0) + num_bytes
 
 
 def _link_between(sources: Ranks, targets: Ranks, network: Interconnect) -> Link:
