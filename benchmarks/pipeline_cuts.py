@@ -21,9 +21,8 @@ from benchmarks.paired_timing import ratio_of
 from benchmarks.record import write
 from paragan.core.dist import World
 from paragan.core.network_factory import NetworkFactory
-from paragan.extensions.large_models.block_costs import block_costs
 from paragan.extensions.large_models.parallel.pipeline import Options, Strategy
-from paragan.extensions.large_models.pipeline_cuts import NEARLY_EQUAL, BlockCost, balanced_cuts
+from paragan.extensions.large_models.pipeline_cuts import NEARLY_EQUAL, BlockCost, balanced_cuts, block_costs
 from paragan.layers.init import initialise
 from paragan.models import biggan
 from tests.distributed.pool import Pool

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from paragan.extensions.large_models.block_costs import block_costs
+from paragan.extensions.large_models.pipeline_cuts import block_costs
 from paragan.layers.blocks import run_blocks
 
 ROWS = 4

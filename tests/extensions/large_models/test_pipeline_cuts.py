@@ -7,7 +7,7 @@ import pytest
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
-from paragan.extensions.large_models.pipeline_cuts import BlockCost, balanced_cuts, refuse_invalid_cuts
+from paragan.extensions.large_models.pipeline_cuts import BlockCost, balanced_cuts, check_cuts
 
 
 def drawn(number: int, seed: int, most: int = 6) -> list[BlockCost]:
@@ -50,15 +50,15 @@ def test_balanced_cuts_for_other_than_one_to_all_blocks_is_refused(stages):
 @pytest.mark.parametrize("cuts", [(), (0,), (5,), (2, 3), (-1,)])
 def test_invalid_cuts_by_hand_are_refused(cuts):
     with pytest.raises(ConfigError, match="do not divide 5 blocks into 2 stages; pass 1 increasing"):
-        refuse_invalid_cuts(cuts, 5, 2)
+        check_cuts(cuts, 5, 2)
 
 
 @pytest.mark.parametrize("cuts", [(2, 2), (3, 1)])
 def test_cuts_by_hand_that_do_not_increase_are_refused(cuts):
     with pytest.raises(ConfigError, match="do not divide 5 blocks into 3 stages"):
-        refuse_invalid_cuts(cuts, 5, 3)
+        check_cuts(cuts, 5, 3)
 
 
 def test_cuts_by_hand_with_a_block_in_each_stage_are_accepted():
-    refuse_invalid_cuts((1, 4), 5, 3)
-    refuse_invalid_cuts((), 5, 1)
+    check_cuts((1, 4), 5, 3)
+    check_cuts((), 5, 1)

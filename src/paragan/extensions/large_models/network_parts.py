@@ -21,8 +21,7 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.shard import local_shard
 from paragan.core.source import dtype_name
 from paragan.core.traffic import Collective
-from paragan.extensions.large_models.block_costs import block_costs
-from paragan.extensions.large_models.pipeline_cuts import NEARLY_EQUAL, BlockCost, balanced_cuts, refuse_invalid_cuts
+from paragan.extensions.large_models.pipeline_cuts import NEARLY_EQUAL, balanced_cuts, block_costs, check_cuts
 from paragan.layers.update_once import mixing_layers
 from paragan.parallel.base.fully_shard import build_sharded
 from paragan.parallel.base.placement import placement_of
@@ -97,19 +96,13 @@ def stage_edges(
     """
     number = len(list(blocks.children()))
     if cuts is None and make is not None and make.inputs is not None:
-        cuts = balanced_cuts(_estimated_work(make), stages, NEARLY_EQUAL)
+        with torch.device("meta"):
+            net = make.construct()
+        cuts = balanced_cuts(block_costs(net, make.inputs(net)), stages, NEARLY_EQUAL)
     elif cuts is None:
         cuts = tuple(number * stage // stages for stage in range(1, stages))
-    refuse_invalid_cuts(cuts, number, stages)
+    check_cuts(cuts, number, stages)
     return (0, *cuts, number)
-
-
-def _estimated_work(make: NetworkFactory) -> list[BlockCost]:
-    """Return the estimated work of each block."""
-    assert make.inputs is not None
-    with torch.device("meta"):
-        net = make.construct()
-    return block_costs(net, make.inputs(net))
 
 
 def collect_weights(placed: PipelinedNetwork, here: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -47,16 +47,12 @@ _SPECTRAL_HOOK = "SpectralNorm"  # class name of the hook of torch.nn.utils.spec
 class NetworkTraits:
     """Traits of one network, with names as in its `named_modules`.
 
-    mixing_layers: batch norms.
-    random_layers: layers that declare that they draw from torch's generator, not by row. dropout: those
-    of `nn.Dropout` and its kind.
-    hidden_generator: random generator that a forward draws from without declaring it.
-    torch_spectral_norms: modules with torch's spectral norm.
-    used_outside: (weight, block) of weights that are used outside the forward of their block.
-    value_access: source line where a forward reads the value of a tensor.
-    row_dependence: how much a row changes with the number of rows.
+    mixing_layers: batch norms. random_layers: layers that declare that they draw from torch's
+    generator, not by row. dropout: those of `nn.Dropout` and its kind. hidden_generator: random
+    generator that a forward draws from without declaring it. used_outside: (weight, block) of weights
+    that are used outside the forward of their block. value_access: source line where a forward reads
+    the value of a tensor. row_dependence: how much a row changes with the number of rows.
     low_precision: dtype of the output if it is not float64.
-    custom_functions: autograd Functions that are not part of torch.
     """
 
     mixing_layers: tuple[str, ...] = ()
@@ -80,11 +76,11 @@ def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
     net = subject.net(side)
     watch = _Watch(net)
     before = rng.global_states()
-    given = network_inputs(subject, side)
+    inputs = network_inputs(subject, side)
     random_layers = _module_names(net, lambda module: _draws_from_generator(module) and not _is_dropout(module))
     with preserved_state(net):
         with watch.following(), turn_draws([0], side.value), rows_of_calls(subject.real().rows):
-            out = network_output(side, net, given)
+            out = network_output(side, net, inputs)
         moved = next((name for name, state in rng.global_states().items() if state != before[name]), "")
     return NetworkTraits(
         mixing_layers=_module_names(net, mixing_layers(net).__contains__),
@@ -109,18 +105,16 @@ def _is_dropout(module: nn.Module) -> bool:
     return isinstance(module, nn.modules.dropout._DropoutNd)
 
 
-def network_output(side: Side, net: nn.Module, given: tuple[Tensor | None, ...]) -> Tensor:
+def network_output(side: Side, net: nn.Module, inputs: tuple[Tensor | None, ...]) -> Tensor:
     """Call the network: return images of a generator, logits of a discriminator."""
-    out = CalledNetwork(module=net)(*given)
+    out = CalledNetwork(module=net)(*inputs)
     return GeneratorOutput.of(out).images if side is Side.G else DiscriminatorOutput.of(out).logits_B
 
 
 def has_torch_spectral_norm(module: nn.Module) -> bool:
     """Return whether the module has torch's spectral norm, which every training forward changes."""
-    hooks = module._forward_pre_hooks.values()
-    return isinstance(module, parametrizations._SpectralNorm) or any(
-        type(hook).__name__ == _SPECTRAL_HOOK for hook in hooks
-    )
+    hooks = {type(hook).__name__ for hook in module._forward_pre_hooks.values()}
+    return isinstance(module, parametrizations._SpectralNorm) or _SPECTRAL_HOOK in hooks
 
 
 def _module_names(net: nn.Module, condition: Callable[[nn.Module], bool]) -> tuple[str, ...]:
@@ -147,15 +141,16 @@ def _row_dependence(subject: VerifiedNetworks, side: Side) -> float:
 
 def _custom_functions(out: Tensor) -> tuple[str, ...]:
     todo = [out.grad_fn]
-    visited = {out.grad_fn}
+    visited = set()
     names: dict[str, None] = {}
     while todo:
         node = todo.pop()
+        if node is None or node in visited:
+            continue
+        visited.add(node)
         if isinstance(node, torch.autograd.function.BackwardCFunction):
             names[type(node).__name__.removesuffix("Backward")] = None
-        following = [after for after, _ in (node.next_functions if node is not None else ())]
-        todo += [after for after in following if after not in visited]
-        visited.update(following)
+        todo += [after for after, _ in node.next_functions]
     return tuple(names)
 
 
@@ -210,9 +205,9 @@ def user_code_line() -> str:
     return ""
 
 
-def explain_difference(found: TraceDifference, traits: Traits) -> str:
+def explain_difference(difference: TraceDifference, traits: Traits) -> str:
     """Return the likely cause of a difference, from the traits of the networks; or ""."""
-    if found.step == 0:
+    if difference.step == 0:
         return "the constructor does not draw from torch's generator alone (numpy? random? the order of a set?)"
     for side, of in traits.items():
         if of.row_dependence:
@@ -261,11 +256,11 @@ def explain_micro_batches(subject: VerifiedNetworks, traits: Traits, side: Side)
     return explain_randomness(traits)
 
 
-def explain_sharding(traits: Traits, found: LawResult) -> str:
+def explain_sharding(traits: Traits, law: LawResult) -> str:
     """Return why a sharded strategy failed (a weight used while its block is sharded), or ""."""
-    is_sharded = Capability.WHOLE_WEIGHTS not in make_strategy(found.strategy.removesuffix(", uneven")).capabilities
+    is_sharded = Capability.WHOLE_WEIGHTS not in make_strategy(law.strategy.removesuffix(", uneven")).capabilities
     for side, of in traits.items():
-        if of.used_outside and found.result == "FAILED" and is_sharded:
+        if of.used_outside and law.result == "FAILED" and is_sharded:
             weight, block = of.used_outside[0]
             return (
                 f"; {NAMES[side]}: {weight} is used outside the forward of its block {block}, "

@@ -48,6 +48,5 @@ def run_law(law: str, name: str, look: Callable[[], LawResult]) -> LawResult:
         with reraise_as_config_error(law):
             return replace(look(), law=law, strategy=name)
     except ParaganError as error:
-        return LawResult(
-            law=law, strategy=name, result="FAILED", difference=None, reason=str(error).removeprefix(f"{law} ")
-        )
+        reason = str(error).removeprefix(f"{law} ")
+        return LawResult(law=law, strategy=name, result="FAILED", reason=reason)

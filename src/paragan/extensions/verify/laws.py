@@ -131,14 +131,14 @@ def deterministic(subject: VerifiedNetworks, traits: Traits, plain: list[Trace])
     for seed in (1, 2):
         with rng.seeded_globally(seed):
             traces.append(ReferenceRun(subject=subject).trace())
-    found = compare_traces(traces[1], traces[0], 0.0)
-    if not found.name:
+    difference = compare_traces(traces[1], traces[0], 0.0)
+    if not difference.name:
         plain.append(traces[0])
         return passed_result(0.0)
     why = "something outside the networks keeps state between runs"
-    if found.step == 0:
-        why = explain_difference(found, traits)
-    return failed_result(f"{why}; {found}", found.largest)
+    if difference.step == 0:
+        why = explain_difference(difference, traits)
+    return failed_result(f"{why}; {difference}", difference.largest)
 
 
 def _look(subject: VerifiedNetworks, side: Side, traits: dict[Side, NetworkTraits]) -> LawResult:
@@ -161,15 +161,15 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
             restore(second.players[side], saved, counters)
         second.gan.clock.step = first.gan.clock.step
         second.gan.clock.images = first.gan.clock.images
-        found = {1: second.weights()}
+        trace = {1: second.weights()}
         second.steps()
-        return found | {STEPS: second.weights()}
+        return trace | {STEPS: second.weights()}
 
-    found = compare_with_plain(ready, _STOPPING, "none", play, 0.0)
-    if found.result == "FAILED" and found.difference is not None:
+    result = compare_with_plain(ready, _STOPPING, "none", play, 0.0)
+    if result.result == "FAILED" and result.difference is not None:
         why = "a forward changes state that is not in the state dict (an attribute? a non-persistent buffer?)"
-        found = replace(found, reason=f"{why}; {found.reason}")
-    yield found
+        result = replace(result, reason=f"{why}; {result.reason}")
+    yield result
 
 
 def parts(ready: PreparedLaws) -> Iterator[LawResult]:
@@ -177,7 +177,7 @@ def parts(ready: PreparedLaws) -> Iterator[LawResult]:
     ready = ready.without_dropout
     for side in Side:
         if reason := explain_micro_batches(ready.subject, ready.traits, side):
-            yield LawResult(law=_PARTS, strategy=side.value.upper(), result="exempt", difference=None, reason=reason)
+            yield LawResult(law=_PARTS, strategy=side.value.upper(), result="exempt", reason=reason)
         else:
             game = partial(_trace, ready.subject, "none", ALONE, {side: 2})
             result = compare_with_plain(ready, _PARTS, side.value.upper(), game, NEAR)
@@ -188,13 +188,14 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
     """Run each strategy in a group of one rank, which must equal the reference run bit for bit."""
     world = None if ready.plain is None else join(None, torch.device("cpu"), _WAIT_S, alone_group=True)
     try:
-        alone = {name: at for name, at in ready.subject.joining_strategies.items() if not at.needs_hosts}
-        for name in alone:
-            if refused := unsupported_penalty(ready.subject, name):
-                yield LawResult(law=_ONE, strategy=name, result="not run", difference=None, reason=refused)
+        for name, strategy in ready.subject.joining_strategies.items():
+            if strategy.needs_hosts:
                 continue
-            found = compare_with_plain(ready, _ONE, name, partial(_trace, ready.subject, name, world or ALONE), 0.0)
-            yield replace(found, reason=found.reason + explain_sharding(ready.traits, found))
+            if reason := unsupported_penalty(ready.subject, name):
+                yield LawResult(law=_ONE, strategy=name, result="not run", reason=reason)
+                continue
+            result = compare_with_plain(ready, _ONE, name, partial(_trace, ready.subject, name, world or ALONE), 0.0)
+            yield replace(result, reason=result.reason + explain_sharding(ready.traits, result))
     finally:
         if world is not None:
             destroy_groups(world)

@@ -38,7 +38,6 @@ _OF_TORCH_NORMS = (
     "training is the same, evaluation uses the average of both; paragan.layers.batch_norm.AffineBatchNorm follows "
     "its own updates alone. On ranks the statistics of both span all ranks; a loop of your own needs SyncBatchNorm"
 )
-_TAKE_UPDATE = "paragan.layers.update_once.UpdateOnce.take_update()"
 
 
 def check_double_backward(subject: VerifiedNetworks, of: NetworkTraits) -> LawResult:
@@ -149,10 +148,10 @@ def _slope_error(
 
     It is 0 if `rounding` explains the difference.
     """
-    found = (function(step, along) - function(-step, along)) / (2 * step)
+    slope = (function(step, along) - function(-step, along)) / (2 * step)
     expected = float(sum((g * way).sum() for g, way in zip(gradients, along, strict=True)))
-    error = abs(found - expected)
-    return 0.0 if error <= rounding else error / max(abs(found), abs(expected))
+    error = abs(slope - expected)
+    return 0.0 if error <= rounding else error / max(abs(slope), abs(expected))
 
 
 def check_frozen_opponent(subject: VerifiedNetworks, side: Side) -> LawResult:
@@ -178,11 +177,11 @@ def check_frozen_opponent(subject: VerifiedNetworks, side: Side) -> LawResult:
         return failed_result(
             f"{NAMES[side]}.{leaked} has a gradient from the other player's turn: is there an enable_grad in forward?"
         )
-    found = _compare_behaviour(subject, side, player)
-    if statistics and found.result == "held":
+    result = _compare_behaviour(subject, side, player)
+    if statistics and result.result == "held":
         why = _OF_SPECTRAL_NORM if statistics[0].endswith(_VECTORS) else _OF_TORCH_NORMS
-        return replace(found, result="exempt", reason=f"{NAMES[side]}.{statistics[0]} {why}")
-    return found
+        return replace(result, result="exempt", reason=f"{NAMES[side]}.{statistics[0]} {why}")
+    return result
 
 
 def _compare_behaviour(subject: VerifiedNetworks, side: Side, player: Player) -> LawResult:
@@ -193,12 +192,12 @@ def _compare_behaviour(subject: VerifiedNetworks, side: Side, player: Player) ->
     fresh = _probe(subject, side, new)
     if torch.equal(now, fresh):
         return passed_result(0.0)
-    reason = (
-        f"{NAMES[side]} gives other outputs after the other player's turn although no weight or "
-        "buffer changed: its forward keeps state in an attribute; advance it only where "
-        f"{_TAKE_UPDATE} returns True"
+    return failed_result(
+        f"{NAMES[side]} gives other outputs after the other player's turn although no weight or buffer changed: its "
+        "forward keeps state in an attribute; advance it only where "
+        "paragan.layers.update_once.UpdateOnce.take_update() returns True",
+        float((now - fresh).abs().max()),
     )
-    return failed_result(reason, float((now - fresh).abs().max()))
 
 
 def _probe(subject: VerifiedNetworks, side: Side, net: nn.Module) -> Tensor:
@@ -230,7 +229,6 @@ def _why(net: nn.Module, name: str) -> str:
     if has_torch_spectral_norm(module):
         return SPECTRAL
     return (
-        f"{type(module).__name__} changes it in its forward; derive it from "
-        "paragan.layers.update_once.UpdateOnce, and change it only where self.take_update() "
-        "returns True"
+        f"{type(module).__name__} changes it in its forward; derive it from paragan.layers.update_once.UpdateOnce, "
+        "and change it only where self.take_update() returns True"
     )

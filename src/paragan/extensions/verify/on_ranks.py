@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save
-from torch import Tensor
 
 from paragan.core.answering_processes import AnsweringProcesses, reserve_output, source_environment
 from paragan.core.capabilities import Capability
@@ -72,8 +71,8 @@ class Row:
         """Return (first, count) of a rank's rows; at least two each."""
         counts = [batch // size] * size
         if self.uneven:
-            counts[0] = counts[0] - 1
-            counts[1] = counts[1] + 1
+            counts[0] -= 1
+            counts[1] += 1
         return sum(counts[:rank]), counts[rank]
 
 
@@ -96,44 +95,36 @@ class RankProcesses:
         ready = ready.without_dropout
         if ready.plain is not None:
             _save_trace(ready.plain, self._folder)
-        too_few = []
+        not_run = []
         exempt = []
         try:
             for name, strategy in ready.subject.joining_strategies.items():
                 if strategy.exemption:
-                    exempt.append(
-                        LawResult(
-                            law=_RANKS, strategy=name, result="exempt", difference=None, reason=strategy.exemption
-                        )
-                    )
+                    exempt.append(LawResult(law=_RANKS, strategy=name, result="exempt", reason=strategy.exemption))
                 elif strategy.needs_hosts and (self._size <= _HOST or self._size % _HOST):
                     reason = "needs 4 ranks for shards and replicas; pass --ranks 4"
-                    too_few.append(
-                        LawResult(law=_RANKS, strategy=name, result="not run", difference=None, reason=reason)
-                    )
+                    not_run.append(LawResult(law=_RANKS, strategy=name, result="not run", reason=reason))
                 else:
                     instead = self._instead(ready, name)
                     for row in (Row(name, uneven=False), Row(name, uneven=True)):
                         yield replace(instead or self._run(row, ready), strategy=row.name)
         finally:
             self._processes.kill()
-        yield from too_few
+        yield from not_run
         yield from exempt
 
     def _instead(self, ready: PreparedLaws, name: str) -> LawResult | None:
         """Return the result of a strategy's rows if no process is needed, or None to run them."""
+        result: Literal["not run", "exempt"] = "not run"
         if ready.plain is None:
-            return LawResult(law=_RANKS, strategy=name, result="not run", difference=None, reason=NO_REFERENCE_RUN)
-        if self._size == 1:
-            return LawResult(
-                law=_RANKS, strategy=name, result="not run", difference=None, reason="--ranks 1 starts no other process"
-            )
-        if reason := explain_randomness(ready.traits):
-            return LawResult(law=_RANKS, strategy=name, result="exempt", difference=None, reason=reason)
-        refusal = unsupported_penalty(ready.subject, name) or unsupported_network(ready.subject, name, self._size)
-        return (
-            LawResult(law=_RANKS, strategy=name, result="not run", difference=None, reason=refusal) if refusal else None
-        )
+            reason = NO_REFERENCE_RUN
+        elif self._size == 1:
+            reason = "--ranks 1 starts no other process"
+        elif reason := explain_randomness(ready.traits):
+            result = "exempt"
+        else:
+            reason = unsupported_penalty(ready.subject, name) or unsupported_network(ready.subject, name, self._size)
+        return LawResult(law=_RANKS, strategy=name, result=result, reason=reason) if reason else None
 
     def _run(self, row: Row, ready: PreparedLaws) -> LawResult:
         """Return the result of a row: the largest difference of a rank, or the error that came first."""
@@ -151,13 +142,8 @@ class RankProcesses:
         errors = {rank: answer for rank, answer in enumerate(answers) if "error" in answer}
         if errors:
             rank = min(errors, key=lambda rank: _priority(errors[rank]))
-            result = LawResult(
-                law=_RANKS,
-                strategy=row.name,
-                result="FAILED",
-                difference=None,
-                reason=f"rank {rank}: {errors[rank]['error']}",
-            )
+            reason = f"rank {rank}: {errors[rank]['error']}"
+            result = LawResult(law=_RANKS, strategy=row.name, result="FAILED", reason=reason)
         else:
             differences = [TraceDifference(**answer["difference"]) for answer in answers]
             worst = max(differences, key=lambda difference: (bool(difference.name), difference.largest))
@@ -202,21 +188,17 @@ def _run_row(
 ) -> dict[str, Any]:
     """Run a row in a separate process group: a failed row leaves nothing behind."""
     done_keys = [f"done {other}" for other in range(size)]
-    store.set(f"here {rank}", "")
+    store.set(f"ready {rank}", "")
     try:
         with reraise_as_config_error(row.name):
-            store.wait([f"here {other}" for other in range(size)], timedelta(seconds=_START_S))
+            store.wait([f"ready {other}" for other in range(size)], timedelta(seconds=_START_S))
             world = _group(rank, size, store)
             first, count = row.share(rank, size, subject.batch)
-            found = compare_traces(
-                ReferenceRun(
-                    subject=subject, name=row.strategy, world=world, parts={}, first=first, count=count
-                ).trace(),
-                plain,
-            )
+            run = ReferenceRun(subject=subject, name=row.strategy, world=world, first=first, count=count)
+            difference = compare_traces(run.trace(), plain)
             store.set(f"done {rank}", "")
             store.wait(done_keys, timedelta(seconds=_TALK_S))
-        return {"difference": asdict(found)}
+        return {"difference": asdict(difference)}
     except ParaganError as error:
         store.set(f"done {rank}", "")
         return {"error": str(error).removeprefix(f"{row.name} ")}
@@ -245,10 +227,8 @@ def _group(rank: int, size: int, store: dist.Store) -> World:
 
 def _save_trace(trace: Trace, folder: Path) -> None:
     """Write the reference run for the ranks to compare with."""
-    weights: dict[str, Tensor] = {}
-    for step, tensors in trace.items():
-        weights |= {f"{step}/{name}": tensor.contiguous() for name, tensor in tensors.items()}
-    write_bytes(folder / _TRACE, save(weights))
+    tensors = {f"{step}/{name}": value for step, weights in trace.items() for name, value in weights.items()}
+    write_bytes(folder / _TRACE, save({name: value.contiguous() for name, value in tensors.items()}))
 
 
 def _load_trace(folder: Path) -> Trace:

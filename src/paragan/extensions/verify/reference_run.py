@@ -56,8 +56,8 @@ class VerifiedNetworks:
     @property
     def joining_strategies(self) -> dict[str, Strategy]:
         """Strategies to verify, by name: those in which several ranks train one network."""
-        found = {name: make_strategy(name) for name in (*registry.names("parallel"), *self.strategies)}
-        return {name: strategy for name, strategy in found.items() if Capability.RANKS in strategy.capabilities}
+        strategies = {name: make_strategy(name) for name in (*registry.names("parallel"), *self.strategies)}
+        return {name: strategy for name, strategy in strategies.items() if Capability.RANKS in strategy.capabilities}
 
     @property
     def penalties(self) -> tuple[Penalty, ...]:
@@ -160,13 +160,13 @@ class ReferenceRun:
         self.players = players
 
     def _player(self, side: Side) -> Player:
-        placing = make_strategy(self.name)
+        strategy = make_strategy(self.name)
         make = self.subject.makes[side]
         options = self.subject.averages[side]
-        net = placing.prepare(make, self.world)
-        average = None if options is None else Ema(placing.prepare_average(make, self.world), options)
+        net = strategy.prepare(make, self.world)
+        average = None if options is None else Ema(strategy.prepare_average(make, self.world), options)
         policy = replace(self.subject.policies[side], micro_batches=self.parts.get(side, 1))
-        player = Player(side=side, net=net, strategy=placing, policy=policy, ema=average)
+        player = Player(side=side, net=net, strategy=strategy, policy=policy, ema=average)
         trial = self.subject.game.slots[side]
         if isinstance(trial, Player) and trial.plain_network.draws:  # as found in its trial
             player.declare_draws()
@@ -218,12 +218,12 @@ class TraceDifference:
         return f"{self.name} differs by {self.first:.0e} {when} (first to differ)"
 
 
-def compare_traces(found: Trace, plain: Trace, allowed: float = NEAR) -> TraceDifference:
+def compare_traces(trace: Trace, plain: Trace, allowed: float = NEAR) -> TraceDifference:
     """Compare two runs by `max_difference`."""
     largest = 0.0
     first = TraceDifference()
-    for step in found:
-        distances = {name: max_difference(value, plain[step][name]) for name, value in found[step].items()}
+    for step, weights in trace.items():
+        distances = {name: max_difference(value, plain[step][name]) for name, value in weights.items()}
         name = max(distances, key=distances.__getitem__)
         largest = max(largest, distances[name])
         if not first.name and distances[name] > allowed:

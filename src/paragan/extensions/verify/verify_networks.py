@@ -57,17 +57,12 @@ _REQUESTS = TypeAdapter(VerifyRequest)  # to and from JSON, for other processes
 
 def run_verification(request: VerifyRequest) -> Iterator[LawResult]:
     """Yield the result of each law. Raises `ConfigError` for networks that cannot be built."""
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "paragan.extensions.verify.verify_networks",
-        _REQUESTS.dump_json(request).decode(),
-    ]
+    program = [sys.executable, "-P", "-m", "paragan.extensions.verify.verify_networks"]
     warnings.filterwarnings("ignore", module="torch")  # of strategies that the user did not choose
     networks = verified_networks(request)
     with tempfile.TemporaryDirectory(prefix="paragan-verify-") as folder, exact_arithmetic():
-        ranks = on_ranks.RankProcesses([*command, folder], request.ranks, Path(folder))
+        command = [*program, _REQUESTS.dump_json(request).decode(), folder]
+        ranks = on_ranks.RankProcesses(command, request.ranks, Path(folder))
         yield from laws.run_laws(networks, (laws.parts, laws.stopping, laws.one_is_none, ranks))
 
 
@@ -98,8 +93,7 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
 
     The config is the recipe's, or a minimal one; players run on one process, in full precision.
     """
-    is_file = request.target.endswith((".yaml", ".yml"))
-    is_recipe = is_file or request.target in registry.names("recipes")
+    is_recipe = request.target.endswith((".yaml", ".yml")) or request.target in registry.names("recipes")
     if is_recipe:
         config = read_recipe(request.target, request.overrides, request.code or (ANY if request.trust else None))
     else:
@@ -112,18 +106,17 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
     if (name := build.scheme(config).exact_scheme) is not None:
         config = replace(config, scheme=choose("schemes", name))
     if is_recipe and (request.shape is None or request.classes is None):
-        real = open_data_or_advise(config)
-        shape = real.train.shape
-        classes = real.num_classes
-        pairs = real.has_pairs
+        data = open_data_or_advise(config)
+        shape = data.train.shape
+        classes = data.num_classes
+        has_pairs = data.has_pairs
     else:
-        kind = registry.load_chosen("models", config.model).Generator
         shape = _SHAPE
         classes = 0
-        pairs = bool(getattr(kind, "takes_condition", False))
+        has_pairs = bool(getattr(registry.load_chosen("models", config.model).Generator, "takes_condition", False))
     classes = classes if request.classes is None else request.classes
     is_image = sample_name(config, None) is None
-    return config, shape_only_data(request.shape or shape, classes, pairs, is_image), strategies
+    return config, shape_only_data(request.shape or shape, classes, has_pairs, is_image), strategies
 
 
 def _in_float64(make: NetworkFactory) -> NetworkFactory:
