@@ -75,10 +75,7 @@ def choose_plan(
     alone. Raises `ConfigError` for a goal that no candidate reaches, and for workers without a
     sample.
     """
-    if goal.batch < cluster.workers:
-        raise ConfigError(
-            f"a batch of {goal.batch} has no sample for each of {cluster.workers} workers; pass a larger train.batch"
-        )
+    _check_batch(goal.batch, cluster.workers)
     local = -(-goal.batch // cluster.workers)
     fitted = _fit_memory(profile, cluster.workers, local, goal.memory_bytes)
     possible = fitted.possible(candidates(fitted.strategy), profile, cluster.workers)
@@ -246,3 +243,8 @@ def _prefetch(profile: RunProfile, local: int, step_s: float, is_decoded: bool) 
     if is_decoded and share > 0.02:
         return [PlannedSetting("loading.prefetch", "auto", f"reading is {share:.0%} of a step, and can run ahead")]
     return [PlannedSetting("", "loading.prefetch", f"reading is {share:.1%} of a step")]
+
+
+def _check_batch(batch: int, workers: int) -> None:
+    if batch < workers:
+        raise ConfigError(f"a batch of {batch} has no sample for each of {workers} workers; pass a larger train.batch")

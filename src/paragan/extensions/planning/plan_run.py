@@ -69,9 +69,7 @@ def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memo
 
 def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
     """Return the plan of a request. say: called with a line before each long part."""
-    check_capabilities(PLAN, request.config.needs)
-    if request.forecast is not None:
-        check_forecast(request.config, request.forecast)
+    _check(request)
     config = _simulated_config(request.config)
     data = _open_data(request)
     device = devices.select_device(config.train.threads)
@@ -109,6 +107,13 @@ def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
         forecast=forecast,
         notes=_notes(request.config),
     )
+
+
+def _check(request: PlanRequest) -> None:
+    """Raise `ConfigError` for what cannot be planned."""
+    check_capabilities(PLAN, request.config.needs)
+    if request.forecast is not None:
+        check_forecast(request.config, request.forecast)
 
 
 def _notes(config: RunConfig) -> tuple[str, ...]:
