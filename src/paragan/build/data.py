@@ -161,7 +161,7 @@ def _controlled_pipeline(config: RunConfig, loader: Loader, threads: int, world:
         decoders=threads,
         max_bytes=_MAX_BYTES // world.local_size,
         timeout_s=config.train.timeout_s,
-        most_readers=max_readers,
+        max_readers=max_readers,
     )
 
 

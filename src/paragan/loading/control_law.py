@@ -31,15 +31,15 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of the sizes. least: while nothing is congested; the memory may require fewer, the
+    """Bounds of the sizes. min_sizes: while nothing is congested; the memory may require fewer, the
     demand a greater depth.
 
     memory_bytes: of all batches between storage and consumer.
     """
 
-    least: Sizes
-    most_readers: int
-    most_decoders: int
+    min_sizes: Sizes
+    max_readers: int
+    max_decoders: int
     memory_bytes: int
 
 
@@ -83,10 +83,10 @@ class Decision:
 class ControlLaw:
     """Sizes of a pipeline by its counters: no clock, no threads, the same result every time."""
 
-    def __init__(self, least: Sizes) -> None:
-        self.sizes = least
-        self._readers = StageSize(least.readers)
-        self._decoders = StageSize(least.decoders)
+    def __init__(self, min_sizes: Sizes) -> None:
+        self.sizes = min_sizes
+        self._readers = StageSize(min_sizes.readers)
+        self._decoders = StageSize(min_sizes.decoders)
         self._history: deque[Counters] = deque()
         self._demand = 0.0
         self._reserve = 0
@@ -100,16 +100,16 @@ class ControlLaw:
         has_stalls = self._has_stalls(now)
         operations = self._demand * now.parts_per_batch
         max_depth = max(1, limits.memory_bytes // now.batch_bytes)
-        readers = min(limits.most_readers, max_depth * now.parts_per_batch)
-        decoders = min(limits.most_decoders, max_depth * now.parts_per_batch)
+        readers = min(limits.max_readers, max_depth * now.parts_per_batch)
+        decoders = min(limits.max_decoders, max_depth * now.parts_per_batch)
         reads = self._readers.meter.update(now.time_s, now.num_reads, now.read_s, operations, has_stalls)
         decodes = self._decoders.meter.update(now.time_s, now.num_decodes, now.decode_s, operations, has_stalls)
         reasons = [
-            self._readers.update(reads, min(limits.least.readers, readers), readers),
-            self._decoders.update(decodes, min(limits.least.decoders, decoders), decoders),
+            self._readers.update(reads, min(limits.min_sizes.readers, readers), readers),
+            self._decoders.update(decodes, min(limits.min_sizes.decoders, decoders), decoders),
         ]
-        depth = limits.least.depth
-        if self._readers.size > limits.least.readers:
+        depth = limits.min_sizes.depth
+        if self._readers.size > limits.min_sizes.readers:
             depth = max(depth, math.ceil(2 * self._readers.size / now.parts_per_batch) + 1)
         if now.num_taken >= DEMAND_COUNT and self._update_reserve():
             reasons.append(Reason.RESERVE)

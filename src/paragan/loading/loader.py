@@ -156,7 +156,7 @@ def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
     fetched = [stream.fetch_next() for stream in streams]
     tensors = fetched[0]
     if len(fetched) > 1:
-        tensors = {name: torch.cat([each[name] for each in fetched]) for name in tensors}
+        tensors = {name: torch.cat([part[name] for part in fetched]) for name in tensors}
     batch = first.to_batch(tensors, first.position, len(streams))
     for stream in streams:
         stream.position += 1
@@ -201,16 +201,16 @@ def _copies_from_pinned_memory(device: torch.device) -> bool:
 
 def _check_declared(tensors: Mapping[str, Tensor], source: Source, count: int) -> None:
     """Raise `ConfigError` if fetched tensors are not those that the source declares."""
-    found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    actual = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
     declared = {name: ((count, *spec.shape), spec.dtype) for name, spec in source.tensors.items()}
     specs = source.tensors.items()
-    fits = found.keys() == source.tensors.keys() and all(
+    fits = actual.keys() == source.tensors.keys() and all(
         len(tensors[name]) == count and spec.fits(tuple(tensors[name].shape[1:]), tensors[name].dtype)
         for name, spec in specs
     )
     if not fits:
         raise ConfigError(
-            f"data: {type(source).__name__}.fetch returned {found}, but its `tensors` declare "
+            f"data: {type(source).__name__}.fetch returned {actual}, but its `tensors` declare "
             f"{declared}; make both equal"
         )
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from paragan.core.types import Batch
-from paragan.loading.control_law import Counters, Limits, Sizes
-from paragan.loading.controller import Controller
+from paragan.loading.control_law import PERIOD_S, ControlLaw, Counters, Decision, Limits, Sizes
 from paragan.loading.loader import BatchStream, Loader
+from paragan.loading.stage_size import Reason
 from paragan.loading.stage_threads import LoadingStatistics
 from paragan.loading.stages import Stages
 
 _JOIN_S = 5.0
+_MAX_DECISIONS = 1000
 _CONTROLLED_BYTES = 1 << 30
 _CONTROLLED_PARTS = 16  # of a batch: short reads show congestion early
 
@@ -33,7 +37,7 @@ class Pipeline(BatchStream):
     readers: threads that wait for storage; 0: the decoders read, too. decoders: threads that decode
     and flip. max_bytes: memory of encoded samples and batches, at most; the next batch is made even
     if it needs more. timeout_s: raises `DataError` if a batch takes longer.
-    most_readers: of a controller, which resizes the pipeline from these limits; None: they are fixed.
+    max_readers: of a controller, which resizes the pipeline from these limits; None: they are fixed.
     """
 
     def __init__(
@@ -45,12 +49,12 @@ class Pipeline(BatchStream):
         max_bytes: int | None = None,
         timeout_s: float = 300.0,
         *,
-        most_readers: int | None = None,
+        max_readers: int | None = None,
     ) -> None:
         super().__init__(loader.source)
-        self._most_readers = most_readers
+        self._max_readers = max_readers
         self._controller: Controller | None = None
-        self._least = (depth, readers, decoders)
+        self._min_limits = (depth, readers, decoders)
         self._loader = loader
         self._limits = (depth, readers, decoders)
         self._max_bytes = max_bytes
@@ -69,14 +73,14 @@ class Pipeline(BatchStream):
             return copied
         if self._stages is None:
             _, readers, decoders = self._limits
-            max_parts = max(readers, decoders) if self._most_readers is None else _CONTROLLED_PARTS
+            max_parts = max(readers, decoders) if self._max_readers is None else _CONTROLLED_PARTS
             self._stages = Stages(self._loader, max_parts, self._max_bytes)
             self._end_stages = weakref.finalize(self, self._stages.end)
             self._stages.resize(*self._limits)
-            if self._most_readers is not None:
-                most_decoders = max(self._limits[2], torch.get_num_threads())
+            if self._max_readers is not None:
+                max_decoders = max(self._limits[2], torch.get_num_threads())
                 memory = _CONTROLLED_BYTES if self._max_bytes is None else self._max_bytes
-                limits = Limits(Sizes(*self._limits), self._most_readers, most_decoders, memory)
+                limits = Limits(Sizes(*self._limits), self._max_readers, max_decoders, memory)
                 self._controller = Controller(self, limits)
         return self._stages.take(self.position, self._timeout_s)
 
@@ -108,7 +112,7 @@ class Pipeline(BatchStream):
         if self._controller is not None:
             self._controller.end()
             self._controller = None
-            self._limits = self._least
+            self._limits = self._min_limits
         if self._stages is not None:
             self._end_stages()
             self._stages.join(_JOIN_S)
@@ -146,3 +150,62 @@ class DeviceCopy:
         for tensor in copied.values():
             tensor.record_stream(current)  # or its memory would be reused while it is read
         return copied
+
+
+class Controller:
+    """Resize a pipeline four times a second, within limits. A deleted pipeline ends the thread."""
+
+    def __init__(self, pipeline: Pipeline, limits: Limits) -> None:
+        self.newest: Decision | None = None
+        self._changes: deque[Decision] = deque(maxlen=_MAX_DECISIONS)
+        self._law = ControlLaw(limits.min_sizes)
+        self._limits = limits
+        self._pipeline = weakref.ref(pipeline)
+        self._is_ended = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="loading controller", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def values(self, with_newest: bool) -> list[dict[str, Any]]:
+        """Return the changes since the last call, oldest first, and what was measured last."""
+        changes = [self._changes.popleft() for _ in range(len(self._changes))]
+        newest = [replace(self.newest, reason=Reason.NONE)] if with_newest and self.newest else []
+        return [decision_values(decision) for decision in changes + newest]
+
+    def end(self) -> None:
+        """End the thread."""
+        self._is_ended.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_S)
+
+    def _work(self) -> None:
+        while not self._is_ended.wait(PERIOD_S):
+            pipeline = self._pipeline()
+            if pipeline is None:
+                return
+            self.update(pipeline)
+            del pipeline  # so that it can be deleted
+
+    def update(self, pipeline: Pipeline) -> None:
+        """Decide once, and resize the pipeline if anything changes."""
+        self.newest = self._law.update(pipeline.counters(), self._limits)
+        if self.newest.reason:
+            sizes = self.newest.sizes
+            pipeline.resize(sizes.depth, sizes.readers, sizes.decoders)
+            self._changes.append(self.newest)
+
+
+def decision_values(decision: Decision) -> dict[str, Any]:
+    """Return a decision as values of an event."""
+    return {
+        "depth": decision.sizes.depth,
+        "readers": decision.sizes.readers,
+        "decoders": decision.sizes.decoders,
+        "read_ms": round(1000 * decision.latency_s, 2),
+        "decode_ms": round(1000 * decision.decode_s, 2),
+        "stalls": round(decision.wait, 4),
+    } | ({"reason": str(decision.reason)} if decision.reason else {})

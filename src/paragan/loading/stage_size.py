@@ -123,24 +123,24 @@ class StageSize:
         self.meter = StageMeter()
         self._grown_at = -math.inf
 
-    def update(self, load: StageLoad, least: int, most: int) -> Reason:
+    def update(self, load: StageLoad, min_size: int, max_size: int) -> Reason:
         """Change `size` within both limits and return why; not within the dead band."""
-        most = max(least, most)
-        if not least <= self.size <= most:
-            self.size = min(max(self.size, least), most)
+        max_size = max(min_size, max_size)
+        if not min_size <= self.size <= max_size:
+            self.size = min(max(self.size, min_size), max_size)
             return Reason.LIMIT
         is_surge = load.surge_bound > max(load.need, GROW_ABOVE * self.size)
         need = load.surge if is_surge else load.need
-        if need > GROW_ABOVE * self.size and self.size < most:
+        if need > GROW_ABOVE * self.size and self.size < max_size:
             if load.time_s - self._grown_at < COOLDOWN_S:
                 return Reason.NONE
             self._grown_at = load.time_s
-            self.size = min(math.ceil(need / TARGET), MAX_GROWTH * self.size, most)
+            self.size = min(math.ceil(need / TARGET), MAX_GROWTH * self.size, max_size)
             return Reason.CONGESTION
-        if load.time_s - self._grown_at < HOLD_S or self.size == least:
+        if load.time_s - self._grown_at < HOLD_S or self.size == min_size:
             return Reason.NONE
-        if load.calm_bound <= max(TARGET * least, SHRINK_BELOW * self.size):
+        if load.calm_bound <= max(TARGET * min_size, SHRINK_BELOW * self.size):
             self.meter.forget(load.time_s - HOLD_S)
-            self.size = max(least, math.ceil(load.calm_bound / TARGET))
+            self.size = max(min_size, math.ceil(load.calm_bound / TARGET))
             return Reason.CALM
         return Reason.NONE

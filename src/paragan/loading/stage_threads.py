@@ -65,7 +65,7 @@ class Operations:
         self._changed_s = time.monotonic()
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def running(self) -> Iterator[None]:
         """Count the operation that runs in this context."""
         self._change(1)
         try:

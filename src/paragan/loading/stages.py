@@ -8,7 +8,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
 
 from torch import Tensor
 
@@ -20,8 +19,6 @@ from paragan.loading.stage_threads import LoadingStatistics, Operations, StageTh
 
 _POLL_S = 1.0  # the longest that an idle thread sleeps
 _RECENT = 256
-
-_T = TypeVar("_T")
 
 
 class Stages:
@@ -61,7 +58,7 @@ class Stages:
         """Wait for the batch of this position and return it; the threads continue from there."""
         with self._lock:
             self._move_window(position)
-            with self._waits.one():
+            with self._waits.running():
                 is_done = self._is_ready.wait_for(lambda: self._is_done(position), timeout_s)
             if not is_done:
                 raise DataError(
@@ -170,12 +167,12 @@ class Stages:
             if part.encoded is not None or self._attempt(part, self._read, self._reads):
                 self._attempt(part, self._decode, self._decodes)
 
-    def _wait_for(self, pool: StageThreads, find: Callable[[], _T | None]) -> _T | None:
+    def _wait_for(self, pool: StageThreads, find_part: Callable[[], Part | None]) -> Part | None:
         """Wait for work and return it; return None if this thread is superfluous."""
         with self._lock:
             while pool.num_alive <= pool.target:
-                if (found := find()) is not None:
-                    return found
+                if (part := find_part()) is not None:
+                    return part
                 pool.wakeup.wait(_POLL_S)
             pool.num_alive -= 1
             return None
@@ -183,7 +180,7 @@ class Stages:
     def _attempt(self, part: Part, work: Callable[[Part], None], operations: Operations) -> bool:
         """Return whether the work succeeded; its error is raised by `take`."""
         try:
-            with operations.one():
+            with operations.running():
                 work(part)
         except BaseException as error:
             with self._lock:

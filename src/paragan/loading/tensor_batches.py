@@ -55,9 +55,9 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
         self._batch = batch
         self._seed = seed
         if not 0 <= rank < world_size <= batch:
-            problem = f"batch={batch}, rank={rank}, world_size={world_size}"
             raise ConfigError(
-                f"{problem}: expected 0 <= rank < world_size <= batch; batch counts the samples of all ranks"
+                f"batch={batch}, rank={rank}, world_size={world_size}: expected 0 <= rank < world_size <= batch; "
+                "batch counts the samples of all ranks"
             )
         rows = Rows(step=0, first=0, count=batch, total=batch).shares(world_size)[rank]
         loader = Loader(source, batch, seed, torch.device(device), share=(rows.first, rows.count), flip=flip)
@@ -72,7 +72,7 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
             decoders=decoders,
             max_bytes=max_bytes,
             timeout_s=timeout_s,
-            most_readers=max_readers if is_controlled else None,
+            max_readers=max_readers if is_controlled else None,
         )
 
     def __next__(self) -> dict[str, Tensor]:
@@ -106,8 +106,10 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
                 f"state: seed {state['seed']}, but the batches have seed={self._seed}; use seed={state['seed']}"
             )
         if state["fingerprint"] != self.source.fingerprint:
-            found = f"{state['fingerprint']}, found {self.source.fingerprint}"
-            raise DataError(f"state: it was taken on other data ({found}); open the same data with the same options")
+            raise DataError(
+                f"state: it was taken on other data ({state['fingerprint']}, found {self.source.fingerprint}); "
+                "open the same data with the same options"
+            )
         samples = state["epoch"] * len(self.source) + state["position"]
         if samples % self._batch:
             raise ConfigError(

@@ -1,11 +1,17 @@
-"""Objects below an address: ranges, conditional puts, listings, uploads in parts, with retries."""
+"""Objects below an address: ranges, conditional puts, listings, uploads in parts, with retries.
+
+Requests are obstore's: S3 and compatible stores, Google Cloud Storage, Azure, web servers.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +19,6 @@ from paragan.core.addresses import secret_in_url
 from paragan.core.errors import DataError, StorageError
 from paragan.core.files import atomic_write
 from paragan.storage.byte_store import MissingFileError
-from paragan.storage.object_store import CREDENTIALS, TransientError, open_obstore, refuse_forked, translate
 
 T = TypeVar("T")
 Version = dict[str, str]
@@ -23,6 +28,19 @@ _TIMEOUT_S = 30.0  # of one request with its response; a part of an upload has 5
 _NUM_TRIES = 3
 _FIRST_PAUSE_S = 0.5
 _MAX_CONCURRENT_PARTS = 4
+_MAX_RETRIES = 3  # by obstore, of a request without an answer or with one that may pass
+_METADATA_SERVERS = ("169.254.169.254", "metadata.google.internal")  # searched for credentials, at last
+_first_process = 0  # that used obstore; its threads do not exist in forked ones
+CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SKIP_SIGNATURE=true for a public bucket), and AWS_REGION",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+"""Variables of the environment, by the scheme of the address."""
+
+
+class TransientError(Exception):
+    """A request failed in a way that a repetition may not; the text is a reason of a few words."""
 
 
 class TooLargeError(DataError):
@@ -59,11 +77,11 @@ class ObjectBucket:
         """Return content and version of a small object; `MissingFileError` if there is none."""
 
         def request() -> tuple[bytes, Version]:
-            found = self._store.get(name)
-            self._check_size(name, found.meta["size"], max_bytes)
-            content = bytes(found.bytes())
-            _refuse_truncated(len(content), found.meta["size"])
-            return content, _version(found.meta)
+            response = self._store.get(name)
+            self._check_size(name, response.meta["size"], max_bytes)
+            content = bytes(response.bytes())
+            _check_complete(len(content), response.meta["size"])
+            return content, _version(response.meta)
 
         return self._attempt(name, request)
 
@@ -72,7 +90,7 @@ class ObjectBucket:
 
         def request() -> bytes:
             content = bytes(self._store.get_range(name, start=start, end=stop))
-            _refuse_truncated(len(content), stop - start)
+            _check_complete(len(content), stop - start)
             return content
 
         return self._attempt(name, request)
@@ -89,13 +107,11 @@ class ObjectBucket:
         """Write an object to a file, which appears when it is complete; `TooLargeError` above `max_bytes`."""
 
         def request() -> None:
-            found = self._store.get(name)
-            self._check_size(name, found.meta["size"], max_bytes)
-            num_bytes = 0
+            response = self._store.get(name)
+            self._check_size(name, response.meta["size"], max_bytes)
             with atomic_write(path) as file:
-                for chunk in found.stream():
-                    num_bytes += file.write(chunk)
-                _refuse_truncated(num_bytes, found.meta["size"])
+                num_bytes = sum(file.write(chunk) for chunk in response.stream())
+                _check_complete(num_bytes, response.meta["size"])
 
         self._attempt(name, request)
 
@@ -117,12 +133,11 @@ class ObjectBucket:
         """Return all objects below a prefix, which ends at a slash, by name."""
 
         def request() -> dict[str, StoredObject]:
-            found = {}
-            for batch in self._store.list(prefix or None):
-                for meta in batch:
-                    modified = meta["last_modified"].timestamp()
-                    found[meta["path"]] = StoredObject(meta["size"], modified)
-            return found
+            return {
+                meta["path"]: StoredObject(meta["size"], meta["last_modified"].timestamp())
+                for batch in self._store.list(prefix or None)
+                for meta in batch
+            }
 
         return self._attempt(prefix, request)
 
@@ -140,22 +155,24 @@ class ObjectBucket:
             raise TooLargeError(f"{self.where(name)}: more than {max_bytes:,} bytes; check {self._setting}")
 
     def _attempt(self, name: str, request: Callable[[], T]) -> T:
-        refuse_forked(self.address)
+        check_not_forked(self.address)
         reason = ""
         for number in range(self._num_tries):
             if number:
                 time.sleep(_FIRST_PAUSE_S * 2 ** (number - 1))
             try:
-                found = request()
+                answer = request()
                 self._has_answered = True
-                return found
+                return answer
             except Exception as error:
                 failure = self._translated(error, name)
                 if not isinstance(failure, TransientError):
                     raise failure from None
                 reason = str(failure)
-        hint = "check the network and the store, then run the command again"
-        raise StorageError(f"{self.where(name)}: {reason}, after {self._num_tries} tries; {hint}")
+        raise StorageError(
+            f"{self.where(name)}: {reason}, after {self._num_tries} tries; "
+            "check the network and the store, then run the command again"
+        )
 
     def _translated(self, error: Exception, name: str) -> Exception:
         is_missing = isinstance(error, FileNotFoundError) and error.filename is None  # of the store
@@ -163,7 +180,7 @@ class ObjectBucket:
             return error
         if type(error).__name__ in ("AlreadyExistsError", "PreconditionError"):
             return ConflictError(self.where(name))
-        return translate(error, self.where(name), self._has_answered, self._setting)
+        return _translate(error, self.where(name), self._has_answered, self._setting)
 
 
 def open_bucket(address: str, timeout_s: float = _TIMEOUT_S) -> ObjectBucket:
@@ -185,6 +202,82 @@ def _version(meta: Any) -> Version:
     return {key: meta[key] for key in ("e_tag", "version") if meta.get(key)}
 
 
-def _refuse_truncated(num_bytes: int, expected: int) -> None:
+def _check_complete(num_bytes: int, expected: int) -> None:
     if num_bytes != expected:
         raise TransientError(f"{num_bytes:,} of {expected:,} bytes arrived")
+
+
+def open_obstore(address: str, timeout_s: float) -> Any:
+    """Return obstore's store of an address, whose settings come from the environment.
+
+    timeout_s: of one request with its response. Raises `DataError` without obstore, and for incomplete settings.
+    """
+    try:
+        from obstore.store import from_url
+    except ImportError:
+        raise DataError(
+            f"{address}: remote files need the package obstore; install it with: pip install 'paragan[cloud]'"
+        ) from None
+    check_not_forked(address)
+    scheme = address.partition("://")[0]
+    endpoint = os.environ.get("AWS_ENDPOINT_URL", "") if scheme == "s3" else address
+    options = {
+        "timeout": f"{timeout_s:g}s",
+        "connect_timeout": f"{timeout_s / 3:g}s",
+        "allow_http": str(endpoint.startswith("http://")).lower(),
+    }
+    retries = {"max_retries": _MAX_RETRIES, "retry_timeout": timedelta(seconds=timeout_s / 2)}
+    try:
+        return from_url(address, client_options=options, retry_config=retries)  # type: ignore[arg-type]
+    except Exception:
+        raise DataError(f"{address}: the settings of the store are incomplete; {_credentials(scheme)}") from None
+
+
+def _translate(error: Exception, where: str, has_answered: bool, setting: str) -> Exception:
+    """Return a failure of a request as `TransientError` or `DataError`, without its text, which may have signatures.
+
+    where: the file in messages. has_answered: missing credentials are a failure that may pass. setting: what may be
+    wrong.
+    """
+    text = str(error)
+    kind = type(error).__name__
+    fix = _credentials(where.partition("://")[0])
+    if any(server in text for server in _METADATA_SERVERS) and not has_answered:
+        return DataError(f"{where}: no credentials; {fix}")
+    if kind == "NotFoundError" or isinstance(error, FileNotFoundError):
+        return MissingFileError(f"{where}: no such file; check {setting}")
+    if kind == "InvalidPathError":
+        return DataError(f"{where}: has an object with '..' or an empty part in its name; remove that object")
+    if kind == "NotSupportedError":
+        return DataError(f"{where}: the server ignores byte ranges; use one that supports them, such as nginx")
+    status = re.search(r"status (?:code )?(\d{3})|\b([45]\d\d) [A-Z]", text)
+    code = int(status[1] or status[2]) if status else 0
+    if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in (401, 403):
+        return DataError(f"{where}: access denied; {fix}")
+    if code == 416:
+        return DataError(f"{where}: shorter than in dataset.json; upload the file again")
+    if 400 <= code < 500 and code not in (408, 429):
+        return DataError(f"{where}: status {code}; check {setting} and the credentials")
+    if 300 <= code < 400:
+        return DataError(f"{where}: status {code}: the bucket is elsewhere; set AWS_REGION")
+    if kind == "GenericError":
+        timed_out = "no response in time" if "timed out" in text or "timeout" in text else "the connection failed"
+        return TransientError(f"status {code}" if code else timed_out)
+    return DataError(f"{where}: cannot be read ({kind}); check {setting} and the environment")
+
+
+def check_not_forked(address: str) -> None:
+    """Raise `DataError` in a forked process, in which obstore waits forever for threads of its parent."""
+    global _first_process
+    _first_process = _first_process or os.getpid()
+    if _first_process != os.getpid():
+        raise DataError(
+            f"{address}: remote files cannot be read in a forked process; start processes with the method 'spawn'"
+        )
+
+
+def _credentials(scheme: str) -> str:
+    """Return what to do where a store refuses access."""
+    if scheme in CREDENTIALS:
+        return f"set {CREDENTIALS[scheme]} in the environment"
+    return "use a server that needs no login"

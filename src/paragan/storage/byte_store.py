@@ -1,14 +1,18 @@
-"""Byte ranges of files in one place: a local folder, a web server or an object store."""
+"""Byte ranges of files in one place: a local folder (here), a web server or an object store (`remote_store`)."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.core.errors import DataError
-from paragan.core.files import is_sha256
+from paragan.core.files import is_sha256, read_bytes
+
+PREPARE_AGAIN = "copy the file again, or prepare the data again"
 
 
 @dataclass(frozen=True)
@@ -94,3 +98,41 @@ class ByteStore(ABC):
     def where(self, name: str) -> str:
         """Return path or address of a file in messages."""
         return f"{self.address}/{name}"
+
+
+class LocalStore(ByteStore):
+    """The files of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = str(folder)
+        self._folder = folder
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        return [self._read(wanted) for wanted in ranges]
+
+    def read_file(self, name: str, max_bytes: int) -> bytes:
+        with raise_read_errors(self._folder / name):
+            return read_bytes(self._folder / name, max_bytes)
+
+    def size(self, name: str) -> int:
+        with raise_read_errors(self._folder / name):
+            return (self._folder / name).stat().st_size
+
+    def local_copy(self, file: StoredFile) -> Path:
+        return self._folder / file.name
+
+    def _read(self, wanted: ByteRange) -> bytes:
+        path = self._folder / wanted.name
+        with raise_read_errors(path), open(path, "rb", buffering=0) as file:
+            return os.pread(file.fileno(), wanted.num_bytes, wanted.start)
+
+
+@contextmanager
+def raise_read_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the operating system into a `DataError` that names the file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise MissingFileError(f"{path}: no such file; {PREPARE_AGAIN}") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); check the file") from None

@@ -46,12 +46,9 @@ class DiskCache:
         """Return a part of an entry; None if there is none of this length."""
         path = self._path(sha256, name)
         with suppress(OSError):
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                content = os.pread(handle, stop - start, start)
-                used = os.fstat(handle).st_mtime
-            finally:
-                os.close(handle)
+            with open(path, "rb", buffering=0) as file:
+                content = os.pread(file.fileno(), stop - start, start)
+                used = os.fstat(file.fileno()).st_mtime
             if time.time() - used > _USED_S:
                 os.utime(path)
             return content if len(content) == stop - start else None
@@ -93,10 +90,12 @@ class DiskCache:
                     return path
                 path.unlink()
         except OSError as error:
-            problem = f"the cache {self._folder} is not writable ({error.strerror})"
-            raise DataError(f"{problem}; set PARAGAN_CACHE to a folder that is") from None
-        problem = "the bytes differ from the sha256 in dataset.json"
-        raise DataError(f"{store.where(file.name)}: {problem}; upload the file again")
+            raise DataError(
+                f"the cache {self._folder} is not writable ({error.strerror}); set PARAGAN_CACHE to a folder that is"
+            ) from None
+        raise DataError(
+            f"{store.where(file.name)}: the bytes differ from the sha256 in dataset.json; upload the file again"
+        )
 
     def _path(self, sha256: str, name: str) -> Path:
         # `StoredFile` refuses others: never a path of what a description says

@@ -10,14 +10,14 @@ GAP = 2  # between the images
 GREY = 64
 
 
-def make_sheet(x_BCHW: Tensor, columns: int, least_pixels: int = 32) -> Tensor:
+def make_sheet(x_BCHW: Tensor, columns: int, min_pixels: int = 32) -> Tensor:
     """Arrange images in [-1, 1] in rows of `columns`; returns uint8 (1 or 3, height, width).
 
-    Images smaller than `least_pixels` are enlarged by an integer factor. Only the first three
+    Images smaller than `min_pixels` are enlarged by an integer factor. Only the first three
     channels are used; two channels become red and green.
     """
     x = ((x_BCHW.detach().float().cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)[:, :3]
-    factor = max(1, -(-least_pixels // x.shape[-1]))
+    factor = max(1, -(-min_pixels // x.shape[-1]))
     x = x.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
     x = F.pad(x, (0, GAP, 0, GAP), value=GREY)
     if x.shape[1] == 2:

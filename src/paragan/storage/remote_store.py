@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from paragan.core.addresses import secret_in_url
 from paragan.core.errors import DataError
-from paragan.storage.bucket import ObjectBucket
+from paragan.storage.bucket import ObjectBucket, check_not_forked, open_obstore
 from paragan.storage.byte_store import ByteRange, ByteStore, StoredFile
 from paragan.storage.disk_cache import DiskCache
-from paragan.storage.object_store import open_obstore, refuse_forked
 
 BLOCK_BYTES = 256 << 10
 _TIMEOUT_S = 30.0  # of one request with its response
@@ -77,17 +75,19 @@ class RemoteStore(ByteStore):
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         pieces = [list(self._pieces(wanted)) for wanted in ranges]
-        found = {piece: self._cache.read(*piece.entry, piece.start, piece.stop) for piece in chain(*pieces)}
-        blocks = {piece.block: piece.entry for piece, content in found.items() if content is None}
+        contents = {
+            piece: self._cache.read(*piece.entry, piece.start, piece.stop) for parts in pieces for piece in parts
+        }
+        blocks = {piece.block: piece.entry for piece, content in contents.items() if content is None}
         missing = [*blocks, *(wanted for wanted, parts in zip(ranges, pieces, strict=True) if not parts)]
         fetched = dict(zip(missing, self._request(missing), strict=True))
         for block, entry in blocks.items():
             self._cache.write(*entry, fetched[block])
-        for piece, content in found.items():
+        for piece, content in contents.items():
             if content is None:
-                found[piece] = fetched[piece.block][piece.start : piece.stop]
+                contents[piece] = fetched[piece.block][piece.start : piece.stop]
         return [
-            b"".join(found[piece] or b"" for piece in parts) if parts else fetched[wanted]
+            b"".join(contents[piece] or b"" for piece in parts) if parts else fetched[wanted]
             for wanted, parts in zip(ranges, pieces, strict=True)
         ]
 
@@ -108,8 +108,9 @@ class RemoteStore(ByteStore):
         return self._cache.copy(self, file)
 
     def forget(self, ranges: Sequence[ByteRange]) -> None:
-        for piece in chain.from_iterable(map(self._pieces, ranges)):
-            self._cache.drop(*piece.entry)
+        for wanted in ranges:
+            for piece in self._pieces(wanted):
+                self._cache.drop(*piece.entry)
 
     def _pieces(self, wanted: ByteRange) -> Iterator[_Piece]:
         """Yield the parts of a range by block; nothing for a file that is not cached."""
@@ -121,7 +122,7 @@ class RemoteStore(ByteStore):
             yield _Piece(file, number, max(wanted.start - first, 0), min(wanted.stop - first, BLOCK_BYTES))
 
     def _request(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        refuse_forked(self.address)  # without the threads of the pool
+        check_not_forked(self.address)  # without the threads of the pool
         contents = [b""] * len(ranges)
 
         def request(numbers: list[int]) -> None:

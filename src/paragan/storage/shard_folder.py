@@ -22,8 +22,15 @@ from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
-from paragan.storage.byte_store import ByteRange, ByteStore, MissingFileError, StoredFile
-from paragan.storage.local_store import PREPARE_AGAIN, LocalStore, raise_read_errors
+from paragan.storage.byte_store import (
+    PREPARE_AGAIN,
+    ByteRange,
+    ByteStore,
+    LocalStore,
+    MissingFileError,
+    StoredFile,
+    raise_read_errors,
+)
 from paragan.storage.remote_store import open_remote
 
 DESCRIPTION = "dataset.json"

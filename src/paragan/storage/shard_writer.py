@@ -17,8 +17,7 @@ import numpy as np
 
 from paragan.core.errors import DataError
 from paragan.core.files import atomic_write, open_lock_file, read_bytes, remove_tree, write_bytes, write_text
-from paragan.storage.byte_store import StoredFile
-from paragan.storage.local_store import LocalStore
+from paragan.storage.byte_store import LocalStore, StoredFile
 from paragan.storage.shard_folder import (
     BLOCK_BYTES,
     DESCRIPTION,
@@ -135,7 +134,7 @@ def open_shard_writer(folder: Path, planned: ShardDescription, source: str) -> I
     """
     if not (folder / UNFINISHED).is_dir():
         if (folder / DESCRIPTION).is_file():
-            _refuse_other(folder, asdict(read_description(LocalStore(folder))), asdict(planned))
+            _check_same(folder, asdict(read_description(LocalStore(folder))), asdict(planned))
             yield None
             return
         if folder.exists() and any(folder.iterdir()):
@@ -151,14 +150,14 @@ def open_shard_writer(folder: Path, planned: ShardDescription, source: str) -> I
         if settings.exists():
             present = json.loads(read_bytes(settings, _MAX_PART_BYTES))
             has_changed = present.get("path") == source and any(present.get(key) != images[key] for key in images)
-            _refuse_other(folder, present | images if has_changed else present, asdict(planned))
+            _check_same(folder, present | images if has_changed else present, asdict(planned))
             for path in (*(folder / UNFINISHED).glob("*.part"), *folder.glob("shard-*.tar")) if has_changed else ():
                 path.unlink()
         write_text(settings, json.dumps(asdict(planned) | {"path": source}))
         yield ShardWriter(folder, planned)
 
 
-def _refuse_other(folder: Path, present: dict[str, Any], planned: dict[str, Any]) -> None:
+def _check_same(folder: Path, present: dict[str, Any], planned: dict[str, Any]) -> None:
     """Raise `DataError` with the first setting that differs, as both were written to JSON."""
     planned = json.loads(json.dumps(planned))
     present = json.loads(json.dumps(present))

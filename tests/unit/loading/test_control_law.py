@@ -93,7 +93,7 @@ def test_law_step_change_is_followed_once():
 
 def test_law_saturated_storage_grows_to_the_limit_and_stays():
     model = simulate(lambda time_s, draw, num: max(0.02, num / 40) * draw.uniform(0.9, 1.1), 0.02, 60)
-    assert readers(model)[-1][1] == LIMITS.most_readers
+    assert readers(model)[-1][1] == LIMITS.max_readers
     assert max(time_s for time_s, _ in changes(model)) < 30 and not reversals(model)
 
 

@@ -12,7 +12,7 @@ from paragan.config import read_recipe
 from paragan.core.source import EncodedSource, TensorSpec
 from paragan.loading import TensorBatches
 from paragan.loading.control_law import Counters, Limits, Sizes
-from paragan.loading.controller import Controller
+from paragan.loading.pipeline import Controller
 from tests import tiny_run
 
 MIB = 1 << 20
