@@ -46,13 +46,12 @@ class Estimator:
         check_separate_weights(dict(zip("gd", nets, strict=True)), "Estimator: ")
         for net in nets:
             follow_rank_0(net, world)
-        classes = (origin(self.g), origin(self.d))
         return Networks(
             g=nets[0],
             d=nets[1],
             latent=whole_number(self.g, "latent"),
             num_classes=whole_number(self.g, "num_classes"),
-            origin=classes,
+            origin=(origin(self.g), origin(self.d)),
         )
 
 
@@ -62,8 +61,10 @@ def _checked(name: str, player: Any) -> Any:
         cls = player.__name__
         raise ConfigError(f"Estimator: {name} is the class {cls}; pass an object, {cls}()")
     if not isinstance(player, nn.Module) and not callable(getattr(player, "model_fn", None)):
-        found = f"{type(player).__name__} is not a torch.nn.Module and has no {_SIGNATURES[name]}"
-        raise ConfigError(f"Estimator: {name}: {found}; define it")
+        raise ConfigError(
+            f"Estimator: {name}: {type(player).__name__} is not a torch.nn.Module and has no {_SIGNATURES[name]}; "
+            "define it"
+        )
     return player
 
 
@@ -76,7 +77,7 @@ def follow_rank_0(net: nn.Module, world: World) -> None:
     """Copy rank 0's weights: every rank drew different ones."""
     held = {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
     shapes = {name: [str(value.dtype), *value.shape] for name, value in held.items()}
-    if any(theirs != shapes for theirs in world.gather(shapes)):
+    if any(remote != shapes for remote in world.gather(shapes)):
         raise ConfigError(f"Estimator: {class_name(net)}: the networks differ between ranks; create the same on all")
     for value in held.values():
         sent = value.clone(memory_format=torch.contiguous_format)

@@ -49,8 +49,9 @@ def as_module(player: Any) -> nn.Module:
     net = player if isinstance(player, nn.Module) else _ObjectModule(player)
     check_no_lazy_layers(f"Estimator: {class_name(net)}", net)
     if not any(weight.requires_grad for weight in net.parameters()):
-        hint = "assign networks to its attributes: self.net = …"
-        raise ConfigError(f"Estimator: {class_name(net)} has no weights to train; {hint}")
+        raise ConfigError(
+            f"Estimator: {class_name(net)} has no weights to train; assign networks to its attributes: self.net = …"
+        )
     return set_train_mode(net.cpu())
 
 
@@ -80,5 +81,4 @@ def _weights_in(value: Any) -> set[int]:
     """Return the ids of all trainable weights that a deep copy of the value would copy."""
     reached: dict[int, Any] = {}
     copy.deepcopy(value, reached)
-    weights = [found for found in reached.items() if isinstance(found[1], nn.Parameter)]
-    return {number for number, weight in weights if weight.requires_grad}
+    return {id_ for id_, value in reached.items() if isinstance(value, nn.Parameter) and value.requires_grad}

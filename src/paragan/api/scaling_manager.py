@@ -74,8 +74,8 @@ class ScalingManager:
         self._place = from_environment()
         self._out = local_run_folder(out, program_name())
         self._fresh = fresh
-        found = 1 if self._place is None else self._place.size
-        self.config = _scale_config(config, scaling_rules.scaled_batch(bs, num_workers, found), rule)
+        num_found = 1 if self._place is None else self._place.size
+        self.config = _scale_config(config, scaling_rules.scaled_batch(bs, num_workers, num_found), rule)
         self._gan: Estimator | None = None
         self._session: Session | None = None
         self._plan_source = plan
@@ -88,7 +88,7 @@ class ScalingManager:
         self.world = runs.join_world(config, self._place)
         atexit.register(self.close)
         self._say = runs.printer(self.world)
-        self._say(_workers_line(config, self.config, num_workers, found, rule))
+        self._say(_workers_line(config, self.config, num_workers, num_found, rule))
 
     @property
     def trainer(self) -> TrainingLoop:
@@ -134,13 +134,13 @@ class ScalingManager:
             numbers = {name: value for name, value in scores if isinstance(value, float)}
             values = trainer.roles.gather_merged(numbers)
         if not values:
-            hint = "pass evaluation.features=auto"
-            raise ConfigError(f"eval needs an extractor, and evaluation.features is null; {hint}")
+            raise ConfigError("eval needs an extractor, and evaluation.features is null; pass evaluation.features=auto")
         short = {name.partition("[")[0].partition("@")[0]: name for name in values}
         name = short.get(metric, short.get("fd", metric) if metric == "fid" else metric)
         if name not in values:
-            known = ", ".join(dict.fromkeys([*values, *short]))
-            raise ConfigError(f"eval: unknown metric {metric!r}; choose one of {known}")
+            raise ConfigError(
+                f"eval: unknown metric {metric!r}; choose one of {', '.join(dict.fromkeys([*values, *short]))}"
+            )
         if metric == "fid":
             self._say(_fid_line(name, values[name]))
         return values[name]
@@ -184,8 +184,9 @@ class ScalingManager:
             return
         self._check_open()
         if method and not session.trainer.is_synchronized:
-            found = "the ranks have not averaged their weights since the last step"
-            raise ConfigError(f"{method}: {found}; call train(gan) first")
+            raise ConfigError(
+                f"{method}: the ranks have not averaged their weights since the last step; call train(gan) first"
+            )
         try:
             with runs.record_failure(session):
                 yield session
@@ -196,8 +197,9 @@ class ScalingManager:
 
     def _check_open(self) -> None:
         if self._over:
-            hint = "create a new one, which resumes from the last checkpoint"
-            raise ConfigError(f"ScalingManager: this manager {self._over}; {hint}")
+            raise ConfigError(
+                f"ScalingManager: this manager {self._over}; create a new one, which resumes from the last checkpoint"
+            )
 
     def _begin(self, gan: Estimator) -> None:
         self._check_open()
@@ -271,13 +273,13 @@ def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:
     return replace(config, train=replace(config.train, batch=batch, kimg=kimg))
 
 
-def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, found: int, rule: str) -> str:
+def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, num_found: int, rule: str) -> str:
     """Return the line about the available workers, with the batch and the learning rates."""
-    workers = f"{found}" if found == num_workers else f"{found} instead of {num_workers}"
+    workers = f"{num_found}" if num_found == num_workers else f"{num_found} instead of {num_workers}"
     batch = now.train.batch
     rates = f"lr g {now.g.optimizer.lr:.3g}, d {now.d.optimizer.lr:.3g}"
     by = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "as they were"
-    batches = f"batches of {batch} images, {batch // found} each"
+    batches = f"batches of {batch} images, {batch // num_found} each"
     return f"workers   found {workers}: {batches}; {rates} ({by})"
 
 

@@ -250,8 +250,10 @@ def _source(data: Any, padding: Padding, dtype: torch.dtype, sample: str | None,
     if isinstance(data, Source):
         for tensor, spec in data.tensors.items():
             if spec.dtype.is_floating_point and spec.dtype != dtype:
-                found, kind = dtype_name(spec.dtype), dtype_name(dtype)
-                raise ConfigError(f"{name}: {tensor} is {found}, and the weights are {kind}; return it as {kind}")
+                kind = dtype_name(dtype)
+                raise ConfigError(
+                    f"{name}: {tensor} is {dtype_name(spec.dtype)}, and the weights are {kind}; return it as {kind}"
+                )
         return data
     if is_table(data) or isinstance(data, Tensor | np.ndarray):
         data = {sample or "sample": data}
@@ -272,9 +274,9 @@ def _source(data: Any, padding: Padding, dtype: torch.dtype, sample: str | None,
 def _check_tensors(source: Source, held_out: Source | None) -> None:
     """Raise `ConfigError` for held-out samples with other names, shapes or types."""
     if held_out is not None and held_out.tensors != source.tensors:
-        found = f"a held-out sample has {describe_tensors(held_out.tensors)}"
         raise ConfigError(
-            f"held_out: {found}, a training sample {describe_tensors(source.tensors)}; pass equal tensors"
+            f"held_out: a held-out sample has {describe_tensors(held_out.tensors)}, a training sample "
+            f"{describe_tensors(source.tensors)}; pass equal tensors"
         )
 
 

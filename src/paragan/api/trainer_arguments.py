@@ -99,15 +99,15 @@ def checked_module(net: Any, owner: str) -> nn.Module:
 def shared_dtype(generator: nn.Module, discriminator: nn.Module) -> torch.dtype:
     """Return the format of the trained weights of both: float32 or float64. Raises `ConfigError` for others, or two."""
     formats = {"generator": _dtypes(generator), "discriminator": _dtypes(discriminator)}
-    for owner, found in formats.items():
-        if low := sorted(map(dtype_name, found - {torch.float32, torch.float64})):
+    for owner, dtypes in formats.items():
+        if low := sorted(map(dtype_name, dtypes - {torch.float32, torch.float64})):
             raise ConfigError(
                 f"{owner} has weights of {', '.join(low)}; pass it with float32 weights, {owner}.float(), "
                 f"and set {owner[0]}.precision (bf16, fp16) for what it computes in"
             )
     every = set().union(*formats.values())
     if len(every) > 1:
-        texts = [f"{owner} {' and '.join(sorted(map(dtype_name, found)))}" for owner, found in formats.items() if found]
+        texts = [f"{owner} {' and '.join(sorted(map(dtype_name, kinds)))}" for owner, kinds in formats.items() if kinds]
         raise ConfigError(
             f"weights differ in format: {', '.join(texts)}; give both one format, with .float() or .double()"
         )

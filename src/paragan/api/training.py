@@ -105,14 +105,19 @@ def run_in_folder(
             f"`torchrun --nproc-per-node {config.devices} PROGRAM`, or leave devices out"
         )
 
-    hint = "Ctrl-C saves; the same program resumes"
     request = RunRequest(
-        config=config, name=name, out=folder, fresh=fresh, place=place, resume_hint=hint, address=address
+        config=config,
+        name=name,
+        out=folder,
+        fresh=fresh,
+        place=place,
+        resume_hint="Ctrl-C saves; the same program resumes",
+        address=address,
     )
 
     def prepare(world: World) -> RunRequest:
-        mine, model = objects(world)
-        return replace(request, config=mine, model=model)
+        recorded, model = objects(world)
+        return replace(request, config=recorded, model=model)
 
     with in_python_words(), _mirroring(request):
         train_in_program(config, place, prepare)
@@ -250,8 +255,9 @@ def setting_word(key: str, value: Any) -> str:
     try:
         return f"{key}={json.dumps(value, allow_nan=False, ensure_ascii=False, default=os.fspath)}"
     except (TypeError, ValueError):
-        hint = "pass a number, text, True, False, None, a list or a dict"
-        raise ConfigError(f"settings: {key} is a {type(value).__name__}; {hint}") from None
+        raise ConfigError(
+            f"settings: {key} is a {type(value).__name__}; pass a number, text, True, False, None, a list or a dict"
+        ) from None
 
 
 def _pair(generator: Any, discriminator: Any, seed: int) -> Estimator | None:

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import count
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,9 @@ class Manifest:
     @property
     def max_bytes(self) -> dict[str, int]:
         """Largest size of each file: its tensors in the widest type, and as much of names as the manifest may have."""
-        files = dict(chain.from_iterable(layouts.items() for layouts in self.groups.values()))
-        numbers = {name: sum(prod(box.length) for box in boxes.values()) for name, boxes in files.items()}
+        numbers: dict[str, int] = {}
+        for files in self.groups.values():
+            numbers |= {name: sum(prod(box.length) for box in boxes.values()) for name, boxes in files.items()}
         return {name: _MAX_ITEM_BYTES * numbers.get(name, 0) + MAX_JSON_BYTES for name in self.sums}
 
 
@@ -64,22 +65,22 @@ def assign_files(held: Sequence[Mapping[str, Boxes]]) -> list[dict[str, Boxes]]:
 
     A box that several ranks have is written by the first of them.
     """
-    taken: set[str] = set()
+    written: set[str] = set()
     assigned: list[dict[str, Boxes]] = []
     for groups in held:
-        mine: dict[str, Boxes] = {}
+        of_rank: dict[str, Boxes] = {}
         for group, boxes in groups.items():
             for name, box in boxes.items():
                 key = f"{group} {name} {box}"
-                if key not in taken:
-                    taken.add(key)
-                    mine.setdefault(group, {})[name] = box
-        assigned.append(mine)
-    counts = Counter(chain.from_iterable(assigned))
+                if key not in written:
+                    written.add(key)
+                    of_rank.setdefault(group, {})[name] = box
+        assigned.append(of_rank)
+    counts = Counter(group for groups in assigned for group in groups)
     numbers = {group: count() for group in counts}
     return [
-        {_file_name(group, next(numbers[group]), counts[group]): boxes for group, boxes in mine.items()}
-        for mine in assigned
+        {_file_name(group, next(numbers[group]), counts[group]): boxes for group, boxes in groups.items()}
+        for groups in assigned
     ]
 
 
@@ -139,8 +140,9 @@ def _group_files(pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:
         groups.setdefault(match.group(1), {})[file] = boxes
     for group, files in groups.items():
         tensors: dict[str, list[TensorLayout]] = {}
-        for name, box in chain.from_iterable(boxes.items() for boxes in files.values()):
-            tensors.setdefault(name, []).append(box)
+        for boxes in files.values():
+            for name, box in boxes.items():
+                tensors.setdefault(name, []).append(box)
         for name, cut in tensors.items():
             if gap := describe_gaps(cut):
                 raise CheckpointError(f"{group}: {name}: {gap} (files: {', '.join(sorted(files)[:5])})")

@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +50,7 @@ def read_checkpoint(path: Path, only: str | None = None) -> Checkpoint:
         raise CheckpointError(f"checkpoint {path}: {only}.safetensors is missing or damaged (not in the manifest)")
     if only is not None:
         manifest = Manifest(manifest.sums, {only: manifest.groups[only]})
-    names = list(chain.from_iterable(manifest.groups.values()))
-    for name in (STATE, *names):
+    for name in (STATE, *(file for files in manifest.groups.values() for file in files)):
         if not (path / name).is_file() or file_sha256(path / name) != manifest.sums[name]:
             raise CheckpointError(f"checkpoint {path}: {name} is missing or damaged (its sha256 is not the manifest's)")
     return _open(path, manifest)
@@ -98,14 +96,15 @@ def _open_file(path: Path, boxes: Layout) -> Any:
     try:
         with open_regular_file(path):  # safetensors would block on a pipe
             file: Any = safe_open(path, "pt")
-        found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 no mapping
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 no mapping
     except UNREADABLE:
         raise CheckpointError(
             f"checkpoint {path}: not a safetensors file; pickled weights are never read: convert them first"
         ) from None
-    if found != {name: box.length for name, box in boxes.items()}:
-        problem = "its tensors are not those that the manifest lists"
-        raise CheckpointError(f"checkpoint {path}: {problem}; delete the folder of the checkpoint")
+    if shapes != {name: box.length for name, box in boxes.items()}:
+        raise CheckpointError(
+            f"checkpoint {path}: its tensors are not those that the manifest lists; delete the folder of the checkpoint"
+        )
     return file
 
 
@@ -162,9 +161,9 @@ def check_base(path: Path, values: Mapping[str, Any], side: str, sha256: str) ->
     """
     saved = saved_base(values, side)
     if saved != sha256:
-        found = [f"{one[:12]}…" if one else "none" for one in (saved, sha256)]
+        before, now = (f"{text[:12]}…" if text else "none" for text in (saved, sha256))
         raise CheckpointError(
-            f"checkpoint {path}: {side} was trained on other base weights (sha256 {found[0]}, now {found[1]}); "
+            f"checkpoint {path}: {side} was trained on other base weights (sha256 {before}, now {now}); "
             f"give those ({side}.init, the model's folder or the program's network), or start anew with --fresh"
         )
 

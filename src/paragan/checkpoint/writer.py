@@ -88,7 +88,6 @@ class CheckpointWriter:
         return assign_files(self.world.gather({} if is_replica else held))
 
     def _run_on_main(self, act: Callable[[], None]) -> None:
-        """Run `act` on rank 0 while the other ranks wait."""
         run_on_all_ranks(self.world, act if self.world.is_main else lambda: None)
 
     def _begin(self, temporary: Path) -> None:
@@ -98,7 +97,6 @@ class CheckpointWriter:
         temporary.mkdir(parents=True)
 
     def _write(self, folder: Path, groups: Mapping[str, Pieces], files: Mapping[str, Boxes]) -> _FileInfo:
-        """Write and sync the files of this rank."""
         if not folder.is_dir():
             raise CheckpointError(
                 f"{folder} is visible to rank 0 but not to this rank; all hosts need a shared file system"
@@ -167,9 +165,9 @@ class CheckpointWriter:
         name = run_on_all_ranks(self.world, find)[0]
         if name is None:
             return None
-        found: list[Checkpoint] = []
-        run_on_all_ranks(self.world, lambda: found.append(open_verified(self.folder / name)))
-        return found[0]
+        opened: list[Checkpoint] = []
+        run_on_all_ranks(self.world, lambda: opened.append(open_verified(self.folder / name)))
+        return opened[0]
 
     def read_newest(self, read: Callable[[Path], T]) -> T | None:
         """Return what `read` returns for the newest undamaged checkpoint; None if none exists.

@@ -6,7 +6,6 @@ import dataclasses
 import types
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from paragan.core.option_types import Category, Interval, IsPath
@@ -84,8 +83,7 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
 def _members(hint: Any) -> tuple[Any, ...]:
     """Return the types in an optional type, in a list, in a map of names, or in an optional list."""
     if _is_union(hint):
-        parts = (_members(part) if _is_list(part) else (part,) for part in get_args(hint))
-        return tuple(chain.from_iterable(parts))
+        return tuple(inner for part in get_args(hint) for inner in (_members(part) if _is_list(part) else (part,)))
     return get_args(hint) if _is_list(hint) or get_origin(hint) is dict else (hint,)
 
 
@@ -99,7 +97,7 @@ def literal_words(hint: Any) -> tuple[Any, ...]:
     """Return the values of every `Literal` in a type."""
     if get_origin(hint) is Literal:
         return get_args(hint)
-    return tuple(chain.from_iterable(map(literal_words, get_args(hint))))
+    return tuple(word for part in get_args(hint) for word in literal_words(part))
 
 
 def describe(hint: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Annotated, Literal
 
 from paragan.core.option_types import Category, Choice, Count, Fraction, Interval, Natural, NotNegative, Positive
@@ -127,17 +126,17 @@ class GridOptions:
 
     def __post_init__(self) -> None:
         if not _SHAPE.fullmatch(self.shape) or self.num_cells > _MAX_CELLS:
-            problem = f"shape {self.shape!r} is not ROWSxCOLUMNS with at most {_MAX_CELLS} cells"
-            raise ValueError(f"{problem}; use e.g. 3x3")
+            raise ValueError(f"shape {self.shape!r} is not ROWSxCOLUMNS with at most {_MAX_CELLS} cells; use e.g. 3x3")
         self._check_cells()
 
     def _check_cells(self) -> None:
         for number, options in enumerate(self.cells):
             if max(options.at) >= self.num_cells:
-                problem = f"a {self.shape} grid has no cell {max(options.at)}"
-                raise ValueError(f"cells.{number}.at: {problem}; use 0 to {self.num_cells - 1}")
-        listed = chain.from_iterable(options.at for options in self.cells)
-        duplicate = _first_duplicate(list(listed))
+                raise ValueError(
+                    f"cells.{number}.at: a {self.shape} grid has no cell {max(options.at)}; use 0 to "
+                    f"{self.num_cells - 1}"
+                )
+        duplicate = _first_duplicate([cell for options in self.cells for cell in options.at])
         if duplicate is not None:
             raise ValueError(f"cells: cell {duplicate} is in two entries; list each cell in one")
 

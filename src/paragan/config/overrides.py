@@ -88,8 +88,7 @@ def write_word(tree: Node, word: str, problems: list[Problem]) -> None:
     """
     match = _WORD.fullmatch(word)
     if match is None:
-        text = f"{shorten(word)} is not an override; use key.path=value"
-        problems.append(Problem(COMMAND_LINE, "", text))
+        problems.append(Problem(COMMAND_LINE, "", f"{shorten(word)} is not an override; use key.path=value"))
         return
     try:
         _write(tree, match[1].split("."), _parse_value(match[2], problems))
@@ -139,12 +138,12 @@ def _entry(node: Node, key: str) -> Node | None:
     if isinstance(node.value, dict):
         return node.value.get(key)
     if not isinstance(node.value, list):
-        text = f"{key!r} cannot be set below the value {shorten(node.value)}, which is not a map"
-        raise UnreadableError(COMMAND_LINE, text)
+        raise UnreadableError(
+            COMMAND_LINE, f"{key!r} cannot be set below the value {shorten(node.value)}, which is not a map"
+        )
     count = len(node.value)
     if not key.isdecimal() or int(key) > count:
-        text = f"invalid index {key!r}; use 0 to {count} ({count} appends)"
-        raise UnreadableError(COMMAND_LINE, text)
+        raise UnreadableError(COMMAND_LINE, f"invalid index {key!r}; use 0 to {count} ({count} appends)")
     return node.value[int(key)] if int(key) < count else None
 
 

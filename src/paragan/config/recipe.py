@@ -35,7 +35,7 @@ from paragan.core.settings_tree import (
     shorten,
 )
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 _PRESET = "preset="
 _RUN_FILES = ("metrics.jsonl", "checkpoints", "run.lock", "environment.json", "exit.json")
 _MAX_BYTES = 1 << 20
@@ -94,8 +94,11 @@ def parse_recipe(text: str, source: str, outside: Container[str] = ANY, override
 
 def _write(tree: Node, overrides: Sequence[str], problems: list[Problem]) -> Overrides:
     """Write presets, then the other words, over a tree."""
-    for word in [word for word in overrides if word.startswith(_PRESET)]:
-        _apply_preset(tree, word.removeprefix(_PRESET), problems)
+    for name in [word.removeprefix(_PRESET) for word in overrides if word.startswith(_PRESET)]:
+        path = registry.find_source("presets", name)
+        preset = strict_yaml.read_file(path, problems, shown=f"presets/{name}.yaml")
+        _check_format(preset)
+        merge(tree, preset)
     writer = Overrides(RunConfig, tree)
     for word in [word for word in overrides if not word.startswith(_PRESET)]:
         writer.write(word, problems)
@@ -124,7 +127,7 @@ def _validate(tree: Node, problems: list[Problem], outside: Container[str], cure
         if not cure or not removed:
             raise
         removed.sort(key=lambda problem: "leave it out" in problem.text)  # first those that need another value
-        named = "; ".join(map(_describe_removed, removed[:_MOST_NAMED])) + ("; …" if len(removed) > _MOST_NAMED else "")
+        named = "; ".join(map(_describe_removed, removed[:_MAX_NAMED])) + ("; …" if len(removed) > _MAX_NAMED else "")
         raise CheckpointError(
             f"{tree.place.source} was written by an older version of paragan; settings and values in it that were "
             f"removed: {len(removed)}, namely {named}; {cure}"
@@ -143,8 +146,10 @@ def _open(recipe: str, problems: list[Problem]) -> Node:
     known = registry.names("recipes")
     if recipe not in known:
         hint = _similar_recipes(recipe, known)
-        choices = f"choose one of {len(known)} (digits, own, …) or give a path ending in .yaml"
-        raise ConfigError(f"unknown recipe {recipe!r}; {choices}{hint}")
+        raise ConfigError(
+            f"unknown recipe {recipe!r}; choose one of {len(known)} (digits, own, …) or give a path ending in "
+            f".yaml{hint}"
+        )
     path = registry.find_source("recipes", recipe)
     return strict_yaml.read_file(path, problems, shown=f"recipes/{recipe}.yaml")
 
@@ -176,13 +181,6 @@ def _is_of_a_run(recipe: str, tree: Node) -> bool:
         return True
     assert isinstance(tree.value, dict)
     return path.name == "config.yaml" and "format" in tree.value
-
-
-def _apply_preset(tree: Node, name: str, problems: list[Problem]) -> None:
-    path = registry.find_source("presets", name)
-    preset = strict_yaml.read_file(path, problems, shown=f"presets/{name}.yaml")
-    _check_format(preset)
-    merge(tree, preset)
 
 
 def _check_format(tree: Node) -> bool:

@@ -48,11 +48,11 @@ def of_run(recipe: str, overrides: Sequence[str]) -> list[Setting]:
 @cache
 def meanings(kind: type) -> dict[str, str]:
     """Return field -> meaning of an options class, in one line; fields without one are left out."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for cls in reversed(kind.__mro__):
         if dataclasses.is_dataclass(cls):
-            found |= _written(cls)
-    return found
+            meanings |= _written(cls)
+    return meanings
 
 
 def _written(kind: type) -> dict[str, str]:
@@ -61,11 +61,11 @@ def _written(kind: type) -> dict[str, str]:
     except OSError:  # created at run time
         return {}
     assert isinstance(definition, ast.ClassDef)
-    found = {}
+    texts = {}
     for field, below in pairwise(definition.body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (text := _text(below)):
-            found[field.target.id] = " ".join(text.split())
-    return found
+            texts[field.target.id] = " ".join(text.split())
+    return texts
 
 
 def _text(node: ast.stmt) -> str:
@@ -102,10 +102,10 @@ def _expand(setting: Setting, value: Any, default: Any, tree: Node) -> Iterator[
     elif isinstance(value, tuple) and any(map(dataclasses.is_dataclass, value)):
         kind = setting.kind.removeprefix("a list, each ")
         for number, item in enumerate(value):
-            one = dataclasses.replace(setting, key=f"{setting.key}.{number}", kind=kind)
+            part = dataclasses.replace(setting, key=f"{setting.key}.{number}", kind=kind)
             is_known = isinstance(default, tuple) and number < len(default)
             before = default[number] if is_known else dataclasses.MISSING
-            yield from _expand(one, item, before, tree)
+            yield from _expand(part, item, before, tree)
     else:
         yield _with_value(setting, value, default, tree)
 

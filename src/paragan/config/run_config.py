@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -95,8 +94,9 @@ class RunConfig:
         if not _ADDRESS.fullmatch(self.coordinator):
             raise ValueError(f"coordinator must be HOST:PORT, such as 127.0.0.1:0, not {self.coordinator!r}")
         if self.grid is None and self.workers is not None:
-            problem = f"workers={self.workers} needs a grid"
-            raise ValueError(f"{problem}; set grid.shape, or pass devices={self.workers} for one pair")
+            raise ValueError(
+                f"workers={self.workers} needs a grid; set grid.shape, or pass devices={self.workers} for one pair"
+            )
         for name in self.players:
             if not _PLAYER.fullmatch(name) or name in ("g", "d"):
                 raise ValueError(
@@ -112,8 +112,10 @@ class RunConfig:
         if "jsonl" not in names:
             others = [name for name in names if name not in _WRITERS]
             needed = [*_WRITERS, *others] if others else ["jsonl", *names]
-            found = f"not only {', '.join(names) or 'none'}; use writers=[{','.join(needed)}]"
-            raise ValueError(f"writers must include jsonl, the record of the run, {found}")
+            raise ValueError(
+                f"writers must include jsonl, the record of the run, not only {', '.join(names) or 'none'}; use "
+                f"writers=[{','.join(needed)}]"
+            )
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"writers has {twice} twice; name each writer once")
@@ -134,7 +136,7 @@ class RunConfig:
     def needs(self) -> tuple[Need, ...]:
         """What the settings need of a scheme, strategy, executor, grid or command."""
         executor = self.train.executor
-        own = needed(
+        needs = needed(
             (self.grid is not None, "grid", Capability.GRID),
             (self.grid and self.grid.opponents == "random", "grid.opponents=random", Capability.RANDOM_OPPONENTS),
             (self.players, "the setting players", Capability.EXTRA_PLAYERS),
@@ -143,13 +145,14 @@ class RunConfig:
             (self.rollback is not None, "rollback", Capability.ROLLBACK),
             (self.evaluation.mode == "background", "evaluation.mode=background", Capability.BACKGROUND),
         )
-        of_players = (player.needs(player_key(name)) for name, player in self.player_options.items())
         eager = "use train.executor=eager"
         if executor in EXECUTORS:
-            own += (Need(f"train.executor={executor}", Capability.COMPILE, eager),)
+            needs += (Need(f"train.executor={executor}", Capability.COMPILE, eager),)
         if executor == "graphs":
-            own += (Need("train.executor=graphs", Capability.GRAPHS, eager),)
-        return (*own, *chain.from_iterable(of_players))
+            needs += (Need("train.executor=graphs", Capability.GRAPHS, eager),)
+        for name, player in self.player_options.items():
+            needs += player.needs(player_key(name))
+        return needs
 
     @property
     def player_options(self) -> dict[str, PlayerOptions]:

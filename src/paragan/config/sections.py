@@ -137,10 +137,11 @@ class Sections(dict[str, Section]):
     def _add_choice(self, category: Category, path: str, node: Node) -> None:
         key = dotted(path, "name")
         if not isinstance(node.value, dict):
-            self._refuse(node, path, category)
+            self._add_invalid(node, path, category)
         elif "name" not in node.value:
-            text = f"{key} is required; choose {describe_choices(category.name)}"
-            self.problems.append(Problem(node.place, "", text))
+            self.problems.append(
+                Problem(node.place, "", f"{key} is required; choose {describe_choices(category.name)}")
+            )
         elif (name := self._resolve(category, key, node.value["name"])) is not None:
             try:
                 kind = None if self._is_unread(name) else registry.options(category.name, name)
@@ -158,7 +159,7 @@ class Sections(dict[str, Section]):
     def _resolve(self, category: Category, key: str, node: Node) -> str | None:
         """Return the name in a node, a .py file as absolute path; None if it cannot be used."""
         if not isinstance(node.value, str):
-            self._refuse(node, key, category)
+            self._add_invalid(node, key, category)
             return None
         written = node.value
         if outside_code.is_file_name(written):
@@ -201,10 +202,9 @@ class Sections(dict[str, Section]):
     def _is_unread(self, name: str) -> bool:
         return "." in name and self._outside is NAMES_ONLY
 
-    def _refuse(self, node: Node, path: str, category: Category) -> None:
+    def _add_invalid(self, node: Node, path: str, category: Category) -> None:
         valid = describe_choices(category.name, category.also)
-        text = f"must be {valid}, not {shorten(node.plain())}"
-        self.problems.append(Problem(node.place, path, text))
+        self.problems.append(Problem(node.place, path, f"must be {valid}, not {shorten(node.plain())}"))
 
 
 def _describe_bad_name(category: str, name: str, key: str, place: SourceLocation, error: str) -> str:

@@ -59,8 +59,8 @@ def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY, pr
         filled = _check(kind, tree.plain(), choose)
     except ValidationError as error:
         sections.problems += _describe_errors(error, sections)
-    if found := [*problems, *sections.problems]:
-        raise ProblemsError(found)
+    if all_problems := [*problems, *sections.problems]:
+        raise ProblemsError(all_problems)
     assert isinstance(filled, kind), "an error of pydantic is a problem"
     _add_places(filled, tree, "")
     return filled
@@ -99,9 +99,9 @@ def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem
     """Return a problem per setting; pydantic has one error for each member of a union."""
     problems: dict[tuple[str, str], Problem | None] = {}
     unknown = []
-    for one in error.errors(include_url=False, include_input=False):
-        section, keys = _find(one["loc"], sections)
-        is_unknown = one["type"] == "unexpected_keyword_argument"
+    for detail in error.errors(include_url=False, include_input=False):
+        section, keys = _find(detail["loc"], sections)
+        is_unknown = detail["type"] == "unexpected_keyword_argument"
         if keys and keys[0] == getattr(section.kind, "__name__", ""):
             keys = keys[1:]  # pydantic names the member of a union
         elif keys and keys[0] not in section.fields and not is_unknown:
@@ -111,19 +111,19 @@ def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem
             unknown.append((section, key))
         elif (section.path, key) in problems:
             continue
-        elif one["type"] == "missing" and len(keys) == 1:
+        elif detail["type"] == "missing" and len(keys) == 1:
             problems[section.path, key] = _describe_missing(section, key)
         elif keys:
             problems[section.path, key] = _describe_value(section, key, keys[1:])
         else:
-            keys_here = ", ".join(section.keys) or "nothing"
-            text = f"must be a map of {keys_here}, not {shorten(section.node.plain())}"
+            valid = ", ".join(section.keys) or "nothing"
+            text = f"must be a map of {valid}, not {shorten(section.node.plain())}"
             if (hint := setting_hint(section.path, section.node.plain())) is not None:
                 text = f"{text}; {hint}"
-            text = str(one.get("ctx", {}).get("error", text))  # raised by `__post_init__`
+            text = str(detail.get("ctx", {}).get("error", text))  # raised by `__post_init__`
             problems[section.path, key] = Problem(_place_of(text, section.node), section.path, text)
-    found = [problem for problem in problems.values() if problem is not None]
-    return [*found, *_describe_unknown(unknown, sections)]
+    known = [problem for problem in problems.values() if problem is not None]
+    return [*known, *_describe_unknown(unknown, sections)]
 
 
 def _place_of(text: str, node: Node) -> SourceLocation:
@@ -212,7 +212,7 @@ def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
         suggestion = dotted(section.path, f"arguments.{key}")
     else:
         tail = closest_name(key, map(_last, known), _SIMILARITY)
-        suggestion = closest_name(path, [other for other in known if _last(other) == tail], least=0)
+        suggestion = closest_name(path, [other for other in known if _last(other) == tail], min_similarity=0)
     choices = f"choose one of {', '.join(section.keys)}" if section.keys else "there are none here"
     return f"unknown key; {choices}{did_you_mean(suggestion)}"
 

@@ -121,8 +121,9 @@ def remove_tree(path: Path) -> None:
 def check_no_link(path: Path) -> None:
     """Raise `CheckpointError` if `path` is a symbolic link, which redirects what is written."""
     if path.is_symlink():
-        problem = f"{path} is a symbolic link, and nothing is written through links in a run folder"
-        raise CheckpointError(f"{problem}; remove the link")
+        raise CheckpointError(
+            f"{path} is a symbolic link, and nothing is written through links in a run folder; remove the link"
+        )
 
 
 @contextmanager
@@ -134,12 +135,14 @@ def open_regular_file(path: Path) -> Iterator[BufferedReader]:
         yield file
 
 
-def read_bytes(path: Path, most: int) -> bytes:
-    """Return the content of a plain file; `OSError` for others and above `most` bytes."""
+def read_bytes(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a plain file; `OSError` for others and above `max_bytes`."""
     with open_regular_file(path) as file:
-        content = file.read(min(most, os.fstat(file.fileno()).st_size) + 1)  # a buffer of so many bytes is allocated
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
+        content = file.read(
+            min(max_bytes, os.fstat(file.fileno()).st_size) + 1
+        )  # a buffer of so many bytes is allocated
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"more than {max_bytes:,} bytes", str(path))
     return content
 
 

@@ -60,7 +60,7 @@ class TensorLayout:
 
     def within(self, outer: TensorLayout) -> tuple[slice, ...]:
         """Return the slices of a tensor with the layout `outer` that hold this box."""
-        starts = [mine - theirs for mine, theirs in zip(self.offset, outer.offset, strict=True)]
+        starts = [inner - whole for inner, whole in zip(self.offset, outer.offset, strict=True)]
         return tuple(slice(start, start + n) for start, n in zip(starts, self.length, strict=True))
 
     def overlap(self, other: TensorLayout) -> TensorLayout | None:

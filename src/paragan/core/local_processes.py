@@ -186,12 +186,12 @@ def processes_with(path: Path) -> list[int]:
             return os.path.samestat(link.stat(), number)
         return False
 
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # ended meanwhile, or of another user
             if folder.name != str(os.getpid()) and any(map(is_file, (folder / "fd").iterdir())):
-                found.append(int(folder.name))
-    return found
+                pids.append(int(folder.name))
+    return pids
 
 
 def catches_signal(pid: int, number: signal.Signals) -> bool:

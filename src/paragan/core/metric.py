@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, Self
@@ -70,14 +70,11 @@ class SampleFeatures:
     @classmethod
     def concatenate(cls, pieces: list[SampleFeatures]) -> SampleFeatures:
         """Concatenate at least one set, in order; the images are numbered anew."""
-        logits = [piece.logits_BK for piece in pieces]
-        labels = [piece.requested_labels_B for piece in pieces]
-        images = [piece.image_BCHW for piece in pieces]
         return cls(
             features_BF=torch.cat([piece.features_BF for piece in pieces]),
-            logits_BK=_concatenate(logits),
-            requested_labels_B=_concatenate(labels),
-            image_BCHW=_concatenate(images),
+            logits_BK=_concatenate(piece.logits_BK for piece in pieces),
+            requested_labels_B=_concatenate(piece.requested_labels_B for piece in pieces),
+            image_BCHW=_concatenate(piece.image_BCHW for piece in pieces),
         )
 
     def __len__(self) -> int:
@@ -185,6 +182,6 @@ def in_float64(values: Tensor) -> Tensor:
     return values.detach().cpu().double()
 
 
-def _concatenate(pieces: list[Tensor | None]) -> Tensor | None:
+def _concatenate(pieces: Iterable[Tensor | None]) -> Tensor | None:
     tensors = [piece for piece in pieces if piece is not None]
     return torch.cat(tensors) if tensors else None

@@ -63,9 +63,10 @@ class DiscriminatorOutput:
     def single(self, user: str) -> DiscriminatorOutput:
         """Return this output; `ConfigError` if `user` would receive several discriminators."""
         if self.members:
-            names = ", ".join(self.members)
-            problem = f"{user} does not support several discriminators ({names})"
-            raise ConfigError(f"{problem}; leave it out, or let D return one output")
+            raise ConfigError(
+                f"{user} does not support several discriminators ({', '.join(self.members)}); leave it out, or let D "
+                "return one output"
+            )
         return self
 
     def split(self, sizes: list[int]) -> tuple[DiscriminatorOutput, ...]:
@@ -83,10 +84,10 @@ def _by_path(output: Any, path: str) -> dict[str, DiscriminatorOutput]:
         output = {str(number): member for number, member in enumerate(output)}
     if not isinstance(output, Mapping):
         return {path: DiscriminatorOutput.of(output)}
-    found: dict[str, DiscriminatorOutput] = {}
+    outputs: dict[str, DiscriminatorOutput] = {}
     for name, member in output.items():
-        found |= _by_path(member, f"{path}/{name}" if path else str(name))
-    return found
+        outputs |= _by_path(member, f"{path}/{name}" if path else str(name))
+    return outputs
 
 
 def _split(value: Any, sizes: list[int]) -> Sequence[Any]:
@@ -99,8 +100,8 @@ def _split(value: Any, sizes: list[int]) -> Sequence[Any]:
     if isinstance(value, (list, tuple)):
         layers = [layer.split(sizes) for layer in value]
         return [tuple(layer[k] for layer in layers) for k in range(len(sizes))]
-    split: Sequence[Any] = value.split(sizes)
-    return split
+    pieces_of: Sequence[Any] = value.split(sizes)
+    return pieces_of
 
 
 class _NotRun:

@@ -99,7 +99,7 @@ class PhaseClock:
     def stretch(self) -> tuple[Phase, float]:
         """Return phase and seconds of the longest stretch since `longest` was set; thread-safe."""
         lasting = self.current, self._now() - self._began
-        return max(self.longest, lasting, key=lambda found: found[1])
+        return max(self.longest, lasting, key=lambda stretch: stretch[1])
 
 
 _thread = threading.local()

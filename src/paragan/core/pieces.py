@@ -22,8 +22,8 @@ class Pieces:
 
     def boxes(self) -> dict[str, TensorLayout]:
         """Return the layout of every tensor, without empty pieces."""
-        found = {k: self.layout.get(k) or TensorLayout.whole(held.shape) for k, held in self.tensors.items()}
-        return {name: box for name, box in found.items() if box.is_whole or not box.is_empty}
+        boxes = {name: self.layout.get(name) or TensorLayout.whole(t.shape) for name, t in self.tensors.items()}
+        return {name: box for name, box in boxes.items() if box.is_whole or not box.is_empty}
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:

@@ -11,7 +11,7 @@ _PASSWORD = re.compile(r"(?<=:/)(/?)[^/@\s]*:[^/@\s]+@")  # of an address, or of
 def to_printable(text: object) -> str:
     """Return the text with a question mark for every unprintable character but newlines, without passwords in URLs."""
     shown = _PASSWORD.sub(r"\1***@", str(text))
-    return "".join(one if one.isprintable() or one == "\n" else "?" for one in shown)
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in shown)
 
 
 def print_line(text: object) -> None:

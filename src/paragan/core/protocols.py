@@ -1,4 +1,4 @@
-"""Protocols between packages, and base classes of penalties and data sources."""
+"""Protocols between packages, and the base class of penalties."""
 
 from __future__ import annotations
 
@@ -152,10 +152,7 @@ def adaptive(augment: Augment | None) -> Adaptive | None:
 
 def state_tensors(*owners: Penalty | Adaptive | Balancer) -> dict[str, Tensor]:
     """Return the state of penalties, augmentations and balancers under `OWNER/NAME`."""
-    found: dict[str, Tensor] = {}
-    for owner in owners:
-        found |= {f"{owner.name}/{name}": value for name, value in owner.state.items()}
-    return found
+    return {f"{owner.name}/{name}": value for owner in owners for name, value in owner.state.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

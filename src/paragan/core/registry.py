@@ -89,8 +89,9 @@ def names(category: str) -> list[str]:
 def _sources(category: str) -> dict[str, Path]:
     """Return the public files of a category by name: a file or a package, of paragan or of an extension."""
     paths: list[Path] = []
+    pattern = "*.yaml" if category in ("recipes", "presets") else "*.py"
     for folder in (_ROOT / category, *_ROOT.glob(f"extensions/*/{category}")):
-        paths += [path for path in folder.glob(f"*{_suffix(category)}") if path.name != "__init__.py"]
+        paths += [path for path in folder.glob(pattern) if path.name != "__init__.py"]
         paths += folder.glob("*/__init__.py")
     named = {path.parent.name if path.name == "__init__.py" else path.stem: path for path in paths}
     return {name: path for name, path in named.items() if not name.startswith("_") and name not in _HELPERS}
@@ -106,20 +107,15 @@ def descriptions(category: str) -> dict[str, str]:
     sources = dict(sorted(_sources(category).items()))
     if category == "recipes":
         sources |= {str(path): path for path in _local_recipes()}
-    described = {name: _description(path) for name, path in sources.items()}
-    kinds = TORCH_OPTIMISERS if category == "optim" else ()
-    of_torch = {kind: f"torch.optim.{kind}" for kind in kinds}
-    return of_torch | described
+    of_torch = {kind: f"torch.optim.{kind}" for kind in TORCH_OPTIMISERS if category == "optim"}
+    return of_torch | {name: _description(path) for name, path in sources.items()}
 
 
 def _local_recipes() -> list[Path]:
     """Return the recipes in the working directory: YAML files with sections `model` and `loss`."""
     paths = sorted(p for p in Path().glob("*.yaml") if p.is_file() and p.stat().st_size < _MAX_RECIPE_BYTES)
-    return [path for path in paths if {"model", "loss"} <= _top_level_keys(path)]
-
-
-def _top_level_keys(path: Path) -> set[str]:
-    return set(re.findall(r"^(\w+):", path.read_text(encoding="utf-8", errors="replace"), re.M))
+    texts = {path: path.read_text(encoding="utf-8", errors="replace") for path in paths}
+    return [path for path, text in texts.items() if {"model", "loss"} <= set(re.findall(r"^(\w+):", text, re.M))]
 
 
 def load_module(category: str, name: str) -> ModuleType:
@@ -130,9 +126,8 @@ def load_module(category: str, name: str) -> ModuleType:
         return importlib.import_module(".".join(("paragan", *parts[len(_ROOT.parts) :])))
     module = outside_code.import_outside(name)
     required = _REQUIRED_NAMES.get(category, ())
-    if missing := [needed for needed in required if not hasattr(module, needed)]:
-        names_missing = " and ".join(missing)
-        raise ConfigError(f"{noun(category)} {name!r} does not define {names_missing}; add what is missing to {path}")
+    if missing := " and ".join(needed for needed in required if not hasattr(module, needed)):
+        raise ConfigError(f"{noun(category)} {name!r} does not define {missing}; add what is missing to {path}")
     return module
 
 
@@ -182,13 +177,13 @@ def describe_choices(category: str, also: tuple[str, ...] = ()) -> str:
     return f"{choice} (or a dotted path or .py file of your code)"
 
 
-def closest_name(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """Return the most similar known word, or None. least: similarity as in `get_close_matches`.
+def closest_name(word: str, known: Iterable[str], min_similarity: float = 0.6) -> str | None:
+    """Return the most similar known word, or None. min_similarity: as in `get_close_matches`.
 
     A similar word that the given one continues is preferred: `hinge` for `hinge_loss`.
     """
     folded = {name.casefold(): name for name in known}
-    close = get_close_matches(word.casefold(), folded, 3, least)
+    close = get_close_matches(word.casefold(), folded, 3, min_similarity)
     starts = [name for name in close if re.match(rf"{re.escape(name)}[-_]", word.casefold())]
     return folded[[*starts, *close][0]] if close else None
 
@@ -200,10 +195,6 @@ def did_you_mean(word: str | None) -> str:
 
 def _is_record(category: str, name: str) -> bool:
     return name == from_memory.FROM_MEMORY and category in from_memory.RECORDS
-
-
-def _suffix(category: str) -> str:
-    return ".yaml" if category in ("recipes", "presets") else ".py"
 
 
 def _description(path: Path) -> str:

@@ -65,14 +65,15 @@ class Roles:
         """
         hosts = self.hosts or [0] * self.world.size
         others = [hosts[rank] for rank in self.ranks[of]]
-        here = [hosts[rank] for rank in self.ranks[side]]
-        found = []
-        for number, host in enumerate(here):
+        served = [hosts[rank] for rank in self.ranks[side]]
+        sources = []
+        for number, host in enumerate(served):
             near = [n for n, other in enumerate(others) if other == host]
-            peers = [n for n, other in enumerate(here) if other == host]
+            peers = [n for n, other in enumerate(served) if other == host]
+            # The k-th of the peers on a host takes the near source at the same share of their list.
             nearest = near[peers.index(number) * len(near) // len(peers)] if near else None
-            found.append(number * len(others) // len(here) if nearest is None else nearest)
-        return found
+            sources.append(number * len(others) // len(served) if nearest is None else nearest)
+        return sources
 
     def gather_merged(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON values of all ranks merged; the lowest rank wins. Collective."""
@@ -160,10 +161,11 @@ def _split(
     hosts = world.gather(world.rank - world.local_rank)  # a host is identified by its first rank
     worlds = [_subworld(world, part, hosts, timedelta(seconds=timeout_s)) for part in parts]
     long_wait = timedelta(seconds=max(timeout_s, LONG_WAIT_S))
-    mine = next(number for number, part in enumerate(parts) if world.rank in part)
+    # Every rank has created the groups of all parts, in one order, as `new_group` requires; it is in one of them.
+    local = next(number for number, part in enumerate(parts) if world.rank in part)
     return Roles(
         world=world,
-        batch_world=worlds[mine],
+        batch_world=worlds[local],
         ranks=ranks,
         long_wait_group=dist.new_group(backend="gloo", timeout=long_wait),
         timeout_s=timeout_s,

@@ -76,8 +76,9 @@ class Source(ABC):
     def shape(self) -> tuple[int, int, int]:
         """Shape (channels, height, width) of `image`. Raises `ConfigError` for other samples."""
         if "image" not in self.tensors:
-            found = describe_tensors(self.tensors)
-            raise ConfigError(f"this needs images, but a sample of the data has {found}; use data of images")
+            raise ConfigError(
+                f"this needs images, but a sample of the data has {describe_tensors(self.tensors)}; use data of images"
+            )
         channels, height, width = self.tensors["image"].shape
         return channels, height, width
 
@@ -222,8 +223,10 @@ def untrained_classes(class_names: Sequence[str], sizes: Sequence[int]) -> tuple
     if not missing:
         return ()
     named = ", ".join(missing[:_MAX_NAMED]) + (", …" if len(missing) > _MAX_NAMED else "")
-    consequence = "G cannot learn them, but samples and scores draw all classes"
-    return (f"classes without training images: {named}; {consequence}: add training images, or remove the classes",)
+    return (
+        f"classes without training images: {named}; G cannot learn them, but samples and scores draw all classes: add "
+        "training images, or remove the classes",
+    )
 
 
 def describe_tensors(tensors: Mapping[str, TensorSpec]) -> str:

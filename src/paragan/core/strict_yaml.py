@@ -95,9 +95,8 @@ def _read(path: Path, place: SourceLocation) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        here = SourceLocation(place.source, line)
-        raise UnreadableError(here, "not UTF-8 text; save the file as UTF-8") from None
+        bad_line = SourceLocation(place.source, data[: error.start].count(b"\n") + 1)
+        raise UnreadableError(bad_line, "not UTF-8 text; save the file as UTF-8") from None
 
 
 def _check_supported(text: str, start: SourceLocation) -> None:
@@ -115,18 +114,17 @@ def _check_supported(text: str, start: SourceLocation) -> None:
         if depth > _MAX_DEPTH:
             raise UnreadableError(place, f"nested deeper than {_MAX_DEPTH} levels; write a flatter file")
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-            text = "anchors and aliases (&name, *name) are not supported; write every value out"
-            raise UnreadableError(place, text)
+            raise UnreadableError(place, "anchors and aliases (&name, *name) are not supported; write every value out")
         if isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)) and event.tag is not None:
-            text = f"the tag {shorten(event.tag)} is not supported; write the value without a tag"
-            raise UnreadableError(place, text)
+            raise UnreadableError(
+                place, f"the tag {shorten(event.tag)} is not supported; write the value without a tag"
+            )
 
 
 def _convert(node: yaml.Node, path: str, start: SourceLocation, problems: list[Problem]) -> Node:
     place = _below(start, node.start_mark.line)
     if isinstance(node, yaml.ScalarNode):
-        is_plain = not node.style
-        return Node(place, parse_scalar(node.value) if is_plain else node.value)
+        return Node(place, node.value if node.style else parse_scalar(node.value))
     if isinstance(node, yaml.SequenceNode):
         items = enumerate(node.value)
         return Node(place, [_convert(item, f"{path}{i}.", start, problems) for i, item in items])
@@ -146,8 +144,7 @@ def _key(node: yaml.Node, place: SourceLocation, path: str) -> str:
     if not isinstance(node, yaml.ScalarNode):
         raise UnreadableError(place, "a list or map cannot be a key; use text", path.rstrip("."))
     if node.value == "<<" and not node.style:
-        text = "merge keys (<<) are not supported; write every value out"
-        raise UnreadableError(place, text, path.rstrip("."))
+        raise UnreadableError(place, "merge keys (<<) are not supported; write every value out", path.rstrip("."))
     return str(node.value)
 
 

@@ -39,10 +39,10 @@ class Side(enum.Enum):
         """Return the side of a further player, one object for each name; None for an invalid name."""
         if not isinstance(value, str) or _NAME.fullmatch(value) is None:
             return None
-        made = object.__new__(cls)
-        made._name_ = value
-        made._value_ = value
-        return cls._value2member_map_.setdefault(value, made)  # type: ignore[return-value]
+        side = object.__new__(cls)
+        side._name_ = value
+        side._value_ = value
+        return cls._value2member_map_.setdefault(value, side)  # type: ignore[return-value]
 
 
 def player_label(name: str) -> str:
@@ -212,8 +212,7 @@ class TurnInputs(_NamedTensors):
         if len(fakes) == 1:
             return fakes[0]
         parts = self.rows.parts(len(fakes))
-        here = self.rows
-        places = torch.cat([torch.arange(here.count)[rows.within(here)] for rows in parts])
+        places = torch.cat([torch.arange(self.rows.count)[rows.within(self.rows)] for rows in parts])
         return torch.cat(fakes)[places.argsort().to(fakes[0].device)]
 
 

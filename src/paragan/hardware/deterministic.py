@@ -39,8 +39,8 @@ def report_missing_kernels() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        operation, found, _ = str(error).partition(_MISSING)
-        if not found:
+        operation, separator, _ = str(error).partition(_MISSING)
+        if not separator:
             raise
         raise ConfigError(
             f"torch has no deterministic kernel for {operation} on this device; set train.deterministic=false, "

@@ -53,11 +53,7 @@ def call_compiler(name: str, device: torch.device) -> CallCompiler | None:
 
 def can_record(device: torch.device) -> bool:
     """Whether this device supports recorded launches (CUDA graphs)."""
-    if device.type == "cpu":
-        return False
-    from paragan.hardware import graphs
-
-    return graphs.graph_factory(device) is not None
+    return device.type == "cuda"
 
 
 class CompiledModule:
@@ -104,8 +100,7 @@ def _compile(module: nn.Module, recorded: bool) -> Call:
     options: dict[str, Any] | None = None
     if BACKEND == "inductor":  # dropout draws as it does uncompiled
         options = {"fallback_random": True} | ({"triton.cudagraphs": True} if recorded else {})
-    made: Call = torch.compile(call, backend=BACKEND, options=options, dynamic=False)
-    return made
+    return torch.compile(call, backend=BACKEND, options=options, dynamic=False)
 
 
 @contextmanager
@@ -118,15 +113,16 @@ def report_compile_errors() -> Iterator[None]:
     except Exception as error:
         if is_out_of_memory(error) or not _is_compiler_error(error):
             raise
-        problem = f"train.executor=compile does not run here ({error_line(error)})"
-        raise ConfigError(f"{problem}; pass train.executor=eager") from error
+        raise ConfigError(
+            f"train.executor=compile does not run here ({error_line(error)}); pass train.executor=eager"
+        ) from error
 
 
 def error_line(error: BaseException) -> str:
     """Format an error as one line; for compiler errors, the inner exception."""
     error = getattr(error, "inner_exception", error)
-    said = (str(error).strip().splitlines() or [""])[0][:200]
-    return said if isinstance(error, ParaganError) else f"{type(error).__name__}: {said}"
+    line = (str(error).strip().splitlines() or [""])[0][:200]
+    return line if isinstance(error, ParaganError) else f"{type(error).__name__}: {line}"
 
 
 def _is_compiler_error(error: Exception) -> bool:

@@ -18,20 +18,20 @@ class Graph:
     def __init__(self) -> None:
         self._graph = torch.cuda.CUDAGraph()
 
-    def warm_up(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def warm_up(self, work: Work, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Run the work on a side stream, as a recording does."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            found = work(given)
+            results = work(tensors)
         torch.cuda.current_stream().wait_stream(stream)
-        return found
+        return results
 
-    def record(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def record(self, work: Work, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Record the work without running it."""
         # other threads may use the device meanwhile: those that write, or exchange genomes
         with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
-            return work(given)
+            return work(tensors)
 
     def replay(self) -> None:
         """Run the recorded work."""
@@ -49,21 +49,22 @@ class RecordedFunction:
         self._work = work
         self._graph = graph
         self._calls = 0
-        self._given: Mapping[str, Tensor] = {}
-        self._found: Mapping[str, Tensor] = {}
+        self._inputs: Mapping[str, Tensor] = {}
+        self._results: Mapping[str, Tensor] = {}
 
-    def __call__(self, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def __call__(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         self._calls += 1
         if self._calls <= _WARM_UP:
-            return self._graph.warm_up(self._work, given)
+            return self._graph.warm_up(self._work, tensors)
         if self._calls == _WARM_UP + 1:
-            self._given = {name: value.clone() for name, value in given.items()}
-            self._found = self._graph.record(self._work, self._given)
+            self._inputs = {name: value.clone() for name, value in tensors.items()}
+            self._results = self._graph.record(self._work, self._inputs)
         else:
-            for name, value in given.items():
-                self._given[name].copy_(value, non_blocking=True)
+            # A replay reads the addresses of the recording, so new values are copied to them.
+            for name, value in tensors.items():
+                self._inputs[name].copy_(value, non_blocking=True)
         self._graph.replay()
-        return self._found
+        return self._results
 
 
 def graph_factory(device: torch.device) -> Callable[[], Graph] | None:

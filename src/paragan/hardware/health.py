@@ -66,7 +66,7 @@ def writable(place: str = ".") -> CheckResult:
 def open_files(limit: int | None = None) -> CheckResult:
     """Check the limit on open files and sockets."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if limit is None else limit
-    found = "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit}"
+    text = "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit}"
     few = limit != resource.RLIM_INFINITY and limit < 1024
     cure = "large data sets and many processes need more: ulimit -n 4096" if few else ""
-    return CheckResult("open files", "warn" if few else "ok", found, cure)
+    return CheckResult("open files", "warn" if few else "ok", text, cure)

@@ -21,15 +21,14 @@ _NVIDIA_DRIVER = "/proc/driver/nvidia/version"
 
 def versions() -> dict[str, str]:
     """Return the version of every installed distribution by its lower-case name."""
-    found = importlib.metadata.distributions()
-    return {name.lower(): d.version for d in found if (name := d.metadata["Name"])}
+    return {name.lower(): d.version for d in importlib.metadata.distributions() if (name := d.metadata["Name"])}
 
 
 def requirements() -> dict[str, str]:
     """Return the minimum version of every required package, by name."""
     lines = importlib.metadata.requires("paragan") or []
     pairs = [line.split(">=") for line in lines if "extra ==" not in line]
-    return {name.strip(): least.strip() for name, least in pairs}
+    return {name.strip(): minimum.strip() for name, minimum in pairs}
 
 
 def python() -> CheckResult:
@@ -41,21 +40,20 @@ def python() -> CheckResult:
 
 def packages(installed: Callable[[], Versions] = versions) -> CheckResult:
     """Check the required packages and their minimum versions."""
-    there = installed()
-    needed = requirements()
-    wrong = [f"{k}>={least}" for k, least in needed.items() if _number(there.get(k, "")) < _number(least)]
-    found = ", ".join(f"{name} {there.get(name, 'missing')}" for name in needed)
-    names = " ".join(repr(w) for w in wrong)
-    cure = f"install what is missing or too old: pip install {names}" if wrong else ""
-    return CheckResult("packages", "FAIL" if wrong else "ok", found, cure)
+    present = installed()
+    minima = requirements()
+    wrong = [f"'{k}>={minimum}'" for k, minimum in minima.items() if _number(present.get(k, "")) < _number(minimum)]
+    texts = ", ".join(f"{name} {present.get(name, 'missing')}" for name in minima)
+    cure = f"install what is missing or too old: pip install {' '.join(wrong)}" if wrong else ""
+    return CheckResult("packages", "FAIL" if wrong else "ok", texts, cure)
 
 
 def torchvision(timeout_s: float = 20.0) -> CheckResult:
     """Check that torchvision, if present, can be imported: it must be built for this torch."""
     if importlib.util.find_spec("torchvision") is None:
         return CheckResult("torchvision", "ok", "absent; paragan does not need it")
-    there = versions()
-    found = f"torchvision {there.get('torchvision', '')} with torch {there.get('torch', 'missing')}"
+    present = versions()
+    pair = f"torchvision {present.get('torchvision', '')} with torch {present.get('torch', 'missing')}"
     try:
         command = [sys.executable, "-c", "import torchvision"]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
@@ -63,10 +61,10 @@ def torchvision(timeout_s: float = 20.0) -> CheckResult:
         reason = f"its import did not end within {timeout_s:g} s"
     else:
         if ended.returncode == 0:
-            return CheckResult("torchvision", "ok", found)
+            return CheckResult("torchvision", "ok", pair)
         reason = (ended.stderr.strip().splitlines() or ["its import fails"])[-1]
     cure = "it does not match this build of torch; paragan does not need it; remove it with `pip uninstall torchvision`"
-    return CheckResult("torchvision", "warn", f"{found}: {reason}", cure)
+    return CheckResult("torchvision", "warn", f"{pair}: {reason}", cure)
 
 
 def devices(
@@ -88,8 +86,7 @@ def devices(
         return CheckResult("devices", "warn", f"torch is built for {build()} but sees no device", cure)
     if driver():
         cure = "the device stays unused: install a CUDA build of torch (./run: PARAGAN_TORCH=cuda)"
-        found = "an NVIDIA driver is installed, but torch is a CPU build"
-        return CheckResult("devices", "warn", found, cure)
+        return CheckResult("devices", "warn", "an NVIDIA driver is installed, but torch is a CPU build", cure)
     return CheckResult("devices", "ok", "none: the CPU is used")
 
 
@@ -125,11 +122,9 @@ def processor(threads: int | None = None, usable: int | None = None) -> CheckRes
     usable = num_cores() if usable is None else usable
     kind = "bf16" if has_bf16(torch.device("cpu")) else "fp32"
     capability = torch.backends.cpu.get_cpu_capability()
-    found = f"{usable} cores, {threads} threads, {capability}, precision auto is {kind} for D"
-    if threads <= usable:
-        return CheckResult("processor", "ok", found)
-    cure = f"more threads than cores are slow: set OMP_NUM_THREADS={usable}"
-    return CheckResult("processor", "warn", found, cure)
+    text = f"{usable} cores, {threads} threads, {capability}, precision auto is {kind} for D"
+    cure = "" if threads <= usable else f"more threads than cores are slow: set OMP_NUM_THREADS={usable}"
+    return CheckResult("processor", "warn" if cure else "ok", text, cure)
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from paragan.core.files import check_no_link, create_subfolder, read_bytes, writ
 from paragan.core.printable import to_printable
 from paragan.distributed.launch.rank_env import RankEnv
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _FINAL = (ParaganError.exit_code, PREEMPTED)  # another attempt would end in the same way
 
 
@@ -106,7 +106,7 @@ def is_owned(folder: Path, place: RankEnv) -> bool:
     restart is never the first attempt.
     """
     try:
-        owner = json.loads(read_bytes(ranks_folder(folder) / "run.json", _MOST_BYTES))
+        owner = json.loads(read_bytes(ranks_folder(folder) / "run.json", _MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return False
     same = isinstance(owner, dict) and owner.get("run") == place.run_id
@@ -119,14 +119,13 @@ def _agent(place: RankEnv) -> str:
 
 def read_all(folder: Path, run: str) -> list[ExitStatus]:
     """Return the newest exit status of each rank of a run, sorted by rank."""
-    found = [_read(path) for path in sorted(ranks_folder(folder).glob("rank-*.exit.json"))]
-    of_run = [end for end in found if end is not None and end.run_id == run]
-    return sorted(of_run, key=lambda end: end.rank)
+    ends = [_read(path) for path in ranks_folder(folder).glob("rank-*.exit.json")]
+    return sorted((end for end in ends if end is not None and end.run_id == run), key=lambda end: end.rank)
 
 
-def first_failure(found: Iterable[ExitStatus]) -> ExitStatus | None:
+def first_failure(ends: Iterable[ExitStatus]) -> ExitStatus | None:
     """Return the root failure of the newest attempt: the earliest that no other rank caused."""
-    failed = [end for end in found if end.code != 0]
+    failed = [end for end in ends if end.code != 0]
     newest = max((end.attempt for end in failed), default=0)
     last = [end for end in failed if end.attempt == newest]
     return min(last, key=lambda end: (end.cause_rank is not None, end.time), default=None)
@@ -141,8 +140,7 @@ def final_failure(folder: Path, place: RankEnv) -> ExitStatus | None:
     newest = max(ends, key=lambda end: end.time, default=None)
     if place.attempt == 0 or newest is None or newest.size != place.size:
         return None
-    found = [end for end in ends if end.rank < place.size and end.is_final]
-    return first_failure(found)
+    return first_failure(end for end in ends if end.rank < place.size and end.is_final)
 
 
 def write_run_exit(folder: Path, code: int, reason: str) -> None:
@@ -162,6 +160,6 @@ def _path(folder: Path, rank: int) -> Path:
 
 def _read(path: Path) -> ExitStatus | None:
     try:
-        return _EXIT_STATUS.validate_json(read_bytes(path, _MOST_BYTES), strict=True)
+        return _EXIT_STATUS.validate_json(read_bytes(path, _MAX_BYTES), strict=True)
     except (OSError, ValueError):
         return None  # another file, or another format

@@ -22,7 +22,7 @@ from paragan.core.local_processes import is_running
 from paragan.distributed.launch.rank_env import RESUME_HINT
 
 LOOK_S = 3.0  # wait for the reason of another rank
-_MOST_S = 15.0  # a few requests to the store
+_MAX_S = 15.0  # a few requests to the store
 _PAUSE_S = 0.05
 _GRACE_S = 0.5  # a rank may have published its reason just before it ended
 _SILENT = "another rank failed or did not answer in time"
@@ -36,16 +36,16 @@ def resolve_failure(world: World, error: BaseException) -> BaseException:
     """Return the error that this rank ends with: its error, or a `PeerFailedError` of another rank.
 
     An error of this rank is published to the others. A collective that broke without a reason
-    becomes a `RankError` that names the failed rank. Takes at most `_MOST_S` seconds.
+    becomes a `RankError` that names the failed rank. Takes at most `_MAX_S` seconds.
     """
     if world.size == 1 or world.store is None or isinstance(error, PeerFailedError):
         return error
-    found: list[BaseException] = []
-    looking = threading.Thread(target=lambda: found.append(_resolve(world, world.store, error)), daemon=True)
+    resolved: list[BaseException] = []
+    looking = threading.Thread(target=lambda: resolved.append(_resolve(world, world.store, error)), daemon=True)
     looking.start()
-    looking.join(_MOST_S)  # a suspended store never answers, despite its time-out
-    if found:
-        return found[0]
+    looking.join(_MAX_S)  # a suspended store never answers, despite its time-out
+    if resolved:
+        return resolved[0]
     if is_collective_failure(error):
         return RankError(f"{_SILENT} (rank {world.rank} could not continue); {RESUME_HINT}")
     return error
@@ -55,14 +55,13 @@ def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
     try:
         store.set_timeout(timedelta(seconds=LOOK_S))
         if is_collective_failure(error):
-            found = _find_failure(store, world)
-            if isinstance(found, dict):  # possibly this rank's, published below
-                return error if found["rank"] == world.rank else followed_error(world, found)
-            if found or not isinstance(error, RankError):  # a `RankError` may name the layer
-                why = f"{found or _SILENT} (rank {world.rank} could not continue)"
-                error = RankError(f"{why}; {RESUME_HINT}")
-        first = publish_failure(store, world, error)
-        return error if first["rank"] == world.rank else followed_error(world, first)
+            first = _find_failure(store, world)
+            if isinstance(first, dict):  # possibly this rank's, published below
+                return error if first["rank"] == world.rank else followed_error(world, first)
+            if first or not isinstance(error, RankError):  # a `RankError` may name the layer
+                error = RankError(f"{first or _SILENT} (rank {world.rank} could not continue); {RESUME_HINT}")
+        published = publish_failure(store, world, error)
+        return error if published["rank"] == world.rank else followed_error(world, published)
     except (RuntimeError, OSError, ValueError, KeyError, TypeError):  # no store, or invalid values
         ended = f"the process that served the store of the ranks has ended; {RESUME_HINT}"
         return error if not is_collective_failure(error) else RankError(ended)
@@ -105,19 +104,17 @@ def _find_failure(store: dist.Store, world: World) -> dict[str, Any] | str:
 
 
 def _ended_ranks(store: dist.Store, world: World) -> list[int]:
-    """Return the ranks on this host whose process has ended."""
-    found = []
+    ended = []
     for rank in range(world.size):
         host, pid = json.loads(store.get(f"here/{rank}"))
         if host == socket.gethostname() and not is_running(pid):
-            found.append(rank)
-    return found
+            ended.append(rank)
+    return ended
 
 
 def followed_error(world: World, first: Mapping[str, Any]) -> PeerFailedError:
     """Return the error of this rank that follows from the published failure of another."""
     rank = int(first["rank"])
-    code = int(first["code"])
     reason = str(first["reason"])
     text = f"rank {world.rank} stopped because rank {rank} failed: {reason}"
-    return PeerFailedError(text, code, rank, reason)
+    return PeerFailedError(text, int(first["code"]), rank, reason)

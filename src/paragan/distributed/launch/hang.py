@@ -110,9 +110,9 @@ class HangExchange:
 
     def _wait_for(self, keys: list[str], timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
-        while not (found := bool(self._call(lambda store: store.check(keys)))) and time.monotonic() < deadline:
+        while not (are_set := bool(self._call(lambda store: store.check(keys)))) and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
-        return found
+        return are_set
 
     def _wake(self, rank: int) -> None:
         """Let a rank of this host write its stacks, also while suspended, and continue."""
@@ -126,18 +126,19 @@ class HangExchange:
 
     def _call(self, act: Callable[[Any], T]) -> T | None:
         """Call `act` with the store; None if it fails, or takes longer than `_CALL_S`."""
+        # While an abandoned call hangs no other is made: the store is locked by it, and threads would pile up.
         if self._pending is not None and self._pending.is_alive():
             return None
-        found: list[T] = []
+        results: list[T] = []
 
         def call() -> None:
             with suppress(*_ERRORS):
-                found.append(act(self._world.store))
+                results.append(act(self._world.store))
 
         self._pending = threading.Thread(target=call, daemon=True)
         self._pending.start()
         self._pending.join(_CALL_S)
-        return found[0] if found else None
+        return results[0] if results else None
 
 
 def _read_state(store: Any, key: str) -> RankState | None:
@@ -164,8 +165,9 @@ def describe_hang(states: Mapping[int, RankState | None], limit_s: float) -> str
     known = [state for state in states.values() if state is not None]
     suspended = [state for state in known if state.suspended_s]
     computing = [state for state in known if state.phase != Phase.COMMUNICATION]
-    found = max(suspended or computing or known, key=lambda state: state.seconds)
-    who = found.work or f"rank {found.rank}"
-    where = f"in the phase {found.phase}" + ("" if found.work else f" of step {found.step + 1}")
+    # Ranks that communicate wait for the one that computes: theirs is the longer time, and not the cause.
+    stalled = max(suspended or computing or known, key=lambda state: state.seconds)
+    who = stalled.work or f"rank {stalled.rank}"
+    where = f"in the phase {stalled.phase}" + ("" if stalled.work else f" of step {stalled.step + 1}")
     cause = "; it was suspended" if suspended else ""
-    return f"{who} made no progress for {found.seconds:.1f} s {where} (limit {limit_s:.3g} s){cause}"
+    return f"{who} made no progress for {stalled.seconds:.1f} s {where} (limit {limit_s:.3g} s){cause}"

@@ -51,8 +51,7 @@ def join(
         group, control = _create_groups(store, place.rank, place.size, device, patience)
     except (RuntimeError, OSError) as error:
         first = str(error).partition("\n")[0][:200]
-        text = f"{place}: the ranks could not join within {timeout_s:g} s ({first})"
-        raise RankError(f"{text}; {RESUME_HINT}") from error
+        raise RankError(f"{place}: the ranks could not join within {timeout_s:g} s ({first}); {RESUME_HINT}") from error
     return World(
         rank=place.rank,
         size=place.size,
@@ -117,8 +116,8 @@ def lone_rank(device: torch.device) -> Iterator[LoneRank]:
         new_group = partial(dist.new_group, [dist.get_rank()], patience, use_local_synchronization=True)
         group, control = new_group(backend), new_group("gloo")
     else:
-        with temporary_variables(loopback_environment()):
-            group, control = _create_groups(dist.HashStore(), 0, 1, device, patience)
+        alone = _single_rank_world(device, patience)
+        group, control = alone.group, alone.control
     world = LoneRank(rank=0, size=2, local_rank=0, local_size=2, device=device, group=group, control=control)
     try:
         yield world
@@ -154,9 +153,9 @@ def _create_groups(
 ) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup]:
     """Return the compute group, on the device's backend, and the control group, on the host."""
     backend = dist.get_default_backend_for_device(device)
-    own = None if backend == "gloo" else _with_index(device)
-    mine = dist.PrefixStore("group", store)
-    dist.init_process_group(backend, store=mine, rank=rank, world_size=size, timeout=patience, device_id=own)
+    device_id = None if backend == "gloo" else _with_index(device)
+    of_group = dist.PrefixStore("group", store)
+    dist.init_process_group(backend, store=of_group, rank=rank, world_size=size, timeout=patience, device_id=device_id)
     return dist.group.WORLD, dist.new_group(backend="gloo", timeout=patience)
 
 

@@ -92,14 +92,12 @@ def attempt(job: Job, run: str, number: int, interrupt: Interrupt) -> list[int]:
 def start_ranks(ranks: LocalProcesses, job: Job, run: str, number: int) -> None:
     """Start the ranks of an attempt."""
     file, store = create_store_file()
-    own = {"TORCHELASTIC_RUN_ID": run, "TORCHELASTIC_RESTART_COUNT": str(number)}
-    common = job.environment() | own
+    common = job.environment() | {"TORCHELASTIC_RUN_ID": run, "TORCHELASTIC_RESTART_COUNT": str(number)}
+    program = [*job.program, *job.words]
     try:
         for rank in range(job.devices):
             environment = common | rank_environment(rank, job.devices, store)
-            inherit = (file, job.lock_fd)
-            program = [*job.program, *job.words]
-            ranks.start(program, environment, job.log, prints=rank == 0, inherit=inherit)
+            ranks.start(program, environment, job.log, prints=rank == 0, inherit=(file, job.lock_fd))
     finally:
         os.close(file)
 

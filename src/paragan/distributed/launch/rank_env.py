@@ -59,19 +59,20 @@ def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | 
     if "LOCAL_RANK" not in env:  # clusters set RANK and WORLD_SIZE in all their containers
         return None
     expected = _NUMBERS if STORE in env else (*_NUMBERS, "MASTER_PORT")
-    found = {name: env.get(name, "") for name in expected}
-    invalid = next((name for name, value in found.items() if not value.isdecimal()), None)
+    values = {name: env.get(name, "") for name in expected}
+    invalid = next((name for name, value in values.items() if not value.isdecimal()), None)
     if invalid is not None or not (STORE in env or env.get("MASTER_ADDR")):
         raise ConfigError(
             "environment: LOCAL_RANK is set but "
-            f"{invalid or 'MASTER_ADDR'}={found.get(invalid or '', '')!r}, which torchrun always "
+            f"{invalid or 'MASTER_ADDR'}={values.get(invalid or '', '')!r}, which torchrun always "
             "sets; start ranks with torchrun or devices=N, or unset LOCAL_RANK"
         )
-    rank, size, local_rank, local_size = (int(found[name]) for name in _NUMBERS)
+    rank, size, local_rank, local_size = (int(values[name]) for name in _NUMBERS)
     if not (rank < size and local_rank < local_size <= size):
-        here = f"on this host {local_rank} of {local_size}"
-        problem = f"rank {rank} of {size}, {here}, is impossible"
-        raise ConfigError(f"environment: {problem}; start ranks with torchrun or devices=N")
+        raise ConfigError(
+            f"environment: rank {rank} of {size}, on this host {local_rank} of {local_size}, is impossible; start "
+            "ranks with torchrun or devices=N"
+        )
     return RankEnv(
         rank=rank,
         size=size,

@@ -83,8 +83,7 @@ def _serve_store(place: RankEnv, host: str, port: int, patience: timedelta) -> d
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
-    text = f"MASTER_ADDR={host} names no interface of this host"
-    print(f"warning: {text}; rank 0 listens on all", file=sys.stderr)
+    print(f"warning: MASTER_ADDR={host} names no interface of this host; rank 0 listens on all", file=sys.stderr)
     return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False)
 
 
@@ -111,6 +110,8 @@ def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Cal
     word = uuid.uuid4().hex
     welcome = f"paragan/welcome/{word}"
 
+    # The hello of an ended process may lie under this key: its word differs, so rank 0 answers both, and only the
+    # living one reads its answer. Nothing is read before the welcome, whose name no earlier start knows.
     base.set(f"paragan/hello/{place.rank}", word)
     if place.rank == 0:
         base.set(welcome, word)
@@ -120,12 +121,12 @@ def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Cal
     store.set(f"here/{place.rank}", json.dumps([socket.gethostname(), os.getpid()]))
     greeted: set[bytes] = set()
 
-    def all_here() -> bool:
+    def are_all_registered() -> bool:
         if place.rank == 0:
             _answer_hellos(base, place.size, word, greeted)
         return store.check([f"here/{rank}" for rank in range(place.size)])
 
-    if not _until(all_here, deadline, stopped):
+    if not _until(are_all_registered, deadline, stopped):
         absent = [rank for rank in range(place.size) if not store.check([f"here/{rank}"])]
         raise _absence_error(absent, timeout_s, stopped())
     return store

@@ -114,15 +114,15 @@ class GlooSender:
 class GlooReceiver:
     """`ReceiveEnd` over gloo. At most `room` messages are queued, then the sender blocks.
 
-    most_bytes: of one message; a larger one is an error, before memory is allocated for it.
+    max_bytes: of one message; a larger one is an error, before memory is allocated for it.
     """
 
     def __init__(
-        self, group: dist.ProcessGroup, peer: int, most_bytes: int, room: int = 2, timeout_s: float = 300.0
+        self, group: dist.ProcessGroup, peer: int, max_bytes: int, room: int = 2, timeout_s: float = 300.0
     ) -> None:
         self.group = group
         self.peer = peer
-        self.most_bytes = most_bytes
+        self.max_bytes = max_bytes
         self.timeout_s = timeout_s
         self._queue: queue.Queue[Message | None] = queue.Queue(room)
         self._error: BaseException | None = None
@@ -156,14 +156,14 @@ class GlooReceiver:
 
     def _run(self) -> None:
         try:
-            for message in incoming_messages(self.group, self.peer, self.most_bytes):
+            for message in incoming_messages(self.group, self.peer, self.max_bytes):
                 self._queue.put(message)
         except Exception as error:  # raised by the next receive
             self._error = error
         self._queue.put(None)
 
 
-def incoming_messages(group: dist.ProcessGroup, peer: int, most_bytes: int) -> Iterator[Message]:
+def incoming_messages(group: dist.ProcessGroup, peer: int, max_bytes: int) -> Iterator[Message]:
     """Yield all messages of a link until the other end closes it. Raises the link's error."""
     head = torch.empty(3, dtype=torch.int64)
     while True:
@@ -173,8 +173,8 @@ def incoming_messages(group: dist.ProcessGroup, peer: int, most_bytes: int) -> I
             return
         if size == _ALIVE:
             continue
-        if not 0 <= size <= most_bytes:
-            raise ValueError(f"it sends a message of {size} bytes; the limit is {most_bytes}")
+        if not 0 <= size <= max_bytes:
+            raise ValueError(f"it sends a message of {size} bytes; the limit is {max_bytes}")
         data = torch.empty(size, dtype=torch.uint8)
         if size:
             group.recv([data], peer, 0).wait()

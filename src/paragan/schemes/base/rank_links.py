@@ -43,7 +43,7 @@ class RankLinks:
         like one whose receiver has failed.
         """
         receiver = GlooReceiver(
-            group=self._connect(name, 1), peer=0, most_bytes=max_bytes, room=room, timeout_s=self.roles.timeout_s
+            group=self._connect(name, 1), peer=0, max_bytes=max_bytes, room=room, timeout_s=self.roles.timeout_s
         )
         self._receivers.append(receiver)
         return receiver
