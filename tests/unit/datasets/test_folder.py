@@ -125,11 +125,11 @@ def test_a_folder_may_be_linked_to_from_several_classes(tmp_path):
 
 def test_links_that_multiply_are_refused(tmp_path):
     folders = [tmp_path / f"{n}" for n in range(30)]  # 2³⁰ ways from the first to the last
-    for one in folders:
-        one.mkdir()
-    for one, other in itertools.pairwise(folders):
-        (one / "a").symlink_to(other)
-        (one / "b").symlink_to(other)
+    for path in folders:
+        path.mkdir()
+    for path, target in itertools.pairwise(folders):
+        (path / "a").symlink_to(target)
+        (path / "b").symlink_to(target)
     assert "symbolic links lead to this folder on more than 64 paths" in refused(tmp_path)
 
 
@@ -176,25 +176,20 @@ def test_a_file_that_went_away_is_named(tmp_path):
         source.fetch([0])
 
 
-def test_missing_folder_raises(tmp_path):
-    assert "data.path is required for dataset 'folder'; pass data.path=DIR" in refused("")
-    assert "data.path: no folder" in refused(tmp_path / "nowhere")
-
-
-def test_folder_with_single_image_raises(tmp_path):
-    put(tmp_path, "a.png")
-    assert "only one image" in refused(tmp_path)
-
-
-def test_file_instead_of_folder_raises(tmp_path):
-    path = put(tmp_path, "a.png")
-    assert "is not a folder, .zip or .tar file of images" in refused(path)
-
-
-def test_images_next_to_class_folders_raise(tmp_path):
-    for name in ("a/1.png", "b/2.png", "3.png"):
+@pytest.mark.parametrize(
+    ("names", "path", "problem"),
+    [
+        ((), None, "data.path is required for dataset 'folder'; pass data.path=DIR"),
+        ((), "nowhere", "data.path: no folder"),
+        (("a.png",), "", "only one image"),
+        (("a.png",), "a.png", "is not a folder, .zip or .tar file of images"),
+        (("a/1.png", "b/2.png", "3.png"), "", "'3.png' is next to 2 class folders"),
+    ],
+)
+def test_what_is_no_folder_of_images_is_refused(tmp_path, names, path, problem):
+    for name in names:
         put(tmp_path, name)
-    assert "'3.png' is next to 2 class folders" in refused(tmp_path)
+    assert problem in refused("" if path is None else tmp_path / path)
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from paragan.datasets import mnist
+from paragan.datasets import fashion_mnist, mnist
 from tests.data_refusals import refusal
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -43,6 +43,12 @@ def test_gzipped_and_plain_files_are_read(folder):
     assert source.shape == (1, 28, 28)
     assert torch.equal(x[:, 0], torch.from_numpy(PIXELS[[4, 0]]))
     assert y.tolist() == [4, 3]
+
+
+def test_classes_of_fashion_mnist_have_their_names(folder):
+    source = fashion_mnist.source(fashion_mnist.Options(str(folder)), "train")
+    _, y = source.fetch([2, 1]).values()
+    assert [source.class_names[label] for label in y] == ["Ankle boot", "T-shirt/top"]
 
 
 def test_32_pixels_are_28_in_a_black_frame(folder):

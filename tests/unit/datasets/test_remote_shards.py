@@ -101,24 +101,18 @@ def test_a_sample_that_is_always_wrong_stops_with_its_name(local, remote):
 
 
 def test_a_wrong_block_in_the_cache_is_replaced(local, remote, tmp_path):
-    url, _ = remote
+    url, server = remote
     expected = ShardFolder(local).read_rows(range(COUNT))
     assert ShardFolder(url, 1 << 30).read_rows(range(COUNT)) == expected
+    requests = server.counts["requests"]
+    assert ShardFolder(url, 1 << 30).read_rows(range(COUNT)) == expected
+    assert server.counts["requests"] == requests + 2  # dataset.json; the rest is in the cache
     for block in (tmp_path / "cache").rglob("*.block"):
         flip_bit(block, 2000)
         assert ShardFolder(url, 1 << 30).read_rows(range(COUNT)) == expected
     for index in (tmp_path / "cache").rglob("index.bin"):
         flip_bit(index, 9)
     assert (ShardFolder(url, 1 << 30).index == ShardFolder(local).index).all()
-
-
-def test_a_fresh_process_reads_from_the_cache_alone(local, remote):
-    url, server = remote
-    expected = ShardFolder(local).read_rows(range(COUNT))
-    assert ShardFolder(url, 1 << 30).read_rows(range(COUNT)) == expected
-    requests = server.counts["requests"]
-    assert ShardFolder(url, 1 << 30).read_rows(range(COUNT)) == expected
-    assert server.counts["requests"] == requests + 2  # dataset.json
 
 
 def test_remote_shards_that_are_missing_are_named(remote):
@@ -138,8 +132,8 @@ HOSTILE_HASHES = ["{target}", "../../../victim", "", "0" * 63, "A" * 64, "0" * 6
 def test_a_name_or_hash_of_a_foreign_description_becomes_no_path(local, tmp_path, where, key, text):
     victim = tmp_path / "victim"
     victim.mkdir()
-    (victim / "index.bin").write_text("mine")
-    (victim / "000000.block").write_text("mine")
+    (victim / "index.bin").write_text("local")
+    (victim / "000000.block").write_text("local")
     foreign = shutil.copytree(local, tmp_path / "foreign")
     description = json.loads((foreign / "dataset.json").read_text())
     entry = description["index"] if where == "index" else description["shards"][0]
@@ -149,7 +143,7 @@ def test_a_name_or_hash_of_a_foreign_description_becomes_no_path(local, tmp_path
         message = refusal(lambda: epoch(server.url, disk_cache_mb=64))
     assert message.startswith(f"{server.url}/dataset.json: {where}") and key in message
     assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign", "victim"]
-    assert [path.read_text() for path in victim.iterdir()] == ["mine", "mine"]
+    assert [path.read_text() for path in victim.iterdir()] == ["local", "local"]
 
 
 def test_an_index_of_another_size_is_refused_before_it_is_fetched(local, tmp_path):

@@ -100,10 +100,10 @@ def test_archives_hold_what_the_folder_holds(official, tmp_path, packed, named):
         with tarfile.open(file, f"w:{packed[4:]}") as archive:
             archive.add(official, "./tiny-imagenet-200")
     for split in ("train", "held_out"):
-        mine, theirs = read(official, split), read(file if named else file.parent, split)
-        assert mine.class_names == theirs.class_names == NAMES
-        everything = range(len(mine))
-        assert all(map(torch.equal, mine.fetch(everything).values(), theirs.fetch(everything).values()))
+        unpacked, packed_source = read(official, split), read(file if named else file.parent, split)
+        assert unpacked.class_names == packed_source.class_names == NAMES
+        everything = range(len(unpacked))
+        assert all(map(torch.equal, unpacked.fetch(everything).values(), packed_source.fetch(everything).values()))
 
 
 def test_without_names_classes_are_called_by_number(official):

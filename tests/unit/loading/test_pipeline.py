@@ -11,8 +11,7 @@ import torch
 
 from paragan.core.errors import DataError
 from paragan.core.source import Source, image_specs
-from paragan.extensions.grid.executors.inputs import CellStreams
-from paragan.loading.loader import Loader
+from paragan.loading.loader import Loader, next_joint_batch
 from paragan.loading.pipeline import DeviceCopy, Pipeline
 
 CPU = torch.device("cpu")
@@ -20,15 +19,15 @@ WAIT_S = 30.0
 
 
 class Slow(Source):
-    """Fifty images whose pixels are the row number; each fetch takes a random time. `damaged`: rows that raise."""
+    """Fifty images whose pixels are the row number; each fetch takes a random time."""
 
     class_names = ("even", "odd")
     fingerprint = "slow"
 
-    def __init__(self, longest_s=0.004, damaged=()):
+    def __init__(self, longest_s=0.004):
         self.tensors = image_specs((1, 2, 2), has_labels=True)
-        self.longest_s, self.damaged = longest_s, set(damaged)
-        self.num_fetches = self.num_running = self.most_running = 0
+        self.longest_s = longest_s
+        self.num_fetches = 0
         self.lock = threading.Lock()
 
     def __len__(self):
@@ -37,17 +36,9 @@ class Slow(Source):
     def fetch(self, indices, places=None, seed=0):
         with self.lock:
             self.num_fetches += 1
-            self.num_running += 1
-            self.most_running = max(self.most_running, self.num_running)
-        try:
-            time.sleep(random.random() * self.longest_s)
-            rows = torch.as_tensor(indices)
-            if bad := self.damaged.intersection(rows.tolist()):
-                raise DataError(f"image {min(bad)} is damaged")
-            return {"image": rows.to(torch.uint8).view(-1, 1, 1, 1).repeat(1, 1, 2, 2), "label": rows % 2}
-        finally:
-            with self.lock:
-                self.num_running -= 1
+        time.sleep(random.random() * self.longest_s)
+        rows = torch.as_tensor(indices)
+        return {"image": rows.to(torch.uint8).view(-1, 1, 1, 1).repeat(1, 1, 2, 2), "label": rows % 2}
 
 
 def loader(source=None, seed=3):
@@ -82,30 +73,12 @@ def no_thread_remains():
     assert eventually(lambda: not threads_alive())
 
 
-@pytest.mark.parametrize(("depth", "threads"), [(1, 1), (2, 1), (3, 2), (4, 3), (5, 4), (2, 4)])
-def test_batches_and_their_order_are_those_of_the_loader(depth, threads):
-    plain, ahead = loader(), prefetcher(depth, threads)
-    for _ in range(25):
-        assert same(next(ahead), next(plain))
-    assert ahead.position == plain.position == 25
-    ahead.close()
-
-
 def test_a_set_position_continues_there():
     ahead, plain = prefetcher(), loader()
     for position in (0, 1, 2, 40, 41, 3, 4, 5, 4):  # resumed, rewound, repeated
         ahead.position = plain.position = position
         assert same(next(ahead), next(plain))
         assert ahead.position == position + 1
-    ahead.close()
-
-
-def test_position_is_that_of_the_consumer_however_far_the_threads_are():
-    source = Slow(longest_s=0)
-    ahead = prefetcher(depth=6, threads=3, source=source)
-    next(ahead)
-    assert eventually(lambda: source.num_fetches >= 6)  # positions 0 to 5
-    assert ahead.position == 1
     ahead.close()
 
 
@@ -116,31 +89,9 @@ def test_no_more_batches_are_fetched_than_the_depth():
     assert eventually(lambda: source.num_fetches == 3)
     time.sleep(0.05)
     assert source.num_fetches == 3
+    assert ahead.position == 1  # that of the consumer, however far the threads are
     next(ahead)
     assert eventually(lambda: source.num_fetches == 4)
-    ahead.close()
-
-
-def test_threads_work_at_the_same_time_up_to_their_number():
-    source = Slow(longest_s=0.05)
-    ahead = prefetcher(depth=6, threads=3, source=source)
-    for _ in range(8):
-        next(ahead)
-    assert source.most_running == 3
-    ahead.close()
-
-
-def test_an_error_is_raised_at_its_batch_and_nothing_is_lost():
-    row = int(loader()._order.at(torch.arange(24, 25).numpy())[0])  # of batch 3, not of those before
-    ahead, plain = prefetcher(source=Slow(damaged=[row])), loader()
-    for _ in range(3):
-        assert same(next(ahead), next(plain))
-    for _ in range(2):  # again: the batch is fetched again
-        with pytest.raises(DataError, match=f"image {row} is damaged"):
-            next(ahead)
-        assert ahead.position == 3
-    ahead._loader.source.damaged.clear()
-    assert same(next(ahead), next(plain))
     ahead.close()
 
 
@@ -177,12 +128,12 @@ def test_a_dropped_prefetcher_leaves_no_thread():
 
 
 def test_several_streams_are_joined_in_one_batch():
-    plain = CellStreams([loader(seed=seed) for seed in (1, 2)])
-    ahead = CellStreams([prefetcher(seed=1), loader(seed=2)])
+    plain = [loader(seed=seed) for seed in (1, 2)]
+    ahead = [prefetcher(seed=1), loader(seed=2)]
     for _ in range(5):
-        assert same(next(ahead), next(plain))
-    assert [stream.position for stream in ahead.streams] == [5, 5]
-    ahead.streams[0].close()
+        assert same(next_joint_batch(ahead), next_joint_batch(plain))
+    assert [stream.position for stream in ahead] == [5, 5]
+    ahead[0].close()
 
 
 class CopyToNowhere:

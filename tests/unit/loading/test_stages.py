@@ -29,7 +29,7 @@ class Encoded(EncodedSource):
         self.longest_s = longest_s
         self.num_bytes = num_bytes
         self.damaged = set(damaged)
-        self.num_reading = self.most_reading = self.num_decoding = self.most_decoding = 0
+        self.num_reading = self.max_reading = self.num_decoding = self.max_decoding = 0
         self.readers, self.decoders, self.sizes = set(), set(), []
         self.lock = threading.Lock()
 
@@ -41,7 +41,7 @@ class Encoded(EncodedSource):
             self.sizes.append(len(rows))
             self.readers.add(threading.current_thread().name)
             self.num_reading += 1
-            self.most_reading = max(self.most_reading, self.num_reading)
+            self.max_reading = max(self.max_reading, self.num_reading)
         time.sleep(random.random() * self.longest_s)
         with self.lock:
             self.num_reading -= 1
@@ -51,7 +51,7 @@ class Encoded(EncodedSource):
         with self.lock:
             self.decoders.add(threading.current_thread().name)
             self.num_decoding += 1
-            self.most_decoding = max(self.most_decoding, self.num_decoding)
+            self.max_decoding = max(self.max_decoding, self.num_decoding)
         time.sleep(random.random() * self.longest_s)
         with self.lock:
             self.num_decoding -= 1
@@ -92,7 +92,7 @@ def test_samples_of_one_batch_are_read_at_once():
     ahead = pipeline(source, 1, 8, 1)
     next(ahead)
     assert source.sizes == [2] * 8
-    assert 3 <= source.most_reading <= 8 and source.most_decoding == 1
+    assert 3 <= source.max_reading <= 8 and source.max_decoding == 1
     assert source.readers.isdisjoint(source.decoders)
     ahead.close()
 
@@ -105,10 +105,7 @@ def test_limits_change_while_threads_work():
         ahead.resize(depth, readers, decoders)
         for _ in range(4):
             assert same(next(ahead), next(plain))
-        threads = [thread.name for thread in threading.enumerate()]
-        assert eventually(lambda n=readers: [t.name for t in threading.enumerate()].count("loading reader") == n), (
-            threads
-        )
+        assert eventually(lambda n=readers: [t.name for t in threading.enumerate()].count("loading reader") == n)
         found = ahead.statistics()
         assert (found.depth, found.readers, found.decoders) == (depth, readers, decoders)
     ahead.close()
@@ -161,6 +158,7 @@ def test_nothing_is_held_after_errors_jumps_and_close():
     for _ in range(2):
         with pytest.raises(DataError, match=f"image {row} is damaged"):
             next(ahead)
+        assert ahead.position == 2
     source.damaged.clear()
     for position in (2, 50, 51, 7, 8):
         ahead.position = plain.position = position
