@@ -25,8 +25,7 @@ from paragan.config import read_recipe
 from paragan.core.types import Batch
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.game.predicted_opponent import PredictedOpponent
-from paragan.game.snapshot import Snapshot, packed
+from paragan.game.snapshot import PredictedOpponent, Snapshot, packed
 from paragan.loading.loader import Loader
 from paragan.schemes import shared_fakes
 
@@ -53,7 +52,7 @@ def late_steps(gan: GAN, batches: Iterator[Batch], factor: float) -> Iterator[No
         real = next(batches)
         turn = gan.g_turn(real)
         fakes = gan.g.generate_fakes(turn)
-        opponent.follow(packed(d.strategy.weights(d.net)), d.version)
+        opponent.update(packed(d.strategy.weights(d.net)), d.version)
         detached = tuple(images.detach() for images in fakes)
         on_d = d.update(gan.d_turn(real).with_inputs_of(turn, detached), against=gan.g)
         gan.observe(on_d, gan.g.update(turn.with_fakes(fakes), against=opponent))

@@ -19,9 +19,8 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.extensions.large_models.parallel.pipeline import Options as PipelineOptions, Strategy as PipelineStrategy
-from paragan.game import balancing
 from paragan.game.ema import Ema
-from paragan.game.gan import GAN
+from paragan.game.gan import GAN, begin_balancer
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
@@ -251,7 +250,7 @@ def balancer_layer(world: World) -> str:
     seat = player(Side.G, on, strategy("pipeline", {"micro_batches": 1}), world)
     balancer = adaptive_weight.Balancer(adaptive_weight.Options(last_layer="blocks.0.layer"))
     try:
-        balancing.begin(balancer, seat, (l1.Penalty(l1.Options()),))
+        begin_balancer(balancer, seat, (l1.Penalty(l1.Options()),))
     except ConfigError as error:
         return str(error)
     return "accepted"

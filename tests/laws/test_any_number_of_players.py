@@ -65,8 +65,8 @@ def game(nets, parts=1, *more):
         prior=prior,
         g_penalties=(dmd2.DistributionMatching(), *more),
         adversarial=AdversarialOptions(weight=WEIGHT),
-        further={FAKE_SCORE: player(FAKE_SCORE)},
-        further_penalties={FAKE_SCORE: (dmd2.Denoising(),)},
+        extra={FAKE_SCORE: player(FAKE_SCORE)},
+        extra_penalties={FAKE_SCORE: (dmd2.Denoising(),)},
     )
 
 
@@ -180,8 +180,8 @@ def test_player_that_a_term_calls_is_frozen_in_that_turn_and_trains_again():
 
 
 def test_names_of_players_are_one_object_each_and_invalid_ones_are_refused():
-    assert pg.Side("fake_score") is FAKE_SCORE and FAKE_SCORE.is_further
-    assert list(Side) == [Side.G, Side.D] and not Side.G.is_further
+    assert pg.Side("fake_score") is FAKE_SCORE and FAKE_SCORE.is_extra
+    assert list(Side) == [Side.G, Side.D] and not Side.G.is_extra
     for name in ("", "Fake", "a.b", "a/b", 3, None, "x" * 65):
         with pytest.raises(ValueError, match="is not a valid Side"):
             Side(name)
@@ -221,4 +221,4 @@ def test_engine_checkpoints_and_strategies_know_no_further_player():
         path.read_text() for room in ("engine", "checkpoint", "parallel") for path in source.glob(f"{room}/*.py")
     )
     assert "Player" in text
-    assert not [word for word in ("fake_score", "is_further", "gan.further", "doubt") if word in text]
+    assert not [word for word in ("fake_score", "is_extra", "gan.extra", "doubt") if word in text]

@@ -8,8 +8,7 @@ import torch
 
 from paragan.core.types import Side
 from paragan.game.buffer import Buffer, BufferOptions
-from paragan.game.predicted_opponent import PredictedOpponent
-from paragan.game.snapshot import Snapshot, packed
+from paragan.game.snapshot import PredictedOpponent, Snapshot, packed
 from paragan.parallel import none
 from paragan.schemes import asynchronous
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
@@ -39,7 +38,7 @@ def message(weight, buffer):
 )
 def test_predicted_opponent_continues_the_change_per_step(factor, step, version, expected):
     opponent = PredictedOpponent(Snapshot(Numbers(1.0, 10.0)), factor, step)
-    opponent.follow(message(3.0, 20.0), version)
+    opponent.update(message(3.0, 20.0), version)
     net = opponent.network().module
     assert net.weight.tolist() == [expected, -expected] and net.mean == 20.0
     assert opponent.snapshot.net.weight.tolist() == [3.0, -3.0] and opponent.version == version
@@ -48,18 +47,18 @@ def test_predicted_opponent_continues_the_change_per_step(factor, step, version,
 
 def test_predicted_opponent_forgets_the_change():
     opponent = PredictedOpponent(Snapshot(Numbers(1.0, 0.0)), 1.0)
-    opponent.follow(message(3.0, 0.0), 1)
+    opponent.update(message(3.0, 0.0), 1)
     opponent.forget()
     assert opponent.network().module.weight.tolist() == [3.0, -3.0]
-    opponent.follow(message(4.0, 0.0), 2)
+    opponent.update(message(4.0, 0.0), 2)
     assert opponent.network().module.weight.tolist() == [5.0, -5.0]
 
 
 def test_predicted_opponent_has_the_exact_state_of_a_version_that_was_rounded():
     opponent = PredictedOpponent(Snapshot(Numbers(1.0, 0.0)), 1.0)
-    opponent.follow(message(3.0, 0.0), 1)
+    opponent.update(message(3.0, 0.0), 1)
     opponent.snapshot.is_exact = False
-    opponent.follow(message(3.25, 0.0), 1)
+    opponent.update(message(3.25, 0.0), 1)
     assert opponent.network().module.weight.tolist() == [3.25, -3.25]
 
 

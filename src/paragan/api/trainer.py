@@ -82,7 +82,7 @@ class Trainer:
     rows are padded with zeros to the longest of the batch, or to the next of `buckets`, and the
     tensor `NAME_mask` (B, L) has what they hold.
 
-    players: further networks that train, by name; their losses are the terms whose side is `Side(NAME)`.
+    players: extra networks that train, by name; their losses are the terms whose side is `Side(NAME)`.
     loss: a name of `paragan list losses`, or a `Loss`. terms: `Term`s and `Penalty`s. settings:
     values by dotted key, such as {"train.batch": 16, "g.optimizer.lr": 2e-4}. out: the run folder,
     runs/PROGRAM unless given; fresh: start a new run and set a former one aside.

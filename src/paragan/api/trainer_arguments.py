@@ -18,7 +18,7 @@ from paragan.core.protocols import Penalty
 from paragan.core.source import TensorSpec, dtype_name
 from paragan.core.types import Side
 from paragan.datasets.base.ragged import Padding
-from paragan.game.trained_part import refuse_untrained
+from paragan.game.trained_part import check_trains
 from paragan.layers.discriminators import Discriminators
 
 
@@ -50,12 +50,12 @@ def terms_of(terms: Any) -> tuple[Penalty, ...]:
 
 
 def further_networks(players: Any) -> dict[str, nn.Module]:
-    """Return the networks of further players by name."""
+    """Return the networks of extra players by name."""
     nets = mapping_of("players", players, "networks by name, such as {'fake_score': net}")
     for name, net in nets.items():
         if not isinstance(net, nn.Module):
             raise ConfigError(f"players: {name} is a {type(net).__name__}; pass a torch.nn.Module")
-        refuse_untrained(f"players.{name}", net)
+        check_trains(f"players.{name}", net)
     return nets
 
 
@@ -92,7 +92,7 @@ def checked_module(net: Any, owner: str) -> nn.Module:
             "train.executor=compile to compile it here"
         )
     check_no_lazy_layers(owner, net)
-    refuse_untrained(owner, net)
+    check_trains(owner, net)
     return net
 
 

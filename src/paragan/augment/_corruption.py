@@ -19,15 +19,14 @@ _HOLE = 1 / 2  # share of a side
 
 def scale_bands(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Scale each frequency band by a random factor; the power of a natural image stays."""
-    happens = [draws.happens(name) for name in _BANDS]
-    bands = zip(happens, _BANDS, strict=True)
-    factors = [torch.where(here, draws[name], 1.0) for here, name in bands]
+    happens = {name: draws.happens(name) for name in _BANDS}
+    factors = [torch.where(happens[name], draws[name], 1.0) for name in _BANDS]
     # one band after the other; each step restores the power
     quieter = torch.ones_like(factors[0])
     for factor, power in zip(factors, _POWER, strict=True):
         quieter = quieter / (1 + power * (factor.square() - 1)).sqrt()
     out = multiply_bands(x_BCHW, torch.stack(factors, 1) * quieter[:, None])
-    return torch.where(per_image(torch.stack(happens).any(0)), out, x_BCHW)
+    return torch.where(per_image(torch.stack([*happens.values()]).any(0)), out, x_BCHW)
 
 
 def multiply_bands(x_BCHW: Tensor, gains_B4: Tensor) -> Tensor:

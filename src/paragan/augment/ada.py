@@ -87,8 +87,9 @@ class Augment:
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
         if x_BCHW.dim() != 4:
-            given = f"samples have shape {tuple(x_BCHW.shape[1:])}"
-            raise ConfigError(f"augment needs images, but {given}; leave augment out")
+            raise ConfigError(
+                f"augment needs images, but samples have shape {tuple(x_BCHW.shape[1:])}; leave augment out"
+            )
         x = at_least_float32(x_BCHW)
         p = self.state.get("p", weight_at(self._p, rows))
         draws = Draws(seed=seed, stream=stream, rows=rows, like_BCHW=x, p=p)

@@ -41,8 +41,9 @@ class Augment:
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
         if x_BCHW.dim() != 4:
-            given = f"samples have shape {tuple(x_BCHW.shape[1:])}"
-            raise ConfigError(f"augment needs images, but {given}; leave augment out")
+            raise ConfigError(
+                f"augment needs images, but samples have shape {tuple(x_BCHW.shape[1:])}; leave augment out"
+            )
         draws_BK = rng.uniform(seed, stream, rows, (7,)).to(x_BCHW.device, non_blocking=True)
         if self.options.color:
             x_BCHW = _jitter_colours(x_BCHW, draws_BK[:, :3].to(x_BCHW.dtype))

@@ -38,8 +38,9 @@ class Augment:
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
         if x_BCHW.dim() != 4:
-            given = f"samples have shape {tuple(x_BCHW.shape[1:])}"
-            raise ConfigError(f"augment flow_noise needs images, but {given}; leave augment out")
+            raise ConfigError(
+                f"augment flow_noise needs images, but samples have shape {tuple(x_BCHW.shape[1:])}; leave augment out"
+            )
         times_B = self.options.largest * rng.uniform(seed, f"{stream}/time", rows, ())
         t_B111 = times_B.to(x_BCHW.device, x_BCHW.dtype, non_blocking=True)[:, None, None, None]
         if self.options.noise:

@@ -43,24 +43,23 @@ class Balancer(balancer.Balancer):
         self.layer = options.last_layer
 
     def begin(self, names: Sequence[str]) -> None:
-        if len(names) < 2:
-            _refuse_single_term()
+        _check_not_alone(names[1:])
 
     def factors(self, gradients: TermGradients) -> Mapping[str, Tensor]:
         weight = gradients.weight(ADVERSARIAL)
         if ADVERSARIAL not in gradients.at_output or not weight:
             return {}
         others = [name for name in gradients.at_output if name != ADVERSARIAL]
-        if not others and not gradients.absent:
-            _refuse_single_term()
+        _check_not_alone([*others, *gradients.absent])
         if not others:
             return {ADVERSARIAL: torch.zeros_like(gradients.at_output[ADVERSARIAL][0].sum())}
         factor = gradients.norm(others) / (gradients.norm([ADVERSARIAL]) / weight + _DELTA)
         return {ADVERSARIAL: factor.clamp(max=_MAX_WEIGHT)}
 
 
-def _refuse_single_term() -> None:
-    raise ConfigError(
-        "balancer adaptive_weight compares the adversarial loss with another term of G's output, but G has none; add "
-        "one, such as the penalty l1, or leave the balancer out"
-    )
+def _check_not_alone(others: Sequence[str]) -> None:
+    if not others:
+        raise ConfigError(
+            "balancer adaptive_weight compares the adversarial loss with another term of G's output, but G has none; "
+            "add one, such as the penalty l1, or leave the balancer out"
+        )

@@ -18,7 +18,7 @@ from paragan.core.roles import Roles
 from paragan.core.source import DerivedSource, Source, StreamedSource, describe_tensors, untrained_classes
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
-from paragan.game.player_checks import refuse_mismatched_data
+from paragan.game.player_checks import check_paired_data
 from paragan.game.scheme import Batches
 from paragan.loading.loader import BatchRows, BatchStream, Loader
 from paragan.loading.pipeline import Pipeline
@@ -172,7 +172,7 @@ def check_pairs(config: RunConfig, data: Data, outside: bool, model: Model | Non
     model = model or registry.load_chosen("models", config.model)
     takes = getattr(model.Generator, "takes_condition", None)
     if takes is not None or not outside:
-        refuse_mismatched_data(bool(takes), config.model.name, data.has_pairs, config.data.name)
+        check_paired_data(bool(takes), config.model.name, data.has_pairs, config.data.name)
     if data.has_pairs and config.augment is not None:
         raise ConfigError(
             f"augment={config.augment.name} is not supported for pairs, because it would not move "

@@ -25,7 +25,7 @@ from paragan.game.gan import GAN
 from paragan.game.named_inputs import discriminator_arguments, generator_arguments
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
-from paragan.game.player_checks import check_player, refuse_invalid_counts
+from paragan.game.player_checks import check_counts, check_player
 from paragan.game.prior import Prior, latent_of
 from paragan.game.scheme import FunctionScheme, Scheme
 from paragan.game.validation import validate, validate_on
@@ -78,7 +78,7 @@ def _game(
     penalties_by_side = penalties(config, data, model)
     for side, slot in players.items():
         check_player(options[side], slot, penalties_by_side[side], loss.needs, config.loss.name)
-        refuse_invalid_counts(side, options[side], config.train.batch, roles.batch_world)
+        check_counts(side, options[side], config.train.batch, roles.batch_world)
     nets = {side: players[side].net if side in players else factories[side].construct() for side in Side}
     return GAN(
         g=slots[Side.G],
@@ -90,8 +90,8 @@ def _game(
         augment=augmentation(config, nets[Side.D]),
         balancer=balancing(config),
         total=roles.batch_world.sum,
-        further={side: slot for side, slot in slots.items() if side.is_further},
-        further_penalties={side: penalties_by_side[side] for side in slots if side.is_further},
+        extra={side: slot for side, slot in slots.items() if side.is_extra},
+        extra_penalties={side: penalties_by_side[side] for side in slots if side.is_extra},
         adversarial=config.adversarial,
     )
 

@@ -20,7 +20,7 @@ from paragan.core.types import Side
 from paragan.game.named_inputs import with_named_inputs
 from paragan.game.options import PlayerOptions
 from paragan.game.prior import latent_of
-from paragan.game.trained_part import add_adapters, refuse_untrained, select_trained
+from paragan.game.trained_part import add_adapters, check_trains, select_trained
 from paragan.hardware import precision
 from paragan.layers.init import initialise
 from paragan.layers.update_once import hold_updates
@@ -66,14 +66,14 @@ def network_factory(
             fill(net)  # without `weight_init` the weights of the constructor stay
         return hold_updates(net)
 
-    is_known = sample is None and not outside and not side.is_further
+    is_known = sample is None and not outside and not side.is_extra
     inputs = partial(_example_inputs, side, data) if is_known else None
     return NetworkFactory(construct, None if outside else fill, device, inputs)
 
 
 def _class_of(model: Any, side: Side, name: str) -> Any:
-    """Return the class of a player's network; that of a further player is in `players` of its model."""
-    if isinstance(model, TensorGame) or not side.is_further:
+    """Return the class of a player's network; that of an extra player is in `players` of its model."""
+    if isinstance(model, TensorGame) or not side.is_extra:
         return model.Generator if side is Side.G else model.Discriminator
     further = getattr(model, "players", {})
     if side.value not in further:
@@ -95,7 +95,7 @@ def with_part(net: nn.Module, side: Side, options: PlayerOptions) -> nn.Module:
         add_adapters(net, partial(kind, options=chosen), chosen.match, side.value)
     if options.trains_part:
         select_trained(net, options.train, options.freeze, side.value)
-    refuse_untrained(side.value, net)
+    check_trains(side.value, net)
     return net
 
 

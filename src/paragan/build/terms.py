@@ -31,7 +31,7 @@ def penalties(config: RunConfig, data: Data, model: Model | None = None) -> dict
     """Return the penalties of each player.
 
     Raises `ConfigError` for one that does not support images, or of a player that does not exist,
-    and for a further player without any.
+    and for an extra player without any.
     """
     by_side: dict[Side, tuple[Penalty, ...]] = {Side(name): () for name in config.player_options}
     for penalty in [_penalty(chosen, model) for chosen in config.penalties]:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 class Phase(StrEnum):
     """What a training thread does; `OTHER`: writers, telemetry's events, the loop itself.
 
-    D_TURN: turns of D and of further players.
+    D_TURN: turns of D and of extra players.
     """
 
     DATA = "data"

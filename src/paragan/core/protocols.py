@@ -160,7 +160,7 @@ class Turn:
     """One update of one player, as data.
 
     chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`. (G,)
-    without adversarial loss; empty if nothing reads an output, and for a further player, whose
+    without adversarial loss; empty if nothing reads an output, and for an extra player, whose
     terms call its network. penalties: those due now. needs_real: D also runs on real samples.
     augment: of D's inputs; objectives and penalties receive the images before it. balancer: weighs
     the terms of G's turn. absent: penalties of the player that are not due now. players: others

@@ -25,7 +25,7 @@ class TensorGame:
     arguments: names of the tensors that D receives, in order; the first is what G generates.
     generator_arguments: those of G; `latent` is drawn. held_out: `source` if there are no held-out
     samples. loss: None if the config names one. terms: by name and side. players: networks of
-    further players, by name.
+    extra players, by name.
     """
 
     g: nn.Module

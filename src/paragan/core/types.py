@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
 
 class Side(enum.Enum):
-    """Name of a player: of the two that every game has, or of a further one, `Side("fake_score")`.
+    """Name of a player: of the two that every game has, or of an extra one, `Side("fake_score")`.
 
     Iterating over `Side` yields `G` and `D` only.
     """
@@ -30,13 +30,13 @@ class Side(enum.Enum):
     D = "d"
 
     @property
-    def is_further(self) -> bool:
+    def is_extra(self) -> bool:
         """Whether it is neither G nor D."""
         return self not in (Side.G, Side.D)
 
     @classmethod
     def _missing_(cls, value: object) -> Side | None:
-        """Return the side of a further player, one object for each name; None for an invalid name."""
+        """Return the side of an extra player, one object for each name; None for an invalid name."""
         if not isinstance(value, str) or _NAME.fullmatch(value) is None:
             return None
         side = object.__new__(cls)
@@ -46,7 +46,7 @@ class Side(enum.Enum):
 
 
 def player_label(name: str) -> str:
-    """Return a player as texts show it: `G` and `D`, further players by their names."""
+    """Return a player as texts show it: `G` and `D`, extra players by their names."""
     return name.upper() if len(name) == 1 else name
 
 

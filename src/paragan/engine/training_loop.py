@@ -26,9 +26,9 @@ from paragan.evaluation.fixed_samples import FixedSamples, samples_event
 from paragan.evaluation.fixed_tensors import FixedTensors
 from paragan.evaluation.score import Score
 from paragan.game.gan import GAN
+from paragan.game.loss_terms import schedule_texts
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.term_weights import schedule_texts
 
 if TYPE_CHECKING:
     from paragan.engine.background_scores import BackgroundScores

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 
 import torch
 from torch import Tensor
@@ -67,7 +66,7 @@ class Buffer:
         self._deliveries.append(DrawnFakes(tensors, (version,) * len(sample)))
         self._num_used = 0
         oldest = version - self.options.max_age
-        self._deliveries = [one for one in self._deliveries if one.versions[0] >= oldest]
+        self._deliveries = [delivery for delivery in self._deliveries if delivery.versions[0] >= oldest]
         while len(self) > self.options.capacity and len(self._deliveries) > 1:
             del self._deliveries[0]
 
@@ -127,5 +126,5 @@ def _rows_of(deliveries: list[DrawnFakes], rows: Tensor) -> DrawnFakes:
 def _concatenate(parts: list[DrawnFakes]) -> DrawnFakes:
     if len(parts) == 1:
         return parts[0]
-    versions = tuple(chain.from_iterable(part.versions for part in parts))
+    versions = tuple(version for part in parts for version in part.versions)
     return DrawnFakes(concatenate_rows([part.tensors for part in parts]), versions)

@@ -31,13 +31,12 @@ class Ema:
 
     def share(self, net: nn.Module, names: Container[str]) -> None:
         """Stop averaging the weights of `net` with these names, which never change; use their memory if possible."""
-        for number, (mine, (name, theirs)) in enumerate(
-            zip(self.net.parameters(), net.named_parameters(), strict=True)
-        ):
+        pairs = zip(self.net.parameters(), net.named_parameters(), strict=True)
+        for number, (average, (name, weight)) in enumerate(pairs):
             if name in names:
                 self._constant.add(number)
-                if type(mine) is type(theirs) is nn.Parameter and mine.dtype == theirs.dtype:
-                    mine.data = theirs.data
+                if type(average) is type(weight) is nn.Parameter and average.dtype == weight.dtype:
+                    average.data = weight.data
 
     def move_to(self, places: Sequence[Tensor]) -> None:
         """Move the averages into these tensors, and make them views."""
@@ -55,7 +54,7 @@ class Ema:
         return float(1.0 - 0.5 ** (batch / half_life))
 
     @torch.no_grad()
-    def follow(
+    def update(
         self, net: nn.Module, ok: Tensor, images: int, batch: int, shares: Sequence[Tensor] | None = None
     ) -> None:
         """Average in the weights of `net` after an update.
@@ -63,15 +62,16 @@ class Ema:
         images: of its turns so far, over all ranks. shares: weights as the average is sharded on
         this rank; those of `net` unless given.
         """
-        weight = ok.to(self._weights[0].dtype) * self.weight(images, batch)
-        numbered = enumerate(zip(net.parameters() if shares is None else shares, self._weights, strict=True))
+        # 0 after a skipped step, without a host sync
+        share = ok.to(self._weights[0].dtype) * self.weight(images, batch)
+        numbered = enumerate(zip(self._weights, net.parameters() if shares is None else shares, strict=True))
         pairs = [pair for number, pair in numbered if number not in self._constant]
         # Offloaded weights are on the host.
-        here = [_real(theirs).to(mine.device, non_blocking=True) for theirs, mine in pairs]
-        weights: Sequence[Any] = [weight] * len(pairs)  # torch's stub declares only numbers
-        torch._foreach_lerp_([mine for _, mine in pairs], here, weights)
-        for mine, theirs in zip(self._buffers, net.buffers(), strict=True):
-            mine.copy_(torch.where(ok, theirs, mine))
+        weights = [_real(weight).to(average.device, non_blocking=True) for average, weight in pairs]
+        each: Sequence[Any] = [share] * len(pairs)  # torch's stub declares only numbers
+        torch._foreach_lerp_([average for average, _ in pairs], weights, each)
+        for average, buffer in zip(self._buffers, net.buffers(), strict=True):
+            average.copy_(torch.where(ok, buffer, average))
 
 
 def _real(weight: Tensor) -> Tensor:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 from torch import Tensor
 
-from paragan.core import rng
-from paragan.core.balancer import Balancer
+from paragan.core import registry, rng
+from paragan.core.balancer import ADVERSARIAL, Balancer
+from paragan.core.capabilities import check_capabilities
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput, Outputs, identity
-from paragan.core.protocols import Adaptive, Augment, Opponent, Penalty, PlayerSlot, Turn, adaptive, state_tensors
+from paragan.core.protocols import Augment, Penalty, PlayerSlot, Turn, adaptive, state_tensors
 from paragan.core.types import Batch, LossTerms, Report, Rows, Side, TurnInputs, Update
-from paragan.core.weight_schedule import has_begun, images_of
-from paragan.game import balancing
-from paragan.game.adversarial_terms import adversarial_terms, mean_logits
+from paragan.core.weight_schedule import WeightSchedule, has_begun, images_of
+from paragan.game.loss_terms import adversarial_terms, mean_logits, varying_weights
 from paragan.game.options import AdversarialOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.term_weights import varying_weights
 
 
 @dataclass(kw_only=True)
@@ -30,7 +28,7 @@ class GAN:
     """Player slots, local or remote, with their loss, penalties, prior and clock.
 
     total: sums over the ranks that share the batch. balancer: weighs the terms of G's loss.
-    further: players other than G and D, whose losses are their penalties, in the order of their
+    extra: players other than G and D, whose losses are their penalties, in the order of their
     updates.
     """
 
@@ -45,19 +43,21 @@ class GAN:
     total: Callable[[Tensor], Tensor] = identity
     adversarial: AdversarialOptions = AdversarialOptions()
     balancer: Balancer | None = None
-    further: Mapping[Side, PlayerSlot] = field(default_factory=dict)
-    further_penalties: Mapping[Side, tuple[Penalty, ...]] = field(default_factory=dict)
+    extra: Mapping[Side, PlayerSlot] = field(default_factory=dict)
+    extra_penalties: Mapping[Side, tuple[Penalty, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for side, penalties in self.penalties.items():
             if not isinstance(penalties, tuple):
-                problem = f"{side.value}: penalties must be a tuple, not {type(penalties).__name__}"
-                raise ConfigError(f"{problem}; write (penalty,)")
+                raise ConfigError(
+                    f"{side.value}: penalties must be a tuple, not {type(penalties).__name__}; write (penalty,)"
+                )
             for penalty in penalties:
                 if not isinstance(penalty, Penalty):
-                    problem = f"{side.value}: {type(penalty).__name__} is not a penalty"
-                    raise ConfigError(f"{problem}; derive it from paragan.Penalty")
-                self._refuse_unknown_players(side, penalty)
+                    raise ConfigError(
+                        f"{side.value}: {type(penalty).__name__} is not a penalty; derive it from paragan.Penalty"
+                    )
+                self._check_players(side, penalty)
             names = ["adversarial", *(penalty.name for penalty in penalties)]
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
                 raise ConfigError(
@@ -69,26 +69,43 @@ class GAN:
                 "adversarial: G has no loss at the first batch, because its adversarial loss begins later or has "
                 "the weight 0; add a penalty of G, or set adversarial.start_kimg to 0"
             )
-        balancing.begin(self.balancer, self.g, self.g_penalties)
-        _attach_state(self.slots, self.penalties, self.augment, self.balancer)
+        if self.balancer is not None:
+            begin_balancer(self.balancer, self.g, self.g_penalties)
+        self._attach_state()
 
-    def _refuse_unknown_players(self, side: Side, penalty: Penalty) -> None:
+    def _check_players(self, side: Side, penalty: Penalty) -> None:
         names = {slot.value for slot in self.slots} - {side.value}
-        unknown = next((name for name in penalty.players if name not in names), None)
-        if unknown is not None:
-            problem = f"{side.value}: {penalty.name} calls the player {unknown!r}, which does not exist"
-            raise ConfigError(f"{problem}; choose one of {', '.join(sorted(names))}, or define it in players")
+        for name in penalty.players:
+            if name not in names:
+                raise ConfigError(
+                    f"{side.value}: {penalty.name} calls the player {name!r}, which does not exist; choose one of "
+                    f"{', '.join(sorted(names))}, or define it in players"
+                )
+
+    def _attach_state(self) -> None:
+        """Attach the state of terms to the players, on their devices, before the first step.
+
+        The augmentation of D's inputs is saved with D, the balancer with G.
+        """
+        others = {Side.G: self.balancer, Side.D: adaptive(self.augment)}
+        for side, player in self.slots.items():
+            if isinstance(player, Player):
+                device = player.strategy.device(player.net)
+                owners = [owner for owner in (*self.penalties[side], others.get(side)) if owner is not None]
+                for owner in owners:
+                    owner.state.update({name: value.to(device) for name, value in owner.state.items()})
+                player.state = state_tensors(*owners)
 
     @property
     def penalties(self) -> dict[Side, tuple[Penalty, ...]]:
         """Penalties by side."""
-        of_further = {side: self.further_penalties.get(side, ()) for side in self.further}
-        return {Side.G: self.g_penalties, Side.D: self.d_penalties, **of_further}
+        extra = {side: self.extra_penalties.get(side, ()) for side in self.extra}
+        return {Side.G: self.g_penalties, Side.D: self.d_penalties, **extra}
 
     @property
     def critics(self) -> dict[Side, PlayerSlot]:
         """All players but G, in the order of their updates."""
-        return {Side.D: self.d, **self.further}
+        return {Side.D: self.d, **self.extra}
 
     @property
     def slots(self) -> dict[Side, PlayerSlot]:
@@ -97,7 +114,7 @@ class GAN:
 
     def called_by(self, side: Side) -> dict[Side, None]:
         """Return the other players whose networks a player's turns call, in order."""
-        names = chain.from_iterable(penalty.players for penalty in self.penalties[side])
+        names = [name for penalty in self.penalties[side] for name in penalty.players]
         return dict.fromkeys((Side.D if side is Side.G else Side.G, *map(Side, names)))
 
     @property
@@ -131,7 +148,7 @@ class GAN:
         trained_by = next(filter(None, heads), ())
         if not trained_by:
             return {}
-        by_side = {side: {one.name for one in self.penalties[side]} for side in Side}
+        by_side = {side: {penalty.name for penalty in self.penalties[side]} for side in Side}
         return {side: trained_by for side, names in by_side.items() if not names & set(trained_by)}
 
     @property
@@ -140,66 +157,40 @@ class GAN:
         return self.loss.g_needs_real or any(penalty.needs_real for penalty in self.g_penalties)
 
     def turn(self, side: Side, real: Batch) -> Turn:
-        """Return a turn of a player; that of a further one has its penalties as loss, on G's images."""
-        if not side.is_further:
+        """Return a turn of a player; that of an extra one has its penalties as loss, on G's images."""
+        if not side.is_extra:
             return self.g_turn(real) if side is Side.G else self.d_turn(real)
-        due, absent = _due(self.penalties[side], self.further[side].version, real.rows)
+        turn = self._turn(side, (), real, _no_terms)
+        return replace(turn, needs_real=False, is_due=bool(turn.penalties))
+
+    def _turn(self, side: Side, chain: tuple[Side, ...], real: Batch, objective: Objective) -> Turn:
+        """Return a turn with the penalties that are due now, and the players that these call."""
+        version = self.slots[side].version
+        due = tuple(penalty for penalty in self.penalties[side] if penalty.is_due(version, real.rows))
         return Turn(
             side=side,
-            chain=(),
+            chain=chain,
             feed=self.prior.feed(side.value, real),
-            objective=_no_terms,
+            objective=objective,
             penalties=due,
-            absent=absent,
-            players=self._called_by(due),
-            needs_real=False,
-            is_due=bool(due),
+            absent=tuple(penalty for penalty in self.penalties[side] if not penalty.is_due(version, real.rows)),
+            players={Side(name): self.slots[Side(name)] for penalty in due for name in penalty.players},
         )
-
-    def _called_by(self, penalties: tuple[Penalty, ...]) -> dict[Side, Opponent]:
-        """Return the players that penalties call."""
-        names = dict.fromkeys(chain.from_iterable(penalty.players for penalty in penalties))
-        return {Side(name): self.slots[Side(name)] for name in names}
 
     def d_turn(self, real: Batch) -> Turn:
         """Return a turn of D on real samples and the opponent's fakes, which get no gradient."""
         if not has_begun(self.adversarial.d_start_kimg, real.rows) or not self._d_is_drawn(real.rows):
-            return Turn(
-                side=Side.D,
-                chain=(Side.D,),
-                feed=TurnInputs(rows=real.rows, seed=self.prior.seed),
-                objective=self._d_objective,
-                is_due=False,
-            )
-        due, absent = _due(self.d_penalties, self.d.version, real.rows)
-        return Turn(
-            side=Side.D,
-            chain=(Side.D,),
-            feed=self.prior.feed("d", real),
-            objective=self._d_objective,
-            penalties=due,
-            absent=absent,
-            augment=self.augment,
-            players=self._called_by(due),
-        )
+            feed = TurnInputs(rows=real.rows, seed=self.prior.seed)
+            return Turn(side=Side.D, chain=(Side.D,), feed=feed, objective=self._d_objective, is_due=False)
+        return replace(self._turn(Side.D, (Side.D,), real, self._d_objective), augment=self.augment)
 
     def g_turn(self, real: Batch) -> Turn:
         """Return a turn of G through a frozen D; of G alone, or of no network, if nothing reads the others' outputs."""
-        due, absent = _due(self.g_penalties, self.g.version, real.rows)
-        turn = Turn(
-            side=Side.G,
-            chain=(Side.G, Side.D),
-            feed=self.prior.feed("g", real),
-            objective=self._g_objective,
-            penalties=due,
-            absent=absent,
-            augment=self.augment,
-            balancer=self.balancer,
-            players=self._called_by(due),
-            needs_real=self.g_needs_real,
-        )
+        turn = self._turn(Side.G, (Side.G, Side.D), real, self._g_objective)
+        turn = replace(turn, augment=self.augment, balancer=self.balancer, needs_real=self.g_needs_real)
         if self.adversarial.g_weight(real.rows):
             return turn
+        due = turn.penalties
         needs_real = any(penalty.needs_real for penalty in due)
         needs_d = needs_real or any(penalty.uses_discriminator for penalty in due)
         reads_images = self.balancer is not None or any(penalty.uses_outputs for penalty in due)
@@ -253,36 +244,33 @@ class GAN:
         return adversarial_terms(function, self.loss.compares, self.adversarial, outputs, *judged)
 
 
+Objective = Callable[[Outputs, TurnInputs], LossTerms]
+
+
 def _no_terms(outputs: Outputs, feed: TurnInputs) -> LossTerms:
     return LossTerms({})
 
 
-def _due(penalties: tuple[Penalty, ...], version: int, rows: Rows) -> list[tuple[Penalty, ...]]:
-    """Return the penalties that are due now, and the others."""
-    flags = [penalty.is_due(version, rows) for penalty in penalties]
-    pairs = list(zip(penalties, flags, strict=True))
-    return [tuple(penalty for penalty, flag in pairs if flag is wanted) for wanted in (True, False)]
-
-
-def _attach_state(
-    slots: Mapping[Side, PlayerSlot],
-    penalties: Mapping[Side, Sequence[Penalty]],
-    augment: Augment | None,
-    balancer: Balancer | None,
-) -> None:
-    """Attach this state to the players, on their devices, before the first step.
-
-    The augmentation of D's inputs is saved with D, the balancer with G.
-    """
-    changing = adaptive(augment)
-    more: dict[Side, Sequence[Adaptive | Balancer]] = {
-        Side.G: [] if balancer is None else [balancer],
-        Side.D: [] if changing is None else [changing],
-    }
-    for side, player in slots.items():
-        if isinstance(player, Player):
-            device = player.strategy.device(player.net)
-            owners = [*penalties[side], *more.get(side, ())]
-            for owner in owners:
-                owner.state.update({name: value.to(device) for name, value in owner.state.items()})
-            player.state = state_tensors(*owners)
+def begin_balancer(balancer: Balancer, g: PlayerSlot, penalties: Sequence[Penalty]) -> None:
+    """Give a balancer the names of G's terms; `ConfigError` for one that does not fit G."""
+    if not isinstance(balancer, Balancer):
+        raise ConfigError(f"balancer: {type(balancer).__name__} is not a balancer; derive it from paragan.Balancer")
+    names = [penalty.name for penalty in penalties]
+    balancer.begin([ADVERSARIAL, *names])
+    end_at_0 = [isinstance(penalty.weight, WeightSchedule) and not penalty.weight.final for penalty in penalties]
+    if balancer.needs_others and all(end_at_0):
+        raise ConfigError(
+            f"balancer {balancer.name}: the weight of {', '.join(names)} ends at 0, and with it that of the "
+            "adversarial loss, so that G would stop; let it end above 0, or leave the balancer out"
+        )
+    if not isinstance(g, Player):
+        return
+    check_capabilities(g.strategy.holder, balancer.needs)
+    layers = [
+        name for name, module in g.net.named_modules() if next(module.parameters(recurse=False), None) is not None
+    ]
+    if balancer.layer is not None and balancer.layer not in layers:
+        raise ConfigError(
+            f"balancer.last_layer={balancer.layer} is no layer of G with weights; choose one, such as "
+            f"{', '.join(layers[-3:])}{registry.did_you_mean(registry.closest_name(balancer.layer, layers))}"
+        )

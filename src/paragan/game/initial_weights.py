@@ -40,25 +40,28 @@ def start_from(
     initial state; called only if needed. Optimiser and counters stay.
     """
     adapters = current_tensors(player, adapter_names(player.net))
-    mine = {name: shape for name, shape in player.strategy.shapes(player.net).items() if name not in adapters}
-    own = set(player.strategy.parameter_names(player.net))
-    matching = {name for name, shape in mine.items() if weights.shapes.get(name) == shape}
-    left = {k: (shape, weights.shapes.get(k)) for k, shape in mine.items() if k not in matching}
-    if not matching & own:
+    shapes = {name: shape for name, shape in player.strategy.shapes(player.net).items() if name not in adapters}
+    parameters = set(player.strategy.parameter_names(player.net))
+    matching = {name for name, shape in shapes.items() if weights.shapes.get(name) == shape}
+    left = {k: (shape, weights.shapes.get(k)) for k, shape in shapes.items() if k not in matching}
+    if not matching & parameters:
         return LoadedWeights(tensors=0, parameters=0, with_average=False, left=left)
     stays = StoredTensors.of(initial() if left else {})
-    started = StoredTensors(mine, lambda k, box: (weights if k in matching else stays).read(k, box))
+    started = StoredTensors(shapes, lambda k, box: (weights if k in matching else stays).read(k, box))
     started = started.joined(adapters)
     player.strategy.load(player.net, started)
     _copy_to_masters(player, started)
     with_average = player.ema is not None and matching <= average.shapes.keys()
     if player.ema is not None:
-        averaged = StoredTensors(mine, lambda k, box: (average if k in matching else stays).read(k, box))
+        averaged = StoredTensors(shapes, lambda k, box: (average if k in matching else stays).read(k, box))
         averaged = averaged.joined(adapters)
         player.strategy.load(player.ema.net, averaged if with_average else started)
-    unused = {name: shape for name, shape in weights.shapes.items() if name not in mine}
     return LoadedWeights(
-        tensors=len(matching), parameters=len(matching & own), with_average=with_average, left=left, unused=unused
+        tensors=len(matching),
+        parameters=len(matching & parameters),
+        with_average=with_average,
+        left=left,
+        unused={name: shape for name, shape in weights.shapes.items() if name not in shapes},
     )
 
 

@@ -19,7 +19,7 @@ _LATENTS = 4
 _LABELS = 4
 _NOISE = (0.0, 0.01, 0.1, 1.0)  # standard deviations
 
-IGNORED = (
+IGNORED_LABELS_WARNING = (
     "warning: the generator ignores its labels (equal latents give equal images for every "
     "class): class scores and the class names of sample sheets are left out; use y in "
     "Generator.forward, or set self.num_classes = 0 in it, or pass data.labels=false"
@@ -37,7 +37,7 @@ def ignores_labels(generator: nn.Module, prior: Prior) -> bool:
     prior = replace(prior, device=torch.device("cpu"))
     with torch.random.fork_rng(devices=[]):
         for deviation in _NOISE:
-            _disturb(generator, deviation)
+            _add_noise(generator, deviation)
             if not gives_equal_images(generator, prior):
                 return False
     return True
@@ -59,7 +59,7 @@ def _images(generator: CalledNetwork, z_BZ: Tensor, label: int) -> Tensor:
     return GeneratorOutput.of(generator(z_BZ, y_B)).images
 
 
-def _disturb(net: nn.Module, deviation: float) -> None:
+def _add_noise(net: nn.Module, deviation: float) -> None:
     """Add noise to weights and positive noise to buffers, so that variances stay positive."""
     torch.manual_seed(0)
     for weight in net.parameters():
@@ -69,7 +69,7 @@ def _disturb(net: nn.Module, deviation: float) -> None:
             buffer.add_(torch.randn_like(buffer).abs(), alpha=deviation)
 
 
-def refuse_label_mismatch(side: Side, net: nn.Module, num_classes: int) -> None:
+def check_label_arguments(side: Side, net: nn.Module, num_classes: int) -> None:
     """Raise `ConfigError` if `forward` takes no labels although it gets some, or the reverse."""
     forward = net.forward
     who, first = ("Generator", "z") if side is Side.G else ("Discriminator", "x")

@@ -31,8 +31,8 @@ def term_needs(penalties: Sequence[Penalty], loss: frozenset[Capability], name: 
 def game_needs(game: GAN, tensors: Mapping[str, TensorSpec] | None = None) -> Iterator[Need]:
     """Yield what a game needs, for `check_capabilities`. tensors: of a sample of the data."""
     for side, penalties in game.penalties.items():
-        yield from term_needs(penalties, frozenset() if side.is_further else game.loss.needs, "the loss")
-    if game.further:
+        yield from term_needs(penalties, frozenset() if side.is_extra else game.loss.needs, "the loss")
+    if game.extra:
         yield Need("the setting players", Capability.EXTRA_PLAYERS)
     yield from game.balancer.needs if game.balancer is not None else ()
     yield from _schedule_needs(game)

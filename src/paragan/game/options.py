@@ -237,12 +237,12 @@ class PlayerOptions:
 
     def holders(self, key: str) -> tuple[Holder, ...]:
         """Return the settings that other settings of the player do not fit."""
-        found = []
+        holders = []
         if self.recompute:
-            found.append(Holder(f"{key}.recompute", ALL - {Capability.PADDING}, f"leave {key}.recompute out"))
+            holders.append(Holder(f"{key}.recompute", ALL - {Capability.PADDING}, f"leave {key}.recompute out"))
         if self.trains_part:
-            found.append(Holder(f"{key}.{self._part}", ALL - {Capability.PURE}, f"leave {key}.{self._part} out"))
-        return tuple(found)
+            holders.append(Holder(f"{key}.{self._part}", ALL - {Capability.PURE}, f"leave {key}.{self._part} out"))
+        return tuple(holders)
 
     @property
     def _part(self) -> str:

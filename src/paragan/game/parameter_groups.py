@@ -1,4 +1,4 @@
-"""Groups of one optimiser's parameters, chosen by patterns over parameter names.
+"""Arguments of one optimiser's constructor, and groups of its parameters by patterns over their names.
 
 A group has other settings for the optimiser, such as no weight decay for biases. Groups are
 resolved on the names of the whole network, before a strategy shards it. Names of weights under
@@ -7,8 +7,9 @@ spectral norm match without `parametrizations.….original`, too.
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
+from paragan.core.registry import closest_name, did_you_mean
 from paragan.core.settings_tree import located_key
 
 # settings with one value per optimiser
@@ -98,3 +100,49 @@ def describe_no_match(where: str, pattern: str, names: Sequence[str]) -> str:
     """Return the message for a pattern that matches no parameter. where: the setting."""
     near = ", ".join(get_close_matches(pattern, map(plain_name, names), 3, cutoff=0.0))
     return f"{where}: no parameter of the network matches {pattern!r}; the closest names are: {near}"
+
+
+def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with floats for integers, also in tuples, as in the defaults."""
+    parameters = inspect.signature(kind).parameters
+    return {
+        key: _like(parameters[key].default, value) if key in parameters else value for key, value in arguments.items()
+    }
+
+
+def refusal(
+    kind: Callable[..., Any], arguments: Mapping[str, Any], error: Exception, where: Callable[[str], str]
+) -> str:
+    """Return the message for a constructor that raised `error`: the argument, the problem, the fix.
+
+    where: returns the location and dotted key of an argument, and of all of them for "".
+    """
+    name = getattr(kind, "__name__", "the optimizer")
+    parameters = inspect.signature(kind).parameters
+    known = [key for key in parameters if key != "params"]
+    listed = f"its arguments are: {', '.join(known)}"
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    unknown = [] if takes_any else [key for key in arguments if key not in parameters]
+    if unknown:
+        meant = did_you_mean(closest_name(unknown[0], known))
+        return f"{where(unknown[0])}: {name} has no such argument{meant}; {listed}"
+    known_keys = [key for key in arguments if key in parameters]
+    # An error such as "Invalid beta" names the argument.
+    named = [key for key in known_keys if re.search(rf"\b{re.escape(key.rstrip('s'))}", str(error))]
+    wrong = named or [k for k in known_keys if _length(arguments[k]) != _length(parameters[k].default)]
+    if not wrong:
+        return f"{where('')}: {name} raised {type(error).__name__}: {error}; {listed}"
+    default = f"{name}'s default is {wrong[0]}={parameters[wrong[0]].default}"
+    return f"{where(wrong[0])}: {wrong[0]}={arguments[wrong[0]]}: {error}; {default}; {listed}"
+
+
+def _like(default: Any, value: Any) -> Any:
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if isinstance(default, tuple) and isinstance(value, (list, tuple)) and len(value) == len(default):
+        return type(value)(_like(*pair) for pair in zip(default, value, strict=True))
+    return value
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, (list, tuple)) else -1

@@ -18,7 +18,7 @@ from paragan.core.types import LossTerms, Rows, Side, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling, all_frozen
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
-from paragan.game.trained_part import refuse_untrained
+from paragan.game.trained_part import check_trains
 from paragan.game.turn_context import differentiable_attention, seeded_layers
 from paragan.layers.update_once import hold_updates, update_once_layers
 from paragan.parallel import Strategy, none
@@ -63,7 +63,7 @@ class Player:
     base: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        refuse_untrained(self.side.value, self.net)
+        check_trains(self.side.value, self.net)
         device = self.strategy.device(self.net)
         self.plain_network = CalledNetwork(module=self.net, calling=self.calling)
         self.training_network = CalledNetwork(module=self.strategy.training_module(self.net), calling=self.calling)
@@ -144,9 +144,11 @@ class Player:
     def compute_gradients(self, turn: Turn, against: Opponent) -> ComputedGradients:
         """Run the turn up to its gradients, which stay in the network for `apply_gradients`."""
         if not turn.is_due:
-            problem = f"{self.side.value}: this turn is not due, so it has no gradients"
-            raise ConfigError(f"{problem}; call Player.update, which skips it, or use scheme synchronous")
-        others = {side: one.network() for side, one in {**turn.players, turn.opponent: against}.items()}
+            raise ConfigError(
+                f"{self.side.value}: this turn is not due, so it has no gradients; call Player.update, which skips it, "
+                "or use scheme synchronous"
+            )
+        others = {side: player.network() for side, player in {**turn.players, turn.opponent: against}.items()}
         with (
             seeded_layers(turn, self.version, self.plain_network, *others.values()),
             differentiable_attention(turn.penalties),
@@ -248,7 +250,7 @@ class Player:
         # local SGD: `taken` becomes the minimum over ranks
         self.strategy.synchronize(self.net, self.optimizer, self.version, [self.updates, *of_scaler, taken])
         if self.ema is not None and self.is_synchronized and self._images_since_average:
-            self.ema.follow(self.net, taken.bool(), self.images, self._images_since_average, self._averaged_weights())
+            self.ema.update(self.net, taken.bool(), self.images, self._images_since_average, self._averaged_weights())
         self._images_since_average *= not self.is_synchronized
 
     @property

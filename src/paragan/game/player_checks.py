@@ -12,7 +12,7 @@ from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 
 
-def refuse_mismatched_data(takes_condition: bool, model: str, has_pairs: bool, data: str) -> None:
+def check_paired_data(takes_condition: bool, model: str, has_pairs: bool, data: str) -> None:
     """Raise `ConfigError` if only one of generator and data is made for pairs."""
     if takes_condition != has_pairs:
         what = "images from images" if takes_condition else "images from latents"
@@ -39,7 +39,7 @@ def check_player(
         check_capabilities(Holder(f"batch norm of {key}", ALL - {Capability.SEPARATE_SAMPLES}, norms), terms)
 
 
-def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
+def check_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
     """Raise `ConfigError` for too many ranks or micro-batches, or updates of G other than one."""
     if batch < world.size:
         problem = f"train.batch={batch} is less than one image for each of {world.size} ranks"
@@ -54,7 +54,7 @@ def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world:
         raise ConfigError(
             "g.update_probability is not supported: every step has an update of G; set d.update_probability"
         )
-    if side.is_further and options.update_probability < 1:
+    if side.is_extra and options.update_probability < 1:
         raise ConfigError(f"players.{side.value}.update_probability is not supported: it is for D; leave it out")
     if side is Side.G and options.updates_per_step > 1:
         raise ConfigError(

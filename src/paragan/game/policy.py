@@ -20,9 +20,8 @@ from paragan.core.errors import ConfigError
 from paragan.core.settings_tree import located_key
 from paragan.core.shard import is_sharded
 from paragan.game import schedule
-from paragan.game.optimizer_arguments import refusal, with_floats
 from paragan.game.options import ScheduleOptions
-from paragan.game.parameter_groups import arguments_of, key_of, split_into_groups
+from paragan.game.parameter_groups import arguments_of, key_of, refusal, split_into_groups, with_floats
 
 _Groups = list[dict[str, Any]]
 
@@ -107,13 +106,13 @@ class Policy:
             dtype = torch.float64 if device.type == "cpu" else torch.float32  # fused GPU kernels read only float32
             return torch.tensor(lr, dtype=dtype, device=device) if lr_on_device else lr
 
-        made = []
+        placed = []
         for group in groups:
             settings = with_floats(self.kind, group)
             if "lr" in group:
                 settings["configured_lr"] = (settings["lr"], self.lr)
-            made.append({**settings, "lr": place(settings.get("lr", self.lr))})
-        return self.kind(made, lr=place(self.lr), **arguments)
+            placed.append({**settings, "lr": place(settings.get("lr", self.lr))})
+        return self.kind(placed, lr=place(self.lr), **arguments)
 
     def _check_group(self, number: int, group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
         """Let the constructor check a group's arguments; it checks only those for all groups."""
@@ -123,8 +122,7 @@ class Policy:
         if not weights:
             return  # the rank that has them checks
         try:
-            given = {"lr": self.lr, **self.arguments, **settings}
-            self.kind(weights[:1], **with_floats(self.kind, given))
+            self.kind(weights[:1], **with_floats(self.kind, {"lr": self.lr, **self.arguments, **settings}))
         except _REFUSALS as error:
             where = partial(key_of, number, group)
             raise ConfigError(refusal(self.kind, settings, error, where)) from None
@@ -195,7 +193,7 @@ def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
 def runs_in_memory_order(kind: type[torch.optim.Optimizer]) -> bool:
     """Return whether fused steps run in memory order, by comparing two layouts of a weight."""
     start = torch.arange(24.0).view(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
-    found = []
+    stepped = []
     for renamed in (False, True):
         weight = start.clone().requires_grad_()
         optimizer = kind([weight], lr=0.1, fused=True)  # type: ignore[call-arg]
@@ -203,8 +201,8 @@ def runs_in_memory_order(kind: type[torch.optim.Optimizer]) -> bool:
             grad = (start * step).sin()
             weight.grad = grad.permute(0, 2, 3, 1).view(grad.shape) if renamed else grad
             step_if(torch.tensor(True), optimizer, keep_layout=True)
-        found.append(weight.detach())
-    return torch.equal(*found)
+        stepped.append(weight.detach())
+    return torch.equal(*stepped)
 
 
 _MAX_SCALE = 2.0**24  # gradients of 0 overflow at no scale; without a limit, it would grow to inf and stay there

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
+from paragan.core.network_factory import copy_networks
 from paragan.core.protocols import Network
 from paragan.game.network import CalledNetwork, Calling
 from paragan.layers.update_once import hold_updates
@@ -49,7 +50,7 @@ class Snapshot:
         self.is_exact = False
 
     @torch.no_grad()
-    def follow(self, message: Tensor, version: int, is_difference: bool = False) -> None:
+    def update(self, message: Tensor, version: int, is_difference: bool = False) -> None:
         """Load a message of `StateEncoder`, if it is newer, or exact where the state is not.
 
         Differences must be those of the next message: they are added to the state here. Raises
@@ -69,8 +70,53 @@ class Snapshot:
         self.is_exact = not is_difference
 
 
+class PredictedOpponent:
+    """An `Opponent` with the weights that a snapshot is expected to have one step later (Yadav et al. 2018, section 3).
+
+    In an asynchronous game a snapshot is a step late. The last change of its weights is added once
+    more; buffers, such as spectral norm's vectors and running statistics, are the snapshot's.
+    factor: times the change per step that is added, above 0. step: versions of a step. Needs the
+    memory of one more network.
+    """
+
+    def __init__(self, snapshot: Snapshot, factor: float, step: int = 1) -> None:
+        self.snapshot = snapshot
+        self._factor = factor
+        self._step = step
+        self._net = copy_networks(snapshot.net)
+        self._network = CalledNetwork(module=self._net, calling=snapshot.plain_network.calling)
+
+    @property
+    def version(self) -> int:
+        """Version of the snapshot."""
+        return self.snapshot.version
+
+    def network(self) -> Network:
+        """Return the frozen network of the prediction."""
+        return self._network
+
+    def forget(self) -> None:
+        """Predict no change until the next state: for equal results with a run that resumes here."""
+        self._net.load_state_dict(self.snapshot.net.state_dict())
+
+    @torch.no_grad()
+    def update(self, message: Tensor, version: int, is_difference: bool = False) -> None:
+        """Load a message into the snapshot (`Snapshot.update`), and predict from its change."""
+        before = self.snapshot.version
+        self.forget()  # the weights before the change
+        self.snapshot.update(message, version, is_difference)
+        steps = (self.snapshot.version - before) / self._step
+        for name, now in self.snapshot.net.named_buffers():
+            self._net.get_buffer(name).copy_(now)
+        if steps > 0:
+            for predicted, now in zip(self._net.parameters(), self.snapshot.net.parameters(), strict=True):
+                predicted.lerp_(now, 1 + self._factor / steps)
+        else:  # the exact state of the same version
+            self.forget()
+
+
 class StateEncoder:
-    """Messages with the states of a player, one after the other, for `Snapshot.follow`.
+    """Messages with the states of a player, one after the other, for `Snapshot.update`.
 
     sends_differences: in bfloat16, of tensors in float32 or float64; others, such as counts, are
     sent as they are. Requires the memory of one more copy of the state; otherwise every message is

@@ -77,10 +77,10 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
     Every rank reads its pieces. Raises `CheckpointError`, before any change, for another model.
     """
     weights = with_base(player, saved.under("net/"))
-    average = with_base(player, found) if (found := saved.under("ema/")) else found
-    mine = player.strategy.shapes(player.net)
+    average = saved.under("ema/")
+    average = with_base(player, average) if average else average
     for tensors in (weights, average) if average else (weights,):
-        check_same(tensors.shapes, mine, player.side.value)
+        check_same(tensors.shapes, player.strategy.shapes(player.net), player.side.value)
     masters = {name: f"optimizer/{name}/master" for name, _ in player.net.named_parameters()}
     exact = StoredTensors(  # float32 copies of low-precision weights, if saved, are exact
         weights.shapes,
@@ -98,7 +98,7 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
         player.scaler.scale.copy_(saved["player/scale"])
         player.scaler.good.copy_(saved["player/good"])
     for name, value in player.state.items():
-        # state of a penalty added since the save stays initial
+        # The state of a penalty that was added since the save stays initial.
         if (path := f"state/{name}") in saved:
             value.copy_(saved[path])
     player.version = values["version"]
@@ -115,10 +115,10 @@ def with_base(player: Player, saved: StoredTensors) -> StoredTensors:
 def current_tensors(player: Player, names: Collection[str]) -> StoredTensors:
     """Return the tensors of a network with these names; only boxes on this rank can be read."""
     boxes = player.strategy.layout(player.net)
-    here = player.net.state_dict()
+    tensors = player.net.state_dict()
 
     def read(name: str, box: TensorLayout) -> Tensor:
-        return local_shard(here[name].detach())[box.within(boxes[name])]
+        return local_shard(tensors[name].detach())[box.within(boxes[name])]
 
     return StoredTensors({name: boxes[name].shape for name in names}, read)
 
@@ -127,9 +127,9 @@ def base_sha256(player: Player) -> str:
     """Return the fingerprint of a player's base, the same under any strategy; empty without one. Collective."""
     if not player.base:
         return ""
-    here = player.net.state_dict()
-    shapes = {name: tuple(here[name].shape) for name in player.base}
-    return fingerprint(StoredTensors(shapes, lambda name, box: gather_full(here[name].detach())))
+    tensors = player.net.state_dict()
+    shapes = {name: tuple(tensors[name].shape) for name in player.base}
+    return fingerprint(StoredTensors(shapes, lambda name, box: gather_full(tensors[name].detach())))
 
 
 def _saved_replica(replica: int, replicas: int, saved: StoredTensors) -> int:
@@ -138,16 +138,14 @@ def _saved_replica(replica: int, replicas: int, saved: StoredTensors) -> int:
     return replica if ranks == set(range(1, replicas)) else 0
 
 
-def check_same(saved: Mapping[str, Shape], mine: Mapping[str, Shape], what: str) -> None:
+def check_same(saved: Mapping[str, Shape], local: Mapping[str, Shape], what: str) -> None:
     """Raise `CheckpointError` with the first tensor that differs in name or shape, by name."""
-    for name in sorted(saved.keys() | mine.keys()):
-        found = saved.get(name, "missing")
-        here = mine.get(name, "missing")
-        if found != here:
+    for name in sorted(saved.keys() | local.keys()):
+        if saved.get(name) != local.get(name):
             raise CheckpointError(
-                f"checkpoint of another model: {what}: {name} is {found} there and {here} in this "
-                "model; give the model settings and the data (size, classes) it was trained with, "
-                "another --out, or --fresh"
+                f"checkpoint of another model: {what}: {name} is {saved.get(name, 'missing')} there and "
+                f"{local.get(name, 'missing')} in this model; give the model settings and the data (size, classes) "
+                "it was trained with, another --out, or --fresh"
             )
 
 

@@ -26,7 +26,7 @@ def add_adapters(
     vectors, those of several modules, and those with spectral norm or another parametrization.
     """
     weights = dict(_weights(net))
-    refuse_unmatched(f"{owner}.adapter.match", patterns, list(weights))
+    check_patterns(f"{owner}.adapter.match", patterns, list(weights))
     chosen = {name: place for name, place in weights.items() if _is_chosen(name, *place, patterns)}
     if not chosen:
         problem = f"{type(net).__name__} has no linear layer or convolution"
@@ -57,7 +57,7 @@ def select_trained(
     """
     weights = dict(net.named_parameters())
     for key, patterns in (("train", train), ("freeze", freeze)):
-        refuse_unmatched(f"{owner}.{key}", patterns, list(weights))
+        check_patterns(f"{owner}.{key}", patterns, list(weights))
     adapters = adapter_names(net)
     for name, weight in weights.items():
         if train or adapters:
@@ -72,7 +72,7 @@ def fixed_names(net: nn.Module) -> frozenset[str]:
     return frozenset(name for name, weight in net.named_parameters() if not weight.requires_grad)
 
 
-def refuse_untrained(owner: str, net: nn.Module) -> None:
+def check_trains(owner: str, net: nn.Module) -> None:
     """Raise `ConfigError` for a player without a weight that can change."""
     if not list(net.parameters()) and not isinstance(net, Frozen):
         raise ConfigError(
@@ -86,7 +86,7 @@ def refuse_untrained(owner: str, net: nn.Module) -> None:
         )
 
 
-def refuse_unmatched(where: str, patterns: Sequence[str], names: Sequence[str]) -> None:
+def check_patterns(where: str, patterns: Sequence[str], names: Sequence[str]) -> None:
     """Raise `ConfigError` for a pattern that matches none of the names."""
     for pattern in patterns:
         if not any(matches(name, pattern) for name in names):

@@ -27,7 +27,7 @@ def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
         yield
         return
     with _DRAWS:
-        rng.seed_globally(layer_seed(turn, version, turn.feed.seed))
+        rng.seed_globally(rng.key(turn.feed.seed, "noise", turn.side.value, version, turn.feed.rows.first))
         with turn_draws([turn.feed.seed], turn.side.value):
             yield
 
@@ -58,8 +58,3 @@ def differentiable_attention(penalties: Iterable[Penalty]) -> Iterator[None]:
             _num_inside -= 1
             if _num_inside == 0:
                 _choice.close()
-
-
-def layer_seed(turn: Turn, version: int, seed: int) -> int:
-    """Return torch's seed in a turn. version: of the player. seed: of its run."""
-    return rng.key(seed, "noise", turn.side.value, version, turn.feed.rows.first)

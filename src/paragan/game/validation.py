@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,14 +18,14 @@ from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Penalty
-from paragan.core.source import Source
-from paragan.core.types import Batch, Side, TurnInputs
+from paragan.core.source import Source, check_finite
+from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
 from paragan.game.gan import GAN
-from paragan.game.label_use import ignores_labels, refuse_label_mismatch
+from paragan.game.label_use import check_label_arguments, ignores_labels
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
-from paragan.game.trial_samples import first_samples, noise
 from paragan.layers.random import repeats
+from paragan.loading.loader import normalise_images
 
 MAX_ROWS = 4
 _RANGES = {"Tanh": (-1, 1), "Sigmoid": (0, 1)}
@@ -50,17 +51,18 @@ def validate(
     nets = {side: make() for side, make in makers.items()}
     if not has_pairs:
         for side in Side:
-            refuse_label_mismatch(side, nets[side], game.prior.num_classes)
+            check_label_arguments(side, nets[side], game.prior.num_classes)
     with torch.random.fork_rng(devices=[]):
-        real = noise(game, shape, num_classes, has_pairs, min(batch, MAX_ROWS))
+        real = _noise(game, shape, num_classes, has_pairs, min(batch, MAX_ROWS))
         names = "y, condition" if has_pairs else "y"
-        g_call = f"model: Generator.forward(z, {names})"
-        d_call = f"model: Discriminator.forward(x, {names})"
-        trial = _Trial(game=game, nets=nets, real=real, g_call=g_call, d_call=d_call)
-        trial.run()
-        if turns:
-            _run_each_penalty(game, nets, real, trial.extra)
-    _declare_draws(game, trial.drawing)
+        trial = _Trial(
+            game=game,
+            nets=nets,
+            real=real,
+            g_call=f"model: Generator.forward(z, {names})",
+            d_call=f"model: Discriminator.forward(x, {names})",
+        )
+        trial.run(turns)
     if game.prior.num_classes and not has_pairs:
         game.prior = replace(game.prior, uses_labels=not ignores_labels(nets[Side.G], game.prior))
 
@@ -71,14 +73,42 @@ def validate_on(game: GAN, makers: Makers, source: Source, batch: int = MAX_ROWS
     makers: build networks for this; `game` does not change. batch: as of `validate`. Raises `ConfigError`.
     """
     nets = {side: make() for side, make in makers.items()}
-    g_call = f"generator: forward({', '.join(game.prior.generator_arguments or ())})"
-    d_call = f"discriminator: forward({', '.join(game.prior.arguments)})"
     with torch.random.fork_rng(devices=[]):
-        real = first_samples(source, game, min(batch, MAX_ROWS))
-        trial = _Trial(game=game, nets=nets, real=real, g_call=g_call, d_call=d_call)
-        trial.run()
-        _run_each_penalty(game, nets, real, trial.extra)
-    _declare_draws(game, trial.drawing)
+        trial = _Trial(
+            game=game,
+            nets=nets,
+            real=_first_samples(source, game, min(batch, MAX_ROWS)),
+            g_call=f"generator: forward({', '.join(game.prior.generator_arguments or ())})",
+            d_call=f"discriminator: forward({', '.join(game.prior.arguments)})",
+        )
+        trial.run(turns=True)
+
+
+def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: bool, count: int) -> Batch:
+    """Return `count` images of noise, with labels and conditions if the data has some."""
+    rows = Rows(step=0, first=0, count=count, total=count)
+    prior = game.prior
+
+    def images(stream: str) -> Tensor:
+        drawn = rng.uniform(prior.seed, f"trial/{stream}", rows, shape)
+        return (drawn * 2 - 1).to(prior.device, prior.dtype)
+
+    y = None
+    if num_classes:
+        y = rng.integers(prior.seed, "trial/real", rows, num_classes).to(prior.device)
+    condition = images("condition") if has_pairs else None
+    return Batch(rows, present_tensors(image=images("real"), label=y, condition=condition))
+
+
+def _first_samples(source: Source, game: GAN, count: int) -> Batch:
+    """Return the first samples of named tensors, up to `count`."""
+    count = min(count, len(source) or count)
+    rows = np.arange(count)
+    fetched = source.fetch(rows, rows)
+    check_finite(fetched, source.where)
+    moved = {name: value.to(game.prior.device) for name, value in fetched.items()}
+    tensors = normalise_images(moved, source, game.prior.dtype)
+    return Batch(Rows(step=0, first=0, count=count, total=count), tensors)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +127,8 @@ class _Trial:
     drawing: set[Side] = field(default_factory=set)
     extra: list[str] = field(default_factory=list)
 
-    def run(self) -> None:
-        """Raise `ConfigError` for a network or loss that is wrong."""
+    def run(self, turns: bool) -> None:
+        """Raise `ConfigError` for a network or loss that is wrong; turns: also for a penalty."""
         feed = self.game.prior.feed("trial", self.real)
         fake = self._generate(feed)
         on_real = self._judge(feed.real_inputs)
@@ -108,6 +138,11 @@ class _Trial:
             self._try_loss(output.logits_B, on_fake.by_name[name].logits_B)
         self._notice_hidden_state(self.g_call, self.nets[Side.G], feed.fake_inputs)
         self._notice_hidden_state(self.d_call, self.nets[Side.D], feed.real_inputs)
+        if turns:
+            _run_each_penalty(self.game, self.nets, self.real, self.extra)
+        for side in self.drawing:  # its turns seed the generator, although the network does not say that it draws
+            if isinstance(player := self.game.slots[side], Player):
+                player.declare_draws()
 
     def _generate(self, feed: TurnInputs) -> Tensor:
         with reraise_as_config_error(self.g_call), self._noting_draws(Side.G):
@@ -116,14 +151,11 @@ class _Trial:
         fake = output.images
         expected = tuple(feed.real_sample.shape)
         if not isinstance(fake, Tensor) or tuple(fake.shape) != expected:
-            more = (
-                "" if isinstance(fake, Tensor) else ", or paragan.GeneratorOutput(sample, {NAME: tensor}) for several"
-            )
             raise ConfigError(
                 f"{self.g_call} returned {_description(fake)}; return one of the shape of {feed.arguments[0]!r} in a "
-                f"batch: {expected}{more}"
+                f"batch: {expected}, or paragan.GeneratorOutput(sample, {{NAME: tensor}}) for several"
             )
-        _refuse_unusable(self.g_call, "values", fake)
+        _check_usable(self.g_call, "values", fake)
         self._notice_range(fake, feed)
         return fake
 
@@ -137,7 +169,7 @@ class _Trial:
                     f"{call} returned {_description(member.logits_B)} for {self.real.rows.count} samples; keep the "
                     "batch axis: a logit, or several, for each"
                 )
-            _refuse_unusable(call, "logits", member.logits_B)
+            _check_usable(call, "logits", member.logits_B)
         return output
 
     def _notice_range(self, fake: Tensor, feed: TurnInputs) -> None:
@@ -156,14 +188,18 @@ class _Trial:
         for name, member in output.by_name.items():
             if _ends_in(member.logits_B, "Sigmoid"):
                 call = f"{self.d_call} {name}".strip()
-                text = f"{call} ends in a sigmoid, and the losses take logits, any real numbers: leave it out"
-                warnings.warn(text, stacklevel=2)
+                warnings.warn(
+                    f"{call} ends in a sigmoid, and the losses take logits, any real numbers: leave it out",
+                    stacklevel=2,
+                )
 
     def _notice_hidden_state(self, call: str, net: nn.Module, inputs: tuple[Tensor | None, ...]) -> None:
         if not repeats(lambda: CalledNetwork(module=net)(*inputs), net):
-            problem = "reads a generator of its own, or an attribute that changes, so a resumed run is not exact"
-            fix = "draw from torch's global generator, and register state as a buffer"
-            warnings.warn(f"{call} {problem}; {fix}", stacklevel=2)
+            warnings.warn(
+                f"{call} reads a generator of its own, or an attribute that changes, so a resumed run is not exact; "
+                "draw from torch's global generator, and register state as a buffer",
+                stacklevel=2,
+            )
 
     def _try_loss(self, real: Tensor, fake: Tensor) -> None:
         loss = self.game.loss
@@ -211,15 +247,7 @@ def _generator_states(device: torch.device) -> dict[str, bytes]:
     return states
 
 
-def _declare_draws(game: GAN, drawing: set[Side]) -> None:
-    """Have the players seed the generator for networks that draw without saying so."""
-    slots = {Side.G: game.g, Side.D: game.d, **game.further}
-    for side in drawing:
-        if isinstance(player := slots[side], Player):
-            player.declare_draws()
-
-
-def _refuse_unusable(call: str, what: str, values: Tensor) -> None:
+def _check_usable(call: str, what: str, values: Tensor) -> None:
     """Raise `ConfigError` for an infinite value or NaN, or without a gradient."""
     if not values.isfinite().all():
         raise ConfigError(f"{call} returned {what} that are not finite; check its initial weights and divisions")
@@ -232,15 +260,11 @@ def _description(value: Any) -> str:
 
 
 def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, extra: Sequence[str]) -> None:
-    """Run one turn of each side without penalties, and one with each, up to the gradients.
-
-    extra: names of what else G returns, for messages.
-    """
+    """Run one turn of each side without penalties, and one with each. extra: names of what else G returns."""
     inputs = ", ".join(game.prior.feed("trial", real).tensors)
     names = (
-        "; a term reads images, fake, real (needs_real=True) and extra "
-        f"({', '.join(extra) or 'none here'}) of the outputs, tensors ({inputs}) and real.tensors "
-        f"({', '.join(real.tensors)}) of the inputs"
+        f"; a term reads images, fake, real (needs_real=True) and extra ({', '.join(extra) or 'none here'}) of the "
+        f"outputs, tensors ({inputs}) and real.tensors ({', '.join(real.tensors)}) of the inputs"
     )
     players = {side: Player(side=side, net=net) for side, net in nets.items()}
     without = replace(
@@ -251,14 +275,16 @@ def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, ex
         d_penalties=(),
         adversarial=game.adversarial.started,
         balancer=None,
-        further={side: players[side] for side in game.further},
-        further_penalties={},
+        extra={side: players[side] for side in game.extra},
+        extra_penalties={},
     )
+    images = "" if game.augment is None else " with augmented images"
     for side, penalties in game.penalties.items():
         for penalty in (None, *penalties):
+            name = f"model: an update of {side.value.upper()}{images}" if penalty is None else f"penalty {penalty.name}"
             augment, copied = copy.deepcopy((without.augment, penalty))  # both may have state
             tried = replace(without, augment=augment, **_only(side, copied))
-            with reraise_as_config_error(_turn_name(game, side, penalty), names):
+            with reraise_as_config_error(name, names):
                 turn = tried.turn(side, real)
                 if turn.is_due:
                     players[side].compute_gradients(turn, against=players[turn.opponent])
@@ -268,13 +294,6 @@ def _only(side: Side, penalty: Penalty | None) -> dict[str, Any]:
     """Return the fields of a game in which a player has one penalty, or none."""
     if penalty is None:
         return {}
-    if side.is_further:
-        return {"further_penalties": {side: (penalty,)}}
+    if side.is_extra:
+        return {"extra_penalties": {side: (penalty,)}}
     return {f"{side.value}_penalties": (penalty,)}
-
-
-def _turn_name(game: GAN, side: Side, penalty: Penalty | None) -> str:
-    if penalty is not None:
-        return f"penalty {penalty.name}"
-    images = "" if game.augment is None else " with augmented images"
-    return f"model: an update of {side.value.upper()}{images}"

@@ -11,11 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.loss import Loss
-
-
-def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
-    """Return softplus(-real) + softplus(fake), elementwise."""
-    return F.softplus(-real_B) + F.softplus(fake_B)
+from paragan.losses.nonsaturating import d_loss
 
 
 def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:

@@ -37,11 +37,10 @@ class MomentOptimizer(torch.optim.Optimizer):
     found_inf: Tensor | None = None
 
     def __init__(self, params: Iterable[Tensor], defaults: Mapping[str, Any]) -> None:
-        for name, (least, below) in {"lr": (0.0, float("inf")), "eps": (0.0, 1.0)}.items():
-            if not least <= float(defaults[name]) < below:
-                limit = f"below {below:g}" if below < float("inf") else "finite"
-                needed = f"at least {least:g} and {limit}"
-                raise ValueError(f"{name} must be {needed}, not {defaults[name]}")
+        if not 0 <= float(defaults["lr"]) < float("inf"):
+            raise ValueError(f"lr must be at least 0 and finite, not {defaults['lr']}")
+        if not 0 <= float(defaults["eps"]) < 1:
+            raise ValueError(f"eps must be at least 0 and below 1, not {defaults['eps']}")
         if not all(0 <= beta < 1 for beta in defaults["betas"]):
             raise ValueError(f"betas must be at least 0 and below 1, not {list(defaults['betas'])}")
         super().__init__(params, dict(defaults))
@@ -84,7 +83,7 @@ class MomentOptimizer(torch.optim.Optimizer):
         return state
 
 
-def follow(means: list[Tensor], values: Sequence[Tensor], beta: float, taken: Tensor) -> None:
+def lerp_moments(means: list[Tensor], values: Sequence[Tensor], beta: float, taken: Tensor) -> None:
     """Update running means in place: mean <- beta mean + (1 - beta) value."""
     differences = torch._foreach_sub(list(values), means)
     torch._foreach_mul_(differences, (1 - beta) * taken)
@@ -101,8 +100,8 @@ def unbiased(means: list[Tensor], beta: float, steps: list[Tensor]) -> list[Tens
 def adam_direction(due: Due) -> list[Tensor]:
     """Return m / (sqrt(v) + eps), both bias-corrected (Kingma & Ba 2015, algorithm 1)."""
     first, second = due.group["betas"]
-    follow(due.state["exp_avg"], due.grads, first, due.taken)
-    follow(due.state["exp_avg_sq"], torch._foreach_mul(due.grads, due.grads), second, due.taken)
+    lerp_moments(due.state["exp_avg"], due.grads, first, due.taken)
+    lerp_moments(due.state["exp_avg_sq"], torch._foreach_mul(due.grads, due.grads), second, due.taken)
     return over_root(due, "exp_avg_sq")
 
 

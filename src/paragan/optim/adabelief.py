@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from paragan.optim._moments import Due, MomentOptimizer, follow, over_root
+from paragan.optim._moments import Due, MomentOptimizer, lerp_moments, over_root
 
 
 class Optimizer(MomentOptimizer):
@@ -28,9 +28,9 @@ class Optimizer(MomentOptimizer):
     def update(self, due: Due) -> list[Tensor]:
         """Return the AdaBelief direction."""
         first, second = due.group["betas"]
-        follow(due.state["exp_avg"], due.grads, first, due.taken)
+        lerp_moments(due.state["exp_avg"], due.grads, first, due.taken)
         surprise = torch._foreach_sub(due.grads, due.state["exp_avg"])
         torch._foreach_mul_(surprise, surprise)
-        follow(due.state["exp_avg_var"], surprise, second, due.taken)
+        lerp_moments(due.state["exp_avg_var"], surprise, second, due.taken)
         torch._foreach_add_(due.state["exp_avg_var"], [due.group["eps"] * due.taken] * len(due.weights))
         return over_root(due, "exp_avg_var")

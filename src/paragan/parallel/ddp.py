@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -66,26 +66,26 @@ class Strategy(strategy.Strategy):
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         if not isinstance(net, DistributedDataParallel):
             return Reduction()
-        here = placement_of(cast(nn.Module, net.module))
+        placement = placement_of(cast(nn.Module, net.module))
+        world = placement.world
         weights = [weight for weight in net.parameters() if not is_sharded(weight)]
-        here.world.count_bytes("parameters", sum(self._bytes_of(p) for p in weights if p.requires_grad))
-
-        def around(last: bool) -> AbstractContextManager[None]:
-            return nullcontext() if last else net.no_sync()
-
+        world.count_bytes("parameters", sum(self._bytes_of(p) for p in weights if p.requires_grad))
         signature = (turn.chain, turn.needs_real, turn.feed.fakes is None)
-        tied = partial(self._tied, here, weights, signature)
-        across = ReduceGroup(here.world.group, "a penalty", here.world.count)
-        return Reduction(here.world.size, around, tied, across)
+        return Reduction(
+            ranks=world.size,
+            sync_context=lambda last: nullcontext() if last else net.no_sync(),
+            zero_for_unused=partial(self._zero_for_unused, placement, weights, signature),
+            across=ReduceGroup(world.group, "a penalty", world.count),
+        )
 
     def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
         for weight in placement_of(net).idle:
             weight.grad = None
         return super().finished_gradients(net, scale)
 
-    def _tied(
+    def _zero_for_unused(
         self,
-        here: Placement,
+        placement: Placement,
         weights: Sequence[nn.Parameter],
         turn: tuple[Any, ...],
         roots: Sequence[Tensor],
@@ -98,14 +98,16 @@ class Strategy(strategy.Strategy):
         differently.
         """
         signature = (*turn, *terms)
-        if signature not in here.unreached:
+        # Once for each kind of turn, which is equal on all ranks: they gather here together.
+        if signature not in placement.unreached:
             lacking = unreachable_parameters(roots, weights)
             missing = {id(weight) for weight in lacking}
             numbers = [n for n, weight in enumerate(weights) if id(weight) in missing]
-            everywhere = set.intersection(*map(set, here.world.gather(numbers)))
-            here.unreached[signature] = lacking, [weights[n] for n in sorted(everywhere)]
-        lacking, idle = here.unreached[signature]
-        here.idle = [weight for weight in idle if weight.grad is None]
+            everywhere = set.intersection(*map(set, placement.world.gather(numbers)))
+            placement.unreached[signature] = lacking, [weights[n] for n in sorted(everywhere)]
+        lacking, idle = placement.unreached[signature]
+        # A weight that an earlier micro-batch reached has a gradient, which `finish` must not remove.
+        placement.idle = [weight for weight in idle if weight.grad is None]
         return zero_of(lacking) if lacking else None
 
     def _bytes_of(self, weight: Tensor) -> int:

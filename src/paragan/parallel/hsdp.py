@@ -42,8 +42,9 @@ class Strategy(Sharded):
         host = self.options.host or world.local_size
         hosts = world.gather(host)
         if min(hosts) < max(hosts):
-            problem = f"hsdp: hosts have from {min(hosts)} to {max(hosts)} ranks"
-            raise ConfigError(f"{problem}; set hsdp.host, the ranks of each group")
+            raise ConfigError(
+                f"hsdp: hosts have from {min(hosts)} to {max(hosts)} ranks; set hsdp.host, the ranks of each group"
+            )
         if world.size % host:
             raise ConfigError(f"hsdp.host={host} does not divide {world.size} ranks; pass a divisor")
         if world.size < dist.get_world_size():

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -109,18 +108,18 @@ class Strategy(strategy.Strategy):
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         optimizer = super().optimizer(policy, net)
-        here = placement_of(net)
+        placement = placement_of(net)
         trained = {name for name, weight in net.named_parameters() if weight.requires_grad}
         # A mean of equal numbers may differ from them, so frozen weights are not averaged.
-        here.optimized_weights = [w for name, w in optimizer_weights(optimizer).items() if name in trained]
-        here.constants = [weight for weight in net.parameters() if not weight.requires_grad]
+        placement.optimized_weights = [w for name, w in optimizer_weights(optimizer).items() if name in trained]
+        placement.constants = [weight for weight in net.parameters() if not weight.requires_grad]
         return optimizer
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
-        here = placement_of(net)
-        if self.memory.bf16_reduce and not here.anchor:
-            here.anchor = [tensor.detach().clone() for tensor in here.optimized_weights]
-        return Reduction(here.world.size)
+        placement = placement_of(net)
+        if self.memory.bf16_reduce and not placement.anchor:
+            placement.anchor = [tensor.detach().clone() for tensor in placement.optimized_weights]
+        return Reduction(ranks=placement.world.size)
 
     @torch.no_grad()
     def reduce_gradients(self, net: nn.Module, version: int, scale: Tensor | None = None) -> None:
@@ -144,37 +143,31 @@ class Strategy(strategy.Strategy):
         return placement_of(net).world.size == 1 or version % self.sync_period == 0
 
     @torch.no_grad()
-    def synchronize(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
-        here = placement_of(net)
-        if here.world.size == 1 or not self.is_synchronized(net, version):
+    def synchronize(self, net: nn.Module, optimizer: Any, version: int, counters: Sequence[Tensor]) -> None:
+        placement = placement_of(net)
+        world = placement.world
+        if world.size == 1 or not self.is_synchronized(net, version):
             return
-        if any(weight.requires_grad for weight in here.constants):
-            problem = "local_sgd: a weight was frozen when the player was built, and is not any more"
-            raise ConfigError(f"{problem}; build the player again, or freeze it later")
-        weights = [tensor.detach() for tensor in here.optimized_weights]
-        if here.anchor:
-            moved = [(w - a).to(torch.bfloat16) for w, a in zip(weights, here.anchor, strict=True)]
-            _mean(moved, here.world, "parameters")
-            steps = [m.to(a.dtype) for m, a in zip(moved, here.anchor, strict=True)]
-            torch._foreach_add_(here.anchor, steps)
-            torch._foreach_copy_(weights, here.anchor)
+        if any(weight.requires_grad for weight in placement.constants):
+            raise ConfigError(
+                "local_sgd: a weight was frozen when the player was built, and is not any more; build the player "
+                "again, or freeze it later"
+            )
+        weights = [tensor.detach() for tensor in placement.optimized_weights]
+        if placement.anchor:
+            # Changes since the last averaging are small, so that bfloat16 rounds little of the weights
+            # away; all ranks add the same mean to the same anchor, and are bit-equal afterwards.
+            moved = [(w - a).to(torch.bfloat16) for w, a in zip(weights, placement.anchor, strict=True)]
+            _mean(moved, world, "parameters")
+            steps = [m.to(a.dtype) for m, a in zip(moved, placement.anchor, strict=True)]
+            torch._foreach_add_(placement.anchor, steps)
+            torch._foreach_copy_(weights, placement.anchor)
         else:
-            _mean(weights, here.world, "parameters")
+            _mean(weights, world, "parameters")
         if isinstance(optimizer, MasterWeights):
             optimizer.write_back()
-        self._settle_buffers(net, here.world)
-        _minimum(held, here.world)
-
-    def _settle_buffers(self, net: nn.Module, world: World) -> None:
-        frozen = frozen_modules(net)
-        modules = [module for module in net.modules() if module not in frozen]
-        norms = [module for module in modules if isinstance(module, SpectralNorm)]
-        vectors = list(chain.from_iterable(norm.buffers() for norm in norms))
-        known = {id(v) for v in vectors}
-        buffers = chain.from_iterable(module.buffers(recurse=False) for module in modules)
-        others = [b for b in buffers if b.is_floating_point() and id(b) not in known]
-        _mean(others, world, "norm")
-        _copy_from_rank_0(vectors, world)
+        _average_buffers(net, world)
+        _minimum(counters, world)
 
     def optimizer_replica(self, net: nn.Module) -> tuple[int, int]:
         world = placement_of(net).world
@@ -183,6 +176,17 @@ class Strategy(strategy.Strategy):
     def load(self, net: nn.Module, weights: StoredTensors) -> None:
         super().load(net, weights)
         placement_of(net).anchor.clear()  # the next anchor is the loaded state
+
+
+def _average_buffers(net: nn.Module, world: World) -> None:
+    frozen = frozen_modules(net)
+    modules = [module for module in net.modules() if module not in frozen]
+    vectors = [buffer for norm in modules if isinstance(norm, SpectralNorm) for buffer in norm.buffers()]
+    known = {id(vector) for vector in vectors}
+    buffers = [buffer for module in modules for buffer in module.buffers(recurse=False)]
+    _mean([b for b in buffers if b.is_floating_point() and id(b) not in known], world, "norm")
+    # A mean of unit vectors is none, so spectral norm's are those of one rank.
+    _replace(vectors, lambda flat: world.broadcast(flat, "norm"))
 
 
 @phase(Phase.COMMUNICATION)
@@ -196,24 +200,22 @@ def _minimum(counters: Sequence[Tensor], world: World) -> None:
             counter.copy_(value)
 
 
-def _copy_from_rank_0(tensors: Sequence[Tensor], world: World) -> None:
-    """Replace tensors by those of rank 0; one broadcast per dtype."""
-    for dtype in {t.dtype: None for t in tensors}:
-        some = [t for t in tensors if t.dtype == dtype]
-        flat = world.broadcast(torch.cat([t.reshape(-1) for t in some]), "norm")
-        pieces = flat.split([t.numel() for t in some])
-        torch._foreach_copy_(some, [piece.view(t.shape) for piece, t in zip(pieces, some, strict=True)])
-
-
 @phase(Phase.COMMUNICATION)
 def _mean(tensors: Sequence[Tensor], world: World, kind: str) -> None:
     """Average over all ranks in place; one all-reduce per dtype."""
-    for dtype in {t.dtype: None for t in tensors}:
-        some = [t for t in tensors if t.dtype == dtype]
-        # Offloaded tensors are on the host.
-        flat = torch.cat([t.reshape(-1) for t in some]).to(world.device)
+
+    def mean(flat: Tensor) -> Tensor:
+        flat = flat.to(world.device)  # offloaded tensors are on the host
         world.count(kind, flat)
         dist.all_reduce(flat, group=world.group)
-        pieces = flat.div_(world.size).split([t.numel() for t in some])
-        means = [piece.view(t.shape) for piece, t in zip(pieces, some, strict=True)]
-        torch._foreach_copy_(some, means)
+        return flat.div_(world.size)
+
+    _replace(tensors, mean)
+
+
+def _replace(tensors: Sequence[Tensor], exchange: Callable[[Tensor], Tensor]) -> None:
+    """Replace tensors by what an exchange makes of them, concatenated; one exchange per dtype."""
+    for dtype in {t.dtype: None for t in tensors}:
+        some = [t for t in tensors if t.dtype == dtype]
+        pieces = exchange(torch.cat([t.reshape(-1) for t in some])).split([t.numel() for t in some])
+        torch._foreach_copy_(some, [piece.view(t.shape) for piece, t in zip(pieces, some, strict=True)])

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.dist import World
@@ -19,7 +20,7 @@ from paragan.core.layout import Layout, TensorLayout
 from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective, RankExchange
 from paragan.parallel import ddp
-from paragan.parallel.base.fully_shard import mesh_of, refuse_whole_weight_optimizers, shard
+from paragan.parallel.base.fully_shard import check_steps_shards, mesh_of, shard
 from paragan.parallel.base.placement import placement_of
 
 _AT_ONCE = 1 << 25  # elements per exchange, to bound its buffer
@@ -39,20 +40,19 @@ class Strategy(ddp.Strategy):
         return shard(make(), mesh_of(world), shards_constants=False)
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
-        refuse_whole_weight_optimizers(policy, "zero1")
-        here = placement_of(net)
+        check_steps_shards(policy, "zero1")
         boxes = self.optimizer_layout(net)
         pieces = {k: boxes[k].cut(p.detach()).requires_grad_() for k, p in net.named_parameters()}
-        here.shards = list(zip(net.parameters(), pieces.values(), strict=True))
+        placement_of(net).shards = list(zip(net.parameters(), pieces.values(), strict=True))
         return self.optimizer_of(policy, pieces)
 
     def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
         grads = super().finished_gradients(net, scale)
-        here = placement_of(net)
-        for weight, piece in here.shards:
+        placement = placement_of(net)
+        for weight, piece in placement.shards:
             grad = weight.grad
             # A view: what is clipped is the whole gradient.
-            piece.grad = None if grad is None else self._box(weight, here.world).cut(grad)
+            piece.grad = None if grad is None else self._box(weight, placement.world).cut(grad)
         return grads
 
     @torch.no_grad()
@@ -65,15 +65,16 @@ class Strategy(ddp.Strategy):
                 [TensorLayout.rows(p.shape, rank, world.size).cut(p.detach()) for p in some]
                 for rank in range(world.size)
             ]
-            mine = _flatten(pieces[world.rank], sum(piece.numel() for piece in pieces[0]))
-            everyone = mine.new_empty(world.size * len(mine))
-            world.count("parameters", mine, collective=Collective.ALL_GATHER)
+            # All ranks send equally much: rank 0 has the largest shares, and others pad theirs.
+            local = _flatten(pieces[world.rank], sum(piece.numel() for piece in pieces[0]))
+            gathered = local.new_empty(world.size * len(local))
+            world.count("parameters", local, collective=Collective.ALL_GATHER)
             with phase(Phase.COMMUNICATION):
-                dist.all_gather_into_tensor(everyone, mine, group=world.group)
-            for theirs, flat in zip(pieces, everyone.split(len(mine)), strict=True):
-                sizes = [piece.numel() for piece in theirs]
-                cuts = zip(flat[: sum(sizes)].split(sizes), theirs, strict=True)
-                torch._foreach_copy_(theirs, [cut.view(piece.shape) for cut, piece in cuts])
+                dist.all_gather_into_tensor(gathered, local, group=world.group)
+            for of_rank, flat in zip(pieces, gathered.split(len(local)), strict=True):
+                sizes = [piece.numel() for piece in of_rank]
+                cuts = zip(flat[: sum(sizes)].split(sizes), of_rank, strict=True)
+                torch._foreach_copy_(of_rank, [cut.view(piece.shape) for cut, piece in cuts])
 
     def optimizer_layout(self, net: nn.Module) -> Layout:
         world = placement_of(net).world
@@ -98,7 +99,5 @@ def _buckets(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def _flatten(pieces: Sequence[Tensor], length: int) -> Tensor:
-    flat = pieces[0].new_zeros(length)
-    held = torch.cat([piece.reshape(-1) for piece in pieces])
-    flat[: len(held)] = held
-    return flat
+    flat = torch.cat([piece.reshape(-1) for piece in pieces])
+    return F.pad(flat, (0, length - len(flat)))

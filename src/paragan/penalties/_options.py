@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from paragan.core.option_types import Count, Interval, Positive
+from paragan.core.option_types import Count, FilePath, Interval, Positive
 from paragan.core.weight_schedule import Weight
 
 
@@ -31,6 +31,14 @@ class SideOptions(PenaltyOptions):
 
     side: Literal["g", "d"] = "d"
     """Network whose loss gets the term; the paper adds it to both, as two entries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherOptions(PenaltyOptions):
+    """Weight and teacher."""
+
+    teacher: FilePath | None = None
+    """The teacher's file, generator.safetensors of `paragan export`; required."""
 
 
 @dataclass(frozen=True, kw_only=True)

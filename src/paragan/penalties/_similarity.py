@@ -30,11 +30,11 @@ def batch_embeddings(
     layers = output.single(f"penalty {name}").layers
     features = layers[0] if len(layers) == 1 else None
     if features is None or features.dim() != 3 or features.shape[1] != 2:
-        found = f"features of {len(layers)} layers" if layers else "no features"
-        found = found if features is None else f"features of shape {tuple(features.shape)}"
+        what = f"features of {len(layers)} layers" if layers else "no features"
+        what = what if features is None else f"features of shape {tuple(features.shape)}"
         raise ConfigError(
             f"penalty {name} needs a D that returns embeddings (B, 2, E), but this one returns "
-            f"{found}; use model contragan, reacgan, or stylegan2 with model.head=contrast, not "
+            f"{what}; use model contragan, reacgan, or stylegan2 with model.head=contrast, not "
             "model.conditional=false"
         )
     points_BE, proxies_BE = features.unbind(1)

@@ -13,7 +13,10 @@ from paragan.core.command import advise_missing
 from paragan.core.errors import ConfigError
 from paragan.core.files import read_bytes
 from paragan.core.pieces import fingerprint
+from paragan.core.types import Side
 from paragan.layers.frozen import Frozen
+from paragan.penalties._options import TeacherOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 _MAX_BYTES = 1 << 34
 
@@ -31,11 +34,10 @@ class VelocityNetwork(Protocol):
 
 def velocity_network(generator: nn.Module, penalty: str) -> tuple[str, VelocityNetwork]:
     """Return name and module of the velocity network in a generator. Raises `ConfigError` if it has none."""
-    found = ((name, module) for name, module in generator.named_modules() if isinstance(module, VelocityNetwork))
-    first = next(found, None)
-    if first is None:
-        raise ConfigError(f"penalty {penalty} needs a generator of velocities; use model flow_unet")
-    return first
+    for name, module in generator.named_modules():
+        if isinstance(module, VelocityNetwork):
+            return name, module
+    raise ConfigError(f"penalty {penalty} needs a generator of velocities; use model flow_unet")
 
 
 class Teacher:
@@ -60,33 +62,50 @@ class Teacher:
             self._network = Frozen(self._blank(like), x.dtype)
         if self._network.device != x.device:
             self._network.to(x.device)
-        found: Tensor = self._network(x.flatten(1), y_B, t_B)
-        return found
+        velocity: Tensor = self._network(x.flatten(1), y_B, t_B)
+        return velocity
 
     def _blank(self, like: nn.Module) -> nn.Module:
         """Return the teacher. Raises `ConfigError` if the weights of the file do not fit."""
         name, student = velocity_network(like, self._penalty)
         if not self._weights:
-            problem = f"penalty {self._penalty}: teacher is required"
-            raise ConfigError(f"{problem}; pass generator.safetensors of the teacher")
+            raise ConfigError(
+                f"penalty {self._penalty}: teacher is required; pass generator.safetensors of the teacher"
+            )
         prefix = f"{name.removeprefix('module.')}."
         network = student.blank()
         try:
             network.load_state_dict({key.removeprefix(prefix): value for key, value in self._weights.items()})
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:100]
-            problem = f"penalty {self._penalty}: the teacher does not fit G ({reason})"
-            raise ConfigError(f"{problem}; give one of the same model and sizes") from None
+            raise ConfigError(
+                f"penalty {self._penalty}: the teacher does not fit G ({reason}); give one of the same model and sizes"
+            ) from None
         return network
+
+
+class TaughtPenalty(OptionsPenalty):
+    """A penalty of G with a frozen teacher."""
+
+    side = Side.G
+
+    def __init__(self, options: TeacherOptions) -> None:
+        super().__init__(options)
+        self.teacher = Teacher(options.teacher, self.name)
+
+    @property
+    def frozen_sha256(self) -> str:
+        """Fingerprint of the teacher's weights."""
+        return self.teacher.sha256
 
 
 def _read(path: str, penalty: str) -> dict[str, Tensor]:
     try:
         return load(read_bytes(Path(path), _MAX_BYTES))
     except FileNotFoundError:
-        problem = f"penalty {penalty}: teacher {path} does not exist"
-        raise ConfigError(f"{problem}; {advise_missing(Path(path))}") from None
+        raise ConfigError(f"penalty {penalty}: teacher {path} does not exist; {advise_missing(Path(path))}") from None
     except (OSError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:100]
-        problem = f"penalty {penalty}: teacher {path} cannot be read ({reason})"
-        raise ConfigError(f"{problem}; give generator.safetensors of `export`") from None
+        raise ConfigError(
+            f"penalty {penalty}: teacher {path} cannot be read ({reason}); give generator.safetensors of `export`"
+        ) from None

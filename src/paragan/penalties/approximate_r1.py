@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paragan.core import protocols, rng
+from paragan.core import rng
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Rows, Side
 from paragan.penalties._options import FiniteDifferenceOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 _GOLDEN = (sqrt(5) - 1) / 2
 
@@ -28,7 +29,7 @@ class Options(FiniteDifferenceOptions):
     """Weight, noise and period of approximate R1."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Squared change of D's logit under noise on real samples, at the cost of one more forward of D.
 
     Works where R1 is refused or expensive: no double backward. Gradients pass through both logits;
@@ -41,14 +42,10 @@ class Penalty(protocols.Penalty):
     name = "approximate_r1"
     side = Side.D
     per_sample = True
-
-    def __init__(self, options: FiniteDifferenceOptions) -> None:
-        self.options = options
-        self.interval = options.interval
-        self.weight = options.weight
+    options: FiniteDifferenceOptions
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        found, (x, *conditions), kind = self._inputs(context)
+        output, (x, *conditions), kind = self._inputs(context)
         assert x is not None
         feed = context.feed
         places, numbers, num = _chosen(feed.rows, self.options.fraction)
@@ -70,8 +67,8 @@ class Penalty(protocols.Penalty):
             context.network(*(None if tensor is None else tensor[places] for tensor in inputs))
         )
         squares = []
-        for name, one in found.by_name.items():
-            logits_B = mean_per_sample(one.logits_B)
+        for name, member in output.by_name.items():
+            logits_B = mean_per_sample(member.logits_B)
             change_N = logits_B[places] - mean_per_sample(moved.by_name[name].logits_B)
             loss_N = weight * share * change_N.square()
             squares.append(torch.zeros_like(logits_B).index_add(0, places, loss_N))

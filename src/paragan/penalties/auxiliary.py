@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from paragan.core import protocols
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.penalties._options import SideOptions
 from paragan.penalties._similarity import without_labels
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,16 +31,12 @@ class Options(SideOptions):
     """
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Cross-entropy of the class logits per sample: real and fake in D's turn, fake in G's."""
 
     name = "auxiliary"
     uses_discriminator = True
-
-    def __init__(self, options: Options) -> None:
-        self.weight = options.weight
-        self.side = Side(options.side)
-        self.fakes = options.fakes
+    options: Options
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         outputs = context.outputs
@@ -50,7 +46,7 @@ class Penalty(protocols.Penalty):
             return weight * _cross_entropy(outputs.fake, feed.label)
         assert outputs.real is not None and feed.real is not None
         loss_B = _cross_entropy(outputs.real, feed.real.label)
-        if self.fakes:
+        if self.options.fakes:
             loss_B = loss_B + _cross_entropy(outputs.fake, feed.label)
         return weight * loss_B
 

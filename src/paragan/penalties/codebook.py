@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paragan.core import protocols
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import NotNegative
 from paragan.core.outputs import mean_per_sample
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.penalties._options import PenaltyOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Options(PenaltyOptions):
     """Weight of the term by which the encoder follows the codes; the paper's beta."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """`codebook` plus beta times `commitment`, which G returns in `GeneratorOutput.extra`, per sample.
 
     Without `codebook`, as of codes that are moving averages, the second alone.
@@ -32,17 +32,16 @@ class Penalty(protocols.Penalty):
     name = "codebook"
     side = Side.G
     for_images = False
-
-    def __init__(self, options: Options) -> None:
-        self.weight = options.weight
-        self.commitment = options.commitment
+    options: Options
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         extra = context.outputs.extra
         if "commitment" not in extra:
-            problem = "penalty codebook needs the tensor `commitment`, which G does not return in extra"
-            raise ConfigError(f"{problem}; use a model with a codebook, such as vqgan, or leave it out")
-        loss_B = self.commitment * mean_per_sample(extra["commitment"])
+            raise ConfigError(
+                "penalty codebook needs the tensor `commitment`, which G does not return in extra; use a model with a "
+                "codebook, such as vqgan, or leave it out"
+            )
+        loss_B = self.options.commitment * mean_per_sample(extra["commitment"])
         if "codebook" in extra:
             loss_B = loss_B + mean_per_sample(extra["codebook"])
         return self.weight_at(context.feed.rows) * loss_B

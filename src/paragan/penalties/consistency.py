@@ -70,7 +70,7 @@ class Penalty(protocols.Penalty):
 
 def _squared_difference(a: DiscriminatorOutput, b: DiscriminatorOutput) -> Tensor:
     """Return the squared difference of the logits per sample, added over discriminators."""
-    pairs = [(one.logits_B, b.by_name[name].logits_B) for name, one in a.by_name.items()]
+    pairs = [(member.logits_B, b.by_name[name].logits_B) for name, member in a.by_name.items()]
     return sum_of([(mean_per_sample(x) - mean_per_sample(y)).square() for x, y in pairs])
 
 
@@ -85,10 +85,8 @@ def _transformed(inputs: Sequence[Tensor | None], feed: TurnInputs, kind: str) -
     x, y_B, *conditions = inputs
     assert x is not None
     if x.dim() != 4:
-        given = f"samples have shape {tuple(x.shape[1:])}"
-        raise ConfigError(f"penalty consistency needs images, but {given}; leave it out")
+        raise ConfigError(f"penalty consistency needs images, not samples of shape {tuple(x.shape[1:])}; leave it out")
     draws_B3 = rng.uniform(feed.seed, f"consistency/{kind}", feed.rows, (3,))
     draws_B3 = draws_B3.to(x.device, non_blocking=True)
     transformed = flipped_and_shifted(x.detach(), draws_B3)
-    given_conditions = (c for c in conditions if c is not None)
-    return transformed, y_B, *(flipped_and_shifted(c, draws_B3) for c in given_conditions)
+    return transformed, y_B, *(flipped_and_shifted(c, draws_B3) for c in conditions if c is not None)

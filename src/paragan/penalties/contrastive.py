@@ -12,13 +12,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core import protocols
 from paragan.core.capabilities import Capability
 from paragan.core.option_types import Positive
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Side
 from paragan.penalties._options import SideOptions
 from paragan.penalties._similarity import batch_embeddings
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,21 +28,17 @@ class Options(SideOptions):
     """Temperature of the similarities: the paper's t."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Contrastive loss on real images in D's turn and on fakes in G's, over all ranks' images."""
 
     name = "contrastive"
     uses_discriminator = True
     needs = frozenset({Capability.COUPLED})
-
-    def __init__(self, options: Options) -> None:
-        self.weight = options.weight
-        self.temperature = options.temperature
-        self.side = Side(options.side)
+    options: Options
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         embeddings = batch_embeddings(context, self.side, self.name)
-        return self.weight_at(context.feed.rows) * loss(*embeddings, self.temperature)
+        return self.weight_at(context.feed.rows) * loss(*embeddings, self.options.temperature)
 
 
 def loss(

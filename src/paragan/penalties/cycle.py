@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paragan.core import protocols
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import PenaltyOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Options(PenaltyOptions):
     """Weight of the identity as a share of `weight`; 0: none. The paper has it for paintings alone."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Mean absolute differences per sample, of G's outputs `cycle` and `identity`, summed over both kinds."""
 
     name = "cycle"
@@ -36,7 +36,7 @@ class Penalty(protocols.Penalty):
     for_images = False
 
     def __init__(self, options: Options) -> None:
-        self.weight = options.weight
+        super().__init__(options)
         self.shares = {"cycle": 1.0, "identity": options.identity}
 
     def __call__(self, context: PenaltyContext) -> Tensor:

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core import protocols
 from paragan.core.capabilities import Capability
 from paragan.core.option_types import Positive
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Side
 from paragan.penalties._options import SideOptions
 from paragan.penalties._similarity import batch_embeddings
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,17 +34,13 @@ class Options(SideOptions):
     """
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Data-to-data loss on real images in D's turn and on fakes in G's, over all ranks' images."""
 
     name = "data_to_data"
     uses_discriminator = True
     needs = frozenset({Capability.COUPLED})
-
-    def __init__(self, options: Options) -> None:
-        self.weight = options.weight
-        self.options = options
-        self.side = Side(options.side)
+    options: Options
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         margins = (self.options.temperature, self.options.near, self.options.far)

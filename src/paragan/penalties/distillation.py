@@ -12,41 +12,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core import protocols, rng
-from paragan.core.option_types import FilePath
+from paragan.core import rng
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
-from paragan.penalties._options import PenaltyOptions
-from paragan.penalties._velocity import Teacher
+from paragan.penalties._options import TeacherOptions
+from paragan.penalties._velocity import TaughtPenalty
 
 _EARLIEST = 0.1
 
 
 @dataclass(frozen=True)
-class Options(PenaltyOptions):
+class Options(TeacherOptions):
     """Teacher and weight. Needs a generator of velocities, `flow_unet`, of the teacher's sizes."""
 
     weight: Weight = 2.5
     """Weight of the term in the loss."""
-    teacher: FilePath | None = None
-    """The teacher's file, generator.safetensors of `paragan export`; required."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(TaughtPenalty):
     """Mean squared distance of G's image to the teacher's, per sample."""
 
     name = "distillation"
-    side = Side.G
-
-    def __init__(self, options: Options) -> None:
-        self.weight = options.weight
-        self._teacher = Teacher(options.teacher, self.name)
-
-    @property
-    def frozen_sha256(self) -> str:
-        """Fingerprint of the teacher's weights."""
-        return self._teacher.sha256
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         feed = context.feed
@@ -57,5 +43,5 @@ class Penalty(protocols.Penalty):
         t_B111 = t_B[:, None, None, None]
         with torch.no_grad():
             x_t = torch.lerp(images, noise.to(images, non_blocking=True), t_B111)
-            target = x_t - t_B111 * self._teacher.velocity(context.network.module, x_t, feed.label, t_B)
+            target = x_t - t_B111 * self.teacher.velocity(context.network.module, x_t, feed.label, t_B)
         return self.weight_at(feed.rows) * (images - target).square().flatten(1).mean(1)

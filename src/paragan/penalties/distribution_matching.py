@@ -12,40 +12,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core import protocols
-from paragan.core.option_types import FilePath
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Side
-from paragan.penalties._options import PenaltyOptions
-from paragan.penalties._velocity import Teacher
+from paragan.penalties._options import TeacherOptions
+from paragan.penalties._velocity import TaughtPenalty
 
 _EARLIEST = 0.02
 _LATEST = 0.98
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PenaltyOptions):
+class Options(TeacherOptions):
     """Teacher and weight. Needs model `flow_unet` and the player `fake_score`."""
 
-    teacher: FilePath | None = None
-    """The teacher's file, generator.safetensors of `paragan export`; required."""
 
-
-class Penalty(protocols.Penalty):
+class Penalty(TaughtPenalty):
     """Half the mean squared distance to a fixed target, chosen so that its gradient is the one above."""
 
     name = "distribution_matching"
-    side = Side.G
     players = ("fake_score",)
-
-    def __init__(self, options: Options) -> None:
-        self.weight = options.weight
-        self._teacher = Teacher(options.teacher, self.name)
-
-    @property
-    def frozen_sha256(self) -> str:
-        """Fingerprint of the teacher's weights."""
-        return self._teacher.sha256
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         x = context.outputs.images
@@ -58,7 +42,7 @@ class Penalty(protocols.Penalty):
                 context.uniform(f"{self.name}/time", x[:, :1, :1, :1]),
             )
             x_t = torch.lerp(x, context.normal(f"{self.name}/noise", x), t_B111)
-            real = x_t - t_B111 * self._teacher.velocity(context.network.module, x_t, y_B, t_B111.flatten())
+            real = x_t - t_B111 * self.teacher.velocity(context.network.module, x_t, y_B, t_B111.flatten())
             fake = x_t - t_B111 * fake_score(x_t.flatten(1), y_B, t_B111.flatten())
             size_B111 = (x - real).abs().mean((1, 2, 3), keepdim=True)
             target = x - (fake - real) / size_B111

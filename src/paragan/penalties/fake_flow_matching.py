@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core import protocols
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.penalties._options import PenaltyOptions
 from paragan.penalties._velocity import velocity_network
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +23,11 @@ class Options(PenaltyOptions):
     """Weight of flow matching on fakes. Needs model `flow_unet` and the player `fake_score`."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Mean squared error of the velocity at one random time per image of G; trains the player `fake_score`."""
 
     name = "fake_flow_matching"
     side = Side("fake_score")
-
-    def __init__(self, options: Options) -> None:
-        self.weight = options.weight
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         velocity_network(context.network.module, self.name)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core import protocols
 from paragan.core.capabilities import Capability
+from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
-from paragan.penalties._feature_layers import feature_layers
 from paragan.penalties._options import PenaltyOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Options(PenaltyOptions):
     """Weight of feature matching."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Squared distance of the mean D features of real images and fakes, over the whole batch.
 
     A value of the batch, not of samples: every row has the whole value, because the strategy
@@ -38,9 +38,6 @@ class Penalty(protocols.Penalty):
     needs_real = True
     uses_discriminator = True
 
-    def __init__(self, options: Options) -> None:
-        self.weight = options.weight
-
     def __call__(self, context: PenaltyContext) -> Tensor:
         assert context.outputs.real is not None
         both = _features(context.outputs.fake), _features(context.outputs.real).detach()
@@ -51,6 +48,16 @@ class Penalty(protocols.Penalty):
 
 def _features(output: DiscriminatorOutput) -> Tensor:
     layers: list[Tensor] = []
-    for name, one in output.by_name.items():
-        layers += feature_layers(one, "feature_matching", name)
+    for name, member in output.by_name.items():
+        layers += feature_layers(member, "feature_matching", name)
     return torch.cat([layer.flatten(1) for layer in layers], 1)
+
+
+def feature_layers(output: DiscriminatorOutput, penalty: str, name: str) -> tuple[Tensor, ...]:
+    """Return the layers of the discriminator `name`; `ConfigError` if it returns no features."""
+    if not output.layers:
+        raise ConfigError(
+            f"penalty {penalty} needs {f'discriminator {name}' if name else 'a D'} that returns features; let D return "
+            "paragan.DiscriminatorOutput(logits, features)"
+        )
+    return output.layers

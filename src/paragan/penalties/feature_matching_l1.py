@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from paragan.core import protocols
 from paragan.core.capabilities import Capability
 from paragan.core.option_types import Combine, NotNegative
 from paragan.core.outputs import DiscriminatorOutput, discriminator_weights, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
-from paragan.penalties._feature_layers import feature_layers
 from paragan.penalties._options import PenaltyOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
+from paragan.penalties.feature_matching import feature_layers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Options(PenaltyOptions):
     """Weight of each discriminator, or list of them, by name: {mrd: 0.1}; 1 for others."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Mean absolute difference of D's features per sample, layer by layer.
 
     Each layer counts as its mean, whatever its size. No gradient reaches features of real samples.
@@ -53,10 +53,10 @@ class Penalty(protocols.Penalty):
     side = Side.G
     needs_real = True
     uses_discriminator = True
+    options: Options
 
     def __init__(self, options: Options) -> None:
-        self.options = options
-        self.weight = options.weight
+        super().__init__(options)
         if options.relative:
             self.needs = frozenset({Capability.COUPLED})
 

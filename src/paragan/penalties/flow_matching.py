@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core import protocols, rng
+from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.penalties._options import PenaltyOptions
 from paragan.penalties._velocity import velocity_network
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,22 +25,21 @@ class Options(PenaltyOptions):
     """Weight of flow matching. Needs a generator of velocities, `flow_unet`."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Mean squared error of the velocity at one random time per real sample; G is called on no latent."""
 
     name = "flow_matching"
     side = Side.G
     uses_outputs = False
 
-    def __init__(self, options: Options) -> None:
-        self.weight = options.weight
-
     def __call__(self, context: PenaltyContext) -> Tensor:
         feed = context.feed
         velocity_network(context.network.module, self.name)
         if feed.real is None or feed.arguments[0] not in feed.real.tensors:
-            problem = "penalty flow_matching needs real samples in G's turn, which this scheme does not read"
-            raise ConfigError(f"{problem}; use scheme synchronous")
+            raise ConfigError(
+                "penalty flow_matching needs real samples in G's turn, which this scheme does not read; use scheme "
+                "synchronous"
+            )
         x = feed.real_sample
         t_B = rng.uniform(feed.seed, f"{self.name}/time", feed.rows, ()).to(x, non_blocking=True)
         noise = rng.normal(feed.seed, f"{self.name}/noise", feed.rows, tuple(x.shape[1:])).to(x, non_blocking=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paragan.core import protocols, rng
+from paragan.core import rng
 from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
@@ -18,6 +18,7 @@ from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import LazyOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class Options(LazyOptions):
     """Weight of the term in the loss: the paper's lambda."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """WGAN-GP's penalty, at the cost of one more forward of D on x^ with the real labels.
 
     With `augment` the slope is that of D(T(x^)), T having the draws of the real images: D sees no others.
@@ -42,10 +43,6 @@ class Penalty(protocols.Penalty):
     needs = frozenset({Capability.DOUBLE_BACKWARD})
     per_sample = True
 
-    def __init__(self, options: Options) -> None:
-        self.interval = options.interval
-        self.weight = options.weight
-
     def __call__(self, context: PenaltyContext) -> Tensor:
         if context.network.mixes:
             raise ConfigError(
@@ -55,7 +52,7 @@ class Penalty(protocols.Penalty):
         x = _interpolated(context).requires_grad_()
         inputs = (context.augmented(x, "real"), *context.feed.real_inputs[1:])
         output = DiscriminatorOutput.of(context.network(*inputs))
-        logits = [mean_per_sample(one.logits_B) for one in output.by_name.values()]
+        logits = [mean_per_sample(member.logits_B) for member in output.by_name.values()]
         gradients = [context.input_gradient(logits_B, x) for logits_B in logits]
         # torch's norm has slope 0, not NaN, at 0
         norms = [gradient.flatten(1).norm(dim=1) for gradient in gradients]

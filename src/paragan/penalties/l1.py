@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paragan.core import protocols
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import PenaltyOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,12 @@ class Options(PenaltyOptions):
     """Weight of the term in the loss: the paper's lambda, for values in [-1, 1]."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Mean |fake - real| per sample, before augmentation."""
 
     name = "l1"
     side = Side.G
     needs_pairs = True
-
-    def __init__(self, options: Options) -> None:
-        self.weight = options.weight
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         difference = context.outputs.images - context.feed.real_sample

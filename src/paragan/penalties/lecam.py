@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core import protocols
 from paragan.core.capabilities import Capability
 from paragan.core.option_types import Fraction, Natural
 from paragan.core.outputs import mean_per_sample
@@ -19,6 +18,7 @@ from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import PenaltyOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Options(PenaltyOptions):
     """Updates of D before the first that is penalised; the authors' code uses 1000."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Squared distances of D's logits to the other kind's moving mean, per sample.
 
     (D(x) - mean of fakes)^2 + (D(G(z)) - mean of reals)^2; patch logits count as their mean. Means
@@ -43,12 +43,11 @@ class Penalty(protocols.Penalty):
     name = "lecam"
     side = Side.D
     needs = frozenset({Capability.COUPLED})
+    options: Options
 
     def __init__(self, options: Options) -> None:
-        self.options = options
-        self.weight = options.weight
-        names = ("real", "fake", "updates")
-        self.state = {name: torch.zeros((), dtype=torch.float64) for name in names}
+        super().__init__(options)
+        self.state = {name: torch.zeros((), dtype=torch.float64) for name in ("real", "fake", "updates")}
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         outputs = context.outputs

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paragan.core import protocols
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
 from paragan.core.protocols import PenaltyContext
@@ -14,6 +13,7 @@ from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.layers.log_mel import LogMel
 from paragan.penalties._options import PenaltyOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Options(PenaltyOptions):
     """Mel bands, up to half of the sample rate."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Mean |mel(fake) - mel(real)| per sample, of generated audio and the audio of the batch."""
 
     name = "log_mel"
@@ -40,14 +40,14 @@ class Penalty(protocols.Penalty):
     for_images = False
 
     def __init__(self, options: Options) -> None:
-        self.weight = options.weight
+        super().__init__(options)
         self.mel = LogMel(options.sample_rate, options.fft, options.hop, options.bands)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         fake = context.outputs.images
         if fake.dim() != 3 or fake.shape[1] != 1:
-            found = "x".join(map(str, fake.shape[1:]))
-            raise ConfigError(f"penalty log_mel needs audio of 1xN samples, not {found}; leave it out")
+            shape = "x".join(map(str, fake.shape[1:]))
+            raise ConfigError(f"penalty log_mel needs audio of 1xN samples, not {shape}; leave it out")
         mel = self.mel.to(fake.device)
         difference = mel(fake) - mel(context.feed.real_sample.to(fake.dtype))
         return self.weight_at(context.feed.rows) * difference.abs().flatten(1).mean(1)

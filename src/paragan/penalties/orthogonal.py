@@ -14,7 +14,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from paragan.core import protocols
 from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import PenaltyContext
@@ -22,6 +21,7 @@ from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.layers.spectral_norm import SpectralNorm
 from paragan.penalties._options import LazyOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Options(LazyOptions):
     """Network whose weights are penalised."""
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Penalty on weights of linear and convolutional layers, one filter per row.
 
     Weights in use, with adapters, but before spectral norm. Raises `ConfigError` if none of them trains. A
@@ -46,8 +46,7 @@ class Penalty(protocols.Penalty):
     needs = frozenset({Capability.WHOLE_WEIGHTS})
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
-        self.weight = options.weight
+        super().__init__(options)
         self.side = Side(options.side)
 
     def __call__(self, context: PenaltyContext) -> Tensor:

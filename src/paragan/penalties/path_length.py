@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from paragan.core import protocols, rng
+from paragan.core import rng
 from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, Fraction
@@ -24,6 +24,7 @@ from paragan.core.row_draws import rows_of_calls
 from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import LazyOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Styled(Protocol):
     styles: tuple[int, int]
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """Path length penalty, at the cost of one more forward of G on some of the latents.
 
     The running mean is that of all ranks, and a constant for gradients; in the authors' code the share
@@ -56,25 +57,24 @@ class Penalty(protocols.Penalty):
     side = Side.G
     needs = frozenset({Capability.DOUBLE_BACKWARD, Capability.COUPLED})
     uses_outputs = False
+    options: Options
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
-        self.weight = options.weight
-        self.decay = options.decay
-        self.every = options.every
+        super().__init__(options)
         self.state = {"mean": torch.zeros(())}
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         rows = context.feed.rows
-        # every n-th row of the global batch
-        chosen = slice(-rows.first % self.every, None, self.every)
+        every = self.options.every
+        # Every n-th row of the global batch: the first one here depends on where these rows begin in it.
+        chosen = slice(-rows.first % every, None, every)
         length_N = self._lengths(context, chosen)
         zero_B = length_N.new_zeros(rows.count)
-        length_B = zero_B.slice_scatter(length_N, 0, chosen.start, None, self.every)
-        num = -(-rows.total // self.every)
+        length_B = zero_B.slice_scatter(length_N, 0, chosen.start, None, every)
+        num = -(-rows.total // every)
         mean = self._update_mean(context.whole(length_B.detach()).sum() / num).to(length_N.dtype)
         loss_N = (length_N - mean).square() * (self.weight_at(rows) * rows.total / num)
-        return torch.zeros_like(length_B).slice_scatter(loss_N, 0, chosen.start, None, self.every)
+        return torch.zeros_like(length_B).slice_scatter(loss_N, 0, chosen.start, None, every)
 
     def _lengths(self, context: PenaltyContext, chosen: slice) -> Tensor:
         """Return the image's change per unit step of a style, in a random direction: (N,)."""
@@ -86,7 +86,7 @@ class Penalty(protocols.Penalty):
         y_N = None if feed.label is None else feed.label[chosen]
         shift_NLW = z_NZ.new_zeros(len(z_NZ), *shapes[0]).requires_grad_()
         first = feed.rows.first + chosen.start
-        rows = replace(feed.rows, first=first, count=len(z_NZ), stride=self.every)
+        rows = replace(feed.rows, first=first, count=len(z_NZ), stride=chosen.step)
         with rows_of_calls(rows, self.name):
             images = GeneratorOutput.of(context.network(z_NZ, y_N, shift_NLW)).images
         noise = rng.normal(feed.seed, "path_length", feed.rows, tuple(images.shape[1:]))[chosen].to(images)
@@ -97,6 +97,6 @@ class Penalty(protocols.Penalty):
     def _update_mean(self, mean: Tensor) -> Tensor:
         """Update and return the running mean; lengths that are not finite are skipped."""
         running = self.state["mean"]
-        updated = running + self.decay * (mean.to(running.dtype) - running)
+        updated = running + self.options.decay * (mean.to(running.dtype) - running)
         running.copy_(torch.where(mean.isfinite(), updated, running))
         return running.clone()

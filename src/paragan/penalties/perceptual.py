@@ -73,12 +73,12 @@ class _PackagedLayers(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> dict[str, Tensor]:
         h = x_BCHW.expand(-1, 3, -1, -1)
-        found = {}
+        features = {}
         for number, layer in enumerate(self.layers):
             h = layer(h)
             if number in _PACKAGED_LAYERS:
-                found[str(number)] = h
-        return found
+                features[str(number)] = h
+        return features
 
 
 class _FileLayers(nn.Module):
@@ -91,8 +91,8 @@ class _FileLayers(nn.Module):
         self.names = names
 
     def forward(self, x_BCHW: Tensor) -> dict[str, Tensor]:
-        found = self.network(self.to_input(x_BCHW))
-        return {name: found[name] for name in self.names}
+        outputs = self.network(self.to_input(x_BCHW))
+        return {name: outputs[name] for name in self.names}
 
 
 def _packaged() -> nn.Module:

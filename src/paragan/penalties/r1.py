@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core import protocols
 from paragan.core.capabilities import Capability
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.penalties._options import GammaOptions
+from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ def r1_penalty(logits_B: Tensor, x: Tensor) -> Tensor:
     return gradient.flatten(1).square().sum(1) / 2
 
 
-class Penalty(protocols.Penalty):
+class Penalty(OptionsPenalty):
     """R1 on the logits that the loss uses, without another forward.
 
     Patch logits count as their mean per sample. If D mixes samples (batch norm) the gradient is
@@ -45,14 +45,10 @@ class Penalty(protocols.Penalty):
     side = Side.D
     needs = frozenset({Capability.DOUBLE_BACKWARD})
 
-    def __init__(self, options: GammaOptions) -> None:
-        self.weight = options.weight
-        self.interval = options.interval
-
     def __call__(self, context: PenaltyContext) -> Tensor:
         gamma = self.weight_at(context.feed.rows)
         output, x = self._inputs(context)
-        logits = [mean_per_sample(one.logits_B) for one in output.by_name.values()]
+        logits = [mean_per_sample(member.logits_B) for member in output.by_name.values()]
         gradients = [context.input_gradient(logits_B, x) for logits_B in logits]
         squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
         return gamma / 2 * sum_of(squares)

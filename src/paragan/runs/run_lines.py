@@ -17,7 +17,7 @@ from paragan.core.types import Rows, Side, player_label
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
 from paragan.features.judge import JUDGE
-from paragan.game.label_use import IGNORED
+from paragan.game.label_use import IGNORED_LABELS_WARNING
 from paragan.runs.run_request import Runner, RunRequest
 from paragan.writers.console import clock_time, score_line
 
@@ -86,7 +86,7 @@ def start_lines(
         lines.append(f"{player_label(name):<8}  {facts}")
     lines += map(_unused_labels_line, trainer.gan.missing_label_penalties.items())
     if not trainer.prior.uses_labels:
-        lines.append(IGNORED)
+        lines.append(IGNORED_LABELS_WARNING)
     is_named = trainer.prior.reads_batches
     features = None if source.has_pairs else request.config.evaluation.features
     if features is not None and not is_named:

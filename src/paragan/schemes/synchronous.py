@@ -13,7 +13,7 @@ capabilities = ALL
 
 
 def step(gan: GAN, batches: Iterator[Batch]) -> Report:
-    """Update D, and further players, `updates_per_step` times, on one batch each, then G once."""
+    """Update D, and extra players, `updates_per_step` times, on one batch each, then G once."""
     updates = {}
     for number, real in enumerate(islice(batches, gan.batches_per_step)):
         for side, player in gan.critics_of_batch(number).items():

@@ -1,4 +1,4 @@
-"""The plan of games with further players: against real networks, torch's counter, and sums of what updates cost."""
+"""The plan of games with extra players: against real networks, torch's counter, and sums of what updates cost."""
 
 import json
 from dataclasses import replace

@@ -100,7 +100,7 @@ def test_batches_of_a_further_player_are_not_images_of_d():
     gan = small(augment)
     seen = []
     augment.observe = lambda sign, images, total: seen.append(images) or {}
-    gan.further = {Side("fake_score"): SimpleNamespace(updates_per_step=5)}
+    gan.extra = {Side("fake_score"): SimpleNamespace(updates_per_step=5)}
     update = gan.d.update(gan.d_turn(next(batches())), against=gan.g)
     gan.report(BATCH, {Side.D: update})
     assert gan.clock.images == 5 * BATCH and seen == [BATCH]

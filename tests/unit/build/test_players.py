@@ -1,4 +1,4 @@
-"""Further players of a config: networks of a model's file, terms of a file, weights to start from, one-line errors."""
+"""Extra players of a config: networks of a model's file, terms of a file, weights to start from, one-line errors."""
 
 import json
 import re

@@ -30,7 +30,7 @@ def test_g_learns_from_a_snapshot_what_it_learns_from_d():
         opponent = gan.d
         if late:
             opponent = Snapshot(network(Side.D, seed=9))
-            opponent.follow(sent(gan.d), gan.d.version)
+            opponent.update(sent(gan.d), gan.d.version)
         turn = gan.g_turn([next(stream) for _ in range(3)][-1])
         gan.g.update(turn, against=opponent)
         ends.append(dict(gan.g.net.state_dict()))
@@ -44,9 +44,9 @@ def test_it_only_becomes_newer():
     gan = moved()
     snapshot, message = Snapshot(network(Side.D), version=5), sent(gan.d)
     before = packed(snapshot.net.state_dict())
-    snapshot.follow(message, 5)
+    snapshot.update(message, 5)
     assert packed(snapshot.net.state_dict()).equal(before) and snapshot.version == 5
-    snapshot.follow(message, 6)
+    snapshot.update(message, 6)
     assert packed(snapshot.net.state_dict()).equal(message) and snapshot.version == 6
 
 
@@ -56,13 +56,13 @@ def test_a_message_is_a_copy_and_holds_any_format():
     message = packed(net.state_dict())
     net.weight.data += 1
     other = Snapshot(torch.nn.BatchNorm1d(3))
-    other.follow(message, 1)
+    other.update(message, 1)
     assert int(other.net.num_batches_tracked) == 7 and other.net.weight.equal(torch.ones(3))
 
 
 def test_a_message_of_another_network_is_refused():
     with pytest.raises(ConfigError, match="weights: received 3 bytes instead of 56"):
-        Snapshot(torch.nn.BatchNorm1d(3)).follow(torch.zeros(3, dtype=torch.uint8), 1)
+        Snapshot(torch.nn.BatchNorm1d(3)).update(torch.zeros(3, dtype=torch.uint8), 1)
 
 
 class Numbers(torch.nn.Module):
@@ -88,7 +88,7 @@ def followed(num_updates):
             net.count += 1
             message, is_difference = encoder.encode(net.state_dict())
             messages.append((len(message), is_difference))
-            snapshot.follow(message, version, is_difference)
+            snapshot.update(message, version, is_difference)
     return net, snapshot, encoder, before, messages
 
 
@@ -113,9 +113,9 @@ def test_an_exact_message_replaces_differences_of_the_same_version():
     net, snapshot, encoder, _, _ = followed(5)
     message, is_difference = encoder.encode(net.state_dict(), is_exact=True)
     assert not is_difference
-    snapshot.follow(message, 4)
+    snapshot.update(message, 4)
     assert snapshot.is_exact and packed(snapshot.net.state_dict()).equal(packed(net.state_dict()))
     with torch.no_grad():
         net.weight += 0.1
-    snapshot.follow(*(found := encoder.encode(net.state_dict()))[:1], 5, found[1])
+    snapshot.update(*(found := encoder.encode(net.state_dict()))[:1], 5, found[1])
     assert found[1] and (snapshot.net.weight - net.weight).abs().max() <= 0.1 * 2**-8 + 1e-7

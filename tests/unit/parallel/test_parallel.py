@@ -12,7 +12,7 @@ from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import sngan
 from paragan.optim.lamb import Optimizer as Lamb
 from paragan.parallel.base.blocks import blocks
-from paragan.parallel.base.fully_shard import _weights_on_meta, refuse_whole_weight_optimizers
+from paragan.parallel.base.fully_shard import _weights_on_meta, check_steps_shards
 from paragan.parallel.base.grad_norm import clip, norm_of
 from paragan.parallel.base.master_weights import MasterWeights
 from paragan.parallel.ddp import unreachable_parameters, zero_of
@@ -99,7 +99,7 @@ def test_masters_add_up_what_low_weights_would_lose():
 )
 def test_optimisers_of_whole_weights_are_refused_where_weights_are_cut(kind, name):
     with pytest.raises(ConfigError, match=f"optimizer {name} needs whole weights, which strategy 'zero3' shards"):
-        refuse_whole_weight_optimizers(Policy(kind=kind), "zero3")
+        check_steps_shards(Policy(kind=kind), "zero3")
 
 
 @pytest.mark.parametrize("model", ["dcgan", "mlp", "sngan"])

@@ -249,8 +249,8 @@ def _player(game: GAN, side: Side, update_s: Curve, norms: tuple[int, int]) -> P
         update_s=update_s,
         norms=norms[0],
         norm_bytes=norms[1],
-        updates=player.updates_per_step if side.is_further else 1,  # D's are in `d_updates`
-        calls=tuple(called.value for called in game.called_by(side) if called.is_further),
+        updates=player.updates_per_step if side.is_extra else 1,  # D's are in `d_updates`
+        calls=tuple(called.value for called in game.called_by(side) if called.is_extra),
     )
 
 

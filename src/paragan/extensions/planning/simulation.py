@@ -171,7 +171,7 @@ class SimulatedTime:
         """Return the players whose weights an update gathers; G's images of D's turn exist already."""
         extra = [Side(name) for name in self.game.profile.players[side].calls]
         opponent = Side.D if side is Side.G else Side.G
-        return extra if side is Side.D or (side.is_further and has_fakes) else [opponent, *extra]
+        return extra if side is Side.D or (side.is_extra and has_fakes) else [opponent, *extra]
 
     def _share(self, side: Side) -> NDArray[np.int64]:
         batch = self.game.g_batch or self.game.batch if side is Side.G else self.game.batch

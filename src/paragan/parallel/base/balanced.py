@@ -32,7 +32,7 @@ Gradients = dict[str, Tensor]  # by name of a generated tensor
 class PartGradients:
     """One micro-batch: what G generated with its graph, leaves with its values, gradients by term."""
 
-    made: Mapping[str, Tensor]
+    generated: Mapping[str, Tensor]
     leaf: GeneratorOutput
     by_term: dict[str, Gradients] = field(default_factory=dict)
 
@@ -46,16 +46,16 @@ class PartGradients:
 
     def add(self, terms: LossTerms, total: int, scale: Tensor | None) -> LossTerms:
         """Run the backward pass of each term down to the leaves; return the terms without graph."""
-        leaves = {name: self.leaf.extra.get(name, self.leaf.images) for name in self.made}
+        leaves = {name: self.leaf.extra.get(name, self.leaf.images) for name in self.generated}
         for term, values in terms.loss_B.items():
             if not values.requires_grad:
                 continue
             loss = values.sum() / total
             torch.autograd.backward(loss if scale is None else loss * scale, retain_graph=True)
-            found = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
-            self.by_term[term] = {k: g if scale is None else g / scale for k, g in found.items()}
+            gradients = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+            self.by_term[term] = {k: g if scale is None else g / scale for k, g in gradients.items()}
             for leaf in leaves.values():
-                leaf.grad = None
+                leaf.grad = None  # else the next term would add to the same tensor
         return LossTerms({k: v.detach() for k, v in terms.loss_B.items()}, terms.observations_B, terms.weights)
 
     def only(self, terms: Sequence[str]) -> PartGradients:
@@ -64,12 +64,12 @@ class PartGradients:
 
     def weighted(self, factors: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
         """Return generated tensors, each with the sum of the terms' gradients times their factors."""
-        found: dict[str, list[Tensor]] = {}
+        by_name: dict[str, list[Tensor]] = {}
         for term, gradients in self.by_term.items():
             for name, gradient in gradients.items():
                 factor = factors.get(term)
-                found.setdefault(name, []).append(gradient if factor is None else gradient * factor)
-        return [(self.made[name], sum_of(gradients)) for name, gradients in found.items()]
+                by_name.setdefault(name, []).append(gradient if factor is None else gradient * factor)
+        return [(self.generated[name], sum_of(gradients)) for name, gradients in by_name.items()]
 
 
 def term_gradients(
@@ -81,20 +81,19 @@ def term_gradients(
 ) -> TermGradients:
     """Return the gradients of all terms that depend on G's output."""
     names = [term for term, gradients in parts[-1].by_term.items() if _OUTPUT in gradients]
-    at_layer = None if layer is None else partial(layer.norm, parts, total)
     return TermGradients(
         at_output={name: [part.by_term[name][_OUTPUT] for part in parts] for name in names},
         rows=turn.feed.rows,
         weights=weights,
         total=total,
-        layer_norm=at_layer,
+        layer_norm=None if layer is None else partial(layer.norm, parts, total),
         intervals={penalty.name: penalty.interval for penalty in turn.penalties},
         postponed=[penalty.name for penalty in turn.postponed],
         absent=[penalty.name for penalty in turn.absent],
     )
 
 
-def refuse_balancer(turn: Turn, balancer: Balancer, is_alone: bool) -> None:
+def check_balanced_turn(turn: Turn, balancer: Balancer, is_alone: bool) -> None:
     """Raise `ConfigError` for a turn that has not all samples, or whose layer was not recorded.
 
     is_alone: gradients are not reduced over ranks.
@@ -146,21 +145,21 @@ class LayerRecord:
         for part, (inputs, output) in zip(parts, self.calls, strict=True):
             gradient = self._at_layer_output(part.only(terms).weighted({}), output)
             again = functional_call(_WithoutHooks(self.layer), weights, tuple(map(_wide, inputs)))
-            found = torch.autograd.grad(again, wanted, gradient.to(again.dtype))
-            sums = [a + b for a, b in zip(sums, found, strict=True)]
+            gradients = torch.autograd.grad(again, wanted, gradient.to(again.dtype))
+            sums = [a + b for a, b in zip(sums, gradients, strict=True)]
         flat = total(torch.cat([value.flatten() for value in sums]))
         return flat.norm()
 
     def _at_layer_output(self, gradients: Sequence[tuple[Tensor, Tensor]], output: Tensor) -> Tensor:
-        made = [tensor for tensor, _ in gradients]
-        given = [gradient for _, gradient in gradients]
-        (found,) = torch.autograd.grad(made, output, given, retain_graph=True, allow_unused=True)
-        if found is None:
+        generated = [tensor for tensor, _ in gradients]
+        of_terms = [gradient for _, gradient in gradients]
+        (at_layer,) = torch.autograd.grad(generated, output, of_terms, retain_graph=True, allow_unused=True)
+        if at_layer is None:
             raise ConfigError(
                 f"balancer.last_layer={self.name}: G's output does not depend on this layer; name G's "
                 "last layer, or leave last_layer out, to compare at G's output"
             )
-        return found
+        return at_layer
 
 
 @contextmanager

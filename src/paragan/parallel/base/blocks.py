@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial, update_wrapper
-from itertools import chain
 from typing import Any
 
 import torch
@@ -24,11 +23,11 @@ def blocks(net: nn.Module) -> list[nn.Module]:
     with weights, none of which is shared with a module outside: they can be sharded.
     """
     if isinstance(net, nn.ModuleDict):
-        found = list(chain.from_iterable(_declared(entry) or [entry] for entry in net.values()))
+        candidates = [block for entry in net.values() for block in _declared(entry) or [entry]]
     else:
-        found = _declared(net)
+        candidates = _declared(net)
     owners = _num_owners(net)
-    return [block for block in found if _shares_no_weight(block, owners)]
+    return [block for block in candidates if _shares_no_weight(block, owners)]
 
 
 def _declared(net: nn.Module) -> list[nn.Module]:
@@ -64,20 +63,20 @@ def _run_checkpointed(forward: Callable[..., Any], *inputs: Any, **named: Any) -
 
 
 def _members(module: nn.Module) -> list[nn.Module]:
-    found = []
+    members = []
     for child in module.children():
-        inside = list(child.children()) if isinstance(child, _LISTS) else []
-        plain = isinstance(module, _LISTS) and not isinstance(child, _LISTS)
-        found += [child] if plain else _members(child) if inside else []
-    return found
+        if isinstance(child, _LISTS):
+            members += _members(child)
+        elif isinstance(module, _LISTS):
+            members.append(child)
+    return members
 
 
 def _shares_no_weight(block: nn.Module, owners: Counter[int]) -> bool:
-    mine = _num_owners(block)
-    return bool(mine) and all(owners[key] == count for key, count in mine.items())
+    inside = _num_owners(block)
+    return bool(inside) and all(owners[key] == count for key, count in inside.items())
 
 
 def _num_owners(net: nn.Module) -> Counter[int]:
     """Return how many modules of the network have each parameter, by its id."""
-    owned = chain.from_iterable(module.parameters(recurse=False) for module in net.modules())
-    return Counter(map(id, owned))
+    return Counter(id(weight) for module in net.modules() for weight in module.parameters(recurse=False))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 
 import torch
 from torch import Tensor
@@ -20,29 +19,29 @@ from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
 from paragan.core.row_draws import rows_of_calls
 from paragan.core.types import LossTerms, Rows, Side, TurnInputs
 from paragan.layers.all_reduce import ReduceGroup, gather_batch
-from paragan.parallel.base.balanced import PartGradients, recorded_layer, refuse_balancer, term_gradients
+from paragan.parallel.base.balanced import PartGradients, check_balanced_turn, recorded_layer, term_gradients
 from paragan.parallel.base.reduction import NO_REDUCTION, Reduction
 
 
 def run_networks(
-    turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs, given: GeneratorOutput | None = None
+    turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs, generated: GeneratorOutput | None = None
 ) -> Outputs:
-    """Call the networks of the chain in order; fakes given, or of the feed, replace G's output."""
-    if given is None and feed.fakes is not None:
-        given = GeneratorOutput(feed.fakes[0])
-    made = given or (generate(nets[Side.G], feed) if turn.chain else _NOTHING)
+    """Call the networks of the chain in order. generated: replaces G's output, as the fakes of the feed do."""
+    if generated is None and feed.fakes is not None:
+        generated = GeneratorOutput(feed.fakes[0])
+    if generated is None:
+        generated = generate(nets[Side.G], feed) if turn.chain else _NOTHING
+    outputs = Outputs(fake=NOT_RUN, real=None, images=generated.images, extra=generated.extra)
     if Side.D not in turn.chain:
-        return Outputs(fake=NOT_RUN, real=None, images=made.images, extra=made.extra)
-    fake = (turn.augmented(made.images, "fake", feed), *feed.fake_conditions)
+        return outputs
+    fake = (turn.augmented(generated.images, "fake", feed), *feed.fake_conditions)
     if not turn.needs_real:
-        return Outputs(
-            fake=DiscriminatorOutput.of(nets[Side.D](*fake)), real=None, images=made.images, extra=made.extra
-        )
+        return replace(outputs, fake=DiscriminatorOutput.of(nets[Side.D](*fake)))
     x, *conditions = feed.real_inputs
     assert x is not None
     real = (turn.augmented(x, "real", feed), *conditions)
     on_real, on_fake = discriminate_both(nets[Side.D], real, fake)
-    return Outputs(fake=on_fake, real=on_real, images=made.images, extra=made.extra)
+    return replace(outputs, fake=on_fake, real=on_real)
 
 
 def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor:
@@ -105,7 +104,8 @@ class _TurnRun:
         return [self._micro_batch(turn, feed, number == last) for number, feed in feeds]
 
     def _micro_batch(self, turn: Turn, feed: TurnInputs, last: bool) -> LossTerms:
-        with self.reduction.around(last):
+        # Only the last backward reduces: the gradients of the others are summed on this rank first.
+        with self.reduction.sync_context(last):
             loss, terms = self._loss(turn, feed)
             self._backward([self._scaled(loss)], [None], tuple(terms.loss_B) if last else ())
         return gather([terms])
@@ -117,6 +117,7 @@ class _TurnRun:
         reducer sees one forward and one backward of G for any number of micro-batches. Penalties
         that need no image of the turn join that one.
         """
+        # The leaves collect the gradients at the images of all micro-batches; G's graph is untouched.
         leaves = tuple(images.detach().requires_grad_() for images in fakes)
         done = self.micro_batches(_without_late(turn.with_fakes(leaves)), parts, reduces=False)
         done[-1] = self._through_generator(turn, fakes, [leaf.grad for leaf in leaves], done[-1])
@@ -129,22 +130,22 @@ class _TurnRun:
         one with their weighted sum goes through G at the end.
         """
         fakes = turn.feed.fakes
-        refuse_balancer(turn, balancer, self.reduction.across is None)
+        check_balanced_turn(turn, balancer, self.reduction.across is None)
         with recorded_layer(self.nets[Side.G].module, balancer) as layer:
             if fakes is None:
-                made = [generate(self.nets[Side.G], feed) for feed in turn.feed.parts(parts)]
+                generated = [generate(self.nets[Side.G], feed) for feed in turn.feed.parts(parts)]
             else:
-                made = [GeneratorOutput(images) for images in fakes]
-        cut = [PartGradients.of(output) for output in made]
+                generated = [GeneratorOutput(images) for images in fakes]
+        cut = [PartGradients.of(output) for output in generated]
         on_leaves = _without_late(turn.with_fakes(tuple(part.leaf.images for part in cut)))
         done = []
-        with self.reduction.around(False):
+        # No reduction yet: factors need the gradients of all terms, and only their sum goes into G.
+        with self.reduction.sync_context(False):
             for part, feed in zip(cut, on_leaves.feed.parts(parts), strict=True):
                 terms = self._terms(on_leaves, feed, part.leaf)
                 done.append(part.add(terms, feed.rows.total, self.scale))
-            found = term_gradients(cut, done[-1].weights, self._total, layer, turn)
-            factors = balancer.factors(found)
-        pairs = list(chain.from_iterable(part.weighted(factors) for part in cut))
+            factors = balancer.factors(term_gradients(cut, done[-1].weights, self._total, layer, turn))
+        pairs = [pair for part in cut for pair in part.weighted(factors)]
         roots = [root for root, _ in pairs]
         last = self._through_generator(turn, roots, [self._scaled(gradient) for _, gradient in pairs], done[-1])
         recorded = {f"balancer/{k}": v.expand(turn.feed.rows.count) for k, v in factors.items()}
@@ -162,10 +163,10 @@ class _TurnRun:
 
         Return `last`, the terms of the last micro-batch, with those penalties.
         """
-        with self.reduction.around(True), rows_of_calls(turn.feed.rows, "late"):
+        with self.reduction.sync_context(True), rows_of_calls(turn.feed.rows, "late"):
             context = self._context(turn, turn.feed, _NO_OUTPUTS)
             late_B = {penalty.name: penalty(context) for penalty in turn.penalties if _needs_no_image(penalty)}
-            _refuse_other_rows(late_B, turn.feed.rows.count)
+            _check_rows(late_B, turn.feed.rows.count)
             total = turn.feed.rows.total
             # a value without a graph, of a term that is constant now, has nothing to pass backward
             losses = [self._scaled(values.sum() / total) for values in late_B.values() if values.requires_grad]
@@ -182,15 +183,15 @@ class _TurnRun:
             sums = [feed.fakes[0].sum() * 0]
         return torch.stack(sums).sum() / feed.rows.total, terms
 
-    def _terms(self, turn: Turn, feed: TurnInputs, given: GeneratorOutput | None = None) -> LossTerms:
-        """Return the terms of one micro-batch. given: replaces G's output."""
+    def _terms(self, turn: Turn, feed: TurnInputs, generated: GeneratorOutput | None = None) -> LossTerms:
+        """Return the terms of one micro-batch. generated: replaces G's output."""
         if any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
             feed = _differentiable(feed)
         with rows_of_calls(feed.rows):
-            context = self._context(turn, feed, run_networks(turn, self.nets, feed, given))
+            context = self._context(turn, feed, run_networks(turn, self.nets, feed, generated))
             terms = turn.objective(context.outputs, feed)
             loss_B = {**terms.loss_B, **{penalty.name: penalty(context) for penalty in turn.penalties}}
-        _refuse_other_rows(loss_B, feed.rows.count)
+        _check_rows(loss_B, feed.rows.count)
         return replace(terms, loss_B=loss_B)
 
     def _context(self, turn: Turn, feed: TurnInputs, outputs: Outputs) -> PenaltyContext:
@@ -207,13 +208,14 @@ class _TurnRun:
         )
 
     def _scaled(self, loss: Tensor) -> Tensor:
+        # A reducer takes the mean over ranks, and the loss is this rank's share of a sum over the batch.
         loss = loss if self.reduction.ranks == 1 else loss * self.reduction.ranks
         return loss if self.scale is None else loss * self.scale
 
     def _backward(self, roots: Sequence[Tensor], gradients: Sequence[Tensor | None], terms: Sequence[str] = ()) -> None:
         """Run a backward pass. terms: names of those of the turn if this is the last pass."""
-        if terms and (tied := self.reduction.tied(roots, terms)) is not None:
-            roots = [*roots, tied]
+        if terms and (zero := self.reduction.zero_for_unused(roots, terms)) is not None:
+            roots = [*roots, zero]
             gradients = [*gradients, None]
         backward(roots, gradients, self.reduction.ranks)
 
@@ -242,18 +244,18 @@ def backward(roots: Sequence[Tensor], gradients: Sequence[Tensor | None], ranks:
         clock.enter(before)
 
 
-def _refuse_other_rows(loss_B: Mapping[str, Tensor], count: int) -> None:
+def _check_rows(loss_B: Mapping[str, Tensor], count: int) -> None:
     """Raise `ConfigError` for a loss that is not one value for each of these samples."""
     for name, values in loss_B.items():
         shape = tuple(values.shape)
         if shape != (count,):
-            found = f"has shape {shape} for {count} samples" if shape else "is a mean over the batch"
-            raise ConfigError(f"loss {name!r} {found}; return one value per sample: keep the batch axis")
+            what = f"has shape {shape} for {count} samples" if shape else "is a mean over the batch"
+            raise ConfigError(f"loss {name!r} {what}; return one value per sample: keep the batch axis")
 
 
 def _without_late(turn: Turn) -> Turn:
     """Return a copy of a turn without the penalties that need no image of it."""
-    return replace(turn, penalties=tuple(one for one in turn.penalties if not _needs_no_image(one)))
+    return replace(turn, penalties=tuple(term for term in turn.penalties if not _needs_no_image(term)))
 
 
 def _needs_no_image(penalty: Penalty) -> bool:

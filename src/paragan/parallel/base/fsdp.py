@@ -26,10 +26,10 @@ from paragan.parallel.base import strategy
 from paragan.parallel.base.fsdp_traffic import count_traffic
 from paragan.parallel.base.fully_shard import (
     build_sharded,
+    check_steps_shards,
     is_replicated,
     mesh_of,
     reduced_last,
-    refuse_whole_weight_optimizers,
     shard,
 )
 from paragan.parallel.base.grad_norm import multiply_, norm_over
@@ -66,11 +66,9 @@ class Sharded(strategy.Strategy):
         # after the forward of a resharding strategy, the backward gathers the weights again
         gathers = 2 if self.reshards_after_forward else 1
         gathered = tuple(RankExchange(kind=Collective.ALL_GATHER, num_bytes=weight_bytes) for _ in range(gathers))
-        return (
-            gathered
-            if is_opponent
-            else (*gathered, RankExchange(kind=Collective.REDUCE_SCATTER, num_bytes=weight_bytes))
-        )
+        if is_opponent:
+            return gathered
+        return (*gathered, RankExchange(kind=Collective.REDUCE_SCATTER, num_bytes=weight_bytes))
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         mesh = self.mesh(world)
@@ -78,7 +76,7 @@ class Sharded(strategy.Strategy):
         return attach_placement(net, Placement(world=world, training_module=net, mesh=mesh))
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
-        refuse_whole_weight_optimizers(policy, self.name)
+        check_steps_shards(policy, self.name)
         pieces = {k: local_shard(p.detach()).requires_grad_() for k, p in net.named_parameters()}
         placement_of(net).shards = list(zip(net.parameters(), pieces.values(), strict=True))
         return policy.optimizer(pieces.items())
@@ -94,13 +92,13 @@ class Sharded(strategy.Strategy):
         assert isinstance(net, FSDPModule)
 
         @contextmanager
-        def around(last: bool) -> Iterator[None]:
+        def sync_context(last: bool) -> Iterator[None]:
             net.set_requires_gradient_sync(last)
             yield
 
         world = placement_of(net).world
         across = None if world.size == 1 else ReduceGroup(world.group, "a penalty", world.count)
-        return Reduction(world.size, around, across=across)
+        return Reduction(ranks=world.size, sync_context=sync_context, across=across)
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         assert isinstance(net, FSDPModule)
@@ -112,16 +110,17 @@ class Sharded(strategy.Strategy):
             net.set_reshard_after_backward(True)
 
     def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
-        here = placement_of(net)
+        placement = placement_of(net)
+        world = placement.world
         grads = {}
-        for (name, _), (weight, piece) in zip(net.named_parameters(), here.shards, strict=True):
+        for (name, _), (weight, piece) in zip(net.named_parameters(), placement.shards, strict=True):
             piece.grad = None if weight.grad is None else local_shard(weight.grad)
             # FSDP does not reduce the gradients of replicated weights.
             if piece.grad is not None and is_replicated(weight):
-                here.world.count("parameters", piece.grad)
+                world.count("parameters", piece.grad)
                 with phase(Phase.COMMUNICATION):
-                    dist.all_reduce(piece.grad, group=here.world.group)
-                piece.grad /= here.world.size
+                    dist.all_reduce(piece.grad, group=world.group)
+                piece.grad /= world.size
             if piece.grad is not None:
                 grads[name] = piece.grad
         if scale is not None and grads:
@@ -129,12 +128,12 @@ class Sharded(strategy.Strategy):
         return grads
 
     def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
-        here = placement_of(net)
-        first = here.mesh["shard"].get_local_rank() == 0
+        placement = placement_of(net)
+        world = placement.world
         # Replicated gradients count on one rank only.
-        once = [grad for grad in grads.values() if first or not is_replicated(grad)]
-        group = here.mesh["shard"].get_group()
-        return norm_over(once, group, here.world.device, here.world.count)
+        is_first = placement.mesh["shard"].get_local_rank() == 0
+        once = [grad for grad in grads.values() if is_first or not is_replicated(grad)]
+        return norm_over(once, placement.mesh["shard"].get_group(), world.device, world.count)
 
     def after_step(self, net: nn.Module) -> None:
         _reshard(net)  # gathered copies are those before the step

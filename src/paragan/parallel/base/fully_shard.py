@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any
 
 import torch
@@ -93,22 +92,22 @@ def build_sharded(
     with _weights_on_meta():
         net = make.construct()
     assert getattr(net, "weight_init", None) is not None, "a network that is initialised by name has `weight_init`"
-    kept = {name: buffer.clone() for name, buffer in net.named_buffers() if not buffer.is_meta}
+    buffers = {name: buffer.clone() for name, buffer in net.named_buffers() if not buffer.is_meta}
     net = cut(net)
     net.to_empty(device=torch.device("cpu") if offload else make.device)
-    _restore_unsharded(net, kept, make.device)
+    _restore_unsharded(net, buffers, make.device)
     make.fill(net)
     return net
 
 
-def _restore_unsharded(net: nn.Module, kept: Mapping[str, Tensor], device: torch.device) -> None:
+def _restore_unsharded(net: nn.Module, buffers: Mapping[str, Tensor], device: torch.device) -> None:
     """Put buffers, with their values, and weights that are not sharded on the device."""
     for where, module in net.named_modules():
         if isinstance(module, Frozen):
             module.to(device)
         for name, buffer in module._buffers.items():
             if buffer is not None:
-                value = kept.get(f"{where}.{name}" if where else name)
+                value = buffers.get(f"{where}.{name}" if where else name)
                 module._buffers[name] = (buffer if value is None else value).to(device)
         for parameter in module._parameters.values():
             if parameter is not None and not isinstance(parameter, DTensor):
@@ -148,7 +147,7 @@ def reduced_last(net: nn.Module) -> Iterator[None]:
     Encloses forward and backward.
     """
     modules = (module for module in net.modules() if isinstance(module, FSDPModule))
-    groups = list(chain.from_iterable(map(_groups, modules)))
+    groups = [group for module in modules for group in _groups(module)]
     for group in groups:
         group._register_post_backward_hook = _unchanged
     try:
@@ -169,11 +168,12 @@ def _unchanged(args: Any, kwargs: Any) -> tuple[Any, Any]:
     return args, kwargs
 
 
-def refuse_whole_weight_optimizers(policy: Any, strategy: str) -> None:
+def check_steps_shards(policy: Any, strategy: str) -> None:
     """Raise `ConfigError` for an optimiser that cannot step shards of weights."""
     name = getattr(policy.kind, "__name__", "")
     if name == "Optimizer":  # of a file in optim/, which gives its name
         name = policy.kind.__module__.rpartition(".")[2]
     if name in _NEED_WHOLE or getattr(policy.kind, "needs_whole_weights", False):
-        problem = f"optimizer {name} needs whole weights, which strategy {strategy!r} shards"
-        raise ConfigError(f"{problem}; use Adam, or strategy ddp")
+        raise ConfigError(
+            f"optimizer {name} needs whole weights, which strategy {strategy!r} shards; use Adam, or strategy ddp"
+        )

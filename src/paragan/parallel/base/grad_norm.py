@@ -29,10 +29,10 @@ def norm_over(
     count: `World.count`, of the bytes.
     """
     norms = [norm_of(those).to(device) for those in _by_device(grads).values()]
-    mine = norms[0] if len(norms) == 1 else norm_of(norms, device)
+    local = norms[0] if len(norms) == 1 else norm_of(norms, device)
     if group.size() == 1:
-        return mine  # without square and root: bit-equal to a run without ranks
-    squared = mine.square()
+        return local  # without square and root: bit-equal to a run without ranks
+    squared = local.square()
     count("control", squared, num_ranks=group.size())
     with phase(Phase.COMMUNICATION):
         dist.all_reduce(squared, group=group)
@@ -53,7 +53,7 @@ def multiply_(grads: Sequence[Tensor], factor: Tensor) -> None:
 
 def _by_device(grads: Sequence[Tensor]) -> dict[torch.device, list[Tensor]]:
     """Return gradients by device: an optimiser in host memory has offloaded shards there, but not scalars."""
-    found: dict[torch.device, list[Tensor]] = {}
+    by_device: dict[torch.device, list[Tensor]] = {}
     for grad in grads:
-        found.setdefault(grad.device, []).append(grad)
-    return found
+        by_device.setdefault(grad.device, []).append(grad)
+    return by_device

@@ -15,15 +15,15 @@ from paragan.layers.all_reduce import ReduceGroup
 class Reduction:
     """Reduction of the gradients of a turn over ranks.
 
-    ranks: over which the gradient is a mean; the loss, a sum, is multiplied by it. around: encloses
-    each micro-batch; called with True if gradients are to be reduced. tied: returns a scalar that
-    joins the last backward, or None, by its roots and its terms. across: gathers the rows of all
-    ranks.
+    ranks: over which the gradient is a mean; the loss, a sum, is multiplied by it. sync_context:
+    encloses each micro-batch; called with True if gradients are to be reduced. zero_for_unused:
+    returns a scalar that joins the last backward, or None, by its roots and its terms. across: gathers
+    the rows of all ranks.
     """
 
     ranks: int = 1
-    around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext()
-    tied: Callable[[Sequence[Tensor], Sequence[str]], Tensor | None] = lambda roots, terms: None
+    sync_context: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext()
+    zero_for_unused: Callable[[Sequence[Tensor], Sequence[str]], Tensor | None] = lambda roots, terms: None
     across: ReduceGroup | None = None
 
 

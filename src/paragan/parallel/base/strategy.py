@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import torch
@@ -27,10 +26,7 @@ from paragan.parallel.base.master_weights import MasterWeights
 from paragan.parallel.base.placement import placement_of
 from paragan.parallel.base.reduction import Reduction
 
-_NORMS = (
-    *(AffineBatchNorm, ConditionalBatchNorm),
-    *(nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm),
-)
+_NORMS = (AffineBatchNorm, ConditionalBatchNorm, nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,6 +247,6 @@ def _cast_weights(net: nn.Module, dtype: torch.dtype) -> None:
 
 def _float32_parameters(net: nn.Module) -> set[int]:
     """Return the ids of weights of norms, local or torch's, and of modules with `keeps_float32`."""
-    norms = (m.parameters(recurse=False) for m in net.modules() if isinstance(m, _NORMS))
-    marked = (m.parameters() for m in net.modules() if getattr(m, "keeps_float32", False))
-    return {id(p) for p in chain.from_iterable(chain(norms, marked))}
+    norms = [m.parameters(recurse=False) for m in net.modules() if isinstance(m, _NORMS)]
+    marked = [m.parameters() for m in net.modules() if getattr(m, "keeps_float32", False)]
+    return {id(p) for parameters in (*norms, *marked) for p in parameters}

@@ -1,1 +1,1 @@
-"""Loss of a perceptual network, which other rooms use."""
+"""What penalties are built from, and the loss of a perceptual network, which other rooms use."""

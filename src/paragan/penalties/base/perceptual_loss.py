@@ -71,15 +71,15 @@ class PerceptualLoss(Penalty):
 
     def features(self, x: Tensor) -> dict[str, Tensor]:
         """Return the compared features of samples by layer, in at least float32."""
-        found: dict[str, Any] = {}
+        stored: dict[str, Any] = {}
         network = self._frozen.network
-        hooks = [network.get_submodule(k).register_forward_hook(partial(_store, found, k)) for k in self._weights]
+        hooks = [network.get_submodule(k).register_forward_hook(partial(_store, stored, k)) for k in self._weights]
         try:
             output = self._frozen(x)
         finally:
             for hook in hooks:
                 hook.remove()
-        named = found if self._weights else _named(output)
+        named = stored if self._weights else _named(output)
         invalid = [name for name, value in named.items() if not isinstance(value, Tensor) or len(value) != len(x)]
         if invalid or not named:
             what = f"{invalid[0]!r} is not a tensor" if invalid else "it returns nothing"
@@ -98,8 +98,10 @@ class PerceptualLoss(Penalty):
             raise ConfigError(f"{self.name}: target {name!r} is not in the batch, which has {there}; set target")
         target = feed.real.tensors[name]
         if target.shape != generated.shape:
-            found = f"{tuple(generated.shape[1:])} and its target {name!r} {tuple(target.shape[1:])}"
-            raise ConfigError(f"{self.name}: a sample of G has shape {found}; give a target of the shape of G's output")
+            raise ConfigError(
+                f"{self.name}: a sample of G has shape {tuple(generated.shape[1:])} and its target {name!r} "
+                f"{tuple(target.shape[1:])}; give a target of the shape of G's output"
+            )
         return target
 
     def _distance(self, fake: Tensor, real: Tensor) -> Tensor:
@@ -107,9 +109,9 @@ class PerceptualLoss(Penalty):
         return mean_per_sample(difference.abs() if self.distance == "l1" else difference.square())
 
 
-def _store(found: dict[str, Any], name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+def _store(stored: dict[str, Any], name: str, module: nn.Module, inputs: Any, output: Any) -> None:
     # A copy: the next layer may overwrite it in place.
-    found[name] = output.clone() if isinstance(output, Tensor) else output
+    stored[name] = output.clone() if isinstance(output, Tensor) else output
 
 
 def _named(output: Any) -> Mapping[str, Any]:

@@ -50,10 +50,6 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
         self.options = options
 
     def roles(self, world: World, timeout_s: float) -> Roles:
-        """Assign ranks to the players. Collective: every rank must call this.
-
-        Raises `ConfigError` for another number of ranks, or an invalid name.
-        """
         counts = self._counts(world.size)
         if world.size == 1:
             self._roles = colocated_roles(world, timeout_s)
@@ -75,9 +71,9 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
         counts = {_side(name): count for name, count in self.options.ranks.items()}
         is_valid = next(iter(counts)) is Side.G and Side.D in counts and sum(counts.values()) == num_ranks
         if num_ranks > 1 and not is_valid:
-            given = ", ".join(f"{side.value}: {count}" for side, count in counts.items())
+            setting = ", ".join(f"{side.value}: {count}" for side, count in counts.items())
             raise ConfigError(
-                f"scheme.ranks={{{given}}} does not fit {num_ranks} ranks; give each player a number, g first, "
+                f"scheme.ranks={{{setting}}} does not fit {num_ranks} ranks; give each player a number, g first, "
                 f"whose sum is {num_ranks}"
             )
         return counts
@@ -136,9 +132,9 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
         """Raise `ConfigError` for a game, ranks or options that the scheme cannot train."""
         if self._roles is not None and self._roles.is_split and {*gan.slots} != {*self._roles.ranks}:
-            given = ", ".join(side.value for side in self._roles.ranks)
-            names = ", ".join(side.value for side in gan.slots)
-            raise ConfigError(f"scheme.ranks has {given}, and the players are {names}; give ranks to each")
+            with_ranks = ", ".join(side.value for side in self._roles.ranks)
+            players = ", ".join(side.value for side in gan.slots)
+            raise ConfigError(f"scheme.ranks has {with_ranks}, and the players are {players}; give ranks to each")
         super().refuse(gan, tensors)
         if not self.options.takes_turns:
             return
@@ -153,25 +149,26 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
     def capabilities(self) -> frozenset[Capability]:  # type: ignore[override]
         """Those of players that take turns, on the same ranks or not, or that train at the same time."""
         is_split = self._roles is not None and self._roles.is_split
-        found = ALL - {Capability.GRID}
+        capabilities = ALL - {Capability.GRID}
         if not is_split:
-            found -= {Capability.COMPILE}  # torch compiles in one thread at a time
+            capabilities -= {Capability.COMPILE}  # torch compiles in one thread at a time
         if is_split or not self.options.takes_turns:
             # G's thread, or another rank, would read the state at any moment
-            found -= {Capability.BALANCER, Capability.AUGMENT_STATE}
+            capabilities -= {Capability.BALANCER, Capability.AUGMENT_STATE}
         if self.options.takes_turns:
-            return found
+            return capabilities
         # only fakes, with their labels or named tensors, travel between the players
-        found -= {Capability.EXTRA_PLAYERS, Capability.PAIRS, Capability.REAL_IN_G_TURN, Capability.PAUSES}
+        capabilities -= {Capability.EXTRA_PLAYERS, Capability.PAIRS, Capability.REAL_IN_G_TURN, Capability.PAUSES}
         if self.options.g_batch is not None:
-            found -= {Capability.SCHEDULES, Capability.BATCH_INPUTS}  # counted in batches of D, which G's turns lack
-        return found - {Capability.RAGGED} if is_split else found  # a message has a known size
+            # counted in batches of D, which G's turns lack
+            capabilities -= {Capability.SCHEDULES, Capability.BATCH_INPUTS}
+        return capabilities - {Capability.RAGGED} if is_split else capabilities  # a message has a known size
 
     @property
     def holder(self) -> Holder:
         g_batch = self.options.g_batch
-        found = super().holder
-        return found if g_batch is None else replace(found, name=f"{found.name} with scheme.g_batch={g_batch}")
+        holder = super().holder
+        return holder if g_batch is None else replace(holder, name=f"{holder.name} with scheme.g_batch={g_batch}")
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         """Run one step in the open session, or in a new one."""
@@ -198,5 +195,6 @@ def _side(name: str) -> Side:
     try:
         return Side(name)
     except ValueError:
-        problem = f"scheme.ranks: {name!r} is not the name of a player"
-        raise ConfigError(f"{problem}; use g, d and the names in players") from None
+        raise ConfigError(
+            f"scheme.ranks: {name!r} is not the name of a player; use g, d and the names in players"
+        ) from None

@@ -51,8 +51,7 @@ class FakesSender:
 
     def send(self, rows: Rows, tensors: Mapping[str, Tensor], version: int, note: int = 0) -> None:
         """Send samples of these rows of the global batch (`Prior.judged`)."""
-        detached = {name: tensor.detach() for name, tensor in tensors.items()}
-        sent = _as_sent(detached, self.is_rounded)
+        sent = _as_sent({name: tensor.detach() for name, tensor in tensors.items()}, self.is_rounded)
         if not self.in_process:
             sent = {name: tensor.cpu() for name, tensor in sent.items()}
         for sender, share in zip(self.senders, _shares(rows.total, len(self.senders)), strict=True):
@@ -112,10 +111,10 @@ def _shares(total: int, ranks: int) -> tuple[Rows, ...]:
     return Rows(step=0, first=0, count=total, total=total).shares(ranks)
 
 
-def _common(here: Rows, share: Rows) -> slice:
-    """Return the part of the rows of `here` that belongs to `share`."""
-    first = max(here.first, share.first)
-    return slice(first - here.first, first - here.first + _overlap(here, share))
+def _common(rows: Rows, share: Rows) -> slice:
+    """Return the part of `rows` that belongs to `share`."""
+    first = max(rows.first, share.first) - rows.first
+    return slice(first, first + _overlap(rows, share))
 
 
 def _overlap(a: Rows, b: Rows) -> int:
@@ -174,7 +173,7 @@ def _num_sizes(like: Mapping[str, Tensor]) -> int:
 
 def _pack(tensors: Mapping[str, Tensor]) -> Tensor:
     """Return the sizes of the tensors and their values, as bytes."""
-    sizes = torch.tensor(list(itertools.chain.from_iterable(tensor.shape for tensor in tensors.values())))
+    sizes = torch.tensor([size for tensor in tensors.values() for size in tensor.shape])
     return torch.cat([packed({"sizes": sizes}), packed(tensors)])
 
 

@@ -96,7 +96,7 @@ class PlayerStep:
         if factor is None or self.staleness == 0 or "gradient_norm" not in update.scalars:
             return
         if self._alarm is None:
-            self._alarm = GradientAlarm(factor, player.scaler is not None)
+            self._alarm = GradientAlarm(factor=factor, scaled=player.scaler is not None)
         if self._alarm.triggers(float(update.scalars["gradient_norm"])):
             self.fall_back(player.version)
 
@@ -134,17 +134,17 @@ class PlayerStep:
 class GradientAlarm:
     """Alarm if the mean of the last 5 gradient norms exceeds `factor` times the median of 200.
 
-    factor: None disables it. Requires 20 norms. Norms that are not finite count as large, or with
-    `scaled` are ignored, because the loss scale is still being searched.
+    Requires 20 norms. Norms that are not finite count as large, or with `scaled` are ignored, because
+    the loss scale is still being searched.
     """
 
-    factor: float | None
+    factor: float
     scaled: bool = False
     _norms: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     def triggers(self, norm: float) -> bool:
         """Add one norm; returns whether gradients have exploded."""
-        if self.factor is None or (self.scaled and not math.isfinite(norm)):
+        if self.scaled and not math.isfinite(norm):
             return False
         self._norms.append(norm if math.isfinite(norm) else math.inf)
         if len(self._norms) < _MIN_NORMS:

@@ -57,14 +57,13 @@ class RankStep:
             senders_to_d = [self._links.senders.get(j) for j in range(len(roles.ranks[Side.D]))]
             sender = FakesSender(senders_to_d, limits.rounds_fakes)
             (states,) = self._links.receivers.values()
-            d_parts = gan.d.policy.micro_batches
             self.player_step = GeneratorStep(
                 opponent=gan.d.snapshot,
                 fakes=sender,
                 states=states,
                 limits=limits,
                 world=roles.batch_world,
-                d_parts=d_parts,
+                d_parts=gan.d.policy.micro_batches,
             )
             self.player_step.wait_for_d(gan.g.version)
 
@@ -109,8 +108,8 @@ class _Links(RankLinks):
     def _open(self, name: str, sender: Side, i: int, j: int, max_bytes: int) -> None:
         """Open the link between rank i of G and rank j of D, if this is one of them."""
         side = self.roles.sides[0]
-        here, other = (i, j) if side is Side.G else (j, i)
-        if self.roles.batch_world.rank != here:
+        local, other = (i, j) if side is Side.G else (j, i)
+        if self.roles.batch_world.rank != local:
             return
         if side is sender:
             self.senders[other] = self.open_sender(name)

@@ -51,12 +51,12 @@ class TurnStep:
 
     def _open(self, roles: Roles, reader: Side, read: Side) -> None:
         """Open this rank's ends of the links from one player to one that calls it."""
-        here = roles.batch_world.rank
+        rank = roles.batch_world.rank
         for target, source in enumerate(roles.sources(reader, read)):
             name = f"states/{read.value}/{source}/{reader.value}/{target}"
-            if self.side is read and here == source:
+            if self.side is read and rank == source:
                 self._senders[reader].append(self._links.open_sender(name))
-            elif self.side is reader and here == target:
+            elif self.side is reader and rank == target:
                 room = 3 * self._num + 1
                 self._receivers[read] = self._links.open_receiver(name, self._snapshot(read).num_bytes, room)
 
@@ -94,7 +94,7 @@ class TurnStep:
         while snapshot.version < version:
             message = self._receivers[side].receive(_POLL_S)
             if message is not None:
-                snapshot.follow(message.data, message.version)
+                snapshot.update(message.data, message.version)
             elif time.monotonic() - began > self._timeout_s:
                 raise RankError(f"no message from {side.value} for {self._timeout_s:g} s")
 

@@ -21,8 +21,7 @@ from paragan.distributed.links.link import Message, ReceiveEnd, SendEnd
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.game.predicted_opponent import PredictedOpponent
-from paragan.game.snapshot import Snapshot, StateEncoder
+from paragan.game.snapshot import PredictedOpponent, Snapshot, StateEncoder
 from paragan.game.turn_context import seeded_layers
 from paragan.schemes.asynchronous.fakes import (
     FakesMessage,
@@ -68,14 +67,16 @@ class GeneratorStep(PlayerStep):
         batches = reals if gan.prior.reads_batches else [Batch(real.rows) for real in reals]
         turn = send_fakes(gan, g, batches)
         next_step = g.version + 1
+        # A repetition waits for exactly the D of the record. A run takes the newest D that has arrived,
+        # but waits for one that is at most `staleness` steps late.
         recorded = self.recorded
-        required = recorded
-        if required is None:
-            required = self.limits.k * max(0, next_step - self.staleness)
+        required = self.limits.k * max(0, next_step - self.staleness) if recorded is None else recorded
         self._wait_for_version(required, drain=recorded is None)
         if recorded not in (None, self.opponent.version):
-            problem = f"D is at update {self.opponent.version}"
-            raise RankError(f"scheme.order: {problem}, but the record has update {recorded}; start the run anew")
+            raise RankError(
+                f"scheme.order: D is at update {self.opponent.version}, but the record has update {recorded}; start "
+                "the run anew"
+            )
         lag = max(0, next_step - self.opponent.version // self.limits.k)
         self.log.lags[lag] += 1
         self.log.used.append(self.opponent.version)
@@ -118,9 +119,8 @@ class GeneratorStep(PlayerStep):
         total = self.limits.options.g_batch
         if total is None:
             return batch
-        return Batch(
-            Rows(step=batch.rows.step, first=self.world.share(total)[0], count=self.world.share(total)[1], total=total)
-        )
+        first, count = self.world.share(total)
+        return Batch(Rows(step=batch.rows.step, first=first, count=count, total=total))
 
     def _wait_for_version(self, version: int, drain: bool = True, needs_exact: bool = False) -> None:
         def has_arrived() -> bool:
@@ -130,8 +130,8 @@ class GeneratorStep(PlayerStep):
 
     def _load_state(self, message: Message) -> None:
         self.read_note(message.note, message.version)
-        followed = self.predicted or self.opponent
-        followed.follow(message.data, message.version, bool(message.note & DIFFERENCE))
+        opponent = self.predicted or self.opponent
+        opponent.update(message.data, message.version, bool(message.note & DIFFERENCE))
 
 
 class DiscriminatorStep(PlayerStep):
@@ -166,13 +166,11 @@ class DiscriminatorStep(PlayerStep):
         for real in reals:
             self._wait_for_fakes(step)
             drawn = self.buffer.draw(real.rows.count, real.rows.step)
-            lags = [max(0, step - version) for version in drawn.versions]
-            self.log.lags.update(lags)
+            self.log.lags.update(max(0, step - version) for version in drawn.versions)
             self.log.used.append(self._num_received)
-            version = max(drawn.versions)
             device = d.strategy.device(d.net)
             turn = with_received(gan.d_turn(real), {name: t.to(device) for name, t in drawn.tensors.items()})
-            update = d.update(turn, against=RemoteGenerator(version))
+            update = d.update(turn, against=RemoteGenerator(max(drawn.versions)))
             self.check_gradients(d, update)
         self.publish(d)
         return update

@@ -36,8 +36,13 @@ class StalenessLog:
 
     def drain(self) -> dict[str, Any]:
         """Return all values as JSON and reset them, except `in_step_at`."""
-        waits: dict[str, Any] = {"waits_ms": dict(self.waits), "wait_s": round(self.wait_s, 4)}
-        values = {"lags": dict(self.lags), **waits, "used": self.used, "in_step_at": self.in_step_at}
+        values = {
+            "lags": dict(self.lags),
+            "waits_ms": dict(self.waits),
+            "wait_s": round(self.wait_s, 4),
+            "used": self.used,
+            "in_step_at": self.in_step_at,
+        }
         self.lags = Counter()
         self.waits = Counter()
         self.wait_s = 0.0

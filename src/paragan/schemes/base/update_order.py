@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,7 @@ def next_used(order: Sequence[int] | None, number: int) -> int | None:
     if order is None:
         return None
     if number >= len(order):
-        problem = f"ends after {number} updates, but the run is longer"
-        raise ConfigError(f"scheme.order {problem}; reduce train.kimg")
+        raise ConfigError(f"scheme.order ends after {number} updates, but the run is longer; reduce train.kimg")
     return order[number]
 
 
@@ -51,8 +50,7 @@ def read_used(folder: Path, side: Side, start: int = 0) -> list[list[int]]:
     for line in _session(folder / "metrics.jsonl", start):
         lists = line.get(side.value, {}).get("used", [])
         if not _are_counts(lists):
-            problem = f"{folder}/metrics.jsonl has an invalid line of delays"
-            raise ConfigError(f"scheme.order: {problem}; use another run")
+            raise ConfigError(f"scheme.order: {folder}/metrics.jsonl has an invalid line of delays; use another run")
         by_rank = by_rank or [[] for _ in lists]
         for used, more in zip(by_rank, lists, strict=True):
             used += more
@@ -64,21 +62,20 @@ def read_used(folder: Path, side: Side, start: int = 0) -> list[list[int]]:
     return by_rank
 
 
-def _session(record: Path, start: int) -> Iterator[Mapping[str, Any]]:
-    """Yield the lines of kind `delays` of the last session from a step."""
-    found: list[Mapping[str, Any]] = []
+def _session(record: Path, start: int) -> list[Mapping[str, Any]]:
+    """Return the lines of kind `delays` of the last session from a step."""
+    delays: list[Mapping[str, Any]] = []
     is_inside = False
     try:
         for line in read_json_lines(record):
             if line.get("kind") == "start":
                 is_inside = line.get("step") == start
-                found = [] if is_inside else found
+                delays = [] if is_inside else delays
             elif is_inside and line.get("kind") == "delays":
-                found.append(line)
+                delays.append(line)
     except OSError as error:
-        problem = f"cannot read the record {record}: {error.strerror}"
-        raise ConfigError(f"scheme.order: {problem}") from None
-    yield from found
+        raise ConfigError(f"scheme.order: cannot read the record {record}: {error.strerror}") from None
+    return delays
 
 
 def _are_counts(lists: Any) -> bool:

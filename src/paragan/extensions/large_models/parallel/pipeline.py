@@ -115,14 +115,14 @@ class Strategy(strategy.Strategy):
         differentiates = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
 
         @contextmanager
-        def around(last: bool) -> Iterator[None]:
-            with of_copies.around(last), here.backward_passes(differentiates):
+        def sync_context(last: bool) -> Iterator[None]:
+            with of_copies.sync_context(last), here.backward_passes(differentiates):
                 yield
             here.messages.flush()  # gloo completes a send in a wait only; here its receiver has it
 
         world = here.ranks.world
         across = None if world.size == 1 else ReduceGroup(world.group, "a penalty", world.count)
-        return replace(of_copies, around=around, across=across)
+        return replace(of_copies, sync_context=sync_context, across=across)
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         gradient = self._copies.input_gradient(net, out_B, x, scale)

@@ -26,7 +26,7 @@ from paragan.core.shard import local_shard
 from paragan.layers.cross_rank import convert
 from paragan.layers.split import Split, class_tables, describe_splits, split_layers
 from paragan.parallel import ddp
-from paragan.parallel.base.fully_shard import build_sharded, refuse_whole_weight_optimizers
+from paragan.parallel.base.fully_shard import build_sharded, check_steps_shards
 from paragan.parallel.base.grad_norm import norm_of, norm_over
 from paragan.parallel.base.placement import placement_of
 from paragan.parallel.base.rank_groups import RankGroups, rank_groups
@@ -86,7 +86,7 @@ class Strategy(ddp.Strategy):
         return build_sharded(make, lambda net: split_layers(net, ranks.group, self._splits(net)))
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
-        refuse_whole_weight_optimizers(policy, "tensor")
+        check_steps_shards(policy, "tensor")
         pieces = {name: local_shard(weight.detach()).requires_grad_() for name, weight in net.named_parameters()}
         placement_of(net).shards = list(zip(net.parameters(), pieces.values(), strict=True))
         return self.optimizer_of(policy, pieces)
