@@ -223,11 +223,8 @@ def test_pairs_of_images_are_refused():
 
 
 def test_several_discriminators_of_one_object_are_named():
-    d = (
-        pg.Estimator(Painter(latent=5), Judge(lambda logit: [logit, 2 * logit]))
-        .networks()
-        .Discriminator(None, (1, 8, 8), 0)
-    )
+    networks = pg.Estimator(Painter(latent=5), Judge(lambda logit: [logit, 2 * logit])).networks()
+    d = networks.Discriminator(None, (1, 8, 8), 0)
     output = d(torch.ones(2, 1, 8, 8))
     assert list(output.by_name) == ["0", "1"]
     assert torch.equal(output.by_name["1"].logits_B, 2 * output.by_name["0"].logits_B)

@@ -65,10 +65,6 @@ def test_writer_round_trip_keeps_the_last(store):
     assert files_of(found.path) == ["d.safetensors", "g.safetensors", "manifest.json", "state.json"]
 
 
-def test_newest_without_checkpoints_is_none(store):
-    assert store.newest() is None
-
-
 def truncate(path):
     path.write_bytes(path.read_bytes()[:-1])
 
@@ -166,17 +162,6 @@ def test_reader_pickle_under_valid_manifest_is_refused(store, tmp_path, monkeypa
     with pytest.raises(CheckpointError, match="not a safetensors file; pickled weights are never read"):
         read_checkpoint(path)
     assert not (tmp_path / "bomb-went-off").exists()
-
-
-@pytest.mark.parametrize("name", ["../../secret", "../g.safetensors", "/tmp/g.safetensors"])
-def test_reader_manifest_naming_outside_file_is_refused(store, name):
-    path = store.save(*example(1))
-    manifest = json.loads((path / "manifest.json").read_text())
-    manifest["files"][name] = "0"
-    manifest["pieces"][name] = {}
-    (path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(CheckpointError, match=f"{name} is missing or damaged .checkpoints have no file of that name"):
-        read_checkpoint(path)
 
 
 def test_save_interrupted_leaves_no_checkpoint(store, monkeypatch):

@@ -41,6 +41,8 @@ HOSTILE = {
     **{f"{key} {value!r}": with_box(**{key: value}) for key in ("shape", "offset", "length") for value in NUMBERS},
     **{f"stage {value!r}": with_box(stage=value) for value in ([], {}, "", "x", False, True, 0.0, 1.5)},
     **{f"{key} twice": repeated(key) for key in ("files", "g.safetensors", "net/w", "shape", "format", "pieces")},
+    **{f"pieces {value!r}": json.dumps({**WHOLE, "pieces": value}) for value in (None, [], {}, {"g.safetensors": 7})},
+    "box without offset": json.dumps({**WHOLE, "pieces": {"g.safetensors": {"net/w": {"shape": [4, 2]}}}}),
     **{f"format {value!r}": json.dumps({**WHOLE, "format": value}) for value in (None, "1", True, 10**400, -1, [])},
     **{
         f"all of it {text[:9]!r}": text for text in ("[]", "null", "", "[" * 100_000, "9" * 5000, "\0", '{"format": 1}')

@@ -179,24 +179,7 @@ def test_a_recipe_is_not_an_override(word):
     assert not is_override(word)
 
 
-AWKWARD = [
-    "no",
-    "yes",
-    "1e5",
-    "2e-4",
-    "010",
-    "null",
-    "",
-    " a",
-    "a: b",
-    "#",
-    "0x1f",
-    "\x85\n",
-    "é",
-    "- a",
-    "x" * 300,
-    "!t",
-]
+AWKWARD = ["no", "1e5", "2e-4", "010", "null", "", " a", "a: b", "#", "0x1f", "\x85\n", "é", "- a", "x" * 300, "!t"]
 PLAIN = {"a": [1, 2.5e-7, True, None, *AWKWARD], "b": {}, "c": [], "d": [{"e": 1e22, "no": -0.5}], "f": 10**30}
 
 

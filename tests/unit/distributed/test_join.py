@@ -29,51 +29,41 @@ def rank(number, size=2, attempt=0, run="x"):
 # how they meet
 
 
-def meet(store, size, timeout_s=20.0):
-    """Every rank in a thread of its own; the stores they found, or what they raised."""
-    found = {}
+def meet(store, size, timeout_s=20.0, present=None):
+    """Every rank that is present in a thread of its own; the stores of the ranks, or what they raised."""
+    results = {}
 
     def run(number):
         try:
-            found[number] = rendezvous._rendezvous(store, rank(number, size), timeout_s, lambda: False)
+            results[number] = rendezvous._rendezvous(store, rank(number, size), timeout_s, lambda: False)
         except RankError as error:
-            found[number] = error
+            results[number] = error
 
-    threads = [threading.Thread(target=run, args=(n,)) for n in range(size)]
+    threads = [threading.Thread(target=run, args=(n,)) for n in (range(size) if present is None else present)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    return found
+    return results
 
 
 def test_a_later_round_reads_nothing_of_the_dead():
     """torchrun hands restarted ranks the store of those before: the gloo restart trap."""
     store = dist.HashStore()
-    first = meet(store, 3)
-    for number, mine in first.items():
-        mine.set(f"address/{number}", "of the dead")
+    for number, of_rank in meet(store, 3).items():
+        of_rank.set(f"address/{number}", "of the dead")
     second = meet(store, 3)
-    assert not any(mine.check([f"address/{n}"]) for mine in second.values() for n in range(3))
+    assert not any(of_rank.check([f"address/{n}"]) for of_rank in second.values() for n in range(3))
     second[0].set("key", "value")
-    assert all(mine.get("key") == b"value" for mine in second.values())
+    assert all(of_rank.get("key") == b"value" for of_rank in second.values())
 
 
 def test_who_does_not_come_is_named():
     store = dist.HashStore()
     meet(store, 3)  # the hello of a dead rank 2 is still there
-    found = {}
-
-    def run(number):
-        try:
-            rendezvous._rendezvous(store, rank(number, 3), 0.5, lambda: False)
-        except RankError as error:
-            found[number] = str(error)
-
-    threads = [threading.Thread(target=run, args=(n,)) for n in (0, 1)]
-    [thread.start() for thread in threads]
-    [thread.join(60) for thread in threads]
-    assert all("rank 2 failed or did not join within 0.5 s" in told for told in found.values()) and len(found) == 2
+    errors = meet(store, 3, 0.5, present=(0, 1))
+    assert len(errors) == 2
+    assert all("rank 2 failed or did not join within 0.5 s" in str(error) for error in errors.values())
 
 
 def test_a_request_to_stop_ends_the_wait():
@@ -156,16 +146,12 @@ def test_a_store_listens_on_the_address_that_it_is_given():
 @pytest.mark.parametrize("host", ["192.0.2.1", "localhost"])
 def test_rank_0_of_several_hosts_serves_them_by_an_address_that_is_not_its_own(host, capfd):
     """192.0.2.0/24 belongs to no host. What other hosts cannot reach is not what they were given."""
-    store = (
-        rendezvous._serve_store(RankEnv(rank=0, size=4, local_rank=0, local_size=2), host, 0, timedelta(seconds=5))
-        if host == "localhost"
-        else None
-    )
-    if store is None:
+    place = RankEnv(rank=0, size=4, local_rank=0, local_size=2)
+    if host == "localhost":
+        rendezvous._serve_store(place, host, 0, timedelta(seconds=5))
+    else:
         with pytest.raises((RuntimeError, dist.DistError)):  # torch's own client of the store finds no way either
-            rendezvous._serve_store(
-                RankEnv(rank=0, size=4, local_rank=0, local_size=2), host, 0, timedelta(seconds=0.2)
-            )
+            rendezvous._serve_store(place, host, 0, timedelta(seconds=0.2))
     assert capfd.readouterr().err.startswith(f"warning: MASTER_ADDR={host} names no interface of this host")
 
 
