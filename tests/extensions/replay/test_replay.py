@@ -182,28 +182,6 @@ def test_replay_repeats_a_resumed_session_in_its_order(run, capsys):
     assert "began at the checkpoint of step 10, which" in capsys.readouterr().err
 
 
-def test_replay_ends_at_a_later_step_if_a_player_was_ahead(run, capsys, tmp_path):
-    """G's update 8 used D's update 9, so a replay that ends at step 8 would wait for it forever."""
-    folder = run("asynchronous")
-    num_used = {"g": 0, "d": 0}
-
-    def change(line):
-        if line["kind"] == "delays":
-            for side, ahead in (("g", {7: 9, 8: 9}), ("d", {7: 8, 8: 8})):
-                (used,) = line[side]["used"]
-                line[side]["used"] = [[ahead.get(num_used[side] + i, n) for i, n in enumerate(used)]]
-                num_used[side] += len(used)
-        return line
-
-    rewrite(folder, change)
-    words = (*WORDS, *RUNS["asynchronous"], f"scheme.order={folder}", f"--out={tmp_path / 'ahead'}")
-    assert main(["train", "digits", *words]) == 0
-    capsys.readouterr()
-    assert main(["replay", str(tmp_path / "ahead"), "--step", "7"]) == 0
-    said = capsys.readouterr().out
-    assert "replayed steps 1 to 9: losses of step 8 and all tensors of step 9 are equal bit for bit" in said
-
-
 @pytest.mark.parametrize(
     ("scheme", "used", "last"),
     [
@@ -275,3 +253,35 @@ def test_replay_without_a_valid_record_is_refused(run, capsys, record, said):
         (folder / "metrics.jsonl").write_text(record)
     assert main(["replay", str(folder)]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("holds", ["nothing", "a run", "files"])
+def test_replay_follows_no_link_in_the_run_folder(run, capsys, tmp_path, holds):
+    folder = run("shared_fakes")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    if holds != "nothing":
+        shutil.copytree(folder, outside, dirs_exist_ok=True)
+    if holds == "files":
+        (outside / "config.yaml").write_text("mine")
+    before = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
+    (folder / "replay").symlink_to(outside)
+    assert main(["replay", str(folder)]) == 2
+    assert "replay is a symbolic link, and nothing is written through links" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("other", ["itself", "a run of other data", "a run of another seed"])
+def test_replay_sets_no_other_run_aside(run, capsys, tmp_path, other):
+    folder = run("shared_fakes")
+    target = folder if other == "itself" else Path(shutil.copytree(folder, tmp_path / "other"))
+    config = target / "config.yaml"
+    before, after = {
+        "a run of other data": ("size: 8", "size: 16"),
+        "a run of another seed": ("seed: 0", "seed: 1"),
+    }.get(other, ("", ""))
+    assert before in config.read_text()
+    config.write_text(config.read_text().replace(before, after))
+    assert main(["replay", str(folder), "--out", str(target)]) == 2
+    assert f"{target} holds another run; give another --out DIR" in capsys.readouterr().err
+    assert config.exists() and not list(target.parent.glob("*.old-*"))

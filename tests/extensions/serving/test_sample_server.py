@@ -138,11 +138,8 @@ def test_sample_server_wait_for_others_ends(server, monkeypatch, capsys):
     assert capsys.readouterr().err == "cannot make images: TimeoutError: other requests took 0.1 s\n"
 
 
-def test_sample_server_listens_on_the_loopback_alone(server):
+def test_sample_server_is_on_the_loopback_alone_and_its_page_stays_out_of_frames_and_caches(server):
     assert server.server_address[0] == "127.0.0.1"
-
-
-def test_sample_server_page_stays_out_of_frames_and_caches(server):
     headers = fetch(server, "")[1]
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
     assert headers["X-Content-Type-Options"] == "nosniff" and headers["Cache-Control"] == "no-store"
@@ -169,10 +166,7 @@ def test_sample_server_turns_another_name_for_its_address_away(server, host):
 )
 def test_sample_server_has_no_other_pages(server, path):
     assert fetch(server, path)[0] == 404
-
-
-def test_sample_server_address_ends_with_a_slash(server):
-    assert fetch_plainly(server, f"/{server.secret}")[0] == 404
+    assert fetch_plainly(server, f"/{server.secret}")[0] == 404  # the address ends with a slash
 
 
 @pytest.mark.parametrize(
@@ -261,7 +255,7 @@ def trickle(connection):
 
 def test_sample_server_on_a_used_port_raises_one_line(server, sampler):
     port = server.server_address[1]
-    with pytest.raises(ConfigError, match=rf"^--port {port} is in use; use --port 0 for any free port$"):
+    with pytest.raises(ConfigError, match=f"--port {port} is in use"):
         SampleServer(sampler, "run", port)
 
 

@@ -68,10 +68,7 @@ PLAIN_NORMS = {
     "D": ([IN_D], {"D"}),
     "both": ([("NORM(", "nn.BatchNorm2d("), IN_D], {"G", "D"}),
     "without running average": ([("NORM(options.width)", "nn.BatchNorm2d(options.width, momentum=None)")], {"G"}),
-    "without statistics": (
-        [("NORM(options.width)", "nn.BatchNorm2d(options.width, track_running_stats=False)")],
-        set(),
-    ),
+    "no statistics": ([("NORM(options.width)", "nn.BatchNorm2d(options.width, track_running_stats=False)")], set()),
 }
 
 
@@ -90,8 +87,11 @@ OLD_STYLE = "import spectral_norm\n", "import SpectralNorm\nfrom torch.nn.utils 
 
 
 @pytest.mark.parametrize("style", [OLD_STYLE, TORCH_SPECTRAL], ids=["hook", "parametrization"])
-def test_verify_spectral_norm_of_torch_is_exempt_from_frozen_means_frozen(style, verified):
-    rows, _ = verified(faulty(style))
+@pytest.mark.parametrize("activation", ["silu", "leaky_relu", "relu"])
+def test_verify_spectral_norm_of_torch_is_twice_differentiable_and_exempt_from_frozen(style, activation, verified):
+    rows, _ = verified(faulty(style, ("F.silu(self.conv", f"F.{activation}(self.conv")))
+    (twice,) = [row for row in rows if row["law"] == "twice differentiable"]
+    assert twice["result"] == "held"
     frozen = {row["strategy"]: row for row in rows if row["law"] == "frozen means frozen"}
     assert (frozen["G"]["result"], frozen["D"]["result"]) == ("held", "exempt")
     assert "is a vector of torch's spectral norm" in frozen["D"]["reason"]
@@ -178,14 +178,6 @@ def test_verify_noise_in_forward_is_as_exact_as_in_the_trainer(draw, verified):
     assert all("Discriminator: its forward draws for each call and rank" in row["reason"] for row in exempt)
 
 
-@pytest.mark.parametrize("style", [OLD_STYLE, TORCH_SPECTRAL], ids=["hook", "parametrization"])
-@pytest.mark.parametrize("activation", ["silu", "leaky_relu", "relu"])
-def test_verify_spectral_norm_of_torch_is_twice_differentiable(style, activation, verified):
-    rows, _ = verified(faulty(style, ("F.silu(self.conv", f"F.{activation}(self.conv")))
-    (row,) = [row for row in rows if row["law"] == "twice differentiable"]
-    assert row["result"] == "held"
-
-
 @pytest.mark.slow
 def test_verify_dropout_drawn_by_row_is_held_to_every_law(verified):
     text = faulty(
@@ -209,13 +201,8 @@ def test_verify_good_networks_pass_on_two_ranks(verified):
     assert left.keys() == {"pipeline", "pipeline, uneven", "tensor", "tensor, uneven", "hsdp", "local_sgd"}
     assert left["pipeline"][0] == "not run"
     assert left["pipeline"][1].startswith("strategy pipeline needs the attribute `blocks` of Generator")
-    left = subprocess.run(
-        ["pgrep", "-f", f"paragan.extensions.verify.verify_networks .*{name_of(faulty())}"],
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    assert left.stdout == ""
+    pattern = f"paragan.extensions.verify.verify_networks .*{name_of(faulty())}"
+    assert subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, timeout=30).stdout == ""
 
 
 @pytest.mark.slow
@@ -288,12 +275,9 @@ def test_verify_runs_the_balancer_of_a_recipe():
 
 
 def test_compare_traces_zero_tolerance_is_bitwise():
-    import torch
-
-    one = {0: {"w": torch.ones(2)}, 1: {"w": torch.tensor([1.0, float("nan")])}}
-    assert compare_traces(one, one, 0.0) == TraceDifference()
-    other = {0: one[0], 1: {"w": torch.ones(2)}}
-    assert (compare_traces(other, one).name, compare_traces(other, one).step) == ("w", 1)
-    assert (
-        compare_traces({0: {"w": torch.tensor(-0.0)}}, {0: {"w": torch.tensor(0.0)}}, 0.0).largest == 0.0
-    )  # equal values
+    trace = {0: {"w": torch.ones(2)}, 1: {"w": torch.tensor([1.0, float("nan")])}}
+    assert compare_traces(trace, trace, 0.0) == TraceDifference()
+    difference = compare_traces({0: trace[0], 1: {"w": torch.ones(2)}}, trace)
+    assert (difference.name, difference.step) == ("w", 1)
+    zeros = [{0: {"w": torch.tensor(zero)}} for zero in (-0.0, 0.0)]
+    assert compare_traces(zeros[0], zeros[1], 0.0).largest == 0.0
