@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +104,8 @@ class FileImages(EncodedImages):
     def fingerprint(self, rows: Rows, settings: str) -> str:
         """Hash settings and the paths, sizes and modification times of these rows; no file is opened."""
         digest = hashlib.blake2b(settings.encode(), digest_size=8)
-        for path in map(self._paths.__getitem__, rows.tolist()):
+        for row in rows.tolist():
+            path = self._paths[row]
             digest.update(os.fsencode(f"\0{path}\0{self._files.stamp(path)}"))
         return digest.hexdigest()
 
@@ -112,12 +113,6 @@ class FileImages(EncodedImages):
         for path in self._paths:
             # size or checksum; the time after it differs in a copy
             yield f"{path} {self._files.stamp(path).partition(' ')[0]}"
-
-
-def hash_names(names: Iterable[str]) -> NDArray[np.uint32]:
-    """Return a hash of each name, from which the split follows."""
-    digests = b"".join([hashlib.blake2b(os.fsencode(name), digest_size=4).digest() for name in names])
-    return np.frombuffer(digests, "<u4")
 
 
 def check_class_numbers(labels: NDArray[np.int64], where: str) -> NDArray[np.int32]:

@@ -65,7 +65,7 @@ def decode_image(data: bytes, where: str) -> Image.Image:
         stored = bytes_per_pixel(image.mode)
         if image.format in ("JPEG", "MPO") and pixels * max(stored + extra, 2 * stored) > MAX_BYTES:
             image.draft(image.mode, (image.width // 2, image.height // 2))
-        _refuse_too_large(pixels * extra + image.width * image.height * stored, image, where)
+        _check_memory(pixels * extra + image.width * image.height * stored, image, where)
         image.load()
     if image.mode == "F":
         raise DataError(f"{where}: floating-point images are not supported; save it with 8 or 16 bits")
@@ -84,7 +84,7 @@ def convert_image(image: Image.Image, where: str, channels: int, background: int
         needs_conversion = image.mode != mode or _has_transparency(image)
         copies = needs_conversion + (transpose is not None)
         needed = bytes_per_pixel(image.mode) + copies * bytes_per_pixel(mode)
-        _refuse_too_large(image.width * image.height * needed, image, where)
+        _check_memory(image.width * image.height * needed, image, where)
         if needs_conversion:
             image = _convert_mode(image, mode, background)
         return image if transpose is None else image.transpose(transpose)
@@ -117,7 +117,7 @@ def bytes_per_pixel(mode: str) -> int:
     return 1 if mode in ("1", "L", "P") else 2 if mode.startswith("I;16") else 4
 
 
-def _refuse_too_large(num_bytes: int, image: Image.Image, where: str) -> None:
+def _check_memory(num_bytes: int, image: Image.Image, where: str) -> None:
     if num_bytes > MAX_BYTES:
         raise DataError(
             f"{where}: {image.width} x {image.height} pixels ({image.format}, {image.mode}) would "

@@ -6,10 +6,9 @@ import os
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -60,8 +59,12 @@ class ArrangedPaths:
         if self.num_train is not None:
             return np.zeros(len(self.paths), np.uint32)
         start = len(common_folders(self.paths)[-1])
-        digests = b"".join([blake2b(path[start:], digest_size=4).digest() for path in self.paths])
-        return np.frombuffer(digests, "<u4")
+        return hash_names(path[start:] for path in self.paths)
+
+
+def hash_names(names: Iterable[bytes]) -> NDArray[np.uint32]:
+    """Return a hash of each name, from which the split follows."""
+    return np.frombuffer(b"".join([blake2b(name, digest_size=4).digest() for name in names]), "<u4")
 
 
 def find_images(root: Path, broken_links: list[bytes] | None = None) -> list[bytes]:
@@ -96,7 +99,7 @@ def arrange(paths: list[bytes], name: str) -> ArrangedPaths:
     classes = _classes(paths, tops, name)
     labels = [_labels(part, top, classes) for part, top in zip(parts, tops, strict=True)]
     return ArrangedPaths(
-        list(chain(*parts)),
+        [path for part in parts for path in part],
         np.concatenate(labels) if classes else None,
         tuple(folder.decode("utf-8", "replace") for folder in classes),
         None if split_folders is None else len(parts[0]),

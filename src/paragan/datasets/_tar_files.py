@@ -56,12 +56,12 @@ def plain_members(path: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
             yield entry, file
 
 
-def is_plain_tar(path: Path) -> bool:
-    """Return whether a file is an uncompressed tar file."""
+def is_tar(path: Path, is_plain: bool = False) -> bool:
+    """Return whether a file is a tar file. is_plain: an uncompressed one."""
     try:
-        with open_regular_file(path) as file, tarfile.open(fileobj=file, mode="r:"):
+        with open_regular_file(path) as file, tarfile.open(fileobj=file, mode="r:" if is_plain else "r:*"):
             return True
-    except (OSError, *_DAMAGE_ERRORS):
+    except (OSError, zlib.error, lzma.LZMAError, *_DAMAGE_ERRORS):
         return False
 
 

@@ -79,18 +79,18 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 def _find_file(options: Options) -> tuple[str, Path]:
     """Return variant and path of the file; a file may have any name with the ending of a variant."""
     path = Path(options.path)
-    found: dict[str, Path] = {}
+    file_of: dict[str, Path] = {}
     for variant, names in _FILES.items():
         named = [path] if path.name.endswith(_ENDINGS[variant]) else []
         candidates = [path / name for name in names] if path.is_dir() else named
         if (file := next(filter(Path.is_file, candidates), None)) is not None:
-            found[variant] = file
+            file_of[variant] = file
     wanted = list(_FILES) if options.variant == "auto" else [options.variant]
     for variant in wanted:
-        if variant in found:
-            return variant, found[variant]
+        if variant in file_of:
+            return variant, file_of[variant]
     needed = " or ".join(_FILES[variant][0] for variant in wanted)
-    for other, file in found.items():
+    for other, file in file_of.items():
         raise DataError(f"data.path contains {file.name} instead of {needed}; pass data.variant={other} to use it")
     raise DataError(f"data.path: no CIFAR-10 file in {options.path!r}; pass data.path=DIR of {needed}")
 

@@ -97,7 +97,7 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     files: FileReader = FolderReader(root.parent)
     names = [os.fsencode(root.name)]
     if not (root.is_file() and _image_paths.is_image(names[0])):
-        files, names = list_images(path, option="--input", fewest=1)
+        files, names = list_images(path, option="--input", min_images=1)
     images = []
     for name in map(os.fsdecode, names):
         x_CHW = _image_decoding.decode_square(files.read(name), files.where(name), shape[1], shape[0])

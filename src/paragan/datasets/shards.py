@@ -67,8 +67,10 @@ class ShardImages(EncodedImages):
         self.split_hashes = folder.index["split_hash"]
         self.notices = notices
         if self.labels is not None and not 0 <= self.labels.min() <= self.labels.max() < len(self.class_names):
-            found = f"labels range from {self.labels.min()} to {self.labels.max()} for {len(self.class_names)} classes"
-            raise DataError(f"{folder.address}/{INDEX}: {found}; the index is damaged: prepare the data again")
+            raise DataError(
+                f"{folder.address}/{INDEX}: labels range from {self.labels.min()} to {self.labels.max()} for "
+                f"{len(self.class_names)} classes; the index is damaged: prepare the data again"
+            )
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         """Return the images; neighbours in a remote shard share a request."""

@@ -54,18 +54,18 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     tops = {"train": root + b"train/", "held_out": root + b"val/"}
     parts = {name: paths[_image_paths.rows_in(paths, top)] for name, top in tops.items()}
     wnids = _class_wnids(files, parts["train"], root)
-    mine = parts[split]
+    split_paths = parts[split]
     top = tops[split]
     where = _display_path(files, top)
-    if not mine:
+    if not split_paths:
         raise DataError(f"{where}: no held-out images; download {_URL} again")
-    if split == "train" or _synsets.has_class_folders(mine, top):
-        labels = _synsets.labels_from_folders(mine, top, wnids, where)
+    if split == "train" or _synsets.has_class_folders(split_paths, top):
+        labels = _synsets.labels_from_folders(split_paths, top, wnids, where)
     else:
         annotations = files.where(os.fsdecode(top) + _ANNOTATIONS)
-        labels = _synsets.labels_from_list(mine, _read_annotations(files, top), wnids, annotations)
+        labels = _synsets.labels_from_list(split_paths, _read_annotations(files, top), wnids, annotations)
     names = _synsets.class_names(wnids, _read_first(files, root, _NAMES)[1])
-    return _synsets.source(files, mine, labels, names, options.size)
+    return _synsets.source(files, split_paths, labels, names, options.size)
 
 
 def _find_archive(path: str) -> Path:

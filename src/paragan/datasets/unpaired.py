@@ -47,14 +47,14 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     elif options.a in names and options.b in names and options.a != options.b:
         chosen = (options.a, options.b)
     else:
-        found = ", ".join(names) or "none"
+        listed = ", ".join(names) or "none"
         raise DataError(
-            f"data.path={options.path}: data unpaired needs two sub-folders of images, but these are there: {found}; "
+            f"data.path={options.path}: data unpaired needs two sub-folders of images, but these are there: {listed}; "
             "pass data.a=NAME data.b=NAME"
         )
     rows = [np.flatnonzero(images.labels == names.index(name)) for name in chosen]
-    for name, found_rows in zip(chosen, rows, strict=True):
-        if not len(found_rows):
+    for name, kind_rows in zip(chosen, rows, strict=True):
+        if not len(kind_rows):
             part = "training" if split == "train" else "held-out"
             raise DataError(f"data.path={options.path}: {name!r} has no {part} images; pass another data.held_out")
     return _Unpaired(images, rows[0], rows[1], split == "train")

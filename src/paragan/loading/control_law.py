@@ -99,6 +99,7 @@ class ControlLaw:
         wait = self._measure_demand(now)
         has_stalls = self._has_stalls(now)
         operations = self._demand * now.parts_per_batch
+        # memory is the one hard limit: it bounds the depth, and threads that more parts than fit would keep busy
         max_depth = max(1, limits.memory_bytes // now.batch_bytes)
         readers = min(limits.max_readers, max_depth * now.parts_per_batch)
         decoders = min(limits.max_decoders, max_depth * now.parts_per_batch)
@@ -108,6 +109,7 @@ class ControlLaw:
             self._readers.update(reads, min(limits.min_sizes.readers, readers), readers),
             self._decoders.update(decodes, min(limits.min_sizes.decoders, decoders), decoders),
         ]
+        # two reads per thread: one that runs, one that is ready; and the batch of the consumer
         depth = limits.min_sizes.depth
         if self._readers.size > limits.min_sizes.readers:
             depth = max(depth, math.ceil(2 * self._readers.size / now.parts_per_batch) + 1)
@@ -131,7 +133,7 @@ class ControlLaw:
         needed = self._demand * RESERVE_S
         if self._reserve / 2 <= needed <= self._reserve:
             return False
-        self._reserve = math.ceil(1.25 * needed)
+        self._reserve = math.ceil(1.25 * needed)  # above what is needed, so that noise does not leave the range
         return True
 
     def _has_stalls(self, now: Counters) -> bool:

@@ -68,6 +68,7 @@ class StageMeter:
         start = next((past for past in windows if completed - past.completed >= MIN_COUNT), self._history[0])
         if completed > start.completed:
             self._latency_s = (busy_s - start.busy_s) / (completed - start.completed)
+        # a window counts with its lower bound, so that one slow read of few starts no threads
         deviations = 2 if has_stalls else 3
         surges = [_surge(past, now, deviations) for past in windows if time_s - past.time_s <= MAX_SURGE_S]
         bound_s, latency_s = max(surges, default=(0.0, 0.0))
@@ -126,7 +127,7 @@ class StageSize:
     def update(self, load: StageLoad, min_size: int, max_size: int) -> Reason:
         """Change `size` within both limits and return why; not within the dead band."""
         max_size = max(min_size, max_size)
-        if not min_size <= self.size <= max_size:
+        if not min_size <= self.size <= max_size:  # limits may have changed: memory, or the size of a batch
             self.size = min(max(self.size, min_size), max_size)
             return Reason.LIMIT
         is_surge = load.surge_bound > max(load.need, GROW_ABOVE * self.size)
@@ -137,10 +138,11 @@ class StageSize:
             self._grown_at = load.time_s
             self.size = min(math.ceil(need / TARGET), MAX_GROWTH * self.size, max_size)
             return Reason.CONGESTION
+        # not sooner than the window of the calm bound is long: it would still hold the surge
         if load.time_s - self._grown_at < HOLD_S or self.size == min_size:
             return Reason.NONE
         if load.calm_bound <= max(TARGET * min_size, SHRINK_BELOW * self.size):
-            self.meter.forget(load.time_s - HOLD_S)
+            self.meter.forget(load.time_s - HOLD_S)  # or the passed surge would let the stage grow again
             self.size = max(min_size, math.ceil(load.calm_bound / TARGET))
             return Reason.CALM
         return Reason.NONE

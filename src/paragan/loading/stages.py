@@ -36,7 +36,7 @@ class Stages:
         self._loader = loader
         self._max_parts = max_parts if loader.source.is_decoded else 1
         self._max_bytes = max_bytes
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # re-entrant: operations count themselves under it, too
         self._is_ready = threading.Condition(self._lock)
         self._readers = StageThreads(name="reader", work=self._read_parts, wakeup=threading.Condition(self._lock))
         self._decoders = StageThreads(name="decoder", work=self._decode_parts, wakeup=threading.Condition(self._lock))
@@ -57,7 +57,7 @@ class Stages:
     def take(self, position: int, timeout_s: float) -> dict[str, Tensor]:
         """Wait for the batch of this position and return it; the threads continue from there."""
         with self._lock:
-            self._move_window(position)
+            self._move_window(position)  # first: threads start no part that the consumer no longer wants
             with self._waits.running():
                 is_done = self._is_ready.wait_for(lambda: self._is_done(position), timeout_s)
             if not is_done:
@@ -129,6 +129,7 @@ class Stages:
 
     def _move_window(self, position: int) -> None:
         """Start at this position; batches after a depth that was reduced remain."""
+        # one step ahead keeps the end of the window: a reduced depth must not drop what was read
         is_near = position in self._window or position == self._window.stop
         stop = max(position + self._depth, self._window.stop if is_near else 0)
         self._window = range(position, stop)
@@ -153,7 +154,7 @@ class Stages:
         batch = self._batches.pop(position)
         batch.is_dropped = True
         self._bytes_held -= batch.num_bytes
-        self._next = min(self._next, position)
+        self._next = min(self._next, position)  # its parts start again if the consumer comes back
 
     def _read_parts(self) -> None:
         while (part := self._wait_for(self._readers, self._start_part)) is not None:
@@ -209,7 +210,9 @@ class Stages:
                 continue
             new = BatchInWork(self._loader, position, self._max_parts) if batch is None else batch
             sample_bytes = self._largest_sample or 0
+            # a batch counts once, with its first part; a part counts by the largest sample until it is read
             needed = new.next_part_bytes(sample_bytes) + (new.num_bytes if batch is None else 0)
+            # the batch that the consumer waits for is made whatever it needs, or a small limit would block forever
             if position != first and not self._has_room(needed):
                 return None
             self._batches[position] = new
@@ -221,6 +224,7 @@ class Stages:
     def _has_room(self, num_bytes: int) -> bool:
         if self._max_bytes is None:
             return True
+        # before the first read no size is known: only the consumer's batch is read
         return self._largest_sample is not None and self._bytes_held + num_bytes <= self._max_bytes
 
     def _read(self, part: Part) -> None:
@@ -231,7 +235,7 @@ class Stages:
             self._fetch_s.append(seconds)
             self._num_fetches += 1
             self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))
-            self._bytes_held += part.set_encoded(encoded)
+            self._bytes_held += part.set_encoded(encoded)  # what was counted becomes what was read
             self._wake_for_room()
 
     def _decode(self, part: Part) -> None:

@@ -105,12 +105,10 @@ def _input_shape(program: ExportedProgram, path: Path) -> tuple[int, int | None,
 
 def _changes_inputs(program: ExportedProgram) -> bool:
     """Return whether an operation writes into a buffer, a weight or the images."""
-    places = [node for node in program.graph.nodes if node.op == "placeholder"]
-    schemas = [(node, getattr(node.target, "_schema", None)) for node in program.graph.nodes]
-    in_place = [node for node, schema in schemas if schema is not None and schema.is_mutable]
-    return bool(program.graph_signature.buffers_to_mutate) or any(
-        written in places for node in in_place for written in node.args[:1]
-    )
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    schemas = ((node, getattr(node.target, "_schema", None)) for node in program.graph.nodes)
+    written = [node.args[0] for node, schema in schemas if schema is not None and schema.is_mutable]
+    return bool(program.graph_signature.buffers_to_mutate) or any(value in placeholders for value in written)
 
 
 def _output_names(program: ExportedProgram) -> tuple[str, ...]:

@@ -48,12 +48,14 @@ def _read_member_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: s
             reason = str(error).splitlines()[0]
             raise DataError(f"{where}: invalid npy header ({reason}); save the file again") from None
         if dtype.hasobject:
-            problem = "Python objects are not supported, as they would have to be unpickled"
-            raise DataError(f"{where}: {problem}; save numbers or text")
+            raise DataError(
+                f"{where}: Python objects are not supported, as they would have to be unpickled; save numbers or text"
+            )
         declared = math.prod(shape) * dtype.itemsize
         remaining = info.file_size - stream.tell()
         if declared != remaining:
-            problem = f"{remaining:,} bytes follow the header, which declares {declared:,}"
-            raise DataError(f"{where}: {problem}; save the file again")
+            raise DataError(
+                f"{where}: {remaining:,} bytes follow the header, which declares {declared:,}; save the file again"
+            )
         array = np.frombuffer(bytearray(stream.read()), dtype)  # writable, for torch
     return array.reshape(shape, order="F" if is_fortran else "C")

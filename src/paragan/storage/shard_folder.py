@@ -194,13 +194,13 @@ def read_description(store: ByteStore) -> ShardDescription:
     except MissingFileError:
         raise DataError(_missing_description(store)) from None
     try:
-        found = TypeAdapter(ShardDescription).validate_json(content)
+        description = TypeAdapter(ShardDescription).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "the file"
         raise DataError(f"{where}: {key}: {first['msg'].removeprefix('Value error, ')}; {PREPARE_AGAIN}") from None
-    _check_description(found, where)
-    return found
+    _check_description(description, where)
+    return description
 
 
 def _missing_description(store: ByteStore) -> str:
@@ -213,23 +213,30 @@ def _missing_description(store: ByteStore) -> str:
     return f"{place}: no {DESCRIPTION}; make shards with `{program_command()} data prepare SRC OUT`"
 
 
-def _check_description(found: ShardDescription, where: str) -> None:
+def _check_description(description: ShardDescription, where: str) -> None:
     """Raise `DataError` unless the numbers fit each other."""
-    if found.version != VERSION:
-        problem = f"version {found.version} of the format; this program reads version {VERSION}"
-        raise DataError(f"{where}: {problem}: prepare the data again")
-    fits = found.samples_per_shard >= 1 and found.num_samples >= 2
-    fits = fits and len(found.shards) == -(-found.num_samples // found.samples_per_shard)
-    fits = fits and [file.name for file in found.shards] == [shard_name(i) for i in range(len(found.shards))]
-    fits = fits and found.index.name == INDEX
-    fits = fits and (found.encoding is None or 1 <= found.encoding.size <= _MAX_SIDE)
-    fits = fits and (found.num_train is None or 0 < found.num_train < found.num_samples)
+    if description.version != VERSION:
+        raise DataError(
+            f"{where}: version {description.version} of the format; this program reads version {VERSION}: "
+            "prepare the data again"
+        )
+    names = [file.name for file in description.shards]
+    encoding = description.encoding
+    fits = (
+        description.samples_per_shard >= 1
+        and description.num_samples >= 2
+        and len(names) == -(-description.num_samples // description.samples_per_shard)
+        and names == [shard_name(number) for number in range(len(names))]
+        and description.index.name == INDEX
+        and (encoding is None or 1 <= encoding.size <= _MAX_SIDE)
+        and (description.num_train is None or 0 < description.num_train < description.num_samples)
+    )
     if not fits:
         raise DataError(f"{where}: the numbers in it do not fit each other; {PREPARE_AGAIN}")
-    num_bytes = found.num_samples * RECORD.itemsize
-    if found.index.num_bytes != num_bytes:  # before a byte of a remote index is fetched
-        expected = f"expected {num_bytes:,} for {found.num_samples:,} samples"
-        raise DataError(f"{where}: {INDEX}: {found.index.num_bytes:,} bytes, {expected}; {PREPARE_AGAIN}")
+    num_bytes = description.num_samples * RECORD.itemsize
+    if description.index.num_bytes != num_bytes:  # before a byte of a remote index is fetched
+        expected = f"expected {num_bytes:,} for {description.num_samples:,} samples"
+        raise DataError(f"{where}: {INDEX}: {description.index.num_bytes:,} bytes, {expected}; {PREPARE_AGAIN}")
 
 
 def map_index(path: Path, num_samples: int) -> NDArray[Any]:

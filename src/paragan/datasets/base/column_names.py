@@ -53,7 +53,7 @@ def _is_text(held: object) -> bool:
 def _as_array(held: object) -> object:
     """Return a table as one array of numbers. Raises `DataError` for columns of text."""
     if isinstance(held, np.ndarray) and held.dtype.names:
-        _refuse_text(name for name in held.dtype.names if held.dtype[name].kind not in "biuf")
+        _check_no_text(name for name in held.dtype.names if held.dtype[name].kind not in "biuf")
         return structured_to_unstructured(held)
     if not isinstance(held, _DataFrame):
         return held
@@ -61,11 +61,11 @@ def _as_array(held: object) -> object:
     if table.dtype.kind not in "OUS":
         return table
     columns = zip(_names_of(held), table.T, strict=True)
-    _refuse_text(name for name, values in columns if not all(isinstance(value, Real) for value in values))
+    _check_no_text(name for name, values in columns if not all(isinstance(value, Real) for value in values))
     return table.astype(np.float64)
 
 
-def _refuse_text(names: Iterable[str]) -> None:
+def _check_no_text(names: Iterable[str]) -> None:
     for name in names:
         raise DataError(f"data: column {name!r} holds other values than numbers; encode it, such as one-hot")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tarfile
 import threading
 import zipfile
 import zlib
@@ -158,36 +157,38 @@ def list_images(
     dataset: str = "folder",
     texts: frozenset[str] = frozenset(),
     option: str = "data.path",
-    fewest: int = 2,
+    min_images: int = 2,
 ) -> tuple[FileReader, list[bytes]]:
     """Return a reader and the sorted relative paths of the images in a folder, zip or tar file.
 
     dataset, option: names in messages. texts: names of other files of a tar file to hold for
     reading. Raises `DataError` if the folder or file is missing or damaged, or has fewer than
-    `fewest` images (1 or 2).
+    `min_images` images (1 or 2).
     """
     check_path(path, dataset, option)
     root = Path(path)
     files = _open(root, texts)
     if files is None:
-        problem = f"{path!r} is not a folder, .zip or .tar file of images"
-        raise DataError(f"{option}: {problem}; pass the folder that contains them")
+        raise DataError(
+            f"{option}: {path!r} is not a folder, .zip or .tar file of images; pass the folder that contains them"
+        )
     paths = files.images()
-    if len(paths) < fewest:
-        found = "only one image" if paths else f"no images ({_FORMATS})"
-        required = "at least one is required" if fewest == 1 else "at least two are required"
+    if len(paths) < min_images:
+        count = "only one image" if paths else f"no images ({_FORMATS})"
+        required = "at least one is required" if min_images == 1 else "at least two are required"
         archives = sorted(str(file) for file in root.glob("*") if file.suffix in _ARCHIVES) if root.is_dir() else []
         hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
         hint = "; ".join((*files.notices, hint))
-        raise DataError(f"{option}: {found} in {path!r}, {required}; {hint}")
+        raise DataError(f"{option}: {count} in {path!r}, {required}; {hint}")
     return files, paths
 
 
 def check_path(path: str, dataset: str = "folder", option: str = "data.path") -> None:
     """Raise `DataError` unless there is a local file or folder of this name; arguments of `list_images`."""
     if is_url(path):
-        problem = f"data set {dataset!r} reads local files"
-        raise DataError(f"{option}: {problem}; pass data.name=shards for shards at an address")
+        raise DataError(
+            f"{option}: data set {dataset!r} reads local files; pass data.name=shards for shards at an address"
+        )
     if not path:
         raise DataError(f"{option} is required for dataset {dataset!r}; pass {option}=DIR")
     if not Path(path).exists():
@@ -208,17 +209,10 @@ def _open(root: Path, texts: frozenset[str]) -> FileReader | None:
         return None
     if root.suffix.lower() == ".zip" or zipfile.is_zipfile(root):
         return ZipReader(root)
-    if ".tar" in root.name or root.suffix == ".tgz" or _is_tar(root):
+    if ".tar" in root.name or root.suffix == ".tgz" or _tar_files.is_tar(root):
         status = root.stat()
         return _open_tar(root, texts, status.st_size, status.st_mtime_ns)
     return None
-
-
-def _is_tar(path: Path) -> bool:
-    try:
-        return tarfile.is_tarfile(path)
-    except (OSError, EOFError, zlib.error, ValueError):
-        return False
 
 
 @lru_cache(maxsize=1)

@@ -57,8 +57,8 @@ class TensorSource(Source):
         }
         counts = {name: len(held) if _has_rows(held) else 0 for name, held in tensors.items()}
         if not counts or len(set(counts.values())) > 1 or 0 in counts.values():
-            found = ", ".join(f"{name} {count}" for name, count in counts.items()) or "no tensor"
-            raise DataError(f"data: tensors need one first axis, the samples; found {found}")
+            lengths = ", ".join(f"{name} {count}" for name, count in counts.items()) or "no tensor"
+            raise DataError(f"data: tensors need one first axis, the samples; found {lengths}")
         self._held = {
             name: held.detach().cpu()
             for name, held in tensors.items()
@@ -70,7 +70,7 @@ class TensorSource(Source):
         self._padding = padding.checked(first).including(self._ragged)
         self._count = next(iter(counts.values()))
         for name, held in tensors.items():
-            _refuse_not_finite(name, held, self.column_names.get(name, ()))
+            _check_finite_rows(name, held, self.column_names.get(name, ()))
         axes = self._padding.axes
         longest = {name: max(row.shape[axes[name]] for row in held) for name, held in self._ragged.items()}
         self.tensors = self._padding.specs(first, longest)
@@ -84,9 +84,9 @@ class TensorSource(Source):
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return copies of rows. indices: int64 array (B,) in [0, N)."""
         rows = torch.as_tensor(indices, dtype=torch.int64)
-        found = {name: held.index_select(0, rows) for name, held in self._held.items()}
+        tensors = {name: held.index_select(0, rows) for name, held in self._held.items()}
         ragged = {name: [held[row] for row in rows.tolist()] for name, held in self._ragged.items()}
-        return {**found, **self._padding.stacked(ragged)}
+        return {**tensors, **self._padding.stacked(ragged)}
 
     def whole(self, name: str) -> Tensor | None:
         """Return a tensor of all samples; None without one of that name and one length."""
@@ -105,9 +105,8 @@ class DatasetSource(Source):
         self._dataset = dataset
         self._dtype = dtype
         if not len(self):
-            problem = f"data: {type(dataset).__name__} has no samples: its length is 0"
-            raise DataError(f"{problem}; pass at least one sample")
-        first = self._first(self._drawn(0, 0, 0))
+            raise DataError(f"data: {type(dataset).__name__} has no samples: its length is 0; pass at least one sample")
+        first, self.notices = _first_sample(self._drawn(0, 0, 0), dtype)
         self._padding = padding.checked(first)
         self.tensors = self._padding.specs(first)
         self.fingerprint = compute_fingerprint(_name_of(type(dataset)), len(self), self.tensors)
@@ -120,11 +119,6 @@ class DatasetSource(Source):
         where = indices if places is None else places
         drawn = [(int(row), self._drawn(int(row), seed, int(place))) for row, place in zip(indices, where, strict=True)]
         return _stacked(drawn, self.tensors, self._padding, self._dtype)
-
-    def _first(self, sample: Any) -> dict[str, Tensor]:
-        """Return the tensors of the first sample; note which are cast, and refuse numbers that are not finite."""
-        self.notices = _cast_notices(_sample_tensors(sample, 0), self._dtype)
-        return _checked_first(sample, self._dtype)
 
     def _drawn(self, row: int, seed: int, place: int) -> Any:
         with _DRAWS, rng.seeded_globally(rng.key(seed, "dataset", place)):
@@ -145,8 +139,7 @@ class IterableSource(StreamedSource):
         first = next(iter(make(0)), None)
         if first is None:
             raise DataError("data: the iterable of epoch 0 has no samples")
-        self.notices = _cast_notices(_sample_tensors(first, 0), dtype)
-        tensors = _checked_first(first, dtype)
+        tensors, self.notices = _first_sample(first, dtype)
         self._padding = padding.checked(tensors)
         self.tensors = self._padding.specs(tensors)
         self.fingerprint = compute_fingerprint(_name_of(make), self.tensors)
@@ -164,22 +157,22 @@ class IterableSource(StreamedSource):
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return as many samples from the begin of epoch 0, repeated if there are fewer."""
-        found = list(islice(self.samples(0), len(indices)))
-        return self.stacked([found[number % len(found)] for number in range(len(indices))])
+        samples = list(islice(self.samples(0), len(indices)))
+        return self.stacked([samples[number % len(samples)] for number in range(len(indices))])
 
 
 def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
     """Return all samples by name: a tensor, or a list of tensors that may differ in length."""
-    _refuse_other_names(data)
-    found: dict[str, Tensor | list[Tensor]] = {}
+    _check_names(data)
+    columns: dict[str, Tensor | list[Tensor]] = {}
     for name, held in data.items():
         if not isinstance(held, (list, tuple)):
-            found[name] = _as_tensor(held, name, "the mapping")
+            columns[name] = _as_tensor(held, name, "the mapping")
             continue
         rows = [_as_tensor(row, name, f"sample {number}") for number, row in enumerate(held)]
         has_numbers = bool(rows) and not any(row.dim() for row in rows)
-        found[name] = torch.stack(rows) if has_numbers else rows
-    return found
+        columns[name] = torch.stack(rows) if has_numbers else rows
+    return columns
 
 
 def _has_rows(held: Tensor | list[Tensor]) -> bool:
@@ -203,14 +196,15 @@ def _cast_notices(examples: Mapping[str, Tensor], dtype: torch.dtype | None) -> 
     )
 
 
-def _checked_first(sample: Any, dtype: torch.dtype | None) -> dict[str, Tensor]:
-    """Return the tensors of a first sample. Raises `DataError` for numbers that are not finite."""
-    tensors = {name: _cast(value, dtype) for name, value in _sample_tensors(sample, 0).items()}
+def _first_sample(sample: Any, dtype: torch.dtype | None) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Return the tensors of a first sample, and which are cast. Raises `DataError` for numbers that are not finite."""
+    stored = _sample_tensors(sample, 0)
+    tensors = {name: _cast(value, dtype) for name, value in stored.items()}
     check_finite({name: value[None] for name, value in tensors.items()}, lambda row: f"sample {row}")
-    return tensors
+    return tensors, _cast_notices(stored, dtype)
 
 
-def _refuse_not_finite(name: str, held: Tensor | list[Tensor], columns: Sequence[str]) -> None:
+def _check_finite_rows(name: str, held: Tensor | list[Tensor], columns: Sequence[str]) -> None:
     """Raise `DataError` for NaN or infinity in samples, of which a network returns nothing else."""
     if isinstance(held, Tensor):
         rows = rows_not_finite(held)
@@ -233,10 +227,12 @@ def _stacked(
     rows: dict[str, list[Tensor]] = {}
     for number, sample in samples:
         tensors = {name: _cast(value, dtype) for name, value in _sample_tensors(sample, number).items()}
-        found = padding.specs(tensors)
-        if found != declared:
-            text = f"data: sample {number} has {describe_tensors(found)}, the first {describe_tensors(declared)}"
-            raise DataError(f"{text}; name an axis that differs: ragged={{NAME: AXIS}}")
+        specs = padding.specs(tensors)
+        if specs != declared:
+            raise DataError(
+                f"data: sample {number} has {describe_tensors(specs)}, the first {describe_tensors(declared)}; "
+                "name an axis that differs: ragged={NAME: AXIS}"
+            )
         for name, tensor in tensors.items():
             rows.setdefault(name, []).append(tensor)
     return padding.stacked(rows)
@@ -257,9 +253,10 @@ def _as_tensor(value: Any, name: str, owner: str) -> Tensor:
         with _without_warning() if is_read_only else nullcontext():
             return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
-        found = f"{owner} has {name!r} of type {type(value).__name__}"
-        hint = "pass a tensor, an array of numbers or a number, or leave it out"
-        raise DataError(f"data: {found}; {hint}") from None
+        raise DataError(
+            f"data: {owner} has {name!r} of type {type(value).__name__}; "
+            "pass a tensor, an array of numbers or a number, or leave it out"
+        ) from None
 
 
 def _is_refused_by_torch(array: NDArray[np.generic]) -> bool:
@@ -280,13 +277,15 @@ def _without_warning() -> Iterator[None]:
 def _sample_tensors(sample: Any, row: int) -> dict[str, Tensor]:
     """Return the tensors of a sample by name. Raises `DataError` for another sample."""
     if not isinstance(sample, Mapping) or not sample:
-        problem = f"data: sample {row} is a {type(sample).__name__}"
-        raise DataError(f"{problem}; return a mapping of names to tensors, such as {{'image': image}}")
-    _refuse_other_names(sample)
+        raise DataError(
+            f"data: sample {row} is a {type(sample).__name__}; "
+            "return a mapping of names to tensors, such as {'image': image}"
+        )
+    _check_names(sample)
     return {name: _as_tensor(value, name, f"sample {row}") for name, value in sample.items()}
 
 
-def _refuse_other_names(sample: Mapping[Any, Any]) -> None:
+def _check_names(sample: Mapping[Any, Any]) -> None:
     """Raise `DataError` for a name that is no text."""
     for name in sample:
         if not isinstance(name, str):

@@ -28,9 +28,9 @@ class Padding:
         """Return a copy with the axes in which these rows differ."""
         for name, rows in ragged.items():
             if name in self.axes:
-                _refuse_other_shapes(name, rows, self.axes[name])
-        found = {name: _ragged_axis(name, rows) for name, rows in ragged.items() if name not in self.axes}
-        return replace(self, axes={**self.axes, **found})
+                _check_other_axes(name, rows, self.axes[name])
+        axes = {name: _ragged_axis(name, rows) for name, rows in ragged.items() if name not in self.axes}
+        return replace(self, axes={**self.axes, **axes})
 
     def checked(self, sample: Mapping[str, Tensor]) -> Padding:
         """Return a copy whose axes count from the front; `DataError` for one that is missing."""
@@ -41,10 +41,10 @@ class Padding:
                 raise DataError(f"ragged: a sample has no tensor {name!r}; choose one of {names}")
             dim = sample[name].dim()
             if not -dim <= axis < dim:
-                shape = tuple(sample[name].shape)
                 hint = f"choose one from 0 to {dim - 1}" if dim else "leave it out"
-                problem = f"ragged: {name} has no axis {axis}: a sample has the shape {shape}"
-                raise DataError(f"{problem}; {hint}")
+                raise DataError(
+                    f"ragged: {name} has no axis {axis}: a sample has the shape {tuple(sample[name].shape)}; {hint}"
+                )
             axes[name] = axis % dim
         return replace(self, axes=axes)
 
@@ -54,17 +54,17 @@ class Padding:
         longest: lengths that no sample exceeds, by name. If they fit into the only bucket, every
         row has its length; others are padded to any length, -1.
         """
-        found: dict[str, TensorSpec] = {}
+        specs: dict[str, TensorSpec] = {}
         for name, row in sample.items():
             shape = [*row.shape]
             if name not in self.axes:
-                found[name] = TensorSpec(tuple(shape), row.dtype)
+                specs[name] = TensorSpec(tuple(shape), row.dtype)
                 continue
             length = self._declared_length((longest or {}).get(name))
             shape[self.axes[name]] = length
-            found[name] = TensorSpec(tuple(shape), row.dtype, self.axes[name])
-            found[f"{name}{MASK}"] = TensorSpec((length,), torch.bool)
-        return found
+            specs[name] = TensorSpec(tuple(shape), row.dtype, self.axes[name])
+            specs[f"{name}{MASK}"] = TensorSpec((length,), torch.bool)
+        return specs
 
     def _declared_length(self, longest: int | None) -> int:
         is_fixed = longest is not None and len(self.buckets) == 1 and longest <= self.buckets[0]
@@ -72,13 +72,13 @@ class Padding:
 
     def stacked(self, rows: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
         """Return rows stacked by name; those of different lengths with zeros after them, and masks."""
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for name, held in rows.items():
             if name in self.axes:
-                found |= self._padded(name, held, self.axes[name])
+                tensors |= self._padded(name, held, self.axes[name])
             else:
-                found[name] = torch.stack(list(held))
-        return found
+                tensors[name] = torch.stack(list(held))
+        return tensors
 
     def _padded(self, name: str, rows: Sequence[Tensor], axis: int) -> dict[str, Tensor]:
         lengths = torch.tensor([row.shape[axis] for row in rows])
@@ -92,14 +92,13 @@ class Padding:
         return {name: batch, f"{name}{MASK}": torch.arange(length) < lengths[:, None]}
 
 
-def _refuse_other_shapes(name: str, rows: Sequence[Tensor], axis: int) -> None:
+def _check_other_axes(name: str, rows: Sequence[Tensor], axis: int) -> None:
     """Raise `DataError` for rows that differ in another axis than this one."""
     shapes = {tuple(row.shape) for row in rows}
     fixed = {(len(shape), shape[:axis] + shape[axis + 1 :]) for shape in shapes}
     if len(fixed) > 1:
-        found = ", ".join(str(shape) for shape in sorted(shapes)[:3])
-        problem = f"data: samples of {name!r} differ in another axis than {axis}"
-        raise DataError(f"{problem} ({found}); pad them")
+        listed = ", ".join(str(shape) for shape in sorted(shapes)[:3])
+        raise DataError(f"data: samples of {name!r} differ in another axis than {axis} ({listed}); pad them")
 
 
 def _ragged_axis(name: str, rows: Sequence[Tensor]) -> int:
@@ -108,6 +107,6 @@ def _ragged_axis(name: str, rows: Sequence[Tensor]) -> int:
     ranks = {len(shape) for shape in shapes}
     axes = [axis for axis in range(min(ranks)) if len({shape[axis] for shape in shapes}) > 1]
     if len(ranks) > 1 or len(axes) > 1 or ranks == {0}:
-        found = ", ".join(str(shape) for shape in sorted(shapes)[:3])
-        raise DataError(f"data: samples of {name!r} differ in more than one axis ({found}); pad them")
+        listed = ", ".join(str(shape) for shape in sorted(shapes)[:3])
+        raise DataError(f"data: samples of {name!r} differ in more than one axis ({listed}); pad them")
     return axes[0] if axes else 0

@@ -186,19 +186,12 @@ def _advice(report: DatasetReport) -> list[str]:
         lines.append(
             f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash"
         )
-    return lines + _imbalance(report)
-
-
-def _imbalance(report: DatasetReport) -> list[str]:
-    """Return a line if some classes have many more images than others."""
-    lines = []
-    if report.classes:
-        rare = min(report.classes, key=report.classes.__getitem__)
-        common = max(report.classes, key=report.classes.__getitem__)
-        fewest = report.classes[rare]
-        most = report.classes[common]
-        if fewest * _MAX_CLASS_RATIO < most:
-            lines.append(f"classes are imbalanced: {most:,} images of {common!r}, {fewest:,} of {rare!r}")
+    sizes = report.classes
+    if sizes:
+        rare = min(sizes, key=sizes.__getitem__)
+        common = max(sizes, key=sizes.__getitem__)
+        if sizes[rare] * _MAX_CLASS_RATIO < sizes[common]:
+            lines.append(f"classes are imbalanced: {sizes[common]:,} images of {common!r}, {sizes[rare]:,} of {rare!r}")
     return lines
 
 

@@ -20,7 +20,7 @@ from paragan.datasets import _image_paths
 from paragan.datasets._damaged_images import exclude_damaged
 from paragan.datasets._encoded_images import EncodedImages, FileImages
 from paragan.datasets._image_decoding import decode_image, decode_square_image, image_suffix
-from paragan.datasets._tar_files import is_plain_tar
+from paragan.datasets._tar_files import is_tar
 from paragan.datasets.base.file_readers import list_images
 from paragan.datasets.preparation.dataset_check import check_image_size
 from paragan.datasets.preparation.table_images import TableImages, table_files
@@ -32,7 +32,7 @@ from paragan.storage.shard_writer import EncodedSample, ShardWriter, open_shard_
 
 SAMPLES_PER_SHARD = 1000
 JPEG_QUALITY = 95
-_MAX_THREADS = 16
+_MAX_THREADS = min(len(os.sched_getaffinity(0)), 16)
 _SUFFIXES = {"png": ".png", "jpeg": ".jpg"}
 
 
@@ -71,7 +71,7 @@ def prepare_shards(
     with open_shard_writer(out, planned, source if is_url(source) else str(Path(source).resolve())) as writer:
         missing = [] if writer is None else writer.missing()
         if writer is not None:
-            _write_all(_ShardJob(images, writer, encoding, progress), missing, threads or _default_threads())
+            _write_all(_ShardJob(images, writer, encoding, progress), missing, threads or _MAX_THREADS)
             writer.finish()
     return PreparedShards(ShardFolder(out), len(missing), images.notices)
 
@@ -88,7 +88,7 @@ def open_encoded_images(source: str, damaged: str = "stop") -> EncodedImages:
         return _open_folder(root, damaged)
     if tables := table_files(root):
         return TableImages(tables, source)
-    if damaged == "stop" and root.suffix != ".zip" and is_plain_tar(root):
+    if damaged == "stop" and root.suffix != ".zip" and is_tar(root, is_plain=True):
         return TarImages([root])
     return _open_files(source, damaged)
 
@@ -140,8 +140,8 @@ def _write_all(job: _ShardJob, missing: list[int], threads: int) -> None:
     finally:
         job.stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)
-    errors = [future.exception() for future in futures if not future.cancelled()]
-    for error in errors:
+    for future in futures:
+        error = None if future.cancelled() else future.exception()
         if error is not None and not isinstance(error, _StoppedError):
             raise error
 
@@ -190,8 +190,10 @@ def _encode(data: bytes, where: str, encoding: Encoding | None) -> tuple[bytes, 
     if encoding is None:
         suffix = image_suffix(data)
         if suffix is None:
-            hint = f"list all such files with `{program_command()} data check`, or pass --damaged skip"
-            raise DataError(f"{where}: not an image in a supported format; {hint}")
+            raise DataError(
+                f"{where}: not an image in a supported format; "
+                f"list all such files with `{program_command()} data check`, or pass --damaged skip"
+            )
         return data, suffix
     is_cropped = encoding.crop == "center"
     image = decode_square_image(data, where, encoding.size, encoding.channels, is_cropped, encoding.background)
@@ -228,7 +230,3 @@ def make_encoding(
         quality=chosen,
         pillow=PIL.__version__,
     )
-
-
-def _default_threads() -> int:
-    return min(len(os.sched_getaffinity(0)), _MAX_THREADS)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from paragan.core.errors import DataError
-from paragan.datasets._encoded_images import EncodedImages, check_class_numbers, hash_names
-from paragan.datasets._image_paths import HELD_OUT
+from paragan.datasets._encoded_images import EncodedImages, check_class_numbers
+from paragan.datasets._image_paths import HELD_OUT, hash_names
 
 _BATCH_ROWS = 16
 _LABELS = ("label", "labels", "fine_label", "class")
@@ -51,7 +51,7 @@ class TableImages(EncodedImages):
         schema = _schema(self._tables[0].path)
         self._column = _image_column(schema, where)
         self._read_labels(schema)
-        self.split_hashes = hash_names(map(str, range(int(self._ends[-1]))))
+        self.split_hashes = hash_names(b"%d" % row for row in range(int(self._ends[-1])))
         if len(self) < 2:
             raise DataError(f"{where}: {len(self)} rows, at least two are required; check the files")
 
@@ -100,8 +100,8 @@ class TableImages(EncodedImages):
         self.labels = check_class_numbers(np.array(values, np.int64), f"{self._where}: column {column!r}")
         count = int(self.labels.max()) + 1
         stored = _stored_names(schema, column)
-        names = self.class_names or (stored if len(stored) >= count else tuple(map(str, range(count))))
-        self.class_names = names
+        if not self.class_names:
+            self.class_names = stored if len(stored) >= count else tuple(map(str, range(count)))
 
     def _stamps(self) -> Iterator[str]:
         for table in self._tables:
@@ -134,8 +134,10 @@ def _require_pyarrow(where: str) -> None:
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        fix = "install it with `pip install 'paragan[parquet]'`"
-        raise DataError(f"{where}: reading Parquet and Hugging Face files needs pyarrow; {fix}") from None
+        raise DataError(
+            f"{where}: reading Parquet and Hugging Face files needs pyarrow; "
+            "install it with `pip install 'paragan[parquet]'`"
+        ) from None
 
 
 def _open_table(path: Path) -> _Table:
@@ -198,15 +200,15 @@ def _column_values(table: _Table, column: str, rows: range) -> Iterator[Any]:
         return
     first = 0
     with parquet.ParquetFile(table.path, pre_buffer=False, buffer_size=1 << 20) as file:
-        for group, count in enumerate(table.group_rows):
-            if rows.start < first + count and rows.stop > first:
+        for group, group_rows in enumerate(table.group_rows):
+            if rows.start < first + group_rows and rows.stop > first:
                 row = first
                 for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[column], use_threads=False):
                     start = max(rows.start - row, 0)
-                    taken = max(min(rows.stop - row, len(batch)) - start, 0)
-                    yield from batch.column(0).slice(start, taken).to_pylist()
+                    count = max(min(rows.stop - row, len(batch)) - start, 0)
+                    yield from batch.column(0).slice(start, count).to_pylist()
                     row += len(batch)
-            first += count
+            first += group_rows
 
 
 def _stored_names(schema: Any, column: str) -> tuple[str, ...]:

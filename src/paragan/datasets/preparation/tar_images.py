@@ -12,7 +12,7 @@ import numpy as np
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.datasets import _image_paths
-from paragan.datasets._encoded_images import EncodedImages, check_class_numbers, hash_names
+from paragan.datasets._encoded_images import EncodedImages, check_class_numbers
 from paragan.datasets._image_decoding import EXTENSIONS
 from paragan.datasets._tar_files import check_member_size, plain_members
 from paragan.datasets.base.file_readers import MAX_FILE_BYTES
@@ -51,7 +51,9 @@ class TarImages(EncodedImages):
         if len(tars) == 1 and not has_labels:
             members = self._use_folders(members)
         else:
-            self.split_hashes = hash_names(f"{member.tar} {member.path}" for member in members)
+            self.split_hashes = _image_paths.hash_names(
+                os.fsencode(f"{member.tar} {member.path}") for member in members
+            )
         if has_labels:
             self._use_labels(members)
         self._paths = _image_paths.PathList([os.fsencode(member.path) for member in members])
