@@ -56,7 +56,7 @@ def work(data: Path, transport: str, port: int | None, rank: int, pairs: int, ba
     objects = [{name: value.clone() for name, value in tensors.items()} for tensors in own]  # no views of one storage
 
     def gather() -> None:
-        exchange.gather(population.cells, range(4), 0)
+        exchange(population.cells, range(4))
         exchange.copies.clear()
 
     clock = time.perf_counter
@@ -70,7 +70,7 @@ def work(data: Path, transport: str, port: int | None, rank: int, pairs: int, ba
 
 def _gloo(rank: int, port: int | None) -> tuple[int, Any, Callable[[object], object]]:
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
-    communicator = GlooCommunicator(store, "exchange", rank, WORKERS, [1 - rank], most_bytes=MOST_BYTES)
+    communicator = GlooCommunicator(store, "exchange", rank, WORKERS, [1 - rank], max_bytes=MOST_BYTES)
 
     def pickled(objects: object) -> object:
         data = torch.frombuffer(bytearray(pickle.dumps(objects)), dtype=torch.uint8)
@@ -86,7 +86,7 @@ def _mpi() -> tuple[int, Any, Callable[[object], object]]:
     from paragan.extensions.grid.transports.mpi_communicator import MpiWorld
 
     world = MpiWorld()
-    communicator = world.join("exchange", range(WORKERS), [1 - world.rank], most_bytes=MOST_BYTES)
+    communicator = world.join("exchange", range(WORKERS), [1 - world.rank], max_bytes=MOST_BYTES)
 
     def pickled(objects: object) -> object:
         return MPI.COMM_WORLD.sendrecv(objects, 1 - world.rank, source=1 - world.rank)

@@ -31,7 +31,7 @@ import torch
 from paragan import build
 from paragan.extensions.grid.build.trainer import GridFactory, evolution
 from paragan.config import read_recipe
-from paragan.extensions.grid.executors.inputs import CellStreams
+from paragan.extensions.grid.executors.inputs import joint_batches
 
 def cpu_us(work, count):
     work()
@@ -50,7 +50,7 @@ if config.grid is None:
     num_steps = 50
 else:
     factory = GridFactory.of(config, folder, print, True, stop=lambda: False)
-    streams = CellStreams([factory.cell(number).batches for number in range(factory.options.num_cells)])
+    streams = joint_batches([factory.cell(number).batches for number in range(factory.options.num_cells)])
     batch_us = cpu_us(lambda: next(streams), 300)
     trainer = evolution(config, folder, print, lambda: False)
     num_steps = factory.options.batches

@@ -12,11 +12,10 @@ from paragan.extensions.grid.transports.peer_connection import (
     PeerConnection,
     ReceiveBuffer,
 )
-from paragan.extensions.grid.transports.waiting import never_stopped
 
 
 def create_communicators(
-    size: int, timeout_s: float = 300.0, stopped: Callable[[], bool] = never_stopped, coordinated: bool = False
+    size: int, timeout_s: float = 300.0, stopped: Callable[[], bool] = lambda: False, coordinated: bool = False
 ) -> list[ThreadCommunicator]:
     """Return communicators by rank, for a thread each. coordinated: one more does not train."""
     arrivals = [ReceiveBuffer(timeout_s, stopped) for _ in range(size + coordinated)]

@@ -30,6 +30,7 @@ from paragan.layers.init import initialise
 from paragan.losses import nonsaturating
 from paragan.models import mlp
 from paragan.schemes import synchronous
+from tests.laws.cell_stream import CellStream
 
 BATCH = 4
 SHAPE = (1, 4, 4)
@@ -76,22 +77,11 @@ def real(step: int) -> Batch:
     return Batch(rows, {"image": rng.uniform(7, "x", rows, SHAPE).double() * 2 - 1})
 
 
-class Stream:
-    position = 0
-
-    def __iter__(self):
-        return self
-
-    def __next__(self) -> Batch:
-        self.position += 1
-        return real(self.position - 1)
-
-
 def cells(of_d: Policy) -> list[Cell]:
     scheme = FunctionScheme(synchronous.step)
     games = [game(of_d, seed) for seed in range(2)]
     return [
-        Cell(number=number, gan=gan, scheme=scheme, batches=Stream(), losses=[gan.loss])
+        Cell(number=number, gan=gan, scheme=scheme, batches=CellStream(7, BATCH, SHAPE), losses=[gan.loss])
         for number, gan in enumerate(games)
     ]
 

@@ -139,7 +139,7 @@ def fine(found):
 def link(store, rank, graph, **options):
     return gloo_communicator.GlooCommunicator(
         store, options.pop("name", "m"), rank, len(graph), graph[rank],
-        **{"most_bytes": MOST_BYTES, "timeout_s": PATIENCE_S, **options},
+        **{"max_bytes": MOST_BYTES, "timeout_s": PATIENCE_S, **options},
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ def join(world):
 
     def joined(name, workers, graph, **options):
         peers = graph[list(workers).index(world.rank)] if world.rank in workers else []
-        return world.join(name, workers, peers, **{"most_bytes": MOST_BYTES, "timeout_s": PATIENCE_S, **options})
+        return world.join(name, workers, peers, **{"max_bytes": MOST_BYTES, "timeout_s": PATIENCE_S, **options})
 
     return joined
 
@@ -35,9 +35,8 @@ def equal(world, graph, first=0, coordinator=None, rounds=12):
     if world.rank not in (*members, coordinator):
         return
     comm = join(world)(name, members, GRAPHS[graph], coordinator=coordinator)
-    if world.rank != coordinator:  # each neighbour once
-        exchange = comm._neighbours
-        assert sorted(exchange.sends_to) == sorted(exchange.receives_from) == sorted(comm.peers), graph
+    if world.rank != coordinator:  # each neighbour once, in the order of `exchange`
+        assert comm._local.outedges == comm._local.inedges == sorted(comm.peers), graph
     if world.rank == coordinator:
         [gathers(comm, number, len(members)) for number in range(1, rounds, 5)]
     elif coordinator is not None:
@@ -55,8 +54,8 @@ def too_large(world):
     told = "worker 1 sends a message of size 11; the limit is 10" if world.rank == 0 else "worker 0"
     data = [torch.zeros(11 if world.rank else 1, dtype=torch.uint8)]
     for name, call in (("one", lambda c: c.exchange({1 - world.rank: data})), ("two", lambda c: c.gather(data))):
-        most_bytes = (10, 1 << 20)[world.rank]
-        comm = join(world)(name, [0, 1], GRAPHS["pair"], most_bytes=most_bytes, timeout_s=2.0)
+        max_bytes = (10, 1 << 20)[world.rank]
+        comm = join(world)(name, [0, 1], GRAPHS["pair"], max_bytes=max_bytes, timeout_s=2.0)
         with pytest.raises(WorkerError, match=told):
             call(comm)
         comm.abort()

@@ -57,7 +57,7 @@ def test_many_workers_exchange_what_a_dictionary_holds(graph):
 def test_a_message_that_is_too_large_gets_no_memory():
     store = dist.HashStore()
     most = (1 << 20, 10)
-    here, there = fine(together(2, lambda rank: link(store, rank, ALL_PEERS, most_bytes=most[rank])))
+    here, there = fine(together(2, lambda rank: link(store, rank, ALL_PEERS, max_bytes=most[rank])))
     found = together(2, lambda rank: (here, there)[rank].exchange({1 - rank: [message(0, 11 if rank == 0 else 1)]}))
     assert isinstance(found[1], WorkerError) and found[1].worker == 0
     assert str(found[1]) == "worker 0 failed: it sends a message of 11 bytes; the limit is 10"

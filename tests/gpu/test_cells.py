@@ -36,12 +36,8 @@ def on(device):
             made = Player(side=side, net=old.net.to(device), strategy=old.strategy, policy=old.policy, ema=ema)
             setattr(cell.gan, side.value, made)
         cell.gan.prior = replace(cell.gan.prior, device=torch.device(device))
-        cell.batches = (moved(batch, device) for batch in cell.batches)
+        cell.batches.device = device
     return found
-
-
-def moved(batch, device):
-    return type(batch)(batch.rows, {name: tensor.to(device) for name, tensor in batch.tensors.items()})
 
 
 EXECUTORS = {

@@ -131,7 +131,8 @@ def test_several_streams_are_joined_in_one_batch():
     plain = [loader(seed=seed) for seed in (1, 2)]
     ahead = [prefetcher(seed=1), loader(seed=2)]
     for _ in range(5):
-        assert same(next_joint_batch(ahead), next_joint_batch(plain))
+        batch = next_joint_batch(ahead)
+        assert same(batch, next_joint_batch(plain)) and (batch.rows.count, batch.rows.total) == (16, 8)
     assert [stream.position for stream in ahead] == [5, 5]
     ahead[0].close()
 

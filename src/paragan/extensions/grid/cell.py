@@ -18,7 +18,8 @@ from paragan.extensions.grid.cell_state import CellState, Centre
 from paragan.extensions.grid.genome import Genome, Traits
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.game.scheme import Batches, Scheme
+from paragan.game.scheme import Scheme
+from paragan.loading.loader import BatchStream
 
 
 @dataclass
@@ -33,14 +34,7 @@ class RandomOpponent:
     _order: list[int] = field(default_factory=list)
     _num_drawn: int = 0
 
-    def draw(
-        self,
-        candidates: Sequence[Network],
-        num: int,
-        seed: int,
-        cell: int,
-        generation: int,
-    ) -> None:
+    def draw(self, candidates: Sequence[Network], num: int, seed: int, cell: int, generation: int) -> None:
         """Draw candidates for the next `num` turns of the other player; longer use repeats them."""
         generator = rng.generator(seed, "rival", cell, generation, self.player.side.value)
         self.candidates = candidates
@@ -85,7 +79,7 @@ class Cell:
     number: int
     gan: GAN
     scheme: Scheme
-    batches: Batches
+    batches: BatchStream
     losses: Sequence[Loss] = ()
     centre: Centre = field(init=False)
     weights: tuple[float, ...] = ()

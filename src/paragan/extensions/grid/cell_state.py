@@ -16,6 +16,7 @@ from paragan.core.types import Side
 from paragan.extensions.grid.genome import Genome, Traits
 
 Centre = Mapping[Side, Genome]  # the G and D genomes that neighbours read
+NUM_MESSAGES = 3  # of a packed state
 _MAX_COUNT = 1 << 48
 
 
@@ -65,12 +66,7 @@ class CellState:
         }
 
     @classmethod
-    def from_dict(
-        cls,
-        number: int,
-        values: Any,
-        tensors: Mapping[Side, Mapping[str, Tensor]],
-    ) -> CellState:
+    def from_dict(cls, number: int, values: Any, tensors: Mapping[Side, Mapping[str, Tensor]]) -> CellState:
         """Rebuild a state from the values of `to_dict` and the tensors.
 
         Raises `KeyError`, `TypeError` or `ValueError` if a value is invalid.
@@ -93,10 +89,10 @@ class CellState:
         )
 
     def pack(self) -> list[Tensor]:
-        """Encode as three messages on the host: G, D and all other values."""
-        rest = json.dumps({"number": self.number, **self.to_dict()}).encode()
+        """Encode as messages on the host: G, D and all other values."""
+        values = json.dumps({"number": self.number, **self.to_dict()}).encode()
         genomes = [self.centre[side].pack() for side in Side]
-        return [*genomes, torch.frombuffer(bytearray(rest), dtype=torch.uint8)]
+        return [*genomes, torch.frombuffer(bytearray(values), dtype=torch.uint8)]
 
     @classmethod
     def unpack(cls, messages: Sequence[Tensor], like: Centre) -> CellState:
@@ -105,9 +101,9 @@ class CellState:
         Raises `CheckpointError` if the messages are invalid.
         """
         try:
-            *packed, rest = messages
-            values = json.loads(rest.numpy().tobytes())
-            genomes = {side: Genome.unpack(data, like[side]) for side, data in zip(Side, packed, strict=True)}
+            *genome_messages, values_message = messages
+            values = json.loads(values_message.numpy().tobytes())
+            genomes = {side: Genome.unpack(data, like[side]) for side, data in zip(Side, genome_messages, strict=True)}
             tensors = {side: genome.tensors for side, genome in genomes.items()}
             return cls.from_dict(valid_count(values["number"]), values, tensors)
         except (KeyError, TypeError, ValueError, RecursionError) as error:

@@ -65,14 +65,12 @@ class FitnessEvaluator:
 
     @torch.no_grad()
     def precompute_logits(self, pairs: Iterable[tuple[Genome, Genome]]) -> None:
-        """Compute D's logits on G's images for these (g, d) pairs, with as few loads as needed."""
-        missing = [pair for pair in dict.fromkeys(pairs) if pair not in self._logits_of_fakes]
-        if all(self._is_cached(g) for g in dict.fromkeys(g for g, _ in missing)):
-            for d, group in _group_by_first((d, g) for g, d in missing).items():
-                for g in group:
-                    self._logits_of_fakes[g, d] = self._logits(d, self._fakes[g], self.y_B)
-            return
-        for g, group in _group_by_first(missing).items():
+        """Compute D's logits on G's images for these (g, d) pairs; each G makes its images once."""
+        discriminators: dict[Genome, list[Genome]] = {}
+        for g, d in dict.fromkeys(pairs):
+            if (g, d) not in self._logits_of_fakes:
+                discriminators.setdefault(g, []).append(d)
+        for g, group in discriminators.items():
             images = self._images(g)
             for d in group:
                 self._logits_of_fakes[g, d] = self._logits(d, images, self.y_B)
@@ -92,11 +90,6 @@ class FitnessEvaluator:
             self._fakes[g] = images
         return images
 
-    def _is_cached(self, g: Genome) -> bool:
-        """Whether the images of a generator fit into the cache."""
-        self._images(g)
-        return g in self._fakes
-
     def _logits(self, d: Genome, x_BCHW: Tensor, y_B: Tensor | None) -> Tensor:
         beat()
         output = DiscriminatorOutput.of(self.eval_networks[Side.D].load(d)(x_BCHW, y_B))
@@ -108,11 +101,3 @@ _AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "worst": max,
     "best": min,
 }
-
-
-def _group_by_first(pairs: Iterable[tuple[Genome, Genome]]) -> dict[Genome, list[Genome]]:
-    """Group the second items of pairs by the first."""
-    groups: dict[Genome, list[Genome]] = {}
-    for first, second in pairs:
-        groups.setdefault(first, []).append(second)
-    return groups

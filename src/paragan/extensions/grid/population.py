@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, product
+from dataclasses import dataclass
+from itertools import product
 from typing import Any, Protocol
 
 import torch
@@ -41,18 +41,13 @@ class Executor(Protocol):
         """
 
 
-class Exchange(Protocol):
-    """Source of the genomes of cells, also of cells in other processes."""
-
-    def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
-        """Return the centres of the cells in `reach`, from this process (`cells`) and others."""
+# (cells of this process, numbers) -> centres of at least the cells with these numbers, also of other processes
+Exchange = Callable[[Sequence[Cell], Sequence[int]], Mapping[int, Centre]]
 
 
-class LocalExchange:
+def local_exchange(cells: Sequence[Cell], reach: Sequence[int]) -> dict[int, Centre]:
     """Exchange where all cells are in this process."""
-
-    def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
-        return {cell.number: cell.centre for cell in cells}
+    return {cell.number: cell.centre for cell in cells}
 
 
 @dataclass(kw_only=True)
@@ -71,7 +66,7 @@ class Population:
     executor: Executor
     mixture_scorer: MixtureScorer | None = None
     opponent: Callable[[Side, Genome], CalledNetwork] | None = None
-    exchange: Exchange = field(default_factory=LocalExchange)
+    exchange: Exchange = local_exchange
     generation: int = 0  # number of finished generations
     check_stop: Callable[[], None] = lambda: None  # called before every step; raises to abort
 
@@ -81,9 +76,9 @@ class Population:
         profile = Profile()
         evaluator = self.make_evaluator(time)
         with profile.measure("gather"):
-            near = self._gather(time)
+            near = self._gather()
         with profile.measure("evaluate"):
-            evaluator.precompute_logits(chain.from_iterable(map(_pairs, near.values())))
+            evaluator.precompute_logits(pair for group in near.values() for pair in _pairs(group))
             before = {n: self._fitness(evaluator, group, group, n) for n, group in near.items()}
         with profile.measure("update_genomes"):
             parents = {n: self._select(before[n], near[n], n) for n in near}
@@ -109,12 +104,11 @@ class Population:
         self.generation += 1
         return profile, scalars
 
-    def _gather(self, time: int) -> dict[int, list[Centre]]:
+    def _gather(self) -> dict[int, list[Centre]]:
         """Return the centres of each cell's neighbourhood, beginning with the cell."""
-        mine = {cell.number: cell.centre for cell in self.cells}
-        theirs = self.exchange.gather(self.cells, self.topology.reach(mine), time)
-        neighbours = self.topology.neighbours
-        return {cell: [mine[cell], *(theirs[n] for n in neighbours[cell][1:])] for cell in mine}
+        numbers = [cell.number for cell in self.cells]
+        centres = self.exchange(self.cells, self.topology.reach(numbers))
+        return {number: [centres[n] for n in self.topology.neighbours[number]] for number in numbers}
 
     def _fitness(
         self, evaluator: FitnessEvaluator, centres: Sequence[Centre], group: Sequence[Centre], cell: int
@@ -222,7 +216,7 @@ class Population:
         for genome in members:
             if genome not in pools:
                 pools[genome] = scorer.features(genome, time)
-        features = [known for genome in members if (known := pools[genome]) is not None]
+        features = [pool for genome in members if (pool := pools[genome]) is not None]
         if len(features) < len(members):  # the extractor has failed: the mixture stays, without a score
             cell.score = None
             return

@@ -23,16 +23,16 @@ def connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
         patience = timedelta(seconds=min(timeout_s, CONNECT_TIMEOUT_S))
         return dist.TCPStore(host, port, is_master=False, timeout=patience)
     except RuntimeError as error:
-        problem = f"worker: cannot connect to the store of the run at {host}:{port} ({str(error)[:200]})"
-        raise RankError(f"{problem}; run the same command again to resume") from None
+        raise RankError(
+            f"worker: cannot connect to the store of the run at {host}:{port} ({str(error)[:200]}); "
+            "run the same command again to resume"
+        ) from None
 
 
 def communicator_factory(config: RunConfig, store: dist.Store) -> CommunicatorFactory:
     """Return the factory of communicators; the coordinator has the rank after the last worker's."""
     timeout_s = config.train.timeout_s
     host = config.coordinator_address[0]
-    # None: this host's address for the others.
-    listens_on = host if host.startswith("127.") else None
 
     def join_links(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
         return GlooCommunicator(
@@ -41,11 +41,11 @@ def communicator_factory(config: RunConfig, store: dist.Store) -> CommunicatorFa
             rank=order["rank"],
             size=order["size"],
             peers=order["peers"],
-            most_bytes=_MAX_GENOME_BYTES,
+            max_bytes=_MAX_GENOME_BYTES,
             timeout_s=timeout_s,
             stopped=stopped,
             coordinated=True,
-            host=listens_on,
+            host=host if host.startswith("127.") else None,  # None: the address that others use
         )
 
     def join_mpi(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
@@ -56,7 +56,7 @@ def communicator_factory(config: RunConfig, store: dist.Store) -> CommunicatorFa
             order["places"],
             order["peers"],
             coordinator=0,
-            most_bytes=_MAX_GENOME_BYTES,
+            max_bytes=_MAX_GENOME_BYTES,
             timeout_s=timeout_s,
             stopped=stopped,
         )

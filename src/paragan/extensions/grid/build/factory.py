@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from paragan import build
 from paragan.build import evaluation
-from paragan.config import RunConfig
-from paragan.config.grid_options import GridOptions
+from paragan.build.data import batch_stream
+from paragan.config import RunConfig, choose
+from paragan.config.grid_options import CellPlayerOptions, GridOptions
+from paragan.core import rng
 from paragan.core.capabilities import GRID, Capability, Need, check_capabilities
+from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.types import Side
+from paragan.core.option_types import Choice
+from paragan.core.types import Batch, Rows, Side
 from paragan.evaluation.evaluator import Evaluator
-from paragan.extensions.grid.build.cells import build_cell, grid_losses
-from paragan.extensions.grid.build.fitness import fitness_evaluator, opponent_network
-from paragan.extensions.grid.cell import Cell
-from paragan.extensions.grid.data_shares import DataShares
+from paragan.extensions.grid.cell import Cell, RandomOpponent
+from paragan.extensions.grid.data_shares import ClassSubsetPrior, DataShares
 from paragan.extensions.grid.executors.choice import select_executor
-from paragan.extensions.grid.genome import EvalNetwork
+from paragan.extensions.grid.fitness import FitnessEvaluator
+from paragan.extensions.grid.genome import EvalNetwork, Genome
 from paragan.extensions.grid.mixture import MixtureScorer
 from paragan.extensions.grid.population import Population
 from paragan.extensions.grid.topology import topology_of
+from paragan.game.gan import GAN
+from paragan.game.needs import game_needs
+from paragan.game.network import CalledNetwork
+from paragan.game.options import PlayerOptions
+from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.hardware import device as devices
+from paragan.loading.loader import normalise_images
+from paragan.loading.order import Order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +102,43 @@ class GridFactory:
         )
 
     def cell(self, number: int) -> Cell:
-        """Build cell `number`."""
-        return build_cell(self.config, number, self.data, self.device, self.data_shares, self.losses)
+        """Build a cell; the first has the run's seed, so that one cell equals a run without a grid."""
+        cell = self.options.of_cell(number)
+        seed = self.config.seed if number == 0 else rng.key(self.config.seed, "cell", number)
+        config = replace(
+            self.config,
+            seed=seed,
+            loss=cell.loss or self.config.loss,
+            g=_player_options(self.config.g, cell.g),
+            d=_player_options(self.config.d, cell.d),
+        )
+        gan = self._game(config, number)
+        loss = 0 if cell.loss is None else grid_losses(self.config).index(cell.loss)
+        gan.loss = self.losses[loss]
+        if classes := self.data_shares.classes(number):
+            gan.prior = ClassSubsetPrior.of(gan.prior, classes)
+        if self.options.opponents == "random":
+            assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
+            gan = replace(gan, g=RandomOpponent(gan.g), d=RandomOpponent(gan.d))
+        source = self.data_shares.of(number)
+        return Cell(
+            number=number,
+            gan=gan,
+            scheme=build.scheme(config),
+            batches=batch_stream(config, source, seed, self.device, flip=self.data.flip, is_automatic=False),
+            losses=self.losses[: len(self.options.losses)] if cell.loss is None else (),
+            loss=loss,
+        )
+
+    def _game(self, config: RunConfig, number: int) -> GAN:
+        try:
+            game = build.gan(config, self.data, self.device)
+            check_capabilities(GRID, game_needs(game))
+            return game
+        except ConfigError as error:
+            if "grid.cells." in str(error) or not any(number in cell.at for cell in self.options.cells):
+                raise
+            raise ConfigError(f"grid.cells, cell {number}: {error}") from None
 
     def population(self, cells: Sequence[Cell], say: Callable[[str], None]) -> Population:
         """Build a population of some cells of the grid."""
@@ -103,15 +149,56 @@ class GridFactory:
             options=self.options,
             cells=cells,
             topology=topology_of(self.options),
-            make_evaluator=partial(
-                fitness_evaluator, self.options, self.data.train, self.data_shares, self.prior, eval_networks
-            ),
+            make_evaluator=partial(self._fitness_evaluator, eval_networks),
             executor=select_executor(self.options, cells, self.config.train.batch, say),
             mixture_scorer=judge and MixtureScorer(self.generator, judge, self.prior, self.options.mixture.num_images),
-            opponent=partial(opponent_network, self.makers, cells[0]),
+            opponent=partial(self._opponent_network, cells[0]),
         )
+
+    def _fitness_evaluator(self, eval_networks: Mapping[Side, EvalNetwork], generation: int) -> FitnessEvaluator:
+        """Return the fitness evaluator of a generation: equal latents for all, each cell's real images."""
+        count = self.options.fitness.num_images
+        rows = Rows(step=generation, first=0, count=count, total=count)
+        z, y = self.prior.draw("fitness", rows)
+
+        @cache
+        def real_of_share(number: int | None) -> Batch:
+            source = self.data.train if number is None else self.data_shares.of(number)
+            order = Order(len(source), rng.key(self.prior.seed, "fitness"))
+            samples = source.fetch(order.at(np.arange(generation * count, (generation + 1) * count)))
+            tensors = {name: tensor.to(self.prior.device) for name, tensor in samples.items()}
+            return self.prior.real_batch(Batch(rows, normalise_images(tensors, source)))
+
+        def real_of_cell(number: int) -> Batch:  # one batch for all cells that share all data
+            return real_of_share(None if self.data_shares.of(number) is self.data.train else number)
+
+        loss = build.adversarial(self.options.fitness.loss or choose("losses", "nonsaturating"))
+        return FitnessEvaluator(eval_networks=eval_networks, loss=loss, z_BZ=z, y_B=y, reals=real_of_cell)
+
+    def _opponent_network(self, like: Cell, side: Side, genome: Genome) -> CalledNetwork:
+        """Return a new network, which calls may change, with the weights of a genome."""
+        net = self.makers[side]().requires_grad_(False)
+        net.load_state_dict(genome.network_state())
+        return CalledNetwork(module=net, calling=like.players[side].calling)
 
     @property
     def are_scored(self) -> bool:
         """Whether mixtures are scored."""
         return self.judge is not None and self.options.mixture.num_images > 0
+
+
+def grid_losses(config: RunConfig) -> list[Choice]:
+    """Return all losses of a grid: those drawn (or the run's), then those of single cells."""
+    assert config.grid is not None
+    losses = [*(config.grid.losses or (config.loss,))]
+    for cell in config.grid.cells:
+        if cell.loss is not None and cell.loss not in losses:
+            losses.append(cell.loss)
+    return losses
+
+
+def _player_options(options: PlayerOptions, cell: CellPlayerOptions | None) -> PlayerOptions:
+    """Return the run's options of a player, with the cell's learning rate."""
+    if cell is None or cell.lr is None:
+        return options
+    return replace(options, optimizer=replace(options.optimizer, lr=cell.lr))

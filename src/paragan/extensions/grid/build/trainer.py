@@ -16,8 +16,7 @@ from paragan.core.types import Side
 from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.fixed_samples import FixedSamples
 from paragan.evaluation.score import Score
-from paragan.extensions.grid.build.cells import grid_losses
-from paragan.extensions.grid.build.factory import GridFactory
+from paragan.extensions.grid.build.factory import GridFactory, grid_losses
 from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.evolution import Evolution, Generations
 from paragan.extensions.grid.population import Population

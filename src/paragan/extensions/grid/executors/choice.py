@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import takewhile
 
 from torch import Tensor
 
@@ -30,7 +29,7 @@ _STACKABLE = ("r1", "r2")  # penalties that treat each sample separately and dra
 
 
 class LoopExecutor:
-    """`coevolution.population.Executor` that trains one cell after another; every other executor must equal it.
+    """`population.Executor` that trains one cell after another; every other executor must equal it.
 
     Cells are independent while they train, and the weights of one cell stay in the cache.
     """
@@ -38,7 +37,6 @@ class LoopExecutor:
     def train(
         self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
     ) -> dict[int, dict[str, Tensor]]:
-        """Train each cell for `num_batches` steps; returns the last scalars by cell."""
         scalars: dict[int, dict[str, Tensor]] = {}
         for cell in cells:
             scalars[cell.number] = {}
@@ -49,11 +47,11 @@ class LoopExecutor:
 
 
 class AutoExecutor:
-    """`coevolution.population.Executor` that chooses among others by measurement.
+    """`population.Executor` that chooses among others by measurement.
 
     Runs a few steps with each before the first generation, in turns, and undoes them; then prints
-    its choice with `say`. Rounding depends on the choice, so a resumed run repeats it. executors:
-    by name. chosen: name of the choice.
+    its choice. Rounding depends on the choice, so a resumed run repeats it. executors: by name.
+    chosen: name of the choice.
     """
 
     def __init__(self, executors: Mapping[str, Executor], say: Callable[[str], None]) -> None:
@@ -64,34 +62,29 @@ class AutoExecutor:
     def train(
         self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
     ) -> dict[int, dict[str, Tensor]]:
-        """Train with the chosen executor; the first call chooses it by measurement."""
         if self.chosen is None:
             seconds = self._measure(cells, loss_of)
             self.chosen = min(seconds, key=lambda name: seconds[name])
-            ms = {name: 1000 * spent / len(cells) for name, spent in seconds.items()}
-            times = ", ".join(f"{name} {spent:.2f}" for name, spent in ms.items())
+            times = ", ".join(f"{name} {1000 * step_s / len(cells):.2f}" for name, step_s in seconds.items())
             self.say(f"executor  {self.chosen} (ms per cell and step: {times})")
         return self.executors[self.chosen].train(cells, num_batches, loss_of)
 
-    def _measure(
-        self,
-        cells: Sequence[Cell],
-        loss_of: Callable[[Cell, int], int],
-    ) -> dict[str, float]:
+    def _measure(self, cells: Sequence[Cell], loss_of: Callable[[Cell, int], int]) -> dict[str, float]:
         """Return seconds per step of all cells, by executor: the minimum over rounds."""
         device = cells[0].players[Side.G].updates.device
         seconds = dict.fromkeys(self.executors, float("inf"))
         before = [(cell, cell.snapshot(0), cell.state(), cell.gan.loss) for cell in cells]
         until = time.perf_counter() + _LIMIT_S
-        for number in takewhile(lambda number: not number or time.perf_counter() < until, range(_ROUNDS)):
-            for name, executor in self.executors.items():
-                if name not in seconds:
-                    continue
+        for number in range(_ROUNDS):
+            if number and time.perf_counter() >= until:
+                break
+            for name in list(seconds):
+                executor = self.executors[name]
                 try:
                     if number == 0:
                         executor.train(cells, _WARM_UP, loss_of)
-                    spent_s = time_call(device, partial(executor.train, cells, _STEPS, loss_of)) / _STEPS
-                    seconds[name] = min(seconds[name], spent_s)
+                    step_s = time_call(device, partial(executor.train, cells, _STEPS, loss_of)) / _STEPS
+                    seconds[name] = min(seconds[name], step_s)
                 except ConfigError:  # of a network that cannot be stacked
                     if name == "loop":
                         raise
@@ -104,12 +97,7 @@ class AutoExecutor:
         return seconds
 
 
-def select_executor(
-    options: GridOptions,
-    cells: Sequence[Cell],
-    rows: int,
-    say: Callable[[str], None],
-) -> Executor:
+def select_executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: Callable[[str], None]) -> Executor:
     """Return the executor of `grid.executor` for these cells; `auto` measures the possible ones.
 
     rows: images per batch. Raises `ConfigError` if the cells cannot be stacked or recorded.
@@ -146,8 +134,7 @@ def unstackable_reason(cells: Sequence[Cell]) -> str | None:
                 return f"{name} has weights of several dtypes"
             if player.calling.scaled:
                 return f"{name} uses a loss scale"
-            module = player.strategy.training_module(player.net)
-            if module is not player.net:
+            if player.strategy.training_module(player.net) is not player.net:
                 return f"{name} uses a strategy"
             if others := sorted(player.policy.changed.keys() - HONOURED):
                 return f"{name} has {others[0]}={player.policy.changed[others[0]]!r}, which stacked turns do not honour"

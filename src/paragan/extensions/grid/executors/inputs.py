@@ -31,23 +31,10 @@ def with_tensors(feed: TurnInputs, tensors: Mapping[str, Tensor]) -> TurnInputs:
     return replace(feed, tensors=drawn, real=replace(feed.real, tensors=real))
 
 
-@dataclass
-class CellStreams:
-    """Stream of the next batches of all cells, concatenated."""
-
-    streams: Sequence[Iterator[Batch]]
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self
-
-    def __next__(self) -> Batch:
-        joinable = [stream for stream in self.streams if isinstance(stream, BatchStream)]
-        if len(joinable) == len(self.streams):
-            return next_joint_batch(joinable)
-        batches = [next(stream) for stream in self.streams]
-        rows = replace(batches[0].rows, count=sum(batch.rows.count for batch in batches))
-        tensors = {n: torch.cat([b.tensors[n] for b in batches]) for n in batches[0].tensors}
-        return Batch(rows, tensors)
+def joint_batches(streams: Sequence[BatchStream]) -> Iterator[Batch]:
+    """Yield the next batches of all cells, concatenated."""
+    while True:
+        yield next_joint_batch(streams)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,8 +27,8 @@ from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.executors.inputs import (
     CellAugments,
     CellPriors,
-    CellStreams,
     MixedLoss,
+    joint_batches,
     tensors_of,
     with_tensors,
 )
@@ -42,7 +42,7 @@ _LARGE_NUM_WEIGHTS = 65536  # from here on torch's fused Adam is faster on a CPU
 
 
 class StackedExecutor:
-    """`coevolution.population.Executor` that owns the cells' weights from the first generation on.
+    """`population.Executor` that owns the cells' weights from the first generation on.
 
     rows: of each cell's batch.
     """
@@ -72,7 +72,7 @@ class StackedExecutor:
 
 @dataclass(frozen=True)
 class RecordedSteps:
-    """`coevolution.population.Executor` that replays the recorded turns of a stacked executor."""
+    """`population.Executor` that replays the recorded turns of a stacked executor."""
 
     executor: StackedExecutor
     graph: Callable[[], Graph]
@@ -89,7 +89,7 @@ class _StackedCells:
     def __init__(self, cells: Sequence[Cell], rows: int) -> None:
         first = cells[0]
         self.cells = list(cells)
-        self.batches = CellStreams([cell.batches for cell in cells])
+        self.batches = joint_batches([cell.batches for cell in cells])
         self.mixed = MixedLoss(len(cells), rows, first.players[Side.G].updates.device)
         seeds = [cell.gan.prior.seed for cell in cells]
         self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows, seeds) for s in Side}
@@ -174,8 +174,8 @@ class _StackedSlot:
         self.stack = StackedNetwork(self.nets, rows)
         self.plain_network = called_stack(self.stack, players[0].plain_network)
         is_large = self.stack.flat_CP.is_cpu and self.stack.flat_CP.shape[1] >= _LARGE_NUM_WEIGHTS
-        together = can_stack(players) and not is_large
-        self.adam = StackedAdam(players, self.stack.flat_CP, self.stack.buffers_C) if together else None
+        is_batched = can_stack(players) and not is_large
+        self.adam = StackedAdam(players, self.stack.flat_CP, self.stack.buffers_C) if is_batched else None
         self.scalars: dict[str, Tensor] = {}
         self._recorded: dict[object, RecordedFunction] = {}
 
@@ -205,11 +205,11 @@ class _StackedSlot:
             for player in self.players:
                 update = player.update(turn, against)
             return update
-        given = tensors_of(turn.feed)
+        inputs = tensors_of(turn.feed)
         with turn_draws(self.seeds, turn.side.value):
             if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
-                given["average"] = weight
-            self.scalars |= self._work(turn, against)(given)
+                inputs["average"] = weight
+            self.scalars |= self._work(turn, against)(inputs)
         return Update({}, turn.feed.rows, self.version)
 
     def _work(self, turn: Turn, against: Opponent) -> Work:
@@ -222,9 +222,9 @@ class _StackedSlot:
             self._recorded[kind] = RecordedFunction(run, self.graph())
         return self._recorded[kind]
 
-    def _run_turn(self, turn: Turn, against: Opponent, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def _run_turn(self, turn: Turn, against: Opponent, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Run all device work of a turn."""
-        turn = replace(turn, feed=with_tensors(turn.feed, given))
+        turn = replace(turn, feed=with_tensors(turn.feed, inputs))
         opponent = against.network()
         turn = with_d_fakes(turn, opponent, 1)
         if turn.side is Side.D or turn.feed.fakes is None:  # else `generate_fakes` has begun it
@@ -232,7 +232,7 @@ class _StackedSlot:
         nets = {self.side: self.plain_network, Side.D if self.side is Side.G else Side.G: opponent}
         with opponent.frozen():
             terms = self.players[0].strategy.forward_backward(turn, nets, 1)
-        norm_C = self._step(turn.feed.rows.total, given.get("average"))
+        norm_C = self._step(turn.feed.rows.total, inputs.get("average"))
         self.stack.zero_grad()
         return self._scalars(terms, norm_C)
 
@@ -240,9 +240,9 @@ class _StackedSlot:
         """Step all players as one program, or one by one."""
         if self.adam is not None:
             return self.adam.step(self.stack.gradient(), average)
-        each = enumerate(self.players)
-        gradients = self.stack.gradients
-        return torch.stack([p.apply_external_gradients(gradients(i), images) for i, p in each])
+        gradients = [self.stack.gradients(cell) for cell in range(len(self.players))]
+        pairs = zip(self.players, gradients, strict=True)
+        return torch.stack([player.apply_external_gradients(own, images) for player, own in pairs])
 
     def _scalars(self, terms: LossTerms, norm_C: Tensor) -> dict[str, Tensor]:
         rows = {f"loss/{name}": values for name, values in terms.loss_B.items()}

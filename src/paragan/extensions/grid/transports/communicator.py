@@ -50,7 +50,7 @@ class Communicator(ABC):
             self._send(peer, self._num_exchanges, tensors)
         return self._take(sends, self._num_exchanges)
 
-    def gather(self, mine: Sequence[Tensor]) -> list[list[Tensor]] | None:
+    def gather(self, messages: Sequence[Tensor]) -> list[list[Tensor]] | None:
         """Return the messages of all workers at the root (GLOBAL); None elsewhere.
 
         Collective: every worker must call this. All messages have arrived when it returns.
@@ -58,13 +58,13 @@ class Communicator(ABC):
         self._num_gathers += 1
         number = -self._num_gathers
         if self.rank != self.root:
-            self._send(self.root, number, mine)
+            self._send(self.root, number, messages)
             self._take([self.root], number)  # the root has received everything
             return None
-        found = {self.rank: list(mine), **self._take(self.links, number)}
+        by_worker = {self.rank: list(messages), **self._take(self.links, number)}
         for peer in self.links:
             self._send(peer, number, [])
-        return [found[worker] for worker in range(self.size)]
+        return [by_worker[worker] for worker in range(self.size)]
 
     @abstractmethod
     def abort(self) -> None:
@@ -90,10 +90,13 @@ class Communicator(ABC):
 CommunicatorFactory = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]
 
 
-def out_of_step_error(peer: int, found: int, expected: int) -> WorkerError:
-    """Return the error of a worker that makes another call than this one. found, expected: numbers of calls."""
-    text = f"worker {peer} is at {_call_name(found)}, this worker at {_call_name(expected)}"
-    return WorkerError(f"{text}; all workers must make the same calls", peer)
+def out_of_step_error(peer: int, peer_number: int, number: int) -> WorkerError:
+    """Return the error of a worker that makes another call than this one, by the numbers of both."""
+    return WorkerError(
+        f"worker {peer} is at {_call_name(peer_number)}, this worker at {_call_name(number)}; all workers must make "
+        "the same calls",
+        peer,
+    )
 
 
 def _call_name(number: int) -> str:

@@ -31,9 +31,9 @@ from paragan.extensions.grid.transports.peer_connection import (
     PeerConnection,
     ReceiveBuffer,
 )
-from paragan.extensions.grid.transports.waiting import Backoff, WorkerError, failed_error, never_stopped, wait_until
+from paragan.extensions.grid.transports.waiting import Backoff, WorkerError, failed_error, wait_until
 
-_MOST = 1 << 16  # messages in a list, and in the send queue, so that no sender blocks
+_MAX_MESSAGES = 1 << 16  # messages in a list, and in the send queue, so that no sender blocks
 _EMPTY = torch.empty(0, dtype=torch.uint8)
 _FAREWELL_S = 0.4
 _UNUSED_TAG = 1  # links use 0
@@ -42,7 +42,7 @@ _UNUSED_TAG = 1  # links use 0
 class GlooCommunicator(ConnectedCommunicator):
     """`Communicator` over gloo; the constructor returns when all workers are present and connected.
 
-    store: shared by all workers. name: unique to the membership. most_bytes: of a received message;
+    store: shared by all workers. name: unique to the membership. max_bytes: of a received message;
     a longer one is rejected before memory is allocated. timeout_s: of every wait. stopped: polled
     during every wait. coordinated: one more process, of rank `size`, does not train. host: as in
     `gloo_link.connect_pair`.
@@ -56,23 +56,22 @@ class GlooCommunicator(ConnectedCommunicator):
         size: int,
         peers: Iterable[int],
         *,
-        most_bytes: int,
+        max_bytes: int,
         timeout_s: float = 300.0,
-        stopped: Callable[[], bool] = never_stopped,
+        stopped: Callable[[], bool] = lambda: False,
         coordinated: bool = False,
         host: str | None = None,
     ) -> None:
         arrivals = ReceiveBuffer(timeout_s, stopped)
         super().__init__(rank, size, peers, arrivals, size if coordinated else 0)
-        self.most_bytes = most_bytes
+        self.max_bytes = max_bytes
         # a waiting call, even an abandoned one, blocks its connection to the store
-        own = store.clone()  # type: ignore[attr-defined]
-        store = dist.PrefixStore(name, own)
+        store = dist.PrefixStore(name, store.clone())  # type: ignore[attr-defined]
         _wait_for_all(store, rank, size + coordinated, timeout_s, stopped)
 
         groups = self._connect(store, timeout_s, stopped, host)
         self._connections: dict[int, _Link] = {
-            peer: _Link(groups=of_peer, rank=rank, peer=peer, arrivals=arrivals, most_bytes=most_bytes)
+            peer: _Link(groups=of_peer, rank=rank, peer=peer, arrivals=arrivals, max_bytes=max_bytes)
             for peer, of_peer in groups.items()
         }
 
@@ -131,14 +130,13 @@ class _Link(PeerConnection):
     The first message of a list carries its number, kind and count, even if the list is empty.
     """
 
-    def __init__(self, groups: tuple[Any, Any], rank: int, peer: int, arrivals: ReceiveBuffer, most_bytes: int) -> None:
+    def __init__(self, groups: tuple[Any, Any], rank: int, peer: int, arrivals: ReceiveBuffer, max_bytes: int) -> None:
         super().__init__(peer, arrivals)
         self._groups = groups
         self._other = int(rank < peer)
-        self._most_bytes = most_bytes
-        self._sender = GlooSender(groups[0], self._other, _MOST, arrivals.timeout_s)
-        name = f"from worker {peer}"
-        self._receiving = threading.Thread(target=self._receive_all, daemon=True, name=name)
+        self._max_bytes = max_bytes
+        self._sender = GlooSender(groups[0], self._other, _MAX_MESSAGES, arrivals.timeout_s)
+        self._receiving = threading.Thread(target=self._receive_all, daemon=True, name=f"from worker {peer}")
         self._receiving.start()
 
     def close(self) -> None:
@@ -154,8 +152,7 @@ class _Link(PeerConnection):
         """Break the link: gloo has no abort, but one time-out ends all waits of a group."""
         for group in dict.fromkeys(self._groups):
             with suppress(RuntimeError):
-                wait = group.recv([torch.empty(1)], self._other, _UNUSED_TAG).wait
-                wait(timedelta(milliseconds=1))
+                group.recv([torch.empty(1)], self._other, _UNUSED_TAG).wait(timedelta(milliseconds=1))
 
     def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         with suppress(RankError):  # the receiving thread gets the error as well, and reports it
@@ -168,11 +165,11 @@ class _Link(PeerConnection):
         """Dispatch all lists until the link ends: a failure unless the other end left before."""
         reason: object = "it has closed the link"
         try:
-            messages = incoming_messages(self._groups[1], self._other, self._most_bytes)
+            messages = incoming_messages(self._groups[1], self._other, self._max_bytes)
             for head in messages:
                 num_messages, kind = divmod(head.note, len(MessageKind))
-                if not 0 <= num_messages < _MOST:
-                    raise RankError(f"it sends a list of {num_messages} messages; the limit is {_MOST - 1}")
+                if not 0 <= num_messages < _MAX_MESSAGES:
+                    raise RankError(f"it sends a list of {num_messages} messages; the limit is {_MAX_MESSAGES - 1}")
                 others = islice(messages, max(0, num_messages - 1))
                 tensors = [head.data, *(message.data for message in others)]
                 if len(tensors) >= num_messages:

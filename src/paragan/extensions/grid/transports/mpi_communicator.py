@@ -24,7 +24,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.extensions.grid.transports.communicator import Communicator, out_of_step_error
-from paragan.extensions.grid.transports.waiting import Backoff, check_size, failed_error, never_stopped, wait_until
+from paragan.extensions.grid.transports.waiting import Backoff, check_size, failed_error, wait_until
 
 try:
     import mpi4py
@@ -36,8 +36,6 @@ except ImportError:
 mpi4py.rc.thread_level = "serialized"
 mpi4py.rc.finalize = False  # it would wait for every process without a limit; see `_finalize`
 from mpi4py import MPI  # noqa: E402
-
-from paragan.extensions.grid.transports.mpi_neighbours import NeighbourExchange  # noqa: E402  # reads `rc` as set above
 
 _HEAD = 1  # tags
 _DATA = 2
@@ -86,9 +84,9 @@ class MpiWorld:
         peers: Iterable[int],
         *,
         coordinator: int | None = None,
-        most_bytes: int,
+        max_bytes: int,
         timeout_s: float = 300.0,
-        stopped: Callable[[], bool] = never_stopped,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> MpiCommunicator:
         """Return the communicator of a new membership, when all its processes are present.
 
@@ -118,7 +116,7 @@ class MpiWorld:
             local=local,
             size=len(workers),
             peers=peers,
-            most_bytes=most_bytes,
+            max_bytes=max_bytes,
             timeout_s=timeout_s,
             stopped=stopped,
         )
@@ -142,15 +140,15 @@ class MpiCommunicator(Communicator):
         local: Any,
         size: int,
         peers: Sequence[int],
-        most_bytes: int,
+        max_bytes: int,
         timeout_s: float,
         stopped: Callable[[], bool],
     ) -> None:
         super().__init__(global_comm.rank, size, peers, root=0 if global_comm.size == size else size)
         self._global = global_comm
         self._local = local
-        self._neighbours = None if local is None else NeighbourExchange(local)
-        self._most_bytes = most_bytes
+        self._exchange_request = MPI.REQUEST_NULL  # holds the buffers that MPI uses, also after an error
+        self._max_bytes = max_bytes
         self._timeout_s = timeout_s
         self._stopped = stopped
         self._sent: list[tuple[Any, Tensor]] = []  # requests, with what MPI still reads
@@ -159,15 +157,23 @@ class MpiCommunicator(Communicator):
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         """Exchange lengths from peer to peer, to find missing workers, then all data at once."""
-        neighbours = self._neighbours
-        assert neighbours is not None, "a coordinator has no neighbours"
+        assert self._local is not None, "a coordinator has no neighbours"
         self._num_exchanges += 1
         for peer, tensors in sends.items():
             self._send_head(peer, self._num_exchanges, tensors)
         # a collective cannot be cancelled: it starts once every peer has been heard of in this call
-        request = neighbours.start(sends, self._receive_heads(sends, self._num_exchanges))
-        self._wait(lambda: [] if request.Test() else sorted(self.peers) or [self.rank])
-        return neighbours.received()
+        lengths = self._receive_heads(sends, self._num_exchanges)
+        peers = sorted(self.peers)  # the order in which the graph was made
+        send_counts = [sum(map(len, sends.get(peer, ()))) for peer in peers]
+        receive_counts = [sum(lengths.get(peer, ())) for peer in peers]
+        sent = torch.cat([_EMPTY, *(tensor for peer in peers for tensor in sends.get(peer, ()))])
+        received = torch.empty(sum(receive_counts), dtype=torch.uint8)
+        request = self._exchange_request = self._local.Ineighbor_alltoallv(
+            [sent.numpy(), send_counts, MPI.BYTE], [received.numpy(), receive_counts, MPI.BYTE]
+        )
+        self._wait(lambda: [] if request.Test() else peers or [self.rank])
+        blocks = dict(zip(peers, received.split(receive_counts), strict=True))
+        return {peer: list(blocks[peer].split(sizes)) for peer, sizes in lengths.items()}
 
     def abort(self) -> None:
         """Leave without waiting for others. MPI does not free this communicator's memory."""
@@ -201,14 +207,15 @@ class MpiCommunicator(Communicator):
 
     def _take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
         heads = self._receive_heads(peers, number)
-        found = {peer: [torch.empty(size, dtype=torch.uint8) for size in sizes] for peer, sizes in heads.items()}
-        for peer, tensors in found.items():
+        messages = {peer: [torch.empty(size, dtype=torch.uint8) for size in sizes] for peer, sizes in heads.items()}
+        for peer, tensors in messages.items():
             with _naming(peer):
                 for tensor in tensors:
                     self._receiving.append((self._global.Irecv([tensor.numpy(), MPI.BYTE], peer, _DATA), tensor))
-        self._wait(lambda: [] if MPI.Request.Testall([one for one, _ in self._receiving]) else sorted(found))
+        requests = [request for request, _ in self._receiving]
+        self._wait(lambda: [] if MPI.Request.Testall(requests) else sorted(messages))
         self._receiving = []
-        return found
+        return messages
 
     def _receive_heads(self, peers: Iterable[int], number: int) -> dict[int, list[int]]:
         """Return the lengths of each worker's messages of this call; `WorkerError` if one is at another call."""
@@ -222,10 +229,10 @@ class MpiCommunicator(Communicator):
             return [peer for peer in peers if peer not in heads]
 
         self._wait(missing)
-        for peer, (found, *_) in heads.items():
-            if found != number:
-                raise out_of_step_error(peer, found, number)
-        return {peer: [check_size(size, self._most_bytes, peer) for size in heads[peer][1:]] for peer in peers}
+        for peer, (peer_number, *_) in heads.items():
+            if peer_number != number:
+                raise out_of_step_error(peer, peer_number, number)
+        return {peer: [check_size(size, self._max_bytes, peer) for size in heads[peer][1:]] for peer in peers}
 
     def _receive_head(self, peer: int) -> list[int] | None:
         """Return the next head of a worker; None if none has arrived."""
@@ -257,7 +264,7 @@ def _naming(peer: int) -> Iterator[None]:
         raise failed_error(peer, error) from error
 
 
-def _wait(missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[[], bool] = never_stopped) -> None:
+def _wait(missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[[], bool] = lambda: False) -> None:
     wait_until(missing, timeout_s, stopped, Backoff(*_PAUSE_S))
 
 

@@ -53,8 +53,8 @@ class ReceiveBuffer:
         expected).
         """
         if failed >= 0:
-            text = f"worker {peer} has left because worker {failed} failed"
-            return self.mark_failed(peer, WorkerError(text, failed))
+            error = WorkerError(f"worker {peer} has left because worker {failed} failed", failed)
+            return self.mark_failed(peer, error)
         with self._changed:
             if failed == CLOSED:
                 self._closed.add(peer)
@@ -72,8 +72,9 @@ class ReceiveBuffer:
         with self._changed:
             self.wait_until(lambda: [peer for peer in peers if not self._lists.get(peer)])
             for peer in peers:
-                if (found := self._lists[peer][0][0]) != number:
-                    raise out_of_step_error(peer, found, number)
+                peer_number, _ = self._lists[peer][0]
+                if peer_number != number:
+                    raise out_of_step_error(peer, peer_number, number)
             return {peer: self._lists[peer].popleft()[1] for peer in peers}
 
     def has_closed(self, peer: int) -> bool:

@@ -26,31 +26,29 @@ def wait_until(
     while left := missing():
         waited_s = time.monotonic() - began
         if stopped():
-            text = f"stopped after {waited_s:.1f} s of waiting for {format_workers(left)}"
-            raise WorkerError(text, left[0])
+            raise WorkerError(f"stopped after {waited_s:.1f} s of waiting for {format_workers(left)}", left[0])
         if waited_s >= timeout_s:
-            text = f"{format_workers(left)} did not answer within {timeout_s:g} s"
-            raise WorkerError(text, left[0])
+            raise WorkerError(f"{format_workers(left)} did not answer within {timeout_s:g} s", left[0])
         rest(min(_LOOK_S, timeout_s - waited_s))
 
 
 class Backoff:
-    """A polling delay: a sixteenth of the time waited so far, between first_s and most_s."""
+    """A polling delay: a sixteenth of the time waited so far, between min_s and max_s."""
 
-    def __init__(self, first_s: float, most_s: float) -> None:
-        self._first_s = first_s
-        self._most_s = most_s
+    def __init__(self, min_s: float, max_s: float) -> None:
+        self._min_s = min_s
+        self._max_s = max_s
         self._began = time.monotonic()
 
-    def __call__(self, at_most_s: float) -> None:
+    def __call__(self, limit_s: float) -> None:
         waited_s = time.monotonic() - self._began
-        time.sleep(min(max(self._first_s, waited_s / 16), self._most_s, at_most_s))
+        time.sleep(min(max(self._min_s, waited_s / 16), self._max_s, limit_s))
 
 
 def format_workers(workers: Iterable[int]) -> str:
     """Return `worker 1` or `workers 1, 3`."""
-    found = sorted(workers)
-    return f"worker{'s' * (len(found) != 1)} {', '.join(map(str, found)) or '(none)'}"
+    numbers = sorted(workers)
+    return f"worker{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"
 
 
 def failed_error(worker: int, reason: object) -> WorkerError:
@@ -58,13 +56,8 @@ def failed_error(worker: int, reason: object) -> WorkerError:
     return WorkerError(f"worker {worker} failed: {str(reason)[:200]}", worker)
 
 
-def check_size(size: int, most: int, worker: int) -> int:
-    """Return the size of a message of another worker; `WorkerError` unless it is 0 to `most`."""
-    if 0 <= size <= most:
+def check_size(size: int, max_size: int, worker: int) -> int:
+    """Return the size of a message of another worker; `WorkerError` unless it is 0 to `max_size`."""
+    if 0 <= size <= max_size:
         return size
-    raise WorkerError(f"worker {worker} sends a message of size {size}; the limit is {most}", worker)
-
-
-def never_stopped() -> bool:
-    """Return False: the default of `stopped`."""
-    return False
+    raise WorkerError(f"worker {worker} sends a message of size {size}; the limit is {max_size}", worker)

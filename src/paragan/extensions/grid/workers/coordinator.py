@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from statistics import median_high
 from typing import Any
 
@@ -20,7 +19,12 @@ from paragan.extensions.grid.cell_state import CellState, Centre
 from paragan.extensions.grid.topology import Topology
 from paragan.extensions.grid.transports.communicator import Communicator, CommunicatorFactory
 from paragan.extensions.grid.workers.cell_assignment import assign_cells, is_unbalanced
-from paragan.extensions.grid.workers.genome_exchange import exchange_routes, transfer_cells, transfer_routes
+from paragan.extensions.grid.workers.genome_exchange import (
+    exchange_routes,
+    transfer_cells,
+    transfer_routes,
+    unpack_cells,
+)
 from paragan.extensions.grid.workers.membership import POLL_S, FailedWorker, Membership
 
 Answer = Mapping[str, Any]
@@ -144,8 +148,7 @@ class Coordinator:
         except RankError:
             raise self.membership.failure() from None
         assert gathered is not None
-        parts = list(chain.from_iterable(gathered))
-        states = [CellState.unpack(parts[at : at + 3], self.like) for at in range(0, len(parts), 3)]
+        states = [state for messages in gathered for state in unpack_cells(messages, self.like)]
         self.membership.collect("gathered", edge=self.at)
         self.states = {state.number: state for state in states}
         self._edge = self.at

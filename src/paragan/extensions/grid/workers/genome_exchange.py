@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from torch import Tensor
 
 from paragan.extensions.grid.cell import Cell
-from paragan.extensions.grid.cell_state import CellState, Centre
+from paragan.extensions.grid.cell_state import NUM_MESSAGES, CellState, Centre
 from paragan.extensions.grid.topology import Topology
 from paragan.extensions.grid.transports.communicator import Communicator
 
@@ -39,10 +38,7 @@ def exchange_routes(owners: Sequence[int], topology: Topology) -> dict[tuple[int
     return {way: sorted(cells) for way, cells in routes.items()}
 
 
-def transfer_routes(
-    owners: Sequence[int],
-    sources: Sequence[int | None],
-) -> dict[tuple[int, int], list[int]]:
+def transfer_routes(owners: Sequence[int], sources: Sequence[int | None]) -> dict[tuple[int, int], list[int]]:
     """Return the cells that change their worker, by (sender, receiver).
 
     Every route has its reverse, which may be empty. sources: rank that has each cell; None: it has
@@ -67,32 +63,27 @@ def transfer_cells(
 
     states: of the cells of this process.
     """
-    sent = {b: cells for (a, b), cells in routes.items() if a == rank}
-    messages = swap({b: pack_cells(cells, states) for b, cells in sent.items()})
+    messages = swap({b: pack_cells(cells, states) for (a, b), cells in routes.items() if a == rank})
     received: dict[int, CellState] = {}
     for (a, b), cells in routes.items():
         if b == rank:
-            received |= unpack_cells(cells, messages[a], like)
+            received |= zip(cells, unpack_cells(messages[a], like), strict=True)
     return received
 
 
 def pack_cells(cells: Sequence[int], states: Mapping[int, CellState]) -> list[Tensor]:
     """Encode cells as messages."""
-    return list(chain.from_iterable(states[cell].pack() for cell in cells))
+    return [message for cell in cells for message in states[cell].pack()]
 
 
-def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, CellState]:
-    """Decode the messages of `pack_cells`; raises `CheckpointError` if they are invalid."""
-    each = len(messages) // max(1, len(cells))
-    states = {}
-    for place, cell in enumerate(cells):
-        states[cell] = CellState.unpack(messages[each * place : each * (place + 1)], like)
-    return states
+def unpack_cells(messages: Sequence[Tensor], like: Centre) -> list[CellState]:
+    """Decode the messages of `pack_cells`, in order; raises `CheckpointError` if they are invalid."""
+    return [CellState.unpack(messages[i : i + NUM_MESSAGES], like) for i in range(0, len(messages), NUM_MESSAGES)]
 
 
 @dataclass(kw_only=True)
 class GenomeExchange:
-    """`grid.population.Exchange` between workers.
+    """`population.Exchange` between workers.
 
     owners: rank of the worker of each cell. like: genomes with the grid's networks. copies: cells
     received last, by number.
@@ -104,10 +95,10 @@ class GenomeExchange:
     like: Centre
     copies: dict[int, CellState] = field(default_factory=dict)
 
-    def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+    def __call__(self, cells: Sequence[Cell], reach: Sequence[int]) -> dict[int, Centre]:
         """Exchange cells with the other workers; returns the centres of the cells in `reach`."""
         routes = exchange_routes(self.owners, self.topology)
-        here = {cell.number: cell.state() for cell in cells}
-        received = transfer_cells(self.communicator.exchange, self.communicator.rank, routes, here, self.like)
-        self.copies = received
-        return {cell: (here.get(cell) or received[cell]).centre for cell in reach}
+        local = {cell.number: cell.state() for cell in cells}
+        self.copies = transfer_cells(self.communicator.exchange, self.communicator.rank, routes, local, self.like)
+        states = local | self.copies
+        return {cell: states[cell].centre for cell in reach}
