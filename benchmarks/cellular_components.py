@@ -50,13 +50,13 @@ def fitness(data: Path, pairs: int, forward_only: bool) -> Ratio:
                 for d in ds:
                     cell._d_fitness(d, gs, real_FP)
 
-    near = ours._gather(0)
+    near = ours._gather()
 
     def once() -> None:
         evaluator = ours.make_evaluator(0)
         evaluator.precompute_logits((g[Side.G], d[Side.D]) for group in near.values() for g in group for d in group)
         for cell in ours.cells:
-            ours._fitness(evaluator, near[cell.number], cell.number)
+            ours._fitness(evaluator, near[cell.number], near[cell.number], cell.number)
 
     return compare(pair_by_pair, once, pairs)
 

@@ -13,19 +13,20 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
 
 import torch
+from torch import Tensor
 
 from benchmarks.record import write
 from paragan.config import read_recipe
 from paragan.core.types import Batch
 from paragan.extensions.grid.build import trainer as grid
 from paragan.hardware import device as devices
+from paragan.loading.loader import BatchStream
 
 NETWORKS = "model={name: mlp, latent: 64, g_widths: [256, 256], d_widths: [256, 256]}"
 CONVOLUTIONS = "model={name: dcgan, latent: 64, width: 32, d_norm: batch}"
@@ -42,7 +43,7 @@ def stepper(shape: str, kind: str, networks: str = NETWORKS) -> Callable[[int], 
     words = (*WORDS, networks, f"grid.shape={shape}", f"grid.executor={kind}")
     population = grid.evolution(read_recipe("digits", words), Path(mkdtemp()), print, lambda: False, True).population
     for cell in population.cells:
-        cell.batches = repeated(cell.batches)
+        cell.batches = RepeatedBatch(cell.batches)
 
     def run(steps: int) -> float:
         _settle()
@@ -54,11 +55,19 @@ def stepper(shape: str, kind: str, networks: str = NETWORKS) -> Callable[[int], 
     return run
 
 
-def repeated(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield the first batch for ever, as that of other steps: drawing images is not what is measured."""
-    first = next(batches)
-    for step in count(first.rows.step):
-        yield replace(first, rows=replace(first.rows, step=step))
+class RepeatedBatch(BatchStream):
+    """The first batch of a stream for ever, as that of other steps: loading images is not what is measured."""
+
+    def __init__(self, stream: BatchStream) -> None:
+        super().__init__(stream.source)
+        self.first = next(stream)
+
+    def fetch_next(self) -> dict[str, Tensor]:
+        return dict(self.first.tensors)  # on the device already
+
+    def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
+        rows = replace(self.first.rows, step=position, count=num_streams * self.first.rows.count)
+        return Batch(rows, tensors)
 
 
 def ratio(shape: str, steps: int, networks: str = NETWORKS) -> dict[str, float]:
