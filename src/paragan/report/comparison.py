@@ -170,11 +170,8 @@ class Comparison:
         for run in self.runs:
             if run.settings is None:
                 lines.append(f"{run.label} has no readable config.yaml; its settings are not compared.")
-            if not (run.history.start or run.history.step or run.history.num_scores):
-                lines.append(f"{run.label} has no readable record (metrics.jsonl); its scores are not compared.")
-            elif run.history.num_unreadable:
-                number = f"{run.history.num_unreadable:,} unreadable lines"
-                lines.append(f"{run.label} has {number} in its record (metrics.jsonl), which are left out.")
+            if run.history.damage:
+                lines.append(f"{run.label} has {run.history.damage}.")
         return lines
 
     def _score_row(self, metric: str) -> ScoreRow:

@@ -152,6 +152,14 @@ class History:
         kimg = finite_or_nan(self.start.get("total_kimg"))
         return kimg if kimg > 0 else None
 
+    @property
+    def damage(self) -> str:
+        """What is missing in the record; empty for a whole one."""
+        if not (self.start or self.step or self.num_scores):
+            return "no readable record (metrics.jsonl)"
+        lines = "unreadable line" if self.num_unreadable == 1 else "unreadable lines"
+        return f"{self.num_unreadable:,} {lines} in its record (metrics.jsonl)" if self.num_unreadable else ""
+
     def add(self, kind: object, entry: RecordEntry) -> None:
         """Add the next line."""
         if kind != "score" or entry.step > self.step:  # scores in the background are late

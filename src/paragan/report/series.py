@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 CAPACITY = 200
@@ -75,7 +75,8 @@ class Series:
             self._filled = 0
         bucket = Bucket(step=step, kimg=kimg, seconds=seconds, bad=int(not is_finite))
         if is_finite:
-            bucket = replace(bucket, low=value, high=value, total=value, finite=1)
+            bucket.low = bucket.high = bucket.total = value
+            bucket.finite = 1
         self.buckets[-1].merge(bucket)
         self._filled += 1
         if len(self.buckets) > CAPACITY:

@@ -47,6 +47,8 @@ def render_run(folder: Path, history: History) -> RenderableType:
     parts += [*_series_table(history), *_scores_table(history)]
     if words := _generation_words(history.population):
         parts += [Text("  ".join(words)), Text()]
+    if history.damage:
+        parts.append(Text(f"! the run has {history.damage}", "yellow"))
     advice = list(history.advice.values())[-_MAX_MESSAGES:]
     parts += [Text(f"! {single_line(entry.values.get('means'))}", "yellow") for entry in advice]
     parts += [Text(f"step {step:,}  {text}", "dim") for step, text in list(history.events)[-_MAX_MESSAGES:]]
@@ -68,7 +70,9 @@ def summary_line(folder: Path, history: History) -> str:
     latest = history.scores[-1].numbers if history.scores else {}
     known |= {name: latest[name] for name in metric_names(history.scores) if name in latest}
     parts += [f"{name} {format_number(value)}" for name, value in known.items()]
-    return "  ".join([*parts, *_generation_words(history.population)]).replace("−", "-")
+    return "  ".join([*parts, *filter(None, [history.damage]), *_generation_words(history.population)]).replace(
+        "−", "-"
+    )
 
 
 def sparkline(series: Series) -> str:
@@ -92,17 +96,14 @@ def plain_table(*columns: str, left: Collection[int] = (0,)) -> Table:
     return table
 
 
-def _noun(history: History) -> str:
-    return "samples" if "tensors" in to_mapping(history.start.get("data")) else "images"
-
-
 def _pace(state: RunState, history: History) -> list[str]:
     rate, wait, readers, depth = (
         None if (series := history.series.get(name)) is None else series.last
         for name in (*_PACE, "loading/readers", "loading/depth")
     )
     total = history.total_kimg
-    parts = [] if rate is None else [f"{format_number(rate)} {_noun(history)}/s"]
+    noun = "samples" if "tensors" in to_mapping(history.start.get("data")) else "images"
+    parts = [] if rate is None else [f"{format_number(rate)} {noun}/s"]
     if rate is not None and rate > 0 and total and state.word == "running":
         parts.append(f"ETA {format_duration(max(0.0, total - history.kimg) * 1000 / rate)}")
     parts += [] if wait is None else [f"data wait {wait:.1%}"]

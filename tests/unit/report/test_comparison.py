@@ -1,16 +1,20 @@
 """`paragan compare`: settings that differ, scores that compare or do not, samples at the same kimg, and bad input."""
 
+import io
 import json
 import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from paragan.cli.main import main
 from paragan.report.comparison import read_comparison
 from paragan.report.comparison_page import render_comparison_page
+from paragan.report.page import Page
 from paragan.report.panels import _metric_curves, best_evaluation
 from paragan.report.record import open_record
+from paragan.report.terminal import render_run, summary_line
 from paragan.report.terminal_comparison import comparison_json
 from tests.browser import made_run, made_runs
 from tests.browser.made_run import line
@@ -58,10 +62,10 @@ def test_a_config_that_cannot_be_read_is_left_out_with_a_warning(tmp_path, confi
 
 LINE = json.dumps(score(2, 5.0)) + "\n"
 RECORDS = {
-    "missing": (None, "B has no readable record (metrics.jsonl); its scores are not compared."),
-    "empty": ("", "B has no readable record (metrics.jsonl); its scores are not compared."),
-    "cut in its first line": (LINE[:40], "B has no readable record (metrics.jsonl); its scores are not compared."),
-    "noise": ("\x00\x01\n[1, 2]\nnull\n", "B has no readable record (metrics.jsonl); its scores are not compared."),
+    "missing": (None, "B has no readable record (metrics.jsonl)."),
+    "empty": ("", "B has no readable record (metrics.jsonl)."),
+    "cut in its first line": (LINE[:40], "B has no readable record (metrics.jsonl)."),
+    "noise": ("\x00\x01\n[1, 2]\nnull\n", "B has no readable record (metrics.jsonl)."),
     "damaged": (LINE + '{"kind": "score", "step": "x"}\n[1]\n' + LINE, "B has 2 unreadable lines in its record"),
     "still written to": (LINE + LINE[:40], ""),
 }
@@ -77,6 +81,14 @@ def test_a_record_that_cannot_be_read_is_said_and_the_rest_of_it_is_compared(dam
     found = read_comparison(folders)
     assert [line[: len(expected)] for line in found.warnings] == ([expected] if expected else [])
     assert [run.history.num_scores for run in found.runs] == [1, (text or "").count(LINE)]
+    said = expected.removeprefix("B has ").rstrip(".")
+    record = open_record(folders[1])
+    assert ("The run has" in Page(folders[1]).render()) == bool(expected)
+    record.read()
+    console = Console(file=io.StringIO(), width=110)
+    console.print(render_run(folders[1], record.history))
+    for shown in (Page(folders[1]).render(), console.file.getvalue(), summary_line(folders[1], record.history)):
+        assert said in shown
 
 
 def test_best_values_of_one_protocol_compare_with_their_intervals(tmp_path):
