@@ -276,9 +276,8 @@ class Record:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise CheckpointError(
-                f"{self.path}: the record cannot be read ({error.strerror}); check the file"
-            ) from None
+            problem = f"{self.path}: the record cannot be read ({error.strerror}); check the file"
+            raise CheckpointError(problem) from None
 
     def _read_lines(self, file: IO[bytes]) -> bool:
         start = file.seek(self._offset)
