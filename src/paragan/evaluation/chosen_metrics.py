@@ -58,13 +58,13 @@ def choose_metrics(choices: Sequence[Choice] | None, available: frozenset[Needs]
     """
     if choices is None:
         names = [name for need, named in DEFAULTS.items() if need in available for name in named]
-        found = [_load(Choice(name, registry.options("metrics", name)())) for name in names]
-        return tuple(metric for metric in found if metric.kind.needs <= available)
+        applicable = [_load(Choice(name, registry.options("metrics", name)())) for name in names]
+        return tuple(metric for metric in applicable if metric.kind.needs <= available)
     metrics = tuple(map(_load, choices))
     if not metrics:
         raise ConfigError("evaluation.metrics is empty; name one, or set evaluation.features=null to switch scores off")
     for metric in metrics:
-        _refuse_needs(metric, available)
+        _check_needs(metric, available)
     names = [metric.kind.name for metric in metrics]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"evaluation.metrics has {twice[0]} twice; name each metric once")
@@ -77,13 +77,13 @@ def reads_features(choices: Sequence[Choice] | None) -> bool:
     return choices is None or any(_load(choice).kind.needs & needs for choice in choices)
 
 
-def _refuse_needs(metric: ChosenMetric, available: frozenset[Needs]) -> None:
+def _check_needs(metric: ChosenMetric, available: frozenset[Needs]) -> None:
     missing = sorted(metric.kind.needs - available, key=lambda need: need.value)
     if missing:
         raise ConfigError(f"evaluation.metrics: {metric.kind.name} needs {_WORDS[missing[0]]}; leave it out")
 
 
-def refuse_few(metrics: Sequence[ChosenMetric], num_images: int) -> None:
+def check_enough(metrics: Sequence[ChosenMetric], num_images: int) -> None:
     """Raise `ConfigError` if a score has fewer images than a metric needs."""
     for metric in metrics:
         if num_images < metric.kind.min_images:

@@ -19,8 +19,8 @@ from paragan.core.option_types import Choice
 from paragan.core.progress_lines import ProgressLines
 from paragan.core.source import Source, dtype_name
 from paragan.datasets.base.in_memory import InMemorySource
-from paragan.evaluation.chosen_metrics import ChosenMetric, choose_metrics, refuse_few
-from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, classifies_data, require_accepted
+from paragan.evaluation.chosen_metrics import ChosenMetric, check_enough, choose_metrics
+from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, check_accepted, classifies_data
 from paragan.evaluation.generated_features import Generate, compute_features, sample_generator
 from paragan.evaluation.interval import half_sample_interval, number_of
 from paragan.evaluation.reference_features import real_features, real_images
@@ -61,9 +61,9 @@ class Evaluator:
     _failures: set[str] = field(default_factory=set, init=False)  # as reported
 
     def __post_init__(self) -> None:
-        require_accepted(self.extractor, self.train)
+        check_accepted(self.extractor, self.train)
         self.metrics = choose_metrics(self.chosen, available_needs(self.train, self.extractor))
-        refuse_few(self.metrics, self.num_images)
+        check_enough(self.metrics, self.num_images)
 
     def __call__(self, player: Player, prior: Prior) -> Score:
         """Score a player's sampling generator."""

@@ -10,27 +10,28 @@ from paragan.features.base.extractor import CLASSES, OTHER_CLASSES, FeatureExtra
 _RELIABLE = 0.95  # a score by an extractor of lower accuracy is printed with a warning
 
 
-def require_accepted(extractor: FeatureExtractor, train: Source) -> None:
+def check_accepted(extractor: FeatureExtractor, train: Source) -> None:
     """Raise `ConfigError` if the images have another shape, or other classes, than the extractor's."""
     classes = len(train.class_names)
     classifies = extractor.num_classes is not None and extractor.task == CLASSES and classes > 1
     if not extractor.accepts(train.shape) or (classifies and classes != extractor.num_classes):
+        expected = "" if extractor.num_classes is None else f" in {extractor.num_classes} classes"
         raise ConfigError(
-            f"evaluation.features={extractor.name} expects images of {_expected(extractor)}, but the data has "
-            f"{_size(train.shape)} in {classes} classes; use evaluation.features=auto"
+            f"evaluation.features={extractor.name} expects images of {_size(extractor.input_shape)}{expected}, "
+            f"but the data has {_size(train.shape)} in {classes} classes; use evaluation.features=auto"
         )
 
 
 def available_needs(train: Source, extractor: FeatureExtractor | None = None) -> frozenset[Needs]:
     """Return what metrics can read about images of this data; None: by any extractor."""
-    found = {Needs.FEATURES, Needs.IMAGES}
+    needs = {Needs.FEATURES, Needs.IMAGES}
     if len(train.class_names) > 1:
-        found |= {Needs.LABELS}
+        needs |= {Needs.LABELS}
     if extractor is None or extractor.num_classes is not None:
-        found |= {Needs.LOGITS}
+        needs |= {Needs.LOGITS}
     if extractor is None or classifies_data(extractor):
-        found |= {Needs.CLASS_LOGITS}
-    return frozenset(found)
+        needs |= {Needs.CLASS_LOGITS}
+    return frozenset(needs)
 
 
 def classifies_data(extractor: FeatureExtractor) -> bool:
@@ -62,12 +63,6 @@ def knows_other_images(extractor: FeatureExtractor, accuracy: float | None) -> b
     if extractor.task != CLASSES or extractor.num_classes is None or extractor.name == "judge" or accuracy is None:
         return False
     return accuracy < 2 / extractor.num_classes
-
-
-def _expected(extractor: FeatureExtractor) -> str:
-    if extractor.num_classes is None:
-        return _size(extractor.input_shape)
-    return f"{_size(extractor.input_shape)} in {extractor.num_classes} classes"
 
 
 def _size(shape: tuple[int, int, int]) -> str:

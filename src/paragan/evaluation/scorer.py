@@ -13,7 +13,7 @@ import torch
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Choice
-from paragan.evaluation.chosen_metrics import choose_metrics, refuse_few
+from paragan.evaluation.chosen_metrics import check_enough, choose_metrics
 from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.extractor_fit import available_needs, knows_other_images
 from paragan.evaluation.options import EvaluationOptions
@@ -54,8 +54,8 @@ def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Calla
         from paragan.evaluation.pair_evaluator import PairEvaluator
 
         return PairEvaluator(held_out=held_out, options=options, say=context.say)
-    found = build_evaluator(options, context)
-    return None if found is None else lambda player, prior: found()(player, prior)
+    evaluator = build_evaluator(options, context)
+    return None if evaluator is None else lambda player, prior: evaluator()(player, prior)
 
 
 def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Callable[[], Evaluator] | None:
@@ -67,7 +67,7 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
     chosen = options.features
     if chosen is None:
         return None
-    refuse_few(choose_metrics(options.metrics, available_needs(context.train)), options.num_images)
+    check_enough(choose_metrics(options.metrics, available_needs(context.train)), options.num_images)
     context = replace(
         context,
         name=extractor_name(chosen),

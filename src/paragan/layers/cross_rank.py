@@ -20,6 +20,8 @@ from paragan.layers.batch_norm import BatchNorm
 from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.modes import frozen_modules
 
+_TORCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
 
 class CrossRankBatchNorm(BatchNorm):
     """`BatchNorm` over the samples of all ranks in `reduce_group` (None: one rank), by `convert`.
@@ -82,23 +84,9 @@ class _TorchNorm(nn.modules.batchnorm._BatchNorm):
         running_var.copy_(_lerp(running_var, var, weight))
 
 
-class _TorchNorm1d(_TorchNorm, nn.BatchNorm1d):
-    pass
-
-
-class _TorchNorm2d(_TorchNorm, nn.BatchNorm2d):
-    pass
-
-
-class _TorchNorm3d(_TorchNorm, nn.BatchNorm3d):
-    pass
-
-
 _CROSS_RANK: dict[type[nn.Module], type[nn.Module]] = {
     BatchNorm: CrossRankBatchNorm,
-    nn.BatchNorm1d: _TorchNorm1d,
-    nn.BatchNorm2d: _TorchNorm2d,
-    nn.BatchNorm3d: _TorchNorm3d,
+    **{kind: type(f"CrossRank{kind.__name__}", (_TorchNorm, kind), {}) for kind in _TORCH_NORMS},
 }
 
 

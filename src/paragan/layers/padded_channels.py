@@ -18,7 +18,7 @@ from paragan.layers.precision import to_computed_format
 
 _FUNCTIONS = (torch.conv1d, torch.conv2d, torch.conv_transpose1d, torch.conv_transpose2d)
 _GROUPS = 3  # position after the tensors, in the arguments of all of them
-_MOST_WORK = 2  # of a padded convolution, in the work of the plain one
+_MAX_WORK = 2  # of a padded convolution, in the work of the plain one
 
 
 def pad_channels(net: nn.Module, multiple: int) -> int:
@@ -43,7 +43,7 @@ def _gains_from(layer: nn.Module, multiple: int) -> bool:
 def _is_worth_it(kernel: Tensor, multiple: int) -> bool:
     before = kernel.shape[0] * kernel.shape[1]
     after = _filled(kernel.shape[0], multiple) * _filled(kernel.shape[1], multiple)
-    return before < after <= _MOST_WORK * before
+    return before < after <= _MAX_WORK * before
 
 
 def _filled(channels: int, multiple: int) -> int:

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paragan.layers import fast_upsample_conv
 from paragan.layers.precision import autocast_off
 
 
@@ -27,8 +26,6 @@ class UpConv2d(nn.Conv2d):
         return self._conv_forward(x, self.weight, self.bias)
 
     def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if fast_upsample_conv.is_faster(x):
-            return fast_upsample_conv.upsample_conv(x, weight, bias)
         # a transposed convolution reads its taps backwards
         taps = _spread_taps(weight, _taps(weight).flip(0))
         return F.conv_transpose2d(x, taps.transpose(0, 1), bias, stride=2, padding=1)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
-from itertools import chain
 from typing import Any, cast
 
 import torch
@@ -27,8 +26,13 @@ from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.resample import DownConv2d, UpConv2d
 from paragan.layers.row_exchange import SplitRanks
 from paragan.layers.spectral_norm import SpectralNorm
-from paragan.layers.split_layers import ConditionalNormRows, EmbeddingRows, SplitByOutputs, SplitLayer
-from paragan.layers.split_spectral_norm import split_spectral_norm
+from paragan.layers.split_layers import (
+    ConditionalNormRows,
+    EmbeddingRows,
+    SplitByOutputs,
+    SplitLayer,
+    split_spectral_norm,
+)
 
 
 class Split(Enum):
@@ -50,19 +54,15 @@ _SPLITS: dict[tuple[Split, type[nn.Module]], type[SplitLayer]] = {
 }
 
 
-def class_tables(net: nn.Module, at_least: int) -> dict[str, Split]:
+def class_tables(net: nn.Module, min_rows: int) -> dict[str, Split]:
     """Return the class tables of a network with so many rows, by the name of the layer."""
-    found = {}
-    for name, module in net.named_modules():
-        if isinstance(module, nn.Embedding | ConditionalBatchNorm) and _num_rows(module) >= at_least:
-            found[name] = Split.ROWS
-    return found
+    return {name: Split.ROWS for name, table in _tables(net).items() if _num_rows(table) >= min_rows}
 
 
 def describe_splits(net: nn.Module) -> str:
     """Return which layers can be split, and what is left to do if none can."""
-    tables = [_num_rows(table) for table in net.modules() if isinstance(table, nn.Embedding | ConditionalBatchNorm)]
-    rows = f"lower tensor.rows to {max(tables):,}, " if tables else ""
+    tables = _tables(net).values()
+    rows = f"lower tensor.rows to {max(map(_num_rows, tables)):,}, " if tables else ""
     splittable = []
     for name, module in net.named_modules():
         with suppress(ConfigError):
@@ -192,10 +192,14 @@ def _mesh(world: World) -> DeviceMesh:
     return cast(DeviceMesh, world.meshes[key])
 
 
+def _tables(net: nn.Module) -> dict[str, nn.Embedding | ConditionalBatchNorm]:
+    return {name: m for name, m in net.named_modules() if isinstance(m, nn.Embedding | ConditionalBatchNorm)}
+
+
 def _num_rows(table: nn.Embedding | ConditionalBatchNorm) -> int:
     return table.num_embeddings if isinstance(table, nn.Embedding) else len(table.gain)
 
 
 def _shared_parameters(net: nn.Module) -> set[int]:
-    owned = chain.from_iterable(module.parameters(recurse=False) for module in net.modules())
-    return {key for key, count in Counter(map(id, owned)).items() if count > 1}
+    uses = Counter(id(parameter) for module in net.modules() for parameter in module.parameters(recurse=False))
+    return {key for key, count in uses.items() if count > 1}

@@ -14,8 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.errors import DataError
-from paragan.core.shard import local_shard
+from paragan.core.shard import layout_of, local_shard
+from paragan.layers.all_reduce import AllReduceSum, ReduceGroup
+from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.row_exchange import SplitRanks
+from paragan.layers.spectral_norm import SpectralNorm
 
 
 class SplitLayer(nn.Module):
@@ -40,17 +43,16 @@ class SplitTable(SplitLayer):
         """Return the rows of these tables, next to one another on the last axis."""
         rows = self.ranks.rows(len(labels_B))
         labels = rows.gather(labels_B)
-        found = [self._rows_here(labels, self.shard(name)) for name in names]
-        return rows.scatter_sum(found[0] if len(found) == 1 else torch.cat(found, -1))
+        return rows.scatter_sum(torch.cat([self._local_rows(labels, self.shard(name)) for name in names], -1))
 
-    def _rows_here(self, labels: Tensor, shard: Tensor) -> Tensor:
+    def _local_rows(self, labels: Tensor, shard: Tensor) -> Tensor:
         """Return the rows that this rank has, and zeros for the others."""
         index = labels - sum(self.widths[: self.ranks.world.rank])
-        here = (index >= 0) & (index < len(shard))
+        is_local = (index >= 0) & (index < len(shard))
         is_valid = (labels >= 0) & (labels < sum(self.widths))
         # an invalid label fails in the look-up, on every rank
-        index = index.where(here, 0).where(is_valid, len(shard))
-        return F.embedding(index, shard).where(here.unsqueeze(-1), 0.0)
+        index = index.where(is_local, 0).where(is_valid, len(shard))
+        return F.embedding(index, shard).where(is_local.unsqueeze(-1), 0.0)
 
 
 class EmbeddingRows(SplitTable):
@@ -88,3 +90,48 @@ class SplitByOutputs(SplitLayer):
         if isinstance(self, nn.Conv2d):
             return self._conv_forward(x, self.shard("weight"), bias)
         return F.linear(x, self.shard("weight"), bias)
+
+
+class SplitSpectralNorm(SpectralNorm):
+    """`SpectralNorm` of the whole weight, for the shard of this rank; by `split_spectral_norm`.
+
+    Returns the shard of W / sigma. u and v are whole and equal on all ranks. rows: of the shard, within
+    the matrix. Of a whole weight it is `SpectralNorm`, without communication.
+    """
+
+    reduce_group: ReduceGroup
+    rows: slice
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """Collective: every rank must call this if the weight is split."""
+        shard = local_shard(weight)
+        if shard is weight:
+            return super().forward(weight)
+        with autocast_off(shard):
+            wide = at_least_float32(shard)
+            matrix = wide.flatten(1)
+            if self.take_update():
+                self._iterate_split(matrix)
+            # Copies, as in `SpectralNorm`.
+            u = self.u[self.rows].to(matrix.dtype, copy=True)
+            v = self.v.to(matrix.dtype, copy=True)
+            sigma = AllReduceSum.apply(torch.dot(u, torch.mv(matrix, v)), self.reduce_group)
+            return (wide / sigma).to(shard.dtype)
+
+    @torch.no_grad()
+    def _iterate_split(self, matrix: Tensor) -> None:
+        """Run the power iteration of the whole matrix: products of shards add up to v, and are parts of u."""
+        u = self.u[self.rows].to(matrix.dtype)
+        self.v.copy_(F.normalize(self.reduce_group.all_reduce_(torch.mv(matrix.T, u)), dim=0))
+        whole = matrix.new_zeros(len(self.u))
+        whole[self.rows] = torch.mv(matrix, self.v.to(matrix.dtype))
+        self.u.copy_(F.normalize(self.reduce_group.all_reduce_(whole), dim=0))
+
+
+def split_spectral_norm(norm: SpectralNorm, weight: Tensor, ranks: ReduceGroup) -> None:
+    """Make a norm that of a split weight, in place; its vectors stay. ranks: that have shards."""
+    shard = layout_of(weight)
+    norm.__class__ = SplitSpectralNorm
+    assert isinstance(norm, SplitSpectralNorm)
+    norm.reduce_group = ranks
+    norm.rows = slice(shard.offset[0], shard.offset[0] + shard.length[0])

@@ -49,17 +49,3 @@ class ContrastOptions(BigGANOptions):
 
     Without labels the model is BigGAN without classes, and D returns no embeddings.
     """
-
-
-@dataclass(frozen=True, kw_only=True)
-class UNetOptions(NetworkOptions):
-    """Sizes of a U-Net on patches, and of its encoder."""
-
-    width: Count = 32
-    """Channels of the largest map."""
-    multiples: tuple[Count, ...] = (1, 2)
-    """Channels of each map as multiples of `width`, from the largest down; every one is half as large."""
-    blocks: Count = 1
-    """Residual blocks of each map, on the way down and up."""
-    embed: Count = 64
-    """Length of the embedding of time and class."""

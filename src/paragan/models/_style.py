@@ -16,13 +16,14 @@ from paragan.core import rng
 from paragan.layers.blocks import fill_normal, fill_zero
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.equalised import GAIN, EqualLinear, leaky_relu_
-from paragan.layers.modulated import ModulatedConv2d
-from paragan.layers.precision import at_least_float32
+from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.random import RowDrawing
-from paragan.layers.resample import upsample
+from paragan.layers.resample import blur, upsample
 
 State = tuple[Tensor, Tensor | None, Tensor]  # map, image, styles (B, layers, length)
 _RATE = 0.01  # learning rate of mapping layers
+_EPS = 1e-8
+_UP = 4.0  # three of four pixels are zeros before the blur
 
 
 class ClassVector(nn.Module):
@@ -43,7 +44,7 @@ class ClassVector(nn.Module):
 
 def normalize_second_moment(x: Tensor) -> Tensor:
     """Scale rows to a mean square of 1."""
-    return x * x.square().mean(1, keepdim=True).add(1e-8).rsqrt()
+    return x * x.square().mean(1, keepdim=True).add(_EPS).rsqrt()
 
 
 def mapping_layers(inputs: int, length: int, num: int) -> nn.ModuleList:
@@ -85,6 +86,40 @@ class Mapping(RowDrawing):
         for layer in self.layers:
             h = leaky_relu_(layer(h))
         return h
+
+
+class ModulatedConv2d(nn.Module):
+    """Convolution of (B, inputs, H, W), modulated by styles (B, inputs) and demodulated (equations 1 and 3).
+
+    Scaling the weights along their inputs is scaling the inputs, and dividing them by the norm of each output's
+    weights is dividing the outputs: all images share one convolution with plain weights.
+    Weights are N(0, 1): demodulation makes their scale irrelevant. up: a transposed convolution of
+    stride two, then a blur, to (B, outputs, 2H, 2W).
+    """
+
+    fill = fill_normal
+
+    def __init__(self, inputs: int, outputs: int, size: int = 3, up: bool = False) -> None:
+        super().__init__()
+        self.up = up
+        self.weight = nn.Parameter(torch.randn(outputs, inputs, size, size))
+
+    def forward(self, x: Tensor, style_BI: Tensor, gain: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Return the map and a factor (B, outputs, 1, 1) to apply next, which fuses with a bias."""
+        with autocast_off(style_BI):
+            style_BI = at_least_float32(style_BI)
+            energy_OI = self.weight.to(style_BI.dtype).square().sum((2, 3))
+            scale = gain * (_UP if self.up else 1.0)
+            norm_BO = F.linear(style_BI.square(), energy_OI).add(_EPS).rsqrt() * scale
+        y = _conv(x * style_BI.to(x.dtype)[:, :, None, None], self.weight, self.up)
+        return y, norm_BO[:, :, None, None].to(y.dtype)
+
+
+def _conv(x: Tensor, weight: Tensor, up: bool) -> Tensor:
+    """Convolve at the same size; up: at twice the size, with a quarter of the right value."""
+    if up:
+        return blur(F.conv_transpose2d(x, weight.transpose(0, 1), stride=2), 1, 1)
+    return F.conv2d(x, weight, padding=weight.shape[-1] // 2)
 
 
 class StyledConv(nn.Module):

@@ -130,14 +130,14 @@ class UpNeck(nn.Module):
         self.conv3 = wrap(_same(inside))
         self.norm4 = norm(inside)
         self.conv4 = wrap(nn.Conv2d(inside, outputs, 1))
-        self.shortcut = DropChannels(outputs)
+        self.outputs = outputs
 
     def forward(self, x: Tensor, c_BC: Tensor) -> Tensor:
         h = self.conv1(self.norm1(x, c_BC).relu_())
         h = self.conv2(self.norm2(h, c_BC).relu_())
         h = self.conv3(self.norm3(h, c_BC).relu_())
         h = self.conv4(self.norm4(h, c_BC).relu_())
-        short = self.shortcut(x)
+        short = x[:, : self.outputs]
         return h.add_(F.interpolate(short, scale_factor=2) if self.up else short)
 
 
@@ -175,17 +175,6 @@ class InputConv(nn.Module):
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
         return self.conv(x)
-
-
-class DropChannels(nn.Module):
-    """First channels of the input."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.channels = channels
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x[:, : self.channels]
 
 
 class AddChannels(nn.Module):

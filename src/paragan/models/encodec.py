@@ -23,7 +23,7 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import Count
 from paragan.core.outputs import GeneratorOutput
 from paragan.layers.precision import at_least_float32
-from paragan.layers.residual_quantizer import ResidualQuantizer
+from paragan.layers.vector_quantizer import ResidualQuantizer
 from paragan.models._options import WeightInit
 
 SAMPLE = "audio"
@@ -61,7 +61,7 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         frame = prod(options.rates)
-        _refuse_shape(shape, shape[-1] % frame, f"N a multiple of {frame}")
+        _check_shape(shape, shape[-1] % frame, f"N a multiple of {frame}")
         widths = [options.width << level for level in range(len(options.rates) + 1)]
         last = nn.Conv1d(widths[-1], widths[-1], 7, padding=3)
         self.encoder = nn.Sequential(*_downwards(widths, options.rates), nn.ELU(), last)
@@ -92,7 +92,7 @@ class Discriminator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         longest = max(options.windows)
-        _refuse_shape(shape, shape[-1] < longest, f"N at least {longest}, the longest of model.windows")
+        _check_shape(shape, shape[-1] < longest, f"N at least {longest}, the longest of model.windows")
         width = max(1, options.width // 2)
         self.scales = nn.ModuleList([StftDiscriminator(window, width) for window in options.windows])
 
@@ -166,7 +166,7 @@ def _upwards(widths: list[int], rates: tuple[int, ...]) -> list[nn.Module]:
     return layers
 
 
-def _refuse_shape(shape: tuple[int, ...], does_not_fit: bool | int, length: str) -> None:
+def _check_shape(shape: tuple[int, ...], does_not_fit: bool | int, length: str) -> None:
     if len(shape) != 2 or shape[0] != 1 or does_not_fit:
         found = "x".join(map(str, shape))
         raise DataError(f"encodec reconstructs audio of 1xN samples, {length}, not {found}")

@@ -29,9 +29,17 @@ from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.resample import blur
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
 from paragan.models._checks import image_side, lowest_side, num_doublings
+from paragan.models._heads import CONTRASTIVE_PENALTIES, stack_points
 from paragan.models._options import NetworkOptions
-from paragan.models._style import ConstantInput, Mapping, StyledConv, SynthesisBlock, ToImage
-from paragan.models._style_heads import ContrastiveHead, ProjectionHead, UnconditionalHead
+from paragan.models._style import (
+    ClassVector,
+    ConstantInput,
+    Mapping,
+    StyledConv,
+    SynthesisBlock,
+    ToImage,
+    mapping_layers,
+)
 
 _CENTRE = 4096  # latents for the mean style
 
@@ -169,6 +177,61 @@ class MinibatchStdHead(nn.Module):
             h = leaky_relu_(self.conv(self.spread(at_least_float32(h))))
             logits_B, features = self.head(leaky_relu_(self.linear(h.flatten(1))), y_B)
             return logits_B, features
+
+
+class UnconditionalHead(nn.Module):
+    """Linear head: features_BF to logits_B, and the features."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.out = EqualLinear(features, 1)
+
+    def forward(self, features_BF: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self.out(features_BF).squeeze(1), features_BF
+
+
+class ClassDirection(nn.Module):
+    """Class embedding followed by mapping layers: y_B to (B, length)."""
+
+    def __init__(self, classes: int, length: int, depth: int) -> None:
+        super().__init__()
+        self.embed = ClassVector(classes, length)
+        self.layers = mapping_layers(length, length, depth)
+
+    def forward(self, y_B: Tensor | None, count: int) -> Tensor:
+        h = self.embed(y_B, count)
+        for layer in self.layers:
+            h = leaky_relu_(layer(h))
+        return h
+
+
+class ProjectionHead(nn.Module):
+    """Projection head: features_BF to logits_B by the label's direction, and the features."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.out = EqualLinear(features, features)
+        self.towards = ClassDirection(classes, features, depth=8)
+
+    def forward(self, features_BF: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        towards = self.towards(y_B, len(features_BF))
+        return (self.out(features_BF) * towards).sum(1) / sqrt(towards.shape[1]), features_BF
+
+
+class ContrastiveHead(nn.Module):
+    """Contrastive head: features_BF to logits_B, and embeddings (B, 2, embed) as in `_heads`."""
+
+    trained_by = CONTRASTIVE_PENALTIES
+
+    def __init__(self, features: int, classes: int, embed: int) -> None:
+        super().__init__()
+        self.out = EqualLinear(features, 1)
+        self.project = EqualLinear(features, embed)
+        self.towards = ClassDirection(classes, embed, depth=1)
+
+    def forward(self, features_BF: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        points = stack_points(self.project(features_BF), self.towards(y_B, len(features_BF)))
+        return self.out(features_BF).squeeze(1), points
 
 
 def _head(options: Options, features: int, classes: int) -> nn.Module:

@@ -14,8 +14,7 @@ from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.layers.split import Split, _split_class, class_tables, split_layers
 from paragan.layers.split_layers import EmbeddingRows, SplitByOutputs
-from paragan.models._timed_unet import ZeroConv2d
-from paragan.models.flow_unet import ZeroEmbedding
+from paragan.models.flow_unet import ZeroConv2d, ZeroEmbedding
 from paragan.models.r3gan import FixupConv2d, FixupEmbedding, FixupLinear
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from paragan.core.dist import ALONE, World
+from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
@@ -77,12 +77,6 @@ def test_converted_norms_still_mix_samples_and_are_armed():
     convert(net, TWO, None)
     begin_update(net)
     assert net.norm.update_due
-
-
-def test_a_world_of_one_changes_nothing():
-    net = Twice()
-    convert(net, ALONE, None)
-    assert type(net.first.norm) is BatchNorm and type(net.own[0]) is nn.BatchNorm2d
 
 
 @pytest.mark.parametrize("ranks", [None, 1])

@@ -179,17 +179,6 @@ def test_alone_it_follows_the_weight_as_torchs_does(norm):
     assert norms == pytest.approx([1, 1], abs=0.05)
 
 
-def test_begin_update_then_decides():
-    layer = spectral_norm(torch.nn.Linear(6, 4))
-    begin_update(layer)
-    before = layer.parametrizations.weight[0].u.clone()
-    layer.weight  # noqa: B018
-    advanced = layer.parametrizations.weight[0].u.clone()
-    layer.weight  # noqa: B018
-    assert not torch.equal(before, advanced)
-    assert torch.equal(layer.parametrizations.weight[0].u, advanced)
-
-
 def test_complex_weights_have_the_norm_one():
     layer = spectral_norm(torch.nn.Linear(6, 8, dtype=torch.complex64))
     for _ in range(50):

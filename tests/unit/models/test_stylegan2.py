@@ -10,10 +10,10 @@ from paragan.core.types import Rows, Side
 from paragan.layers.equalised import EqualConv2d, EqualLinear
 from paragan.layers.init import initialise
 from paragan.layers.minibatch_std import MinibatchStd
-from paragan.layers.modulated import ModulatedConv2d
 from paragan.layers.random import uses_random_numbers
 from paragan.layers.resample import blur
 from paragan.models import stylegan2
+from paragan.models._style import ModulatedConv2d
 from paragan.penalties import path_length
 from tests.one_turn import BATCH, CLASSES, OPTIONS, SEED, SHAPE, nets, play, turn
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import paragan as pg
-from paragan.layers.residual_quantizer import ResidualQuantizer
+from paragan.layers.vector_quantizer import ResidualQuantizer
 from paragan.models import encodec
 from tests.tiny_run import train_whole_and_in_parts
 

@@ -88,7 +88,7 @@ class FeatureExtractor:
             outputs = [self._call(chunk) for chunk in x_BCHW.detach().split(self.batch_size)]
         features, logits = zip(*outputs, strict=True)
         features_BF = torch.cat(features).float().cpu()
-        self._refuse_invalid(features_BF, len(x_BCHW))
+        self._check_features(features_BF, len(x_BCHW))
         return SampleFeatures(
             features_BF=features_BF,
             logits_BK=None if self.num_classes is None else torch.cat(logits).float().cpu(),
@@ -107,7 +107,7 @@ class FeatureExtractor:
         judged = self.compute_rows(held_out, min(len(held_out), MAX_FOR_ACCURACY))
         return replace(self, accuracy=accuracy(judged))
 
-    def _refuse_invalid(self, features_BF: Tensor, count: int) -> None:
+    def _check_features(self, features_BF: Tensor, count: int) -> None:
         if features_BF.dim() != 2 or len(features_BF) != count:
             raise ConfigError(
                 f"evaluation.features: {self.name} returns features of shape {tuple(features_BF.shape)} for {count} "
