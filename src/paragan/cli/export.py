@@ -46,11 +46,11 @@ def export(
     requested = _requested_formats(out, single_file, formats or [])
     from paragan.config import outside_names, to_tree
     from paragan.export.bundle import Bundle, read_score
-    from paragan.export.formats import refuse_without_onnx
+    from paragan.export.formats import check_onnx
     from paragan.runs.open_generator import open_generator
 
     if Format.onnx in requested:
-        refuse_without_onnx()
+        check_onnx()
     sampler = open_generator(path, trusted(trust, code), best, steps=steps)
     if {Format.torch, Format.onnx} & set(requested):
         print("tracing the network and comparing images; takes up to a minute", file=sys.stderr, flush=True)

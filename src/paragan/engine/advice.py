@@ -75,14 +75,14 @@ def advise(
     values are skipped. num_images: training images. settled: words of the remedies that are on already, which
     are left out. has_pairs: the data are pairs, whose images cannot be augmented without their conditions.
     """
-    given = [] if AUGMENT in settled or num_images >= MANY_IMAGES else [_few(num_images, has_pairs)]
+    advice = [] if AUGMENT in settled or num_images >= MANY_IMAGES else [_few(num_images, has_pairs)]
     for rule in RULES:
         value = rule.sign(history)
         if value is not None:
             left_out = {text for text in rule.tries if text in settled or (has_pairs and text == AUGMENT)}
             remedy = rule.remedy(left_out)
-            given.append({"name": rule.name, "value": value, "means": rule.means, "try": remedy})
-    return tuple(given)
+            advice.append({"name": rule.name, "value": value, "means": rule.means, "try": remedy})
+    return tuple(advice)
 
 
 AUGMENT = "augment.name=diffaugment"
@@ -94,12 +94,12 @@ def settled_remedies(gan: GAN, players: Mapping[str, Player]) -> set[str]:
     penalties = chain.from_iterable(gan.penalties.values())
     in_use = {f"{penalty.name} in penalties": True for penalty in penalties}
     is_fp32 = g is None or g.calling.dtype in (None, torch.float32)
-    found = in_use | {
+    remedies = in_use | {
         AUGMENT: gan.augment is not None,
         "g.precision=fp32": is_fp32,
         "g.ema": g is None or g.ema is not None,
     }
-    return {text for text, is_settled in found.items() if is_settled}
+    return {text for text, is_settled in remedies.items() if is_settled}
 
 
 def _few(num_images: int, has_pairs: bool) -> dict[str, Any]:

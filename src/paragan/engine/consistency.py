@@ -44,15 +44,15 @@ class ConsistencyCheck:
         if self._last is not None and clock.step < self._last + self.steps:
             return
         self._last = clock.step
-        mine = _sums(clock, players)
-        sharded = {name: value for name, value in mine.items() if name.endswith(_SHARD)}
-        replicated = {name: value for name, value in mine.items() if name not in sharded}
+        local = _sums(clock, players)
+        sharded = {name: value for name, value in local.items() if name.endswith(_SHARD)}
+        replicated = {name: value for name, value in local.items() if name not in sharded}
         gathered = self.world.gather([_digest(replicated), _digest(sorted(sharded)), _digest(sharded)])
         equal_everywhere = {digest for digest, _, _ in gathered}
         equal_boxes = {boxes for _, boxes, _ in gathered}
         equal_shards = {(boxes, values) for _, boxes, values in gathered}
         if len(equal_everywhere) > 1 or len(equal_shards) > len(equal_boxes):
-            self._raise_difference(clock.step, self.world.gather(mine))
+            self._raise_difference(clock.step, self.world.gather(local))
 
     def _raise_difference(self, step: int, sums_by_rank: list[dict[str, Any]]) -> None:
         expected: dict[str, tuple[int, Any]] = {}

@@ -33,8 +33,8 @@ class DelayLog:
         Histograms `lag` or `age` (steps) and `wait_ms`, and `used` by rank. Collective if the
         players are on separate ranks.
         """
-        here = self.scheme.describe()
-        by_rank = self.roles.world.gather(here) if self.roles.is_split else [here]
+        local = self.scheme.describe()
+        by_rank = self.roles.world.gather(local) if self.roles.is_split else [local]
         sides = sorted(set(chain.from_iterable(by_rank)))
         return {side: _merge(side, [delays[side] for delays in by_rank if side in delays]) for side in sides}
 

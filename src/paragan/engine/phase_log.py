@@ -42,10 +42,10 @@ class PhaseLog:
             return {}, []
         self._clock.beat()  # the phase that lasts
         now = dict(self._clock.seconds)
-        here = {phase: now[phase] - self._before[phase] for phase in Phase}
+        local = {phase: now[phase] - self._before[phase] for phase in Phase}
         self._before = now
-        gathered = self._roles.world.gather(here)
-        by_rank = [{Phase(name): s for name, s in found.items()} for found in gathered]
+        gathered = self._roles.world.gather(local)
+        by_rank = [{Phase(name): s for name, s in seconds.items()} for seconds in gathered]
         steps = self._num_steps
         self._num_steps = 0
         return _values(steps, by_rank), list(self._stragglers(steps, by_rank)) if steps else []
@@ -54,7 +54,7 @@ class PhaseLog:
         """Yield a message when a rank becomes a straggler among the ranks with the same work."""
         ranks = self._roles.ranks
         everyone = tuple(range(len(by_rank)))
-        peers = {tuple(found) for found in ranks.values()} or {everyone}
+        peers = {tuple(numbers) for numbers in ranks.values()} or {everyone}
         if self._roles.has_server:
             peers = {everyone[1:]}
         work = list(map(_work, by_rank))
@@ -78,7 +78,7 @@ def _values(steps: int, by_rank: Sequence[Seconds]) -> dict[str, Any]:
     slowest = sorted(range(len(by_rank)), key=lambda rank: -_work(by_rank[rank]))
     ranks = sorted(slowest[:_MAX_RANKS])
     counted = steps * len(by_rank)
-    totals = {phase: sum(found[phase] for found in by_rank) for phase in Phase}
+    totals = {phase: sum(seconds[phase] for seconds in by_rank) for phase in Phase}
     means = {phase: round(total / counted, 6) for phase, total in totals.items() if counted}
     return {
         "steps": steps,

@@ -22,7 +22,7 @@ from paragan.engine.options import RollbackOptions
 from paragan.engine.rollback_state import RollbackState, first_readable
 from paragan.engine.training_loop import TrainingLoop
 
-_MOST_IMAGES = 1 << 47
+_MAX_IMAGES = 1 << 47
 
 
 @dataclass(kw_only=True)
@@ -113,10 +113,10 @@ class RollbackLoop(TrainingLoop):
 
     def _decide(self) -> Iterator[Event]:
         """Roll back if a sign lasts, else note the newest good checkpoint. Collective."""
-        found = run_on_main(self.world, self._state.monitor.collapse)
+        collapse = run_on_main(self.world, self._state.monitor.collapse)
         is_last = self._state.count >= self.rollback.max_rollbacks
-        if found is not None and not (is_last and found[0] == PAST_BEST):  # slow: no reason to end a run
-            yield from self._roll_back(*found)
+        if collapse is not None and not (is_last and collapse[0] == PAST_BEST):  # slow: no reason to end a run
+            yield from self._roll_back(*collapse)
         elif self._state.good >= 0:
             self._note_good()
 
@@ -144,8 +144,8 @@ class RollbackLoop(TrainingLoop):
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
         """Return the state for a checkpoint, with that of the rollbacks."""
         groups, values = super().state()
-        here = {name: counts for name, counts in self._state.applied.items() if name in self.players}
-        applied = self.roles.gather_merged(here)
+        local = {name: counts for name, counts in self._state.applied.items() if name in self.players}
+        applied = self.roles.gather_merged(local)
         saved = {**self._state.to_json(), **self._newest_good(), "applied": applied}
         return groups, {**values, "rollback": saved}
 
@@ -169,10 +169,11 @@ class RollbackLoop(TrainingLoop):
 
         Raises `DivergedError` after `max_rollbacks`, or if no good checkpoint can be read.
         """
-        most = self.rollback.max_rollbacks
-        if self._state.count >= most:
-            problem = f"another collapse after {most} rollbacks (rollback.max_rollbacks)"
-            raise DivergedError(f"step {self.clock.step}: {problem}: {reason}")
+        limit = self.rollback.max_rollbacks
+        if self._state.count >= limit:
+            raise DivergedError(
+                f"step {self.clock.step}: another collapse after {limit} rollbacks (rollback.max_rollbacks): {reason}"
+            )
         has_helped = name != PAST_BEST and self.clock.images > self._state.trial_images
         is_to_best = name == PAST_BEST or (name == DIVERGED_SCORE and has_helped)
         good = self.checkpoints.path_of(self._state.good if has_helped else self._state.fallback())
@@ -202,7 +203,7 @@ class RollbackLoop(TrainingLoop):
         if name not in OF_ONE_BATCH or state.count > 1:
             state.slow(SLOWED.get(name, tuple(side.value for side in self.gan.slots)), factor)
         repeated = lost_images - state.lost_images
-        state.trial_images = min(int(self.clock.images + 2 * repeated / factor**state.power), _MOST_IMAGES)
+        state.trial_images = min(int(self.clock.images + 2 * repeated / factor**state.power), _MAX_IMAGES)
         state.lost_images = lost_images
 
     def _lost_images(self, checkpoint: Checkpoint, is_to_best: bool) -> int:
@@ -235,12 +236,11 @@ class RollbackLoop(TrainingLoop):
     def _open_good(self, paths: list[Path], reason: str) -> Checkpoint:
         """Open the first readable one of these checkpoints. Collective."""
         folder = self.best.folder.parent
-        found = run_on_main(self.world, partial(first_readable, paths, folder, self.checkpoints.say))
-        if found is None:
-            problem = "no good checkpoint to roll back to"
-            raise DivergedError(f"step {self.clock.step}: {problem}: {reason}")
+        readable = run_on_main(self.world, partial(first_readable, paths, folder, self.checkpoints.say))
+        if readable is None:
+            raise DivergedError(f"step {self.clock.step}: no good checkpoint to roll back to: {reason}")
         opened: list[Checkpoint] = []
-        run_on_all_ranks(self.world, lambda: opened.append(open_verified(folder / found)))
+        run_on_all_ranks(self.world, lambda: opened.append(open_verified(folder / readable)))
         return opened[0]
 
     def _rollback_event(self, step: int, name: str, reason: str) -> Event:

@@ -13,7 +13,7 @@ from paragan.core.errors import CheckpointError
 from paragan.engine.collapse import CollapseMonitor
 
 _COUNTS = ("count", "lost_images", "good", "good_images", "target", "trial_images", "power")
-_MOST_OLDER = 3
+_MAX_OLDER = 3
 
 
 @dataclass(kw_only=True)
@@ -77,11 +77,11 @@ class RollbackState:
 
         A class is a power of 2 of the distance in steps.
         """
-        found: dict[int, int] = {}
+        by_distance: dict[int, int] = {}
         for step in sorted({*self.older, self.good}):
             if 0 <= step < good:
-                found.setdefault((good - step).bit_length(), step)
-        return sorted(found.values())[-_MOST_OLDER:]
+                by_distance.setdefault((good - step).bit_length(), step)
+        return sorted(by_distance.values())[-_MAX_OLDER:]
 
     def fallback(self) -> int:
         """Return the newest good checkpoint that is older than the newest target, else the oldest."""

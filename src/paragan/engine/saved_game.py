@@ -101,8 +101,8 @@ class SavedGame:
         counters = self.roles.gather_merged({name: numbers for name, (_, numbers) in states.items()})
         values: dict[str, Any] = {"players": counters}
         # their weights are not in the checkpoint
-        here = {name: self._frozen_sha256(player) for name, player in self.players.items()}
-        frozen = self.roles.gather_merged(here)
+        local = {name: self._frozen_sha256(player) for name, player in self.players.items()}
+        frozen = self.roles.gather_merged(local)
         if any(frozen.values()):
             values["frozen"] = frozen
         bases = self.roles.gather_merged(self._bases())
@@ -144,20 +144,20 @@ class SavedGame:
             saved = checkpoint.values["players"][name]
             counters = ["version", "images", *(["due_turns"] if "due_turns" in saved else [])]
             counts = read_counts(saved, *counters)
-            _refuse_other_frozen_networks(checkpoint, player.side, self._frozen_sha256(player))
+            _check_frozen_networks(checkpoint, player.side, self._frozen_sha256(player))
             check_base(checkpoint.path, checkpoint.values, name, self._bases()[name])
             restore(player, checkpoint.groups[name], counts)
 
     def _frozen_sha256(self, player: Player) -> dict[str, str]:
         """Return the fingerprints of the frozen networks that a player and its penalties call."""
-        found = {name: frozen.sha256 for name, frozen in frozen_networks(player.net).items()}
+        sha256 = {name: frozen.sha256 for name, frozen in frozen_networks(player.net).items()}
         for penalty in self.gan.penalties[player.side]:
             if penalty.frozen_sha256 is not None:
-                found[f"of penalty {penalty.name}"] = penalty.frozen_sha256
-        return found
+                sha256[f"of penalty {penalty.name}"] = penalty.frozen_sha256
+        return sha256
 
 
-def _refuse_other_frozen_networks(checkpoint: Checkpoint, side: Side, frozen: Mapping[str, str]) -> None:
+def _check_frozen_networks(checkpoint: Checkpoint, side: Side, frozen: Mapping[str, str]) -> None:
     """Raise `CheckpointError` if a frozen network differs from that of the save.
 
     frozen: sha256 by name.

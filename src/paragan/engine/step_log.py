@@ -162,13 +162,13 @@ class TrafficLog:
         """
         if self._world.size == 1 or not self._num_steps:
             return {}
-        here = [
+        local = [
             _difference(self._world.sent, self._sent_before),
             _difference(self._world.on_links, self._on_links_before),
         ]
         self._sent_before = dict(self._world.sent)
         self._on_links_before = dict(self._world.on_links)
-        by_rank = self._world.gather(here)
+        by_rank = self._world.gather(local)
         steps = self._num_steps
         self._num_steps = 0
         sent = _mean(steps, (rank[0] for rank in by_rank))

@@ -90,8 +90,8 @@ class Telemetry:
         train = _placed(self._train, source, gan)
         count = len(train[0])
         z, y = gan.prior.draw("telemetry", Rows(step=0, first=0, count=count, total=count))
-        made = _in_pieces(lambda *latents: GeneratorOutput.of(g(*latents)).images, (z, y, train[2]), self.batch)
-        fake = made, y, train[2]
+        fakes = _in_pieces(lambda *latents: GeneratorOutput.of(g(*latents)).images, (z, y, train[2]), self.batch)
+        fake = fakes, y, train[2]
 
         def judged(images: Inputs, kind: str) -> Tensor:
             x, y, condition = images
@@ -191,10 +191,10 @@ def _weight(module: nn.Module) -> Tensor | None:
     return values[0]
 
 
-def _some(source: Source, most: int) -> Mapping[str, Tensor]:
-    """Fetch `most` random rows, at least two, always the same; files are often sorted by class."""
-    most = min(most, _MAX_PAIRS) if source.has_pairs else most
-    count = max(2, min(most, len(source), _MAX_BYTES // prod(source.shape)))
+def _some(source: Source, max_rows: int) -> Mapping[str, Tensor]:
+    """Fetch `max_rows` random rows, at least two, always the same; files are often sorted by class."""
+    max_rows = min(max_rows, _MAX_PAIRS) if source.has_pairs else max_rows
+    count = max(2, min(max_rows, len(source), _MAX_BYTES // prod(source.shape)))
     rows = Order(len(source), 0).at(np.arange(count) % len(source))
     return source.fetch(rows)
 

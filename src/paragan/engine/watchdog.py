@@ -13,27 +13,27 @@ from paragan.core.phases import WHOLE, Phase, PhaseClock
 _KNOWN = 3  # durations from which a limit is learned
 _SHARE = 0.99  # quantile of the durations
 _WHOLE_FACTOR = 5  # of the least limit of checkpoints and evaluations
-_MOST_PERIOD_S = 1.0
+_MAX_PERIOD_S = 1.0
 
 
 @dataclass(frozen=True)
 class HangLimits:
     """Limits of the time without progress by phase, which are learned from its durations.
 
-    floor_s: least limit. most_s: largest one. factor: limit as a multiple of the 99th percentile.
+    floor_s: least limit. max_s: largest one. factor: limit as a multiple of the 99th percentile.
     """
 
     floor_s: float
-    most_s: float = math.inf
+    max_s: float = math.inf
     factor: float = 20.0
 
     def seconds(self, phase: Phase, clock: PhaseClock) -> float:
         """Return the limit of a phase; the largest one until some of its durations are known."""
         durations = clock.durations[phase]
         if durations.count < _KNOWN:
-            return self.most_s
-        least_s = self.floor_s * (_WHOLE_FACTOR if phase in WHOLE else 1)
-        return min(max(least_s, self.factor * durations.quantile(_SHARE)), self.most_s)
+            return self.max_s
+        min_s = self.floor_s * (_WHOLE_FACTOR if phase in WHOLE else 1)
+        return min(max(min_s, self.factor * durations.quantile(_SHARE)), self.max_s)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Watchdog:
         on_look: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.period_s = min(_MOST_PERIOD_S, limits.floor_s / 4)
+        self.period_s = min(_MAX_PERIOD_S, limits.floor_s / 4)
         self._clock = clock
         self._limits = limits
         self._on_stall = on_stall
@@ -81,7 +81,7 @@ class Watchdog:
 
     def __exit__(self, *raised: object) -> None:
         self._ended.set()
-        self._thread.join(_MOST_PERIOD_S)
+        self._thread.join(_MAX_PERIOD_S)
 
     def progress(self) -> Progress:
         """Return the longest stretch of a phase since the look before the newest one."""

@@ -107,8 +107,8 @@ class Bundle:
             return []
         if s.takes_condition:
             with suppress(ParaganError):
-                made, columns = gallery.render_pairs(s, min(8, s.num_pairs), None, None, lambda done: None)
-                return [str(made.save(path, columns))]
+                images, columns = gallery.render_pairs(s, min(8, s.num_pairs), None, None, lambda done: None)
+                return [str(images.save(path, columns))]
             return []
         classes = range(min(s.num_comparable_classes, 10))
         tiles = gallery.class_sheet(s, classes, None, 10) if classes else gallery.latent_sheet(s, 80, 10, (), None)
@@ -120,10 +120,10 @@ def read_score(path: Path, best: bool = False) -> Mapping[str, Any]:
     if path.is_file():
         return generator_file.read(path).score
     try:
-        found = json.loads(read_bytes((Best(path / "best").path() if best else path) / "score.json", _MAX_BYTES))
+        score = json.loads(read_bytes((Best(path / "best").path() if best else path) / "score.json", _MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return score if isinstance(score, dict) else {}
 
 
 def _without_folders(tree: Any) -> Any:

@@ -24,7 +24,7 @@ from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
 from paragan.layers.frozen import register_frozen_networks
 
-MOST_DIFFERENCE = 1e-4
+MAX_DIFFERENCE = 1e-4
 _ONNX = ("onnx", "onnxscript", "onnxruntime")
 _NAMES = ["z", "labels"]
 _TRACED_BATCH = 3  # batch sizes
@@ -60,7 +60,7 @@ def torch_program(sampler: Sampler, path: Path) -> float:
 
 def onnx_program(sampler: Sampler, path: Path) -> float:
     """Write an ONNX model as `torch_program` writes a program; onnxruntime runs the comparison."""
-    refuse_without_onnx()
+    check_onnx()
     import onnxruntime  # type: ignore[import-not-found,unused-ignore]
 
     net = _images_only(sampler)
@@ -70,9 +70,9 @@ def onnx_program(sampler: Sampler, path: Path) -> float:
 
     def write(file: BinaryIO) -> Call:
         with _tracing(net):
-            made = torch.onnx.export(program, input_names=names, output_names=["images"], verbose=False)
-            assert made is not None
-            content = made.model_proto.SerializeToString()
+            exported = torch.onnx.export(program, input_names=names, output_names=["images"], verbose=False)
+            assert exported is not None
+            content = exported.model_proto.SerializeToString()
         file.write(content)
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
 
@@ -85,7 +85,7 @@ def onnx_program(sampler: Sampler, path: Path) -> float:
     return _write_checked(sampler, net, path, write)
 
 
-def refuse_without_onnx() -> None:
+def check_onnx() -> None:
     """Raise `ConfigError` if a package of the extra is missing."""
     missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
     if missing:
@@ -124,10 +124,10 @@ def _write_checked(sampler: Sampler, net: ImagesOnly, path: Path, write: Callabl
     with atomic_write(path) as file:
         call = write(file)
         worst = max(_difference(net, call, _inputs(sampler, n)) for n in _CHECKED_BATCHES)
-        if not worst <= MOST_DIFFERENCE:
+        if not worst <= MAX_DIFFERENCE:
             raise CheckpointError(
                 f"export: {path.name} was not written: its images differ by {worst:.2g} from the "
-                f"network's, the limit is {MOST_DIFFERENCE:g}; export safetensors"
+                f"network's, the limit is {MAX_DIFFERENCE:g}; export safetensors"
             )
     return worst
 
@@ -135,10 +135,10 @@ def _write_checked(sampler: Sampler, net: ImagesOnly, path: Path, write: Callabl
 @torch.no_grad()
 def _difference(net: ImagesOnly, call: Call, inputs: tuple[Tensor, ...]) -> float:
     expected = net(*inputs)
-    found = call(*inputs)
-    if found.shape != expected.shape:
+    images = call(*inputs)
+    if images.shape != expected.shape:
         return math.inf
-    return float((found - expected).abs().nan_to_num(math.inf).max())
+    return float((images - expected).abs().nan_to_num(math.inf).max())
 
 
 @contextlib.contextmanager

@@ -91,7 +91,7 @@ def write(path: Path, exported: GeneratorFile) -> None:
 
 def read(path: Path) -> GeneratorFile:
     """Read and verify a file of `write`. Raises `CheckpointError` for another or damaged file."""
-    _refuse_a_long_header(path)
+    _check_header(path)
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
@@ -111,7 +111,7 @@ def read(path: Path) -> GeneratorFile:
         raise _read_error(path, f"its metadata is incomplete or invalid ({str(error)[:60]})") from None
 
 
-def _refuse_a_long_header(path: Path) -> None:
+def _check_header(path: Path) -> None:
     """Check the length of the header, which is in the first eight bytes of a safetensors file."""
     try:
         with open_regular_file(path) as file:

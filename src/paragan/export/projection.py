@@ -17,7 +17,7 @@ from torch import Tensor
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import GeneratorOutput
 from paragan.export.sampler import Label, Sampler
-from paragan.export.tensor_sampler import refuse_other_inputs
+from paragan.export.tensor_sampler import check_inputs
 from paragan.layers.modes import in_mode
 
 _STARTS = 256  # random latents
@@ -51,7 +51,7 @@ def project(
     The best of some random latents, of all classes unless `label` is given, are refined by `steps` of
     Adam. Raises `ConfigError` for a generator with other inputs, or another shape.
     """
-    refuse_other_inputs(sampler, "project")
+    check_inputs(sampler, "project")
     if tuple(target_CHW.shape) != sampler.info.shape:
         raise ConfigError(f"project: the image has shape {tuple(target_CHW.shape)}; pass {sampler.info.shape}")
     device = next(sampler.net.parameters()).device
@@ -59,8 +59,8 @@ def project(
     starts_BZ = sampler.latents(_STARTS, seed)
     labels = range(sampler.num_classes) if label is None and sampler.num_classes else label
     classes_B = sampler.labels(_STARTS, labels, seed, "label") if labels is not None else None
-    made = sampler.generate(starts_BZ, classes_B, mode="eval").tensor
-    best_K = _errors(made, target_CHW[None]).argsort()[:_REFINED]
+    images = sampler.generate(starts_BZ, classes_B, mode="eval").tensor
+    best_K = _errors(images, target_CHW[None]).argsort()[:_REFINED]
     z_KZ = starts_BZ[best_K].to(device).requires_grad_()
     y_K = None if classes_B is None else classes_B[best_K].to(device)
     _refine(sampler, z_KZ, y_K, target, steps, progress)
@@ -68,9 +68,9 @@ def project(
         x_KCHW = _images(sampler, z_KZ, y_K).cpu()
     errors_K = (x_KCHW - target_CHW).square().mean((1, 2, 3))
     number = int(errors_K.argmin())
-    here = slice(number, number + 1)
-    y_1 = None if y_K is None else y_K[here].cpu()
-    return Projection(z_KZ[here].detach().cpu(), y_1, x_KCHW[here], float(errors_K[number]))
+    best = slice(number, number + 1)
+    y_1 = None if y_K is None else y_K[best].cpu()
+    return Projection(z_KZ[best].detach().cpu(), y_1, x_KCHW[best], float(errors_K[number]))
 
 
 def _refine(

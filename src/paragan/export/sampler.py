@@ -111,24 +111,25 @@ class Sampler:
         steps: of the solver of a generator that has one; None: those of the run. Raises
         `ConfigError` for any other value.
         """
-        given = self.conditions(n, conditions)
+        inputs = self.conditions(n, conditions)
         z_BZ = self.latents(n, seed, truncation)
         y_B = self.labels(n, labels, seed)
         with with_steps(self.net, steps):
-            return self.generate(z_BZ, y_B, mode=mode, conditions=given, seed=seed, truncation=truncation)
+            return self.generate(z_BZ, y_B, mode=mode, conditions=inputs, seed=seed, truncation=truncation)
 
-    def conditions(self, n: int, given: Tensor | None = None) -> Tensor | None:
+    def conditions(self, n: int, images: Tensor | None = None) -> Tensor | None:
         """Return the input images of n samples; None for a generator that takes latents only."""
         if not self.takes_condition:
-            if given is not None:
+            if images is not None:
                 raise ConfigError("conditions: this generator has no input images; leave them out")
             return None
-        if given is None:
+        if images is None:
             return self.pairs(n)[1]
-        if tuple(given.shape) != (n, *self.info.shape):
-            expected = f"{n} of {_size(self.info.shape)}"
-            raise ConfigError(f"conditions: the tensor has the shape {_size(given.shape)}; pass {expected}")
-        return given
+        if tuple(images.shape) != (n, *self.info.shape):
+            raise ConfigError(
+                f"conditions: the tensor has the shape {_size(images.shape)}; pass {n} of {_size(self.info.shape)}"
+            )
+        return images
 
     @property
     def num_pairs(self) -> int:
@@ -211,17 +212,17 @@ class Sampler:
             conditions = self.net.truncation_shift(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
         block = latents.BLOCK if conditions is None else _PAIRS_AT_ONCE
         dropout_seed = self.seed if seed is None else seed
-        made: Tensor | None = None
+        images: Tensor | None = None
         for first in range(0, len(z_BZ), block):
             end = min(first + block, len(z_BZ))
             z, y, c = (None if x is None else x[first:end].to(device) for x in (z_BZ, y_B, conditions))
             assert z is not None
             x = generate_images(net, z, y, block, c, mode, seed=dropout_seed, first=first).cpu()
-            made = torch.empty(len(z_BZ), *x.shape[1:]) if made is None else made
-            made[first:end] = x  # concatenating a list would need the memory twice
+            images = torch.empty(len(z_BZ), *x.shape[1:]) if images is None else images
+            images[first:end] = x  # concatenating a list would need the memory twice
             progress(end)
-        assert made is not None
-        return SampledImages(made, None if y_B is None else tuple(y_B.tolist()))
+        assert images is not None
+        return SampledImages(images, None if y_B is None else tuple(y_B.tolist()))
 
     def _prior(self, n: int, seed: int | None) -> Prior:
         check_count(n)

@@ -66,15 +66,15 @@ class TensorSampler(Sampler):
         no data, and for samples without pictures.
         """
         if self.held_out is None:
-            needed = " and ".join(self.inputs)
-            problem = f"this generator needs {needed}, and an exported file has no data"
-            raise ConfigError(f"{problem}; pass the run folder")
+            raise ConfigError(
+                f"this generator needs {' and '.join(self.inputs)}, and an exported file has no data; "
+                "pass the run folder"
+            )
         source = self.held_out()
         spec = source.tensors[self.sample_name]
         if not is_pictured(spec.shape):
             shape = "x".join(map(str, spec.shape))
-            hint = "call paragan.load(RUN).net with its inputs"
-            raise ConfigError(f"samples of {shape} have no pictures; {hint}")
+            raise ConfigError(f"samples of {shape} have no pictures; call paragan.load(RUN).net with its inputs")
         sheet = FixedTensors(source, mode or self.mode).sheet(
             CalledNetwork(module=self.net), self._named_prior(source, seed), n
         )
@@ -125,12 +125,12 @@ def sample_tensors(
         blocks.append(generate_tensors(generator, inputs, mode, prior.seed, first).images.cpu())
     if len({block.shape[1:] for block in blocks}) > 1:
         raise ConfigError("sample: samples of this generator differ in length; call it with inputs of equal length")
-    made = torch.cat(blocks)
-    is_image = made.dim() == 4 and is_pictured(tuple(made.shape[1:]))
-    return SampledImages(made.float().clamp(-1, 1)) if is_image else made
+    samples = torch.cat(blocks)
+    is_image = samples.dim() == 4 and is_pictured(tuple(samples.shape[1:]))
+    return SampledImages(samples.float().clamp(-1, 1)) if is_image else samples
 
 
-def refuse_other_inputs(sampler: Sampler, command: str) -> None:
+def check_inputs(sampler: Sampler, command: str) -> None:
     """Raise `ConfigError` for a generator whose images do not come from latents and classes alone."""
     if isinstance(sampler, TensorSampler):
         needed = f"needs {' and '.join(sampler.inputs)}"

@@ -146,8 +146,8 @@ def draw_chart(
     """
     points = list(chain.from_iterable(curve.points for curve in curves))
     fields = {"ranges": ("low", "high"), "means": ("value",), "evaluations": ("value", "low", "high")}[style]
-    found = chain.from_iterable((getattr(point, name) for point in points) for name in fields)
-    values = [value for value in found if value is not None and math.isfinite(value)]
+    known = (getattr(point, name) for point in points for name in fields)
+    values = [value for value in known if value is not None and math.isfinite(value)]
     scale = fit_scale(values, caption.floor)
     if clipped := [value for value in values if not scale.low <= value <= scale.high]:
         outliers = f"Outliers up to {format_number(max(clipped, key=abs))} are clipped."

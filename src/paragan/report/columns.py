@@ -104,8 +104,8 @@ def _outline(shares: Sequence[float], most: float) -> str:
 
 def _matrix(rows: object, size: int) -> list[list[float]]:
     """Return a square matrix, NaN where there is no number; empty for another value."""
-    found = [[finite_or_nan(value) for value in first_items(row, size)] for row in first_items(rows, size)]
-    return found if len(found) == size and all(len(row) == size for row in found) else []
+    matrix = [[finite_or_nan(value) for value in first_items(row, size)] for row in first_items(rows, size)]
+    return matrix if len(matrix) == size and all(len(row) == size for row in matrix) else []
 
 
 def _cell(correlation: float) -> tuple[str, str]:
@@ -115,12 +115,12 @@ def _cell(correlation: float) -> tuple[str, str]:
     return f"h{min(_SHADES, round(abs(correlation) * _SHADES))}", text.replace("-", "−")
 
 
-def _largest_difference(names: list[str], data: list[list[float]], made: list[list[float]]) -> str:
+def _largest_difference(names: list[str], data: list[list[float]], generated: list[list[float]]) -> str:
     """Return the pair of columns whose correlation differs most, in words."""
-    pairs = [(abs(data[a][b] - made[a][b]), a, b) for a, b in combinations(range(len(names)), 2)]
+    pairs = [(abs(data[a][b] - generated[a][b]), a, b) for a, b in combinations(range(len(names)), 2)]
     known = [pair for pair in pairs if not math.isnan(pair[0])]
     if not known:
         return ""
     _, a, b = max(known)
-    values = f"{_cell(data[a][b])[1]} in the data, {_cell(made[a][b])[1]} generated"
+    values = f"{_cell(data[a][b])[1]} in the data, {_cell(generated[a][b])[1]} generated"
     return f"The largest difference is between {names[a]} and {names[b]}: {values}."

@@ -92,11 +92,11 @@ class Comparison:
     @cached_property
     def protocols(self) -> list[dict[str, str]]:
         """Distinct protocols of all evaluations, with their number of images, of the fields that differ."""
-        found: list[dict[str, str]] = []
+        distinct: list[dict[str, str]] = []
         for protocol in chain.from_iterable(run.history.protocols for run in self.runs):
-            if (shown := self._shown(protocol)) not in found:
-                found.append(shown)
-        return found
+            if (shown := self._shown(protocol)) not in distinct:
+                distinct.append(shown)
+        return distinct
 
     def _shown(self, protocol: Mapping[str, str]) -> dict[str, str]:
         return {name: text for name, text in protocol.items() if name in self._differing_fields}
@@ -118,11 +118,11 @@ class Comparison:
 
     @cached_property
     def _first_protocols(self) -> dict[tuple[str, frozenset[tuple[str, str]]], int]:
-        found: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
+        first: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
         for number, protocol in enumerate(self.protocols):
             for metric in self.metrics:
-                found.setdefault((metric, frozenset(comparable_part(protocol, metric).items())), number)
-        return found
+                first.setdefault((metric, frozenset(comparable_part(protocol, metric).items())), number)
+        return first
 
     @cached_property
     def protocol_differences(self) -> list[tuple[str, list[str]]]:

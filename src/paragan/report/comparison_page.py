@@ -28,7 +28,7 @@ def render_comparison_page(comparison: Comparison) -> str:
     sections = [(panels.TITLES[id], _series_charts(id, runs, end)) for id in _SECTIONS]
     drawn = [*metrics, *chain.from_iterable(charts for _, charts in sections)]
     frames = _frames(runs)
-    sampled = [(run, found) for run, found in zip(runs, frames, strict=True) if found]
+    sampled = [(run, of_run) for run, of_run in zip(runs, frames, strict=True) if of_run]
     settings, num_others = listed_settings(comparison)
     view = {
         "title": " · ".join(["comparison", *(run.name for run in runs)]),
@@ -41,13 +41,13 @@ def render_comparison_page(comparison: Comparison) -> str:
         "protocol_rows": comparison.protocol_differences,
         "settings": settings,
         "num_other_settings": num_others,
-        "samples": [(run.label, run.name, found[-1]) for run, found in sampled],
+        "samples": [(run.label, run.name, of_run[-1]) for run, of_run in sampled],
         "tracks": [line_look(runs.index(run)) for run, _ in sampled],
         "metrics": metrics,
         "sections": [(title, charts) for title, charts in sections if charts],
         "data": {
-            "tracks": [track_data(found) for _, found in sampled],
-            "stops": slider_positions([found for _, found in sampled]),
+            "tracks": [track_data(of_run) for _, of_run in sampled],
+            "stops": slider_positions([of_run for _, of_run in sampled]),
             "end": end,
             "one_run": False,
         }
@@ -69,7 +69,7 @@ def slider_positions(frames: Sequence[Sequence[Frame]]) -> list[list[int]]:
     places = sorted({frame.kimg for frame in chain.from_iterable(frames)})
     stride = -(-len(places) // (_MAX_STOPS - 1)) or 1
     chosen = sorted({*places[::stride], *places[-1:]})
-    return [[_latest(found, kimg) for found in frames] for kimg in chosen]
+    return [[_latest(of_run, kimg) for of_run in frames] for kimg in chosen]
 
 
 def _latest(frames: Sequence[Frame], kimg: float) -> int:

@@ -51,9 +51,9 @@ def _note_of_file(name: str) -> MetricNote:
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
     kind = next(node for node in classes if node.name == "Metric")
     assigned = (node for node in kind.body if isinstance(node, ast.Assign))
-    found = {ast.unparse(node.targets[0]): node.value for node in assigned}
-    direction = ast.unparse(found["direction"]).rpartition(".")[2]
-    return MetricNote({"LOWER": -1, "HIGHER": 1}.get(direction, 0), ast.literal_eval(found["note"]))
+    attributes = {ast.unparse(node.targets[0]): node.value for node in assigned}
+    direction = ast.unparse(attributes["direction"]).rpartition(".")[2]
+    return MetricNote({"LOWER": -1, "HIGHER": 1}.get(direction, 0), ast.literal_eval(attributes["note"]))
 
 
 def explanation(metric: str) -> str:

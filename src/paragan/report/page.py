@@ -59,7 +59,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
     return _header(folder, history) | {
         "numbers": [_key_number(name, history) for name in names],
         "accuracy": reliability(history.protocol),
-        "left_out": max(0, history.most_metrics - len(names)),
+        "left_out": max(0, history.max_metrics - len(names)),
         "frames": frames,
         "audio": read_audio(folder, history.samples),
         "tracks": [{"tone": None, "dash": 0}] if frames else [],

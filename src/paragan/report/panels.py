@@ -210,8 +210,8 @@ def metric_charts(scores: Sequence[RecordEntry], end: Mapping[str, float]) -> li
 
 def _metric_curves(metric: str, scores: Sequence[RecordEntry]) -> list[ChartCurve]:
     """Return one curve per protocol; the latest has the name of the metric, and the best mark."""
-    found = best_evaluation(metric, scores)
-    best = None if found is None else found.point(metric)
+    best_entry = best_evaluation(metric, scores)
+    best = None if best_entry is None else best_entry.point(metric)
     curves = []
     protocols = [entry.protocol_of(metric) for entry in scores]
     for order, protocol in enumerate(dict.fromkeys(protocols), 1):
@@ -259,8 +259,8 @@ def series_labels(names: Sequence[str]) -> list[str]:
 
 def _styles(labels: Sequence[str]) -> list[tuple[int, int]]:
     """Return colour and dashes of each curve: by its label, or the next free; then the colours again with dashes."""
-    taken = {_TONES.get(label) for label in labels}
-    solid = [(tone, 0) for tone in range(NUM_TONES) if tone not in taken]
+    used = {_TONES.get(label) for label in labels}
+    solid = [(tone, 0) for tone in range(NUM_TONES) if tone not in used]
     free = chain(solid, ((number % NUM_TONES, number // NUM_TONES) for number in count(NUM_TONES)))
     return [(_TONES[label], 0) if label in _TONES else next(free) for label in labels]
 

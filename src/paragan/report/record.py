@@ -115,7 +115,7 @@ def thin_out(entries: list[RecordEntry], limit: int = _MAX_ENTRIES) -> list[Reco
 class History:
     """Content of a record in bounded memory: long records are thinned out.
 
-    most_metrics: largest number of metrics in one evaluation. protocol, real (metrics of real
+    max_metrics: largest number of metrics in one evaluation. protocol, real (metrics of real
     images): of the latest evaluation. protocols: distinct ones of the evaluations with their
     number of images, as text by dotted name. rows, columns: labels and statistics of the latest samples.
     """
@@ -130,7 +130,7 @@ class History:
     samples: list[RecordEntry] = field(default_factory=list)
     num_scores: int = 0
     num_unreadable: int = 0  # lines without a step
-    most_metrics: int = 0
+    max_metrics: int = 0
     protocol: object = None
     protocols: list[dict[str, str]] = field(default_factory=list)
     real: object = None
@@ -225,7 +225,7 @@ class History:
             entry = replace(entry, seconds=self._saved_s.get(entry.step, entry.seconds))
         self.protocol = entry.values.get("protocol")
         self.real = entry.values.get("real")
-        self.most_metrics = max(self.most_metrics, len(entry.numbers.keys() - {_NUM_IMAGES}))
+        self.max_metrics = max(self.max_metrics, len(entry.numbers.keys() - {_NUM_IMAGES}))
         protocol = dict(dotted_settings(self.protocol))
         protocol[_NUM_IMAGES] = single_line(entry.values.get(_NUM_IMAGES))
         if protocol not in self.protocols and len(self.protocols) < _MAX_PROTOCOLS:

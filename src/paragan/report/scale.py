@@ -26,8 +26,8 @@ class Scale:
     def share(self, value: float) -> float:
         """Return the position of a value, clamped to 0..1."""
         clamped = min(max(value, self.low), self.high)
-        low, high, here = (math.log10(v) if self.log else v for v in (self.low, self.high, clamped))
-        return (here - low) / (high - low)
+        low, high, place = (math.log10(v) if self.log else v for v in (self.low, self.high, clamped))
+        return (place - low) / (high - low)
 
     def ticks(self) -> list[float]:
         """Return about four round values within the scale."""

@@ -25,7 +25,7 @@ _MAY_CHANGE = (
 _PLAYER = r"(g|d|players\.\w+)\."
 _PLACEMENT = re.compile(_PLAYER + r"(strategy|recompute|offload)")
 _RATES = re.compile(_PLAYER + r"(optimizer\.(lr|groups.*)|schedule\.\w+)")
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 def former_run(
@@ -58,7 +58,7 @@ def former_run(
     if refused := changed.keys() - (rates if config.train.change_rates else set()):
         keys = [key for key in changed if key in refused]
         texts = [f"{key} was {shorten(changed[key][0])}, now {shorten(changed[key][1])}" for key in keys]
-        named = "; ".join(texts[:_MOST_NAMED]) + ("; …" if len(texts) > _MOST_NAMED else "")
+        named = "; ".join(texts[:_MAX_NAMED]) + ("; …" if len(texts) > _MAX_NAMED else "")
         cure = "add --change to change learning rates from here on, " if refused <= rates else ""
         if any(_is_code(changed[key][1]) for key in keys):
             cure = "--code DIR --trust for code that has moved and changed, "

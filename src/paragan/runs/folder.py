@@ -32,7 +32,7 @@ from paragan.distributed.launch.rank_env import mpi_rank_and_size
 STUDY = "study.db"  # of a folder of `paragan tune`, whose trials are runs in folders of their own
 WRITTEN = ("checkpoints", "best", "samples", "judge", "background", "ranks", "tensorboard", "wandb", "mlflow")
 _OF_LAUNCHER = ("run.lock", "exit.json", "environment.json", "metrics.jsonl", "report.html", "stacks", "lease.json")
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _KILL_S = 5.0
 _PAUSE_S = 0.05
 
@@ -65,9 +65,9 @@ class RunFolder:
 
     def _ended_at(self, step: int | None, code: int) -> bool:
         with suppress(OSError, ValueError):
-            found = json.loads(read_bytes(self.path / "exit.json", _MOST_BYTES))
-            if isinstance(found, dict):
-                return found.get("code") == code and step in (None, found.get("step"))
+            status = json.loads(read_bytes(self.path / "exit.json", _MAX_BYTES))
+            if isinstance(status, dict):
+                return status.get("code") == code and step in (None, status.get("step"))
         return False
 
     def other_files(self) -> list[str]:
@@ -80,8 +80,7 @@ class RunFolder:
         """Return whether config.yaml is not what the run has written."""
         recorded = read_environment(self.path).get("config_sha256")
         with suppress(OSError):
-            found = hashlib.sha256(read_bytes(self.config, _MOST_BYTES)).hexdigest()
-            return recorded not in (None, found)
+            return recorded not in (None, hashlib.sha256(read_bytes(self.config, _MAX_BYTES)).hexdigest())
         return False
 
     def missing_history(self, step: int) -> str:
@@ -105,8 +104,9 @@ class RunFolder:
                 self._lock.write(str(os.getpid()).encode())
                 self._lock.flush()
         except OSError as error:
-            found = f"cannot write to run folder {self.path} ({error.strerror})"
-            raise CheckpointError(f"{found}; give another --out DIR") from None
+            raise CheckpointError(
+                f"cannot write to run folder {self.path} ({error.strerror}); give another --out DIR"
+            ) from None
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -136,17 +136,17 @@ class RunFolder:
         """
         if not self.config.exists():
             return None  # not a run
-        here = self.path.resolve()
+        folder = self.path.resolve()
         number = 1
-        while (aside := here.with_name(f"{here.name}.old-{number}")).exists():
+        while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
             number += 1
         with self._acquire():
             is_inherited = self._is_inherited()
-            here.rename(aside)
+            folder.rename(aside)
             if is_inherited:
-                _move_lock(here, aside)
+                _move_lock(folder, aside)
         if (log := aside / "ranks" / "launch.log").exists():
-            log.rename(create_subfolder(here, "ranks") / "launch.log")
+            log.rename(create_subfolder(folder, "ranks") / "launch.log")
         return aside
 
     def _is_inherited(self) -> bool:
@@ -208,16 +208,16 @@ def _lock_of_orphans(lock: BinaryIO, path: Path) -> bool:
     return is_free
 
 
-def _move_lock(here: Path, aside: Path) -> None:
+def _move_lock(folder: Path, aside: Path) -> None:
     """Move the launcher's lock to the new folder. `CheckpointError`: another process made that."""
     ours = aside / "run.lock"
-    lock = here / "run.lock"
+    lock = folder / "run.lock"
     try:
-        here.mkdir()
+        folder.mkdir()
         os.link(ours, lock)
         ours.unlink()
     except FileExistsError:
-        raise _in_use(here, "another") from None
+        raise _in_use(folder, "another") from None
     except OSError:  # file system without hard links
         ours.rename(lock)
 
@@ -267,7 +267,7 @@ def environment(ranks: int = 1) -> dict[str, Any]:
 def read_environment(path: Path) -> Mapping[str, Any]:
     """Return the `environment.json` of a run folder; empty if it is missing or invalid."""
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(read_bytes(path / "environment.json", _MOST_BYTES))
-        if isinstance(found, dict):
-            return found
+        values = json.loads(read_bytes(path / "environment.json", _MAX_BYTES))
+        if isinstance(values, dict):
+            return values
     return {}

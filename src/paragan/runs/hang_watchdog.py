@@ -26,8 +26,8 @@ from paragan.engine.session import Session
 from paragan.engine.watchdog import HangLimits, Watchdog
 from paragan.runs.run_request import RunRequest
 
-_MOST_BYTES = 1 << 20  # of the stacks of a rank, over all hangs
-_MOST = 0.9  # of the ranks' time-out, which names no rank
+_MAX_BYTES = 1 << 20  # of the stacks of a rank, over all hangs
+_TIMEOUT_SHARE = 0.9  # of the ranks' time-out, which names no rank
 _DEBUGGERS = ("bdb", "pdb")
 
 
@@ -42,7 +42,7 @@ def hang_watchdog(session: Session, request: RunRequest) -> Iterator[None]:
         yield
         return
     path = create_subfolder(request.out, "stacks") / f"rank-{session.world.rank}.txt"
-    if path.exists() and path.stat().st_size > _MOST_BYTES:
+    if path.exists() and path.stat().st_size > _MAX_BYTES:
         path.unlink()
     with open_to_append(path) as stacks:
         is_free = signal.getsignal(WAKE_SIGNAL) == signal.SIG_DFL
@@ -61,12 +61,12 @@ def _limits(session: Session, request: RunRequest) -> HangLimits:
     """Return the limits of this rank; a process alone has no largest one, since none waits for it."""
     floor_s = request.config.train.watchdog_s
     assert floor_s is not None
-    most_s = _MOST * request.config.train.timeout_s
+    max_s = _TIMEOUT_SHARE * request.config.train.timeout_s
     if request.config.train.executor != "eager":  # later programs take as long as the first
-        floor_s = max(floor_s, most_s)
+        floor_s = max(floor_s, max_s)
     if session.world.size == 1:
         return HangLimits(floor_s)
-    return HangLimits(floor_s, most_s)
+    return HangLimits(floor_s, max_s)
 
 
 def waits_for_score(roles: Roles, state: RankState) -> bool:
@@ -116,14 +116,14 @@ class _RunWatch:
             self._end(self._exchange.wait_for_reason())
 
     def _state(self) -> RankState:
-        found = self.watchdog.progress()
+        progress = self.watchdog.progress()
         trainer = self._session.trainer
         return RankState(
             rank=self._world.rank,
             step=trainer.clock.step,
-            phase=found.phase,
-            seconds=round(found.seconds, 1),
-            suspended_s=round(found.suspended_s, 1),
+            phase=progress.phase,
+            seconds=round(progress.seconds, 1),
+            suspended_s=round(progress.suspended_s, 1),
             work=trainer.phases.work,
         )
 

@@ -55,8 +55,8 @@ def choose_layout(
     plain = replace(config, train=replace(config.train, layout="plain"))
 
     def choose() -> dict[str, Any]:
-        found = (None if fresh else _recorded(plain, out)) or _found(plain, world, say, model)
-        return {key: {name: getattr(found.player_options[key], name) for name in _SETTINGS} for key in ("g", "d")}
+        chosen = (None if fresh else _recorded(plain, out)) or _measured(plain, world, say, model)
+        return {key: {name: getattr(chosen.player_options[key], name) for name in _SETTINGS} for key in ("g", "d")}
 
     chosen = run_on_main(world, choose)
     return replace(plain, g=_completed(config.g, chosen["g"]), d=_completed(config.d, chosen["d"]))
@@ -77,7 +77,7 @@ def _completed(player: PlayerOptions, chosen: Mapping[str, Any]) -> PlayerOption
     return replace(player, **{k: v for k, v in chosen.items() if getattr(player, k) == getattr(defaults, k)})
 
 
-def _found(config: RunConfig, world: World, say: Say, model: Model | None) -> RunConfig:
+def _measured(config: RunConfig, world: World, say: Say, model: Model | None) -> RunConfig:
     """Measure steps in turns, unless networks are compiled, recomputed or sharded."""
     if (why := _why_plain(config, world)) is not None:
         say(f"layout    plain: {why}")

@@ -107,8 +107,9 @@ def _model_module(config: RunConfig, model: Callable[[RunConfig], Model] | None,
         return model(config)
     module: Any = registry.load_module("models", config.model.name)
     if model is not None:
-        problem = f"generator is not used: the config of {where} names model.name={config.model.name}"
-        raise ConfigError(f"{problem}; leave generator out")
+        raise ConfigError(
+            f"generator is not used: the config of {where} names model.name={config.model.name}; leave generator out"
+        )
     return module
 
 
@@ -153,20 +154,19 @@ def _sampler(
     if sample is None and len(info.shape) != 3:
         raise CheckpointError(f"{where}: the shape {list(info.shape)} is not that of images; train anew with --fresh")
 
-    def one() -> nn.Module:
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # constructors draw random numbers; the caller's random state is preserved
+    def member() -> nn.Module:
+        # constructors draw random numbers; the caller's random state is preserved
+        with torch.random.fork_rng(devices=[]):
             shape: Any = info.shape  # three sizes for images
             net: nn.Module = module.Generator(config.model.options, shape, len(info.class_names))
             return net
 
     def make() -> nn.Module:
-        return one() if config.grid is None else of_members(one, weights)
+        return member() if config.grid is None else of_members(member, weights)
 
     # a built-in model: check sizes before allocating memory
     if "." not in config.model.name and config.model.name != FROM_MEMORY:
-        _refuse_other_sizes(make, weights, where)
+        _check_sizes(make, weights, where)
     net = make()
     check_same(shapes_of(weights), shapes_of(net.state_dict()), where)
     _fill(net, weights, where)
@@ -181,9 +181,9 @@ def _sampler(
 
 def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
     """Load the weights; refuse other dtypes, which a copy would convert silently."""
-    for name, mine in net.state_dict().items():
-        if weights[name].is_floating_point() != mine.is_floating_point():
-            raise CheckpointError(f"{where}: {name} is {weights[name].dtype} instead of {mine.dtype}; export it again")
+    for name, own in net.state_dict().items():
+        if weights[name].is_floating_point() != own.is_floating_point():
+            raise CheckpointError(f"{where}: {name} is {weights[name].dtype} instead of {own.dtype}; export it again")
     try:
         net.load_state_dict(weights)
     except RuntimeError as error:
@@ -191,7 +191,7 @@ def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
         raise CheckpointError(f"{where}: weights cannot be read ({text}); export it again") from None
 
 
-def _refuse_other_sizes(make: Callable[[], nn.Module], weights: dict[str, Tensor], where: str) -> None:
+def _check_sizes(make: Callable[[], nn.Module], weights: dict[str, Tensor], where: str) -> None:
     """Compare tensor sizes on the meta device: a foreign config may request layers of any size."""
     left = 4 * len(weights) + 100  # parametrised weights are registered more than once
 

@@ -20,10 +20,10 @@ def config_path(run: Path) -> Path:
     path = run / "config.yaml"
     if path.is_file():
         return path
-    found = "is a file, not a run folder" if run.is_file() else "does not exist"
+    problem = "is a file, not a run folder" if run.is_file() else "does not exist"
     if run.is_dir():
-        found = "is a folder without config.yaml"
-    raise CheckpointError(f"{run} {found}; pass a run folder, made by `{program_command()} train`")
+        problem = "is a folder without config.yaml"
+    raise CheckpointError(f"{run} {problem}; pass a run folder, made by `{program_command()} train`")
 
 
 def read_with_steps(read: Callable[[list[str]], RunConfig], steps: int | None) -> RunConfig:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,31 +30,32 @@ def needs_group(config: RunConfig) -> bool:
     return any(strategy is not None and strategy.name != "none" for strategy in chosen)
 
 
-def refuse_different(config: RunConfig, world: World) -> None:
+def check_same_config(config: RunConfig, world: World) -> None:
     """Raise the same `ConfigError` on all ranks if versions or settings differ. Collective."""
     if world.size == 1:
         return
-    here = {"paragan": __version__, "torch": torch.__version__, "config": dump(config)}
-    ranks = world.gather(here)
+    local = {"paragan": __version__, "torch": torch.__version__, "config": dump(config)}
+    ranks = world.gather(local)
     for name in ("paragan", "torch"):
         values = [rank[name] for rank in ranks]
-        _refuse(f"{name} is", values, "install the same version on all hosts")
+        _check_equal(f"{name} is", values, "install the same version on all hosts")
     configs = [parse_recipe(rank["config"], f"rank {n}") for n, rank in enumerate(ranks)]
     changes = [compare(configs[0], other) for other in configs]
-    for key in chain.from_iterable(changes):
+    for key in (key for change in changes for key in change):
         if key not in _MAY_DIFFER:
             first = next(change[key][0] for change in changes if key in change)
             values = [change.get(key, (first, first))[1] for change in changes]
-            _refuse(f"{key} is", values, "give the same command on all hosts")
+            _check_equal(f"{key} is", values, "give the same command on all hosts")
 
 
-def refuse_small_batch(config: RunConfig, world: World) -> None:
+def check_batch(config: RunConfig, world: World) -> None:
     """Raise `ConfigError` if a rank or micro-batch would have no row of the global batch."""
     batch = config.train.batch
-    share = config.train.batch // world.size
+    share = batch // world.size
     if not share:
-        found = f"train.batch={batch} is less than one image for each of {world.size} ranks"
-        raise ConfigError(f"{found}; raise train.batch")
+        raise ConfigError(
+            f"train.batch={batch} is less than one image for each of {world.size} ranks; raise train.batch"
+        )
     for side, player in config.player_options.items():
         if world.size > 1 and player.micro_batches > share:
             raise ConfigError(
@@ -64,17 +64,17 @@ def refuse_small_batch(config: RunConfig, world: World) -> None:
             )
 
 
-def refuse_different_state(trainer: TrainingLoop, world: World) -> None:
+def check_same_state(trainer: TrainingLoop, world: World) -> None:
     """Raise `CheckpointError` if ranks have different steps or data, as without a shared disk."""
     ranks = world.gather([trainer.clock.step, trainer.batches.source.fingerprint])
     steps = [step for step, _ in ranks]
     data = [fingerprint for _, fingerprint in ranks]
     cure = "put the run folder on a disk that all hosts share"
-    _refuse("the newest checkpoint is of step", steps, cure, CheckpointError)
-    _refuse("the data is", data, "give all hosts the same data", CheckpointError)
+    _check_equal("the newest checkpoint is of step", steps, cure, CheckpointError)
+    _check_equal("the data is", data, "give all hosts the same data", CheckpointError)
 
 
-def refuse_separate_folders(address: str, folder: Path, world: World) -> None:
+def check_shared_folder(address: str, folder: Path, world: World) -> None:
     """Raise `CheckpointError` if other hosts do not see the working folder of a run at an address. Collective.
 
     Ranks write their parts of a checkpoint there, and rank 0 uploads them.
@@ -87,11 +87,13 @@ def refuse_separate_folders(address: str, folder: Path, world: World) -> None:
     run_on_main(world, mark.unlink)
     blind = [rank for rank, sees in enumerate(is_seen) if not sees]
     if blind:
-        problem = f"rank {blind[0]} does not see {folder} of rank 0, the working folder of {address}"
-        raise CheckpointError(f"{problem}; set PARAGAN_CACHE to a folder that all hosts share")
+        raise CheckpointError(
+            f"rank {blind[0]} does not see {folder} of rank 0, the working folder of {address}; set PARAGAN_CACHE to a "
+            "folder that all hosts share"
+        )
 
 
-def _refuse(what: str, values: Sequence[Any], cure: str, error: type[Exception] = ConfigError) -> None:
+def _check_equal(what: str, values: Sequence[Any], cure: str, error: type[Exception] = ConfigError) -> None:
     """Raise the error unless the values of all ranks are equal. cure: what to do."""
     differing = [n for n, value in enumerate(values) if value != values[0]]
     if differing:

@@ -77,8 +77,10 @@ def start_lines(
     lines = [f"{start}: {run} ({request.resume_hint})", *runner.start_lines(request.config)]
     lines.append(f"data      {_data_text(source)}")
     if batch > len(source) > 0:
-        found = f"train.batch={batch} is larger than the data set ({len(source):,} samples)"
-        lines.append(f"warning: {found}: each batch repeats samples")
+        lines.append(
+            f"warning: train.batch={batch} is larger than the data set ({len(source):,} samples): each batch repeats "
+            "samples"
+        )
     for name, player in sorted(players.items(), reverse=True):
         layout = " channels-last" if player["channels_last"] else ""
         trained = f" ({player['trained']:,} train)" if "trained" in player else ""
@@ -142,8 +144,8 @@ def ranks_line(trainer: TrainingLoop, players: Mapping[str, Mapping[str, Any]], 
     return f"ranks     {on}: {placed}; {' or '.join(map(str, counts))} of {batch} images each{ends}"
 
 
-def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:
-    side, names = found
+def _unused_labels_line(missing: tuple[Side, tuple[str, ...]]) -> str:
+    side, names = missing
     added = " or ".join(f"{{name: {name}, side: {side.value}}}" for name in names)
     return f"warning: {side.value.upper()} does not learn labels: D's auxiliary head is never trained; add {added}"
 

@@ -16,8 +16,8 @@ RULES: Mapping[str, Callable[[float], float]] = {
 }
 
 
-def scaled_batch(bs: int, num_workers: int, found: int) -> int:
-    """Return the global batch of `found` workers with as many images each as in `bs / num_workers`.
+def scaled_batch(bs: int, num_workers: int, actual: int) -> int:
+    """Return the global batch of `actual` workers with as many images each as in `bs / num_workers`.
 
     Raises `ConfigError` if that is no whole number of images, or less than one for each.
     """
@@ -26,11 +26,11 @@ def scaled_batch(bs: int, num_workers: int, found: int) -> int:
             raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}")
     if bs < num_workers:
         raise ConfigError(f"bs={bs} is less than one image for each of {num_workers} workers; pass a larger bs")
-    batch, rest = divmod(bs * found, num_workers)
+    batch, rest = divmod(bs * actual, num_workers)
     if rest:
         nearest = num_workers * round(bs / num_workers)
         raise ConfigError(
-            f"bs={bs} for {num_workers} workers is {bs * found / num_workers:g} images for the {found} of this run; "
+            f"bs={bs} for {num_workers} workers is {bs * actual / num_workers:g} images for the {actual} of this run; "
             f"pass a multiple of num_workers such as {nearest}"
         )
     return batch

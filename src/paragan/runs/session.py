@@ -65,19 +65,19 @@ def open_session(
 def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner: Runner) -> Iterator[Session]:
     folder = RunFolder(request.out, None if request.place is None else request.place.lock_fd)
     say = printer(world)
-    rank_checks.refuse_different(request.config, world)
-    rank_checks.refuse_small_batch(request.config, world)
+    rank_checks.check_same_config(request.config, world)
+    rank_checks.check_batch(request.config, world)
     request = replace(request, config=_completed_config(request, world, say))
     trainer = runner.trainer(request, world, say, stop)
     before = _prepare_folder(request, folder) if world.is_main else None
     with folder if world.is_main else nullcontext():
         world.barrier()  # rank 0 has prepared the folder
-        rank_checks.refuse_separate_folders(request.address, request.out, world)
+        rank_checks.check_shared_folder(request.address, request.out, world)
         resumed = trainer.resume()
         if world.is_main:
             _prepare_history(folder, trainer, resumed)
-        rank_checks.refuse_different_state(trainer, world)
-        _refuse_shorter(trainer, request.config, folder)
+        rank_checks.check_same_state(trainer, world)
+        _check_length(trainer, request.config, folder)
         config, messages = _config_of_session(request, before, trainer, resumed, say)
         request = replace(request, config=config)
         # a copy of a run in a bucket lies in a cache, from which no path is worth keeping
@@ -106,7 +106,7 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
 
 def check_start(request: RunRequest, num_ranks: int = 1) -> None:
     """Raise what `train` raises before the first step of a new run, in this process alone; write nothing."""
-    refuse_missing_init(request)
+    check_init(request)
     config = request.config
     if num_ranks > 1 and config.grid is None:
         config = build.with_synchronous_scheme(config)  # a scheme with ranks for each player has none here
@@ -215,7 +215,7 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
     """Return the config of the run that is resumed, None for a new one. Raises as `former_run`."""
     if request.fresh and request.config.train.change_rates:
         raise ConfigError("--change resumes a run and --fresh starts one; give one of the two")
-    refuse_missing_init(request)
+    check_init(request)
     if (folder.path / STUDY).exists() and not folder.config.exists():
         raise CheckpointError(f"{folder.path} holds a study of tune; choose another folder with --out DIR")
     if _starts_fresh(request) and (aside := folder.set_aside()) is not None:
@@ -230,14 +230,15 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
     return former_run(folder, request.config, print_line, request.code)
 
 
-def refuse_missing_init(request: RunRequest) -> None:
+def check_init(request: RunRequest) -> None:
     """Refuse an `init.path` that does not exist, or would be moved with the former run."""
     for key, paths in request.config.initial_paths.items():
         for source in paths:
             inside = source.resolve().is_relative_to(request.out.resolve())
             if request.fresh and inside:
-                found = f"{key}.path {source} is in the run folder, which --fresh moves"
-                raise ConfigError(f"{found}; give another --out DIR")
+                raise ConfigError(
+                    f"{key}.path {source} is in the run folder, which --fresh moves; give another --out DIR"
+                )
             if not source.exists() and not (request.out / "config.yaml").exists():
                 from paragan.core.command import advise_missing
 
@@ -249,7 +250,7 @@ def _starts_fresh(request: RunRequest) -> bool:
     return request.fresh and not (request.place is not None and exit_status.is_owned(request.out, request.place))
 
 
-def _refuse_shorter(trainer: TrainingLoop, config: RunConfig, folder: RunFolder) -> None:
+def _check_length(trainer: TrainingLoop, config: RunConfig, folder: RunFolder) -> None:
     """Raise `CheckpointError` if more is trained than `train.kimg`, which would be recorded."""
     if trainer.clock.images >= trainer.images + config.images_per_report:
         done = trainer.clock.images / 1000

@@ -29,11 +29,11 @@ class ShapeOnlySource(Source):
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return random images, for the trial of a game before its first step."""
         draws = rng.generator("shape only")
-        found = {}
+        tensors = {}
         for name, spec in self.tensors.items():
             values = 256 if spec.is_image else len(self.class_names)
-            found[name] = torch.randint(values, (len(indices), *spec.shape), generator=draws).to(spec.dtype)
-        return found
+            tensors[name] = torch.randint(values, (len(indices), *spec.shape), generator=draws).to(spec.dtype)
+        return tensors
 
 
 def shape_only_data(shape: tuple[int, int, int], classes: int, has_pairs: bool, is_image: bool = True) -> build.Data:

@@ -37,11 +37,11 @@ class TrialRun:
         self.device = devices.select_device(config.train.threads) if is_alone else world.device
         num_ranks = len(build.scheme(config).assign(world.size)[Side.D])
         self.rows = Rows(step=0, first=0, count=config.train.batch, total=config.train.batch).shares(num_ranks)[0].count
-        self.found = data or build.open_data(config, model)
+        self.data = data or build.open_data(config, model)
 
     def networks(self) -> Mapping[Side, nn.Module]:
         """Return the networks, for inspection."""
-        sides = {side: build.network_factory(self.config, side, self.found, self.device, self.model) for side in Side}
+        sides = {side: build.network_factory(self.config, side, self.data, self.device, self.model) for side in Side}
         return {side: make.construct() for side, make in sides.items()}
 
     def stepper(self, config: RunConfig) -> Callable[[], object]:
@@ -52,7 +52,7 @@ class TrialRun:
         """Return a game of this rank's rows."""
         train = replace(config.train, batch=self.rows)
         config = replace(config.with_all_losses_active, train=train)
-        return build.gan(config, self.found, self.device, None, self.model)
+        return build.gan(config, self.data, self.device, None, self.model)
 
     def stepper_of(self, config: RunConfig, game: GAN) -> Callable[[], object]:
         """Return a function that makes one step of this game."""
@@ -60,18 +60,18 @@ class TrialRun:
         return partial(build.scheme(config).step, game, self._batches())
 
     def _batches(self) -> Iterator[Batch]:
-        if self.found.is_image:
-            return noise_batches(self.config, self.found, self.device, self.rows)
+        if self.data.is_image:
+            return noise_batches(self.config, self.data, self.device, self.rows)
         whole = replace(self.config, train=replace(self.config.train, batch=self.rows))
-        return batch_stream(whole, self.found.train, whole.seed, self.device)
+        return batch_stream(whole, self.data.train, whole.seed, self.device)
 
 
-def noise_batches(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> Iterator[Batch]:
+def noise_batches(config: RunConfig, data: build.Data, device: torch.device, batch: int) -> Iterator[Batch]:
     """Yield batches of noise with the shapes of the data."""
-    classes = found.num_classes
+    classes = data.num_classes
     rows = Rows(step=0, first=0, count=batch, total=batch)
-    x = (rng.uniform(config.seed, "plan/x", rows, found.train.shape) * 2 - 1).to(device)
+    x = (rng.uniform(config.seed, "plan/x", rows, data.train.shape) * 2 - 1).to(device)
     y = rng.integers(config.seed, "plan/y", rows, classes).to(device) if classes else None
-    condition = x.flip(-1) if found.has_pairs else None
+    condition = x.flip(-1) if data.has_pairs else None
     for step in count():
         yield Batch(replace(rows, step=step), present_tensors(image=x, label=y, condition=condition))

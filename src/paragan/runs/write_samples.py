@@ -49,8 +49,7 @@ class SampleRequest:
         if self.frames is not None and self.walk is None:
             raise ConfigError("--frames applies to a film; give --walk POINTS too, such as --walk 8")
         if self.num is not None and (self.grid or self.by_class):
-            found = "--num does not combine with --grid or --classes, which set the number"
-            raise ConfigError(f"{found}; leave one out")
+            raise ConfigError("--num does not combine with --grid or --classes, which set the number; leave one out")
         _ = self.shape
 
     @property
@@ -83,7 +82,7 @@ def write_samples(sampler: Sampler, path: Path, request: SampleRequest, update: 
     if isinstance(sampler, TensorSampler):
         return _write_pictures(sampler, path, request)
     if sampler.takes_condition or request.inputs is not None:
-        _refuse_latent_options(sampler, request)
+        _check_latent_options(sampler, request)
         return _write_translated(sampler, path, request, update)
     from paragan.export import gallery
 
@@ -107,15 +106,15 @@ def _write_pictures(sampler: TensorSampler, path: Path, request: SampleRequest) 
     from paragan.export.sampled_images import SampledImages
 
     maps = f"this generator makes {sampler.sample_name} from {' and '.join(sampler.inputs)}"
-    _refuse({**_latent_options(request), "--input": request.inputs}, maps)
+    _check_unused({**_latent_options(request), "--input": request.inputs}, maps)
     pictures, columns = sampler.held_out_pictures(request.num, request.seed, request.mode)
     return SampledImages(pictures).save(_target(sampler, path, request), columns)
 
 
-def _refuse_latent_options(sampler: Sampler, request: SampleRequest) -> None:
+def _check_latent_options(sampler: Sampler, request: SampleRequest) -> None:
     if not sampler.takes_condition:
         raise ConfigError("--input does not apply: this generator makes images from latents; leave it out")
-    _refuse(_latent_options(request), "this generator makes images from images")
+    _check_unused(_latent_options(request), "this generator makes images from images")
 
 
 def _latent_options(request: SampleRequest) -> dict[str, Any]:
@@ -129,7 +128,7 @@ def _latent_options(request: SampleRequest) -> dict[str, Any]:
     }
 
 
-def _refuse(options: dict[str, Any], makes: str) -> None:
+def _check_unused(options: dict[str, Any], makes: str) -> None:
     for option, value in options.items():
         if value:
             raise ConfigError(f"{option} does not apply: {makes}; leave it out")
@@ -145,8 +144,8 @@ def _write_translated(sampler: Sampler, path: Path, request: SampleRequest, upda
     count = request.num or min(_NUM_PAIRS, sampler.num_pairs)
     if request.inputs is not None:
         channels, height, width = sampler.info.shape
-        found = paired.read_inputs(str(request.inputs), (channels, height, width))
-        inputs = normalise(found)[: request.num]
+        pictures = paired.read_inputs(str(request.inputs), (channels, height, width))
+        inputs = normalise(pictures)[: request.num]
         count = len(inputs)
     images, columns = gallery.render_pairs(
         sampler, count, inputs, request.seed, lambda done: update(done, count), request.mode

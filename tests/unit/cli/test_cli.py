@@ -96,25 +96,6 @@ def test_every_public_name_exists():
         _ = paragan.nonsense
 
 
-def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
-    text = "data: digits\nmodel: {name: mpl}\nloss: hinge\ntrain: {batchsize: 3}\nseed: no\nseed: 2\n"
-    (empty_folder / "bad.yaml").write_text(text)
-    assert main(["train", "bad.yaml", "d.micro_batches=0"]) == 2
-    out, error = capsys.readouterr()
-    assert out == ""
-    prefixes = [
-        "bad.yaml:2: model.name",
-        "bad.yaml:4: train.batchsize",
-        "bad.yaml:5: seed",
-        "bad.yaml:6: seed",
-        "command line: d.micro_batches",
-        "`paragan config digits` prints a complete recipe",
-    ]
-    for line, prefix in zip(error.splitlines(), prefixes, strict=True):
-        assert line.startswith(prefix)
-    assert error.count("did you mean") == 2
-
-
 def test_train_passes_config_and_run_folder(stub, empty_folder):
     calls = stub("train", "train_run", result=85)
     (empty_folder / "mine.yaml").write_text("data: digits\nmodel: mlp\nloss: hinge\n")
@@ -171,22 +152,12 @@ def test_to_printable_replaces_control_characters():
         (SystemExit(), 0),
         (SystemExit(-1), 255),
         (SystemExit("why"), 1),
-        (KeyboardInterrupt(), 130),
         (EOFError(), 130),
         (BrokenPipeError(errno.EPIPE, "gone"), 1),
-        (MemoryError(), 2),
-        (OSError(errno.ENOSPC, "full"), 2),
-        (Later("stopped"), 85),
     ],
 )
-def test_outcome_equals_the_exit_code_of_the_process(stub, raised, code):
+def test_outcome_of_other_exceptions_is_the_exit_code_of_the_process(raised, code):
     assert outcome(raised)[0] == code
-    stub("evaluate", "evaluate_run", result=raised)
-    if isinstance(raised, SystemExit) or code == 1:
-        with pytest.raises((type(raised), SystemExit)):
-            main(["eval", "run"])
-    else:
-        assert main(["eval", "run"]) == code
 
 
 @pytest.mark.parametrize("raised", [RuntimeError("ours"), FileNotFoundError(errno.ENOENT, "ours")])

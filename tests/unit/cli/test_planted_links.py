@@ -107,26 +107,6 @@ def test_a_subfolder_that_is_a_link_is_refused_in_one_line(trained, tmp_path, na
     assert sorted(outside.rglob("*")) == before
 
 
-def test_a_new_file_has_the_mode_of_the_umask(tmp_path):
-    for mask, expected in ((0o022, 0o644), (0o077, 0o600), (0o002, 0o664)):
-        before = os.umask(mask)
-        try:
-            files.write_text(tmp_path / "a", "b")
-        finally:
-            os.umask(before)
-        assert (tmp_path / "a").stat().st_mode & 0o777 == expected
-
-
-def test_an_exported_file_is_readable_by_others(trained, tmp_path, capfd):
-    run, before = Path(shutil.copytree(trained[0], tmp_path / "run")), os.umask(0o022)
-    try:
-        assert call(run, "export-program") == 0
-    finally:
-        os.umask(before)
-    modes = {path.name: path.stat().st_mode & 0o777 for path in (run / "export").iterdir()}
-    assert modes == dict.fromkeys(("generator.safetensors", "generator.pt2", "samples.png", "README.md"), 0o644)
-
-
 def test_a_failed_write_leaves_the_former_file_and_no_other(tmp_path):
     files.write_text(tmp_path / "a", "before")
     with contextlib.suppress(ZeroDivisionError), files.atomic_write(tmp_path / "a") as file:

@@ -25,7 +25,7 @@ def with_words(*words):
 
 def test_equal_settings_pass():
     same = with_words("data.size=16", "devices=4")  # devices: of a host
-    rank_checks.refuse_different(read_recipe("digits"), gathering(with_words(), same))
+    rank_checks.check_same_config(read_recipe("digits"), gathering(with_words(), same))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_equal_settings_pass():
 )
 def test_other_settings_are_refused_by_name(other, message):
     with pytest.raises(ConfigError, match=re.escape(f"ranks differ: {message}")) as caught:
-        rank_checks.refuse_different(read_recipe("digits"), gathering(with_words(), other))
+        rank_checks.check_same_config(read_recipe("digits"), gathering(with_words(), other))
     assert "\n" not in str(caught.value)
 
 
@@ -62,22 +62,22 @@ def test_the_first_lines_tell_where_everything_lies(batch, each):
 
 def test_a_rank_or_part_without_an_image_is_refused():
     config = read_recipe("digits", ["train.batch=7", "g.micro_batches=3"])
-    rank_checks.refuse_small_batch(config, World(size=2))
+    rank_checks.check_batch(config, World(size=2))
     with pytest.raises(ConfigError, match=r"g\.micro_batches=3 is more than the 2 images of a rank"):
-        rank_checks.refuse_small_batch(config, World(size=3))
+        rank_checks.check_batch(config, World(size=3))
     with pytest.raises(ConfigError, match=r"train\.batch=7 is less than one image for each of 8 ranks"):
-        rank_checks.refuse_small_batch(config, World(size=8))
+        rank_checks.check_batch(config, World(size=8))
 
 
 def test_ranks_on_different_disks_are_refused():
     trainer = SimpleNamespace(
         clock=SimpleNamespace(step=20), batches=SimpleNamespace(source=SimpleNamespace(fingerprint="a"))
     )
-    rank_checks.refuse_different_state(trainer, gathering(lambda mine: mine))
+    rank_checks.check_same_state(trainer, gathering(lambda mine: mine))
     with pytest.raises(CheckpointError, match="of step 20 on rank 0 and 0 on rank 1; put the run folder on"):
-        rank_checks.refuse_different_state(trainer, gathering(lambda mine: [0, "a"]))
+        rank_checks.check_same_state(trainer, gathering(lambda mine: [0, "a"]))
     with pytest.raises(CheckpointError, match="the data is a on rank 0 and b on ranks 1, 2"):
-        rank_checks.refuse_different_state(trainer, gathering(*[lambda mine: [20, "b"]] * 2))
+        rank_checks.check_same_state(trainer, gathering(*[lambda mine: [20, "b"]] * 2))
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
@@ -85,12 +85,12 @@ def test_hosts_without_a_shared_working_folder_are_refused_at_an_address(tmp_pat
     other = gathering(lambda mine: mine if is_shared or not isinstance(mine, bool) else False)
     other.local_size = 1
     other.is_main = True
-    rank_checks.refuse_separate_folders("", tmp_path, other)
+    rank_checks.check_shared_folder("", tmp_path, other)
     if is_shared:
-        rank_checks.refuse_separate_folders("s3://bucket/run", tmp_path, other)
+        rank_checks.check_shared_folder("s3://bucket/run", tmp_path, other)
     else:
         with pytest.raises(CheckpointError, match=f"rank 1 does not see {tmp_path} of rank 0.*set PARAGAN_CACHE"):
-            rank_checks.refuse_separate_folders("s3://bucket/run", tmp_path, other)
+            rank_checks.check_shared_folder("s3://bucket/run", tmp_path, other)
     assert not list(tmp_path.iterdir())
 
 

@@ -44,11 +44,8 @@ def test_monitor_of_a_sign_that_lasts_finds_a_collapse(bad, name):
 def test_monitor_does_not_compare_diversity_with_that_of_an_untrained_generator():
     monitor = CollapseMonitor(patience=1)
     assert measured(monitor, {"diversity": 2.0}, step=0) == [None]
-    assert measured(monitor, {"diversity": 0.08}, {"diversity": 0.06}, {"diversity": 0.03}) == [
-        None,
-        None,
-        "mode_collapse",
-    ]
+    values = [{"diversity": value} for value in (0.08, 0.06, 0.03)]
+    assert measured(monitor, *values) == [None, None, "mode_collapse"]
 
 
 @pytest.mark.parametrize(
@@ -81,9 +78,8 @@ def test_monitor_of_scores_far_from_the_best_for_twice_as_long_as_that_took_find
     monitor = CollapseMonitor(patience=2)
     assert past_best(monitor, 9, 6, 4, 5, 5, 5, 5) == [False] * 6 + [True]
     assert past_best(CollapseMonitor(patience=2), 9, 6, 4, 5, 5, 5, 4.3, 5, 5, 5) == [False] * 10  # was near it again
-    assert (
-        past_best(CollapseMonitor(patience=2), 4, 5, 6, 7, 7, 7) == [False] * 6
-    )  # the best is that of the untrained players
+    # the best is that of the untrained players
+    assert past_best(CollapseMonitor(patience=2), 4, 5, 6, 7, 7, 7) == [False] * 6
     monitor.restart(is_repeated=True)
     assert past_best(monitor, 4.1, 5, 5, first=7) == [False, False, True]  # again, after a return to the best
     monitor.restart(is_repeated=True)

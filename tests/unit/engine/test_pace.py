@@ -19,8 +19,12 @@ def elapse(monkeypatch: pytest.MonkeyPatch):
     return elapse
 
 
+def timer() -> pace.ProgressTimer:
+    return pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
+
+
 def run(elapse, seconds: list[float]) -> pace.ProgressTimer:
-    timed = pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
+    timed = timer()
     for step, spent in enumerate(seconds, start=1):
         elapse(spent)
         timed.record(Event(kind="step", step=step, images=10 * step))
@@ -49,7 +53,7 @@ def test_timer_run_beyond_its_length_has_eta_zero():
 @pytest.mark.parametrize("kind", ["phases", "traffic", "loading", "delays", "event"])
 def test_timer_event_of_a_step_that_comes_before_it_takes_none_of_its_images(kind):
     """At a log point the phases of a step are written before its numbers; with every.log_steps=1 at each."""
-    timed = pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
+    timed = timer()
     for step in range(1, 4):
         timed.record(Event(kind=kind, step=step, images=10 * step))
         timed.record(Event(kind="step", step=step, images=10 * step))
@@ -57,7 +61,7 @@ def test_timer_event_of_a_step_that_comes_before_it_takes_none_of_its_images(kin
 
 
 def test_timer_resume_and_rollback_count_the_images_of_their_own_steps(elapse):
-    timed = pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
+    timed = timer()
     timed.record(Event(kind="start", step=100, images=1000))
     for step in (101, 102):
         elapse(1.0)

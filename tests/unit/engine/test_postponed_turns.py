@@ -7,44 +7,21 @@ from paragan.engine.divergence import SkipMonitor
 from tests.tiny_run import train
 
 START = "adversarial.start_kimg=100"  # until then G trains by its penalty alone
-EVERY_FOURTH = "penalties=[{name: orthogonal, side: g, weight: 0.1, interval: 4}]"
+SCHEMES = {"synchronous": 4, "shared_fakes": 3, "asynchronous": 4, "extragradient": 4}
 GAMES = {
-    "orthogonal": (START, "penalties=[{name: orthogonal, side: g, weight: 0.001, interval: 4}]"),
-    "shared fakes": (
-        START,
-        "scheme.name=shared_fakes",
-        "penalties=[{name: orthogonal, side: g, weight: 0.1, interval: 3}]",
-    ),
-    "asynchronous": (
-        START,
-        "scheme.name=asynchronous",
-        "penalties=[{name: orthogonal, side: g, weight: 0.1, interval: 4}]",
-    ),
-    "extragradient": (
-        START,
-        "scheme.name=extragradient",
-        "penalties=[{name: orthogonal, side: g, weight: 0.1, interval: 4}]",
-    ),
-    "orthogonal beside r1": (START, "penalties=[{name: orthogonal, side: g, weight: 0.1, interval: 3}, r1]"),
-}
+    name: (f"scheme.name={name}", f"penalties=[{{name: orthogonal, side: g, weight: 0.1, interval: {interval}}}]")
+    for name, interval in SCHEMES.items()
+} | {"beside r1": ("penalties=[{name: orthogonal, side: g, weight: 0.1, interval: 3}, r1]",)}
 
 
-@pytest.fixture(params=GAMES)
-def trained(request, tmp_path):
-    """A trainer after eight steps."""
-    return train(tmp_path / "run", *GAMES[request.param], "train.kimg=0.128")
-
-
-def test_postponed_turns_are_no_skips(trained):
-    g = trained.gan.g
+@pytest.mark.parametrize("game", GAMES)
+def test_postponed_turns_are_neither_skips_nor_idleness(game, tmp_path):
+    g = train(tmp_path / "run", START, *GAMES[game], "train.kimg=0.128").gan.g
     assert g.version == 8
     assert int(g.updates) == g.due_turns < 8
     assert g.num_skipped() == 0
-
-
-def test_a_player_whose_turns_are_postponed_for_long_is_not_idle(trained):
-    monitor = SkipMonitor({"g": trained.gan.g})
-    trained.gan.g.version += 1000  # of an interval of 1000
+    monitor = SkipMonitor({"g": g})
+    g.version += 1000  # of an interval of 1000
     assert monitor.messages() == []
     monitor.raise_if_idle(1000, at_the_end=True)
 

@@ -158,12 +158,8 @@ def test_a_ping_finds_whether_all_ranks_answer():
 )
 def test_only_a_rank_without_the_generator_waits_for_a_score(rank, ranks, phase, waits):
     world = World(rank=rank, size=2)
-    assert (
-        waits_for_score(
-            Roles(world=world, batch_world=world, ranks=ranks), RankState(rank=rank, step=1, phase=phase, seconds=40.0)
-        )
-        == waits
-    )
+    roles = Roles(world=world, batch_world=world, ranks=ranks)
+    assert waits_for_score(roles, RankState(rank=rank, step=1, phase=phase, seconds=40.0)) == waits
 
 
 class SilentStore:
@@ -187,12 +183,12 @@ def test_a_store_that_never_answers_delays_a_watchdog_once(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("executor", "size", "floor_s", "most_s"),
+    ("executor", "size", "floor_s", "max_s"),
     [("eager", 1, 60.0, None), ("eager", 2, 60.0, 200.0), ("compile", 1, 200.0, None), ("compile", 2, 200.0, 200.0)],
 )
-def test_limits_of_a_rank_leave_time_to_compile_and_to_wait_for_others(monkeypatch, executor, size, floor_s, most_s):
-    monkeypatch.setattr("paragan.runs.hang_watchdog._MOST", 0.5)
+def test_limits_of_a_rank_leave_time_to_compile_and_to_wait_for_others(monkeypatch, executor, size, floor_s, max_s):
+    monkeypatch.setattr("paragan.runs.hang_watchdog._TIMEOUT_SHARE", 0.5)
     train = SimpleNamespace(watchdog_s=60.0, timeout_s=400.0, executor=executor)
     request = SimpleNamespace(config=SimpleNamespace(train=train))
     found = _limits(SimpleNamespace(world=SimpleNamespace(size=size)), request)
-    assert found == (HangLimits(floor_s) if most_s is None else HangLimits(floor_s, most_s))
+    assert found == (HangLimits(floor_s) if max_s is None else HangLimits(floor_s, max_s))

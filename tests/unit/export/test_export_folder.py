@@ -36,17 +36,18 @@ def test_export_card_loads_the_program_in_plain_torch(run, exporting, tmp_path, 
     assert "paragan" not in Path("README.md").read_text().partition("With PyTorch alone")[2].split("```")[1]
 
 
-def retrained(run, folder):
-    """A copy of a run with other weights of a later step."""
-    shutil.copytree(run, folder)
+@pytest.fixture(scope="module")
+def later(run, tmp_path_factory):
+    """A copy of the run with other weights of a later step."""
+    folder = shutil.copytree(run, tmp_path_factory.mktemp("later") / "run")
     train(folder, "train.kimg=0.128", "seed=1")
     return folder
 
 
-def test_an_export_of_other_weights_leaves_no_file_of_the_former(run, exporting, tmp_path):
+def test_an_export_of_other_weights_leaves_no_file_of_the_former(run, later, exporting, tmp_path):
     folder = tmp_path / "export"
     exporting(run, "--format", "torch", "--out", folder)
-    lines = exporting(retrained(run, tmp_path / "later"), "--out", folder)
+    lines = exporting(later, "--out", folder)
     assert lines[0] == f"removed {folder / 'generator.pt2'}, which an export of other weights had left"
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "generator.safetensors", "samples.png"]
     assert "generator.pt2" not in (folder / "README.md").read_text()
@@ -90,8 +91,8 @@ def test_export_onnx_model_equals_network(run, exporting, tmp_path, monkeypatch)
     assert images.shape == (4, 1, 8, 8)
 
 
-def test_weights_that_were_replaced_alone_do_not_keep_a_former_program(run, exporting, tmp_path):
-    folder, later = tmp_path / "export", retrained(run, tmp_path / "later")
+def test_weights_that_were_replaced_alone_do_not_keep_a_former_program(run, later, exporting, tmp_path):
+    folder = tmp_path / "export"
     exporting(run, "--format", "torch", "--out", folder)
     exporting(later, "--out", folder / "generator.safetensors")
     lines = exporting(later, "--out", folder)
@@ -99,16 +100,16 @@ def test_weights_that_were_replaced_alone_do_not_keep_a_former_program(run, expo
     assert not (folder / "generator.pt2").exists()
 
 
-def test_a_program_that_was_replaced_alone_does_not_stay(run, exporting, tmp_path):
-    folder, later = tmp_path / "export", retrained(run, tmp_path / "later")
+def test_a_program_that_was_replaced_alone_does_not_stay(run, later, exporting, tmp_path):
+    folder = tmp_path / "export"
     exporting(run, "--format", "torch", "--out", folder)
     exporting(later, "--out", folder / "generator.pt2")
     exporting(run, "--out", folder)
     assert not (folder / "generator.pt2").exists()
 
 
-def test_a_format_that_fails_replaces_nothing(run, exporting, tmp_path, monkeypatch):
-    folder, later = tmp_path / "export", retrained(run, tmp_path / "later")
+def test_a_format_that_fails_replaces_nothing(run, later, exporting, tmp_path, monkeypatch):
+    folder = tmp_path / "export"
     exporting(run, "--format", "torch", "--out", folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 

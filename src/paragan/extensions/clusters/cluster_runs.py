@@ -19,7 +19,7 @@ from paragan.core.types import Side
 from paragan.extensions.clusters import ClusterJob, load_target
 from paragan.runs import rank_checks
 from paragan.runs.run_request import RunRequest
-from paragan.runs.session import check_start, refuse_missing_init
+from paragan.runs.session import check_init, check_start
 
 
 def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
@@ -40,7 +40,7 @@ def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
     if not is_grid and config.train.batch < job.size:
         raise ConfigError(f"{job.size} ranks share train.batch={config.train.batch}; raise it, or use fewer ranks")
     if not is_grid and job.size > 1:
-        rank_checks.refuse_small_batch(config, World(size=job.size))
+        rank_checks.check_batch(config, World(size=job.size))
         _refuse_unfit_ranks(config, job.size)
     if job.seeds and any(word.startswith("seed=") for word in job.words):
         raise ConfigError("seed= and --seeds are both given; leave one of them out")
@@ -54,7 +54,7 @@ def check_job_start(config: RunConfig, job: ClusterJob, target: str) -> None:
     """
     request = RunRequest(config=config, name=job.words[0], out=Path(job.out))
     if target == "slurm":
-        refuse_missing_init(request)
+        check_init(request)
     elif target in ("local", "mpi") and not is_url(job.out):
         check_start(request, job.size)
 

@@ -26,7 +26,7 @@ from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
 from paragan.core.http_server import BoundedHandler, BoundedServer, is_local_host
 from paragan.export.sampler import Sampler
-from paragan.export.tensor_sampler import refuse_other_inputs
+from paragan.export.tensor_sampler import check_inputs
 from paragan.game import latents
 from paragan.report.record_values import single_line
 from paragan.report.rendering import sampler_page
@@ -56,7 +56,7 @@ class SampleServer(BoundedServer, HTTPServer):
     """
 
     def __init__(self, sampler: Sampler, title: str, port: int) -> None:
-        refuse_other_inputs(sampler, "serve")
+        check_inputs(sampler, "serve")
         self.sampler = sampler
         self.running = threading.Lock()
         view = {"title": title, "classes": sampler.class_names, "seed": sampler.seed, "most": MOST_IMAGES}

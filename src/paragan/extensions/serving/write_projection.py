@@ -15,7 +15,7 @@ from paragan.datasets.paired import read_inputs
 from paragan.export.projection import project
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
-from paragan.export.tensor_sampler import refuse_other_inputs
+from paragan.export.tensor_sampler import check_inputs
 from paragan.loading.loader import normalise
 from paragan.storage.image_formats import check_sheet_path
 
@@ -35,7 +35,7 @@ def write_projection(
 
     path: of the generator.
     """
-    refuse_other_inputs(sampler, "project")
+    check_inputs(sampler, "project")
     if out is not None:
         check_sheet_path("--out", out)
     if label is not None:
