@@ -48,7 +48,6 @@ def config(
 
 
 def _explanation(setting: Setting) -> str:
-    """Return the setting with its value, and its meaning below."""
     default = "required" if setting.required else f"default {json.dumps(setting.default, ensure_ascii=False)}"
     source = f"; set in {setting.place}" if setting.place else ""
     text = textwrap.fill(f"{setting.meaning} ({setting.kind}; {default}{source})".lstrip(), _WIDTH)

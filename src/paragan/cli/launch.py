@@ -91,7 +91,6 @@ def launch_command(
 
 
 def _job(options: Mapping[str, Any], words: Sequence[str], out: str | None) -> ClusterJob:
-    """Return the job of the command's options."""
     from paragan.extensions.clusters import ClusterJob
     from paragan.runs.folder import run_name
 

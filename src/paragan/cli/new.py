@@ -55,7 +55,6 @@ def _is_a_module(name: str) -> bool:
 
 
 def _next_steps(name: str, where: Path) -> str:
-    """Return the next commands, as text."""
     is_here = where.resolve() == Path.cwd()
     lines = [] if is_here else [f"cd {shlex.quote(str(where))}"]
     python = sys.executable if os.access(sys.executable, os.X_OK) else "python"

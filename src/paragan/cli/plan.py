@@ -92,7 +92,6 @@ def plan_command(
 
 
 def _forecast_request(options: Mapping[str, Any]) -> ForecastRequest:
-    """Return what the options of the command say about a forecast."""
     from paragan.extensions.planning.forecast_run import ForecastRequest
 
     return ForecastRequest(
@@ -165,7 +164,6 @@ def format_decisions(plan: ParallelPlan) -> str:
 
 
 def _parse_counts(text: str) -> tuple[int, ...]:
-    """Return the numbers of `--workers`."""
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
         raise ConfigError(f"--workers: {text!r} is not a list of numbers such as 1,8,64")
@@ -189,7 +187,6 @@ def _turns(names: Iterable[str]) -> dict[str, str]:
 
 
 def _model_rows(plan: Plan) -> list[tuple[str, str, str]]:
-    """Return rows of the networks, and of the turns of each player."""
     model = plan.model
     rows = [("model", model.name, "")]
     for name, player in model.players.items():

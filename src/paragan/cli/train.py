@@ -73,7 +73,6 @@ def train_command(
 
 
 def _planned_words(plan: str, config: RunConfig, recipe: str, folder: Path, fresh: bool) -> list[str]:
-    """Return the settings of a plan, as words."""
     check_extension("planning", "--plan")
     from paragan.cli.plan import format_decisions
     from paragan.extensions.planning.planned_training import planned_words
@@ -83,7 +82,6 @@ def _planned_words(plan: str, config: RunConfig, recipe: str, folder: Path, fres
 
 
 def _mirroring(request: RunRequest) -> AbstractContextManager[None]:
-    """Mirror the working folder of a run in an object store."""
     from paragan.extensions.buckets.remote_run import mirroring
 
     return mirroring(request)

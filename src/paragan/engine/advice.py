@@ -180,7 +180,6 @@ def _all(history: History, name: str) -> list[float]:
 
 
 def _rows(history: History, *names: str) -> list[tuple[float, ...]]:
-    """Return the values of the observations that have all of `names`."""
     rows = [tuple(_number(moment.get(name)) for name in names) for moment in history]
     return [row for row in rows if all(map(isfinite, row))]
 

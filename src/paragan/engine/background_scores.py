@@ -70,6 +70,7 @@ class BackgroundScores:
         """Score a checkpoint, once the process is free."""
         task = _Task(path=self.run / FOLDER / checkpoint.name, step=step, images=images)
         try:
+            # links: the run may prune the checkpoint before the process has read it
             link_checkpoint(checkpoint, task.path)
         except OSError as error:
             yield from self._give_up(task, describe_error(error))
@@ -83,6 +84,7 @@ class BackgroundScores:
 
     def resume(self, step: int) -> Iterator[Event]:
         """Request the scores that a former session left, up to the step of the resume."""
+        # A folder outlives a kill: its score is either in the record, or was never computed.
         recorded = self._recorded_steps()
         for path in sorted((self.run / FOLDER).glob("step-*")):
             match = _STEP.fullmatch(path.name)
@@ -148,7 +150,6 @@ class BackgroundScores:
         return None
 
     def _finish(self, task: _Task, reply: Mapping[str, Any]) -> Iterator[Event]:
-        """Yield the score, and decide about the best checkpoint."""
         score = reply["score"]
         for text in map(str, reply.get("warnings", ())):
             if text not in self._warned:
@@ -184,7 +185,6 @@ class BackgroundScores:
         return _Task(path=path, step=clock["step"], images=clock["images"])
 
     def _recorded_steps(self) -> set[object]:
-        """Return the steps with a score in the record."""
         with suppress(FileNotFoundError):
             lines = read_json_lines(self.run / "metrics.jsonl")
             return {line.get("step") for line in lines if line.get("kind") == "score"}

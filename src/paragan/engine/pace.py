@@ -69,7 +69,6 @@ class ProgressTimer:
         return (remaining / rate if rate else 0.0) + other_s
 
     def _count_due(self, images: int) -> dict[str, int]:
-        """Return the number of remaining events by kind."""
         periods = {
             "samples": self.every.sample_kimg,
             "telemetry": self.every.sample_kimg,

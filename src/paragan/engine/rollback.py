@@ -51,11 +51,12 @@ class RollbackLoop(TrainingLoop):
         """Save a first checkpoint, and make a rollback that a kill has prevented."""
         yield from self._watched(super()._begin, is_measured=True)
         if self._state.good < 0:
-            yield self.save()
-        yield from self._decide()
+            yield self.save()  # else a collapse before the first period has nothing to return to
+        yield from self._decide()  # a run that was killed within a rollback still shows the sign
 
     def _log_step(self, report: Report) -> Iterator[Event]:
         assert self._log is not None
+        # updates that were skipped before a kill count, too: the state travels in the checkpoint
         self._log.skips.applied |= self._state.applied
         yield from self._watched(partial(super()._log_step, report))
         self._state.applied = self._log.skips.applied
@@ -81,6 +82,7 @@ class RollbackLoop(TrainingLoop):
 
         is_measured: whether it measures the game; ranks without G have no event of it.
         """
+        # before the events, as ranks without G have none: a collective must not depend on them
         merged = self.roles.gather_merged(self._moment_ratios()) if self.roles.is_split and is_measured else None
         try:
             for event in work():
@@ -93,9 +95,11 @@ class RollbackLoop(TrainingLoop):
         except DivergedError as error:  # on all ranks
             self._diverged = str(error)
         if self._diverged:
+            # under local_sgd the ranks differ until they average; the reason waits for that step
             if self.is_synchronized:
                 yield from self._roll_back(DIVERGED, self._diverged)
             return
+        # rank 0 decides, and may have no event of its own
         if self.roles.is_split and is_measured:
             self._measured_at = self.world.all_reduce_max(self._measured_at)
         if self._measured_at == self.clock.step:
@@ -107,6 +111,7 @@ class RollbackLoop(TrainingLoop):
 
     def _measure(self, event: Event) -> None:
         self._state.monitor.observe(event)
+        # telemetry and score of one step judge the same checkpoint: the newest before the first of them
         if self._measured_at != event.step:
             self._saved_before = self.saved_at
         self._measured_at = event.step
@@ -159,7 +164,6 @@ class RollbackLoop(TrainingLoop):
             self._apply_state()
 
     def _apply_state(self) -> None:
-        """Set the length of the run and the learning rates by the state."""
         self.images = self._length + self._state.lost_images
         for name, player in self.players.items():
             player.set_lr_base(self._lr[name] * self._state.lr_factors.get(name, 1.0))
@@ -178,7 +182,7 @@ class RollbackLoop(TrainingLoop):
         is_to_best = name == PAST_BEST or (name == DIVERGED_SCORE and has_helped)
         good = self.checkpoints.path_of(self._state.good if has_helped else self._state.fallback())
         checkpoint = self._open_good([self.best.folder, good] if is_to_best else [good], reason)
-        self.scheme.quiesce()
+        self.scheme.quiesce()  # no turn is under way while the weights are replaced
         if self._log is not None:
             yield from self._log.delay_events(self.clock)  # of the session that ends here
         run_on_all_ranks(self.world, partial(self._restore_players, checkpoint))
@@ -188,6 +192,8 @@ class RollbackLoop(TrainingLoop):
         self._apply_state()
         self._forget(is_to_best)
         yield self._rollback_event(checkpoint.step, name, reason)
+        # A kill before this save repeats the rollback, as the checkpoint it resumes from shows the same
+        # sign; after it, the run resumes with the players and the rates of the rollback.
         yield self.save()
 
     def _update_state(self, target: int, name: str, lost_images: int, has_helped: bool) -> None:
@@ -236,6 +242,7 @@ class RollbackLoop(TrainingLoop):
     def _open_good(self, paths: list[Path], reason: str) -> Checkpoint:
         """Open the first readable one of these checkpoints. Collective."""
         folder = self.best.folder.parent
+        # rank 0 chooses: with another choice on another rank the ranks would train different players
         readable = run_on_main(self.world, partial(first_readable, paths, folder, self.checkpoints.say))
         if readable is None:
             raise DivergedError(f"step {self.clock.step}: no good checkpoint to roll back to: {reason}")

@@ -1,10 +1,13 @@
-"""Game of a run with its data and its checkpoints."""
+"""Game of a run with its data and its checkpoints, and its players and data in words and numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
+
+import torch
 
 from paragan.checkpoint.best import Best
 from paragan.checkpoint.reader import Checkpoint, check_base, read_checkpoint, read_counts, restoring
@@ -17,14 +20,19 @@ from paragan.core.event import Event
 from paragan.core.phases import Phase, PhaseClock, phase
 from paragan.core.pieces import Pieces
 from paragan.core.roles import Roles, colocated_roles
+from paragan.core.source import Source, tensor_texts
 from paragan.core.types import Side
 from paragan.engine.divergence import raise_if_not_finite
+from paragan.evaluation.fixed_samples import FixedSamples
+from paragan.evaluation.fixed_tensors import FixedTensors
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.scheme import Batches, Scheme
 from paragan.game.state import base_sha256, restore, state_of
 from paragan.layers.frozen import frozen_networks
+
+_PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 @dataclass(kw_only=True)
@@ -169,3 +177,30 @@ def _check_frozen_networks(checkpoint: Checkpoint, side: Side, frozen: Mapping[s
                 f"checkpoint {checkpoint.path}: {side.value}: the frozen network {name} had other weights (sha256 "
                 f"{saved[name][:12]}…, now {sha256[:12]}…); provide those, or start anew with --fresh"
             )
+
+
+def describe_player(player: Player) -> dict[str, Any]:
+    """Describe a player: number of weights, precision, channels_last, device and strategy."""
+    first = next(player.net.parameters())
+    dtype = first.dtype if player.calling.dtype is None else player.calling.dtype
+    shapes = player.strategy.shapes(player.net)
+    sizes = {name: prod(shapes[name]) for name in player.strategy.parameter_names(player.net)}
+    return {
+        "weights": sum(sizes.values()),
+        **({"trained": sum(n for name, n in sizes.items() if name not in player.base)} if player.base else {}),
+        "precision": _PRECISIONS.get(dtype, str(dtype)),
+        "channels_last": player.calling.channels_last,
+        "device": str(first.device),
+        "strategy": type(player.strategy).__module__.rpartition(".")[2],
+    }
+
+
+def describe_data(source: Source, samples: FixedSamples | FixedTensors | None, prior: Prior) -> dict[str, Any]:
+    """Describe the data: shape and number of samples, and classes. samples: of the sheets."""
+    shape = source.tensors[prior.arguments[0]].shape
+    data: dict[str, Any] = {"shape": list(shape), "images": len(source), "class_names": list(source.class_names)}
+    held_out = None if samples is None else samples.held_out
+    pairs = {} if held_out is None else {"held_out_pairs": len(held_out)}
+    labels = {} if prior.uses_labels else {"labels": "ignored by the generator"}
+    tensors = {} if source.is_image else {"tensors": tensor_texts(source.tensors)}
+    return {**data, **pairs, **labels, **tensors}

@@ -88,7 +88,6 @@ class StepLog:
         self.skips.raise_if_idle(at.step, at_the_end=True)
 
     def _rates(self) -> dict[str, float]:
-        """Return the learning rates of the players here, and the share of time waited for data."""
         rates: dict[str, float] = {}
         for side, player in self._players.items():
             rates |= {f"{side}/{name}": rate for name, rate in learning_rates(player.optimizer).items()}

@@ -223,7 +223,6 @@ def _share(is_true: Tensor, threshold: Tensor) -> Tensor:
 
 
 def _slopes(d_loss: Callable[[Tensor, Tensor], Tensor], real: Tensor, fake: Tensor) -> Tensor:
-    """Return the absolute gradient of the summed loss with respect to all logits."""
     with torch.enable_grad():
         real = real.detach().requires_grad_()
         fake = fake.detach().requires_grad_()
@@ -237,7 +236,6 @@ def _matrix(module: nn.Module, weight: Tensor) -> Tensor:
 
 
 def _top(matrix: Tensor) -> Tensor:
-    """Return a lower bound of the largest singular value."""
     start = torch.randn(len(matrix), generator=rng.generator("telemetry", *matrix.shape))
     u = start.to(matrix)
     for _ in range(_ITERATIONS):

@@ -18,9 +18,8 @@ from paragan.core.interrupt import StopRequested
 from paragan.core.phases import Phase, phase, set_thread_clock
 from paragan.core.types import Report
 from paragan.engine.consistency import ConsistencyCheck
-from paragan.engine.describe import describe_data, describe_player
 from paragan.engine.options import EveryOptions
-from paragan.engine.saved_game import SavedGame
+from paragan.engine.saved_game import SavedGame, describe_data, describe_player
 from paragan.engine.step_log import StepLog, sum_scalars
 from paragan.evaluation.fixed_samples import FixedSamples, samples_event
 from paragan.evaluation.fixed_tensors import FixedTensors
@@ -155,11 +154,12 @@ class TrainingLoop(SavedGame):
 
     def describe(self) -> dict[str, Any]:
         """Return the values of the `start` event: length, ranks, players, data. Collective."""
+        players = {name: describe_player(player) for name, player in self.players.items()}
         return {
             "resumed": self.clock.step > 0,
             "total_kimg": self.images / 1000,
             "ranks": self.world.size,
-            "players": self.roles.gather_merged({name: describe_player(one) for name, one in self.players.items()}),
+            "players": self.roles.gather_merged(players),
             "data": describe_data(self.batches.source, self.fixed_samples, self.prior),
         }
 

@@ -92,7 +92,6 @@ def _column(entry: Mapping[str, object]) -> Column | None:
 
 
 def _outline(shares: Sequence[float], most: float) -> str:
-    """Return the corners of the bars, from the lower left to the lower right."""
     step = WIDTH / len(shares)
     corners = [(0.0, float(HEIGHT))]
     for number, share in enumerate(shares):

@@ -116,7 +116,6 @@ def _entries_by_protocol(comparison: Comparison, metric: str) -> dict[int, dict[
 
 
 def _series_charts(section: str, runs: Sequence[ComparedRun], end: Mapping[str, float]) -> list[Chart]:
-    """Return one chart per series of a section, with a line for each run that has it."""
     known = [run.history.population.curves | run.history.series for run in runs]
     names = list(dict.fromkeys(chain.from_iterable(known)))
     charts: list[Chart] = []

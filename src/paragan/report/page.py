@@ -45,7 +45,6 @@ class Page:
 
 
 def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]:
-    """Return the variables of the template."""
     end = run_end(history.kimg, history.seconds)
     names = metric_names(history.scores)
     charts = {id: panels.section_charts(id, history.series, end) for id in _SECTIONS}
@@ -87,7 +86,6 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
 
 
 def _columns(history: History) -> object:
-    """Return the section about columns of rows; None for other samples."""
     if history.columns is None:
         return None
     from paragan.report.columns import columns_section

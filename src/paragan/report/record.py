@@ -234,7 +234,6 @@ class History:
             self.scores = thin_out([*self.scores, replace(entry.brief(), protocol=protocol)])
 
     def _add_curves(self, prefix: str, entry: RecordEntry, values: Mapping[str, Any]) -> None:
-        """Add numbers to the series of the prefixed names."""
         for number, value in replace(entry, values=values).numbers.items():
             name = f"{prefix}{number}"
             if name in self.series or len(self.series) < _MAX_SERIES:

@@ -39,7 +39,6 @@ def _content_policy(sources: str, css: str, js: str) -> str:
 
 
 def _sha256_source(text: str) -> str:
-    """Return the hash of a text as a policy has it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -50,7 +49,6 @@ def _asset(name: str) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    """Return a template environment that escapes every value."""
     environment = jinja2.Environment(
         autoescape=True,
         loader=jinja2.FileSystemLoader(_HERE),

@@ -45,7 +45,7 @@ def hang_watchdog(session: Session, request: RunRequest) -> Iterator[None]:
     if path.exists() and path.stat().st_size > _MAX_BYTES:
         path.unlink()
     with open_to_append(path) as stacks:
-        is_free = signal.getsignal(WAKE_SIGNAL) == signal.SIG_DFL
+        is_free = signal.getsignal(WAKE_SIGNAL) == signal.SIG_DFL  # a handler of the program stays
         if is_free:
             faulthandler.register(WAKE_SIGNAL, file=stacks, all_threads=True)
         try:
@@ -99,6 +99,7 @@ class _RunWatch:
         is_waiting = waits_for_score(self._session.trainer.roles, state)
         if is_waiting and self._exchange is not None and self._exchange.all_answer(limit_s):
             return True
+        # the stacks first: the exchange waits for ranks that may never answer
         self._write_stacks(state)
         if self._exchange is None:
             self._end(RankError(self._line(describe_hang({0: state}, limit_s))))
@@ -108,7 +109,7 @@ class _RunWatch:
     def _answer(self) -> None:
         """Answer the request of another rank, and end with its reason."""
         assert self._exchange is not None
-        self._exchange.answer_ping()
+        self._exchange.answer_ping()  # shows that this process runs, even where its training waits
         if self._exchange.is_requested():
             state = self._state()
             self._write_stacks(state)
@@ -158,6 +159,7 @@ class _RunWatch:
                 exit_status.write_run_exit(self._request.out, error.exit_code, to_printable(reason))
             if not isinstance(error, PeerFailedError):
                 print(text, file=sys.stderr, flush=True)
+        # Not an exception: the training thread hangs in a call that none would leave.
         os._exit(error.exit_code)
 
 

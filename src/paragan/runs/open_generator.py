@@ -133,7 +133,6 @@ def _open_file(
     *,
     steps: int | None,
 ) -> Sampler:
-    """Open the generator of an exported file."""
     file = generator_file.read(path)
     if isinstance(outside, CodeFolder):
         outside = replace(outside, used=file.code)

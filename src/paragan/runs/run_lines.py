@@ -37,7 +37,6 @@ def describe_run(request: RunRequest, trainer: TrainingLoop) -> dict[str, Any]:
 
 
 def _commands(config: RunConfig, out: str, trainer: TrainingLoop) -> dict[str, str]:
-    """Return commands for the run, by name."""
     path = shlex.quote(out)
     trust = " --trust" if outside_names(config) else ""
     # recipes take precedence over folders

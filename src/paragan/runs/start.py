@@ -55,7 +55,6 @@ def start_training(request: RunRequest, advise_on_memory: Callable[[RunRequest],
 
 
 def _launch(request: RunRequest, devices: int, interrupt: Interrupt) -> int:
-    """Start a rank for each device of this host, and wait for them."""
     from paragan.distributed.launch.launcher import Job, launch_ranks
 
     config = request.config

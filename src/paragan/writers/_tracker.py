@@ -122,7 +122,6 @@ class TrackerWriter:
             )
 
     def _received(self) -> Iterator[Entry]:
-        """Yield entries until the writer closes and none is left."""
         while not (self._is_closing.is_set() and self._entries.empty()):
             with suppress(Empty):
                 yield self._entries.get(timeout=_POLL_S)

@@ -66,31 +66,23 @@ def test_change_resumes_with_the_new_rate_and_records_it(run):
     ]
 
 
-def test_a_run_stopped_after_a_change_resumes_bit_for_bit(run, tmp_path):
-    whole = shutil.copytree(run, tmp_path / "whole")
-    assert train(whole, "train.kimg=0.096", FASTER, "--change") == 0
-    assert train(run, "train.kimg=0.064", FASTER, "--change") == 0
-    assert train(run, "train.kimg=0.096", FASTER) == 0
-    for name in ("g.safetensors", "d.safetensors", "state.json"):
-        assert (newest(run) / name).read_bytes() == (newest(whole) / name).read_bytes(), name
-    assert (run / "config.yaml").read_text() == (whole / "config.yaml").read_text()
-    assert [line["g/lr"] for line in lines(run, "step")] == [line["g/lr"] for line in lines(whole, "step")]
-
-
 GROUP = 'g.optimizer.groups=[{match: "*.bias", lr: 1e-3, eps: 1e-6}]'
 
 
-def test_groups_change_like_a_rate_and_resume_bit_for_bit(run, tmp_path, capsys):
-    assert train(run, "train.kimg=0.064", GROUP) == 2
+@pytest.mark.parametrize(("word", "rates"), [(FASTER, (1e-3, None)), (GROUP, (2e-4, 1e-3))], ids=["rate", "group"])
+def test_a_run_stopped_after_a_change_resumes_bit_for_bit(run, tmp_path, word, rates, capsys):
+    assert train(run, "train.kimg=0.064", word) == 2
     assert "add --change" in capsys.readouterr().err
     whole = shutil.copytree(run, tmp_path / "whole")
-    assert train(whole, "train.kimg=0.096", GROUP, "--change") == 0
-    assert train(run, "train.kimg=0.064", GROUP, "--change") == 0
-    assert train(run, "train.kimg=0.096", GROUP) == 0
+    assert train(whole, "train.kimg=0.096", word, "--change") == 0
+    assert train(run, "train.kimg=0.064", word, "--change") == 0
+    assert train(run, "train.kimg=0.096", word) == 0
     for name in ("g.safetensors", "d.safetensors", "state.json"):
         assert (newest(run) / name).read_bytes() == (newest(whole) / name).read_bytes(), name
-    rates = [(line["g/lr"], line.get("g/lr[*.bias]")) for line in lines(run, "step")]
-    assert rates == [(2e-4, None)] * 4 + [(2e-4, 1e-3)] * 8
+    assert (run / "config.yaml").read_text() == (whole / "config.yaml").read_text()
+    for folder in (run, whole):
+        recorded = [(line["g/lr"], line.get("g/lr[*.bias]")) for line in lines(folder, "step")]
+        assert recorded == [(2e-4, None)] * 4 + [rates] * 8
 
 
 def test_a_change_whose_checkpoints_are_gone_holds_from_the_resume_on(run):

@@ -22,12 +22,12 @@ def empty_folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("target", ["slurm", "local", "kubernetes"])
+@pytest.mark.parametrize("target", ["slurm", "local", "kubernetes", "ray"])
 def test_dry_run_prints_the_file_and_writes_nothing(target, empty_folder, capsys):
     image = ["--image", "x"] if target == "kubernetes" else []
-    assert main(["launch", target, "digits", "train.kimg=1", "--dry-run", *image]) == 0
+    assert main(["launch", target, "digits", "train.kimg=1", "--dry-run", "--out", "s3://bucket/runs/a", *image]) == 0
     printed = capsys.readouterr().out
-    assert "train.kimg=1" in printed
+    assert "train.kimg=1" in printed and "s3://bucket/runs/a" in printed
     assert printed.endswith("\n")
     assert not list(empty_folder.iterdir())
 
@@ -54,13 +54,6 @@ def test_job_of_further_players_has_all_ranks(target, words, capsys):
     text = capsys.readouterr().out
     assert "players.more.updates_per_step=2" in text
     assert ("ntasks-per-node=4" if target == "slurm" else "devices=4") in text
-
-
-@pytest.mark.parametrize("target", ["slurm", "local", "kubernetes", "ray"])
-def test_address_of_a_run_folder_reaches_the_file_unchanged(target, capsys):
-    image = ["--image", "x"] if target == "kubernetes" else []
-    assert main(["launch", target, "digits", "--dry-run", "--out", "s3://bucket/runs/a", *image]) == 0
-    assert "s3://bucket/runs/a" in capsys.readouterr().out
 
 
 def test_run_folder_is_resumed_in_place(empty_folder, capsys):

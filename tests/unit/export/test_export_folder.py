@@ -91,21 +91,13 @@ def test_export_onnx_model_equals_network(run, exporting, tmp_path, monkeypatch)
     assert images.shape == (4, 1, 8, 8)
 
 
-def test_weights_that_were_replaced_alone_do_not_keep_a_former_program(run, later, exporting, tmp_path):
-    folder = tmp_path / "export"
-    exporting(run, "--format", "torch", "--out", folder)
-    exporting(later, "--out", folder / "generator.safetensors")
-    lines = exporting(later, "--out", folder)
-    assert lines[0].startswith(f"removed {folder / 'generator.pt2'}")
-    assert not (folder / "generator.pt2").exists()
-
-
-def test_a_program_that_was_replaced_alone_does_not_stay(run, later, exporting, tmp_path):
-    folder = tmp_path / "export"
-    exporting(run, "--format", "torch", "--out", folder)
-    exporting(later, "--out", folder / "generator.pt2")
-    exporting(run, "--out", folder)
-    assert not (folder / "generator.pt2").exists()
+@pytest.mark.parametrize("replaced", ["generator.safetensors", "generator.pt2"])
+def test_a_program_does_not_stay_beside_weights_that_are_not_its_own(run, later, exporting, tmp_path, replaced):
+    exporting(run, "--format", "torch", "--out", tmp_path)
+    exporting(later, "--out", tmp_path / replaced)
+    lines = exporting(later if replaced == "generator.safetensors" else run, "--out", tmp_path)
+    assert lines[0].startswith(f"removed {tmp_path / 'generator.pt2'}")
+    assert not (tmp_path / "generator.pt2").exists()
 
 
 def test_a_format_that_fails_replaces_nothing(run, later, exporting, tmp_path, monkeypatch):

@@ -146,21 +146,16 @@ def test_values_compare_where_another_metric_alone_was_measured_otherwise(tmp_pa
     assert chart_lines(render_comparison_page(found))["fd[judge]"] == ["A", "B"]
 
 
-def test_metric_with_other_settings_does_not_compare_while_others_do(tmp_path):
-    scores = [score(2, 5.0, protocol={**PROTOCOL, "coverage": {**COVERAGE, "k": k}}, coverage=k / 10) for k in (5, 3)]
-    found = read_comparison([run(tmp_path / name, one) for name, one in zip("ab", scores, strict=True)])
-    fd, coverage = found.scores
-    assert fd.compares and not coverage.compares and coverage.best is None
-    assert found.protocol_differences == [("coverage.k", ["5", "3"])]
-    assert [value.protocol for value in fd.values] == [0, 0] and [value.protocol for value in coverage.values] == [0, 1]
+@pytest.mark.parametrize("name", ["coverage", "mypkg.nice"])
+def test_metric_with_other_settings_does_not_compare_while_others_do(tmp_path, name):
+    scores = [score(2, 5.0, protocol={**PROTOCOL, name: {**COVERAGE, "k": k}}, **{name: k / 10}) for k in (5, 3)]
+    found = read_comparison([run(tmp_path / folder, one) for folder, one in zip("ab", scores, strict=True)])
+    fd, other = found.scores
+    assert fd.compares and other.metric == name and not other.compares and other.best is None
+    assert found.protocol_differences == [(f"{name}.k", ["5", "3"])]
+    assert [value.protocol for value in fd.values] == [0, 0] and [value.protocol for value in other.values] == [0, 1]
     charts = chart_lines(render_comparison_page(found))
-    assert charts == {"fd[judge]": ["A", "B"], "coverage, protocol 1": ["A"], "coverage, protocol 2": ["B"]}
-
-
-def test_metric_of_outside_code_with_other_settings_does_not_compare(tmp_path):
-    values = [score(2, 5.0, protocol={**PROTOCOL, "mypkg.nice": {"k": k}}, **{"mypkg.nice": 1.0}) for k in (5, 3)]
-    fd, nice = read_comparison([run(tmp_path / name, one) for name, one in zip("ab", values, strict=True)]).scores
-    assert fd.compares and nice.metric == "mypkg.nice" and not nice.compares
+    assert charts == {"fd[judge]": ["A", "B"], f"{name}, protocol 1": ["A"], f"{name}, protocol 2": ["B"]}
 
 
 def test_curve_and_best_value_of_a_run_go_on_where_a_metric_is_added(tmp_path):

@@ -19,14 +19,25 @@ from paragan.report.series import Series
 from paragan.report.terminal import render_run, sparkline, summary_line
 from tests.browser import made_grid, made_run
 from tests.processes import environment, running
+from tests.unit.report.test_report import record
+
+
+def history(folder):
+    reader = Record(folder / "metrics.jsonl")
+    reader.read()
+    return reader.history
 
 
 def shown(folder, width: int = 110) -> str:
-    record = Record(folder / "metrics.jsonl")
-    record.read()
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    console.print(render_run(folder, record.history))
+    console.print(render_run(folder, history(folder)))
     return console.file.getvalue()
+
+
+def one_step(folder, **values):
+    """A record of 40 of 100 kimg."""
+    start = {"kind": "start", "step": 0, "kimg": 0, "total_kimg": 100}
+    return record(folder / "run", *map(json.dumps, (start, {"kind": "step", "step": 1, "kimg": 40.0, **values})))
 
 
 @pytest.fixture
@@ -44,11 +55,8 @@ def test_once_shows_the_run_and_ends(run, capsys):
 
 def test_best_evaluation_is_marked_and_displayed_even_if_old(tmp_path):
     values = [50.0, 3.25, *(40.0 + n for n in range(20))]
-    folder = tmp_path / "run"
-    folder.mkdir()
     lines = [made_run.line("score", 100 * n, **{"fd[judge]": v}) for n, v in enumerate(values)]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = shown(folder)
+    told = shown(record(tmp_path / "run", *map(json.dumps, lines)))
     assert "3.25 *" in told and told.count(" *") == 1
     assert "59" in told and "50" not in told.split("kimg")[-1].split("3.25")[0]
 
@@ -67,12 +75,7 @@ def test_run_without_numbers_is_displayed(tmp_path):
 
 
 def test_the_eta_is_what_is_left_over_the_pace(tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    start = {"kind": "start", "step": 0, "kimg": 0, "total_kimg": 100}
-    step = {"kind": "step", "step": 1, "kimg": 40.0, "images_per_s": 500.0}
-    (folder / "metrics.jsonl").write_text(json.dumps(start) + "\n" + json.dumps(step) + "\n")
-    assert "ETA 2 min" in shown(folder)  # 60,000 images at 500 a second
+    assert "ETA 2 min" in shown(one_step(tmp_path, images_per_s=500.0))  # 60,000 images at 500 a second
 
 
 def test_off_a_terminal_a_line_at_times_until_the_end(run, monkeypatch, capsys):
@@ -129,15 +132,9 @@ def test_watch_through_a_pipe_prints_plain_lines_and_ends_with_its_reader(run):
     "odd", [{"images_per_s": 1e-320}, {"seconds": float("inf")}, {"seconds": float("nan")}, {"images_per_s": 0}]
 )
 def test_watch_shows_a_run_with_invalid_numbers(tmp_path, odd):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    start = {"kind": "start", "step": 0, "kimg": 0, "total_kimg": 100}
-    step = {"kind": "step", "step": 1, "kimg": 40.0, "d/real": 1.0, **odd}
-    (folder / "metrics.jsonl").write_text(json.dumps(start) + "\n" + json.dumps(step) + "\n")
+    folder = one_step(tmp_path, **{"d/real": 1.0, **odd})
     assert "40 of 100 kimg" in shown(folder)
-    record = Record(folder / "metrics.jsonl")
-    record.read()
-    assert summary_line(folder, record.history).startswith("running  step 1  40/100 kimg")
+    assert summary_line(folder, history(folder)).startswith("running  step 1  40/100 kimg")
 
 
 def test_sparks_follow_the_values():
@@ -147,12 +144,6 @@ def test_sparks_follow_the_values():
         broken.add(n, float(n), float("nan"))
     assert sparkline(rising) == "▁▂▃▄▅▆▇█"
     assert sparkline(broken) == "????????" and sparkline(Series()) == ""
-
-
-def history(folder):
-    record = Record(folder / "metrics.jsonl")
-    record.read()
-    return record.history
 
 
 def test_grid_view_contains_the_latest_generation(tmp_path):
