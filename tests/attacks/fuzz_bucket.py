@@ -86,7 +86,7 @@ def fuzz_bucket(draws: Random, root: Path) -> None:
 
 def _call(words: tuple[str, ...], store: MemoryStore, root: Path) -> None:
     """Give a command on a machine that is empty; `ParaganError` if it refuses."""
-    said = io.StringIO()
+    message = io.StringIO()
     variables = {"PARAGAN_CACHE": str(root / "cache")}
     with (
         patch.dict(os.environ, variables),
@@ -94,10 +94,10 @@ def _call(words: tuple[str, ...], store: MemoryStore, root: Path) -> None:
         patch("paragan.extensions.buckets.remote_run.Lease", lambda bucket: Lease(bucket, _EXPIRY_S)),
         patch("paragan.extensions.buckets.remote_run._follow"),  # a thread that lives as long as the process
         contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(said),
+        contextlib.redirect_stderr(message),
     ):
         code = main(list(words))
-    lines = said.getvalue()
+    lines = message.getvalue()
     assert code in (0, 2, 75), lines[-900:]
     assert "Traceback" not in lines and "\x1b" not in lines, lines[-900:]
     if code:

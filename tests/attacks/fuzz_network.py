@@ -37,12 +37,12 @@ def fuzz_control(draws: Random, folder: Path) -> None:
         signer = FrameSigner(_KEY, UP, HELLO_BYTES)
         signer.unpack(_padded(frame), frame[HEAD.size :][: signer.body_size(_padded(frame))])
         return
-    ours, theirs = socket.socketpair()
-    with closing(theirs):
+    ours, remote = socket.socketpair()
+    with closing(remote):
         line = ControlConnection(ours, "fuzzed")
         hello = FrameSigner(_KEY, UP).pack({"nonce": "00" * 32, "about": {}})
-        theirs.sendall(mutate_bytes(draws, hello))
-        theirs.shutdown(socket.SHUT_WR)
+        remote.sendall(mutate_bytes(draws, hello))
+        remote.shutdown(socket.SHUT_WR)
         line.accept_handshake(_TOKEN, time.monotonic() + _WAIT_S)
         line.close()
     raise RankError(line.disconnect_reason or "a handshake without the token was accepted")

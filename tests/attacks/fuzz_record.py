@@ -40,13 +40,13 @@ def fuzz_record(draws: Random, folder: Path) -> None:
     if draws.random() < 0.2:
         commands.append(["compare", str(unchanged), str(run), "--out", str(page)])
     for words in commands:
-        shown, said = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(said):
+        shown, message = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(message):
             code = main(words)
-        if "\x1b" in shown.getvalue() + said.getvalue():
+        if "\x1b" in shown.getvalue() + message.getvalue():
             raise AssertionError(f"{words[0]} printed an escape sequence of the record")
         if code != 0:
-            raise DataError(said.getvalue() or "refused without a word")
+            raise DataError(message.getvalue() or "refused without a word")
     if any("<script>alert" in file.read_text() for file in (run / "report.html", page) if file.exists()):
         raise AssertionError("a page contains a script of the record")
 

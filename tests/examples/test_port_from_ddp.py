@@ -31,7 +31,7 @@ def port(example):
 def test_ddp_port_on_one_rank_equals_the_loop_by_hand(one_rank, port):
     old, new = port.main(steps=20)
     start = [weight for net in port.networks() for weight in net.parameters()]
-    assert all(torch.equal(mine, theirs) for mine, theirs in zip(old, new, strict=True))
+    assert all(torch.equal(mine, remote) for mine, remote in zip(old, new, strict=True))
     assert all(not torch.equal(a, b) for a, b in zip(new, start, strict=False) if a.dim() == 2)  # all of it trained
 
 
@@ -40,8 +40,8 @@ def test_ddp_port_every_setting_reaches_the_weights(one_rank, port, monkeypatch,
     before = port.main(steps=6)[1]
     monkeypatch.setattr(port, name, {"R1_EVERY": 3, "BATCH": 16}.get(name, getattr(port, name) / 100))
     old, new = port.main(steps=6)
-    assert all(torch.equal(mine, theirs) for mine, theirs in zip(old, new, strict=True))
-    assert not all(torch.equal(mine, theirs) for mine, theirs in zip(before, new, strict=True))
+    assert all(torch.equal(mine, remote) for mine, remote in zip(old, new, strict=True))
+    assert not all(torch.equal(mine, remote) for mine, remote in zip(before, new, strict=True))
 
 
 @pytest.mark.distributed
@@ -56,12 +56,12 @@ def test_ddp_port_on_two_ranks_equals_the_loop_by_hand():
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     ranks = [subprocess.Popen(command, env={**environment, "RANK": str(rank)}, **pipes) for rank in range(2)]
     try:
-        told = [rank.communicate(timeout=120)[0].strip() for rank in ranks]
+        output = [rank.communicate(timeout=120)[0].strip() for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
-    assert [rank.returncode for rank in ranks] == [0, 0], told
-    first, second = (line.removeprefix(f"rank {n}: ") for n, line in enumerate(told))
+    assert [rank.returncode for rank in ranks] == [0, 0], output
+    first, second = (line.removeprefix(f"rank {n}: ") for n, line in enumerate(output))
     assert first == second  # the sum of all weights is part of the line
     assert first.startswith("equal bit for bit")
 

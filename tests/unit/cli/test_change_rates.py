@@ -97,18 +97,18 @@ def test_a_change_whose_checkpoints_are_gone_holds_from_the_resume_on(run):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["seed=1", "--change"], "seed was 0, now 1"),
         (["model.width=8", FASTER, "--change"], "model.width was 4, now 8)"),
         ([FASTER, "--change", "--fresh"], "--change resumes a run and --fresh starts one"),
     ],
 )
-def test_what_change_does_not_allow_is_one_line(run, words, said, capsys):
+def test_what_change_does_not_allow_is_one_line(run, words, message, capsys):
     capsys.readouterr()
     assert train(run, "train.kimg=0.064", *words) == 2
     error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1
+    assert message in error and error.count("\n") == 1
     assert (run / "checkpoints").exists()
 
 

@@ -116,7 +116,7 @@ def test_train_passes_config_and_run_folder(stub, empty_folder):
 
 
 @pytest.mark.parametrize(
-    ("raised", "code", "said"),
+    ("raised", "code", "message"),
     [
         (DataError("x.gz: found 3 bytes, expected 16"), 2, "x.gz: found 3 bytes, expected 16\n"),
         (Later("stopped; saved"), 85, "stopped; saved\n"),
@@ -133,10 +133,10 @@ def test_train_passes_config_and_run_folder(stub, empty_folder):
         (OSError(errno.EACCES, "no", "a\x1b[2J"), 2, "a?[2J: no\n"),
     ],
 )
-def test_user_error_is_one_line_and_an_exit_code(stub, capsys, raised, code, said):
+def test_user_error_is_one_line_and_an_exit_code(stub, capsys, raised, code, message):
     stub("evaluate", "evaluate_run", result=raised)
     assert main(["eval", "run"]) == code
-    assert capsys.readouterr() == ("", said)
+    assert capsys.readouterr() == ("", message)
 
 
 def test_to_printable_replaces_control_characters():

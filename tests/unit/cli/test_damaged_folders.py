@@ -59,9 +59,9 @@ def test_a_checkpoint_of_a_later_format_is_refused_by_name_and_stays(run, capfd)
     manifest = newest(run) / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 3}))
     before = sorted(path.name for path in (run / "checkpoints").iterdir())
-    said = f"checkpoint {newest(run)} has format 3, but this paragan reads only format 1; use the paragan version"
+    message = f"checkpoint {newest(run)} has format 3, but this paragan reads only format 1; use the paragan version"
     assert resumed(run) == 2
-    assert said in capfd.readouterr().err
+    assert message in capfd.readouterr().err
     with pytest.raises(pg.CheckpointError, match="has format 3"):
         pg.load(run)
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == before
@@ -94,7 +94,7 @@ def test_arbitrary_record_does_not_prevent_resume(run, capfd):
 )
 def test_an_endless_value_is_refused_in_one_line(word, capfd):
     assert main(["config", "digits", word]) == 2
-    assert "Traceback" not in (said := capfd.readouterr().err) and len(said) < 1500
+    assert "Traceback" not in (message := capfd.readouterr().err) and len(message) < 1500
     key, _, value = word.partition("=")
     with pytest.raises(ConfigError):
         parse_recipe(

@@ -33,8 +33,8 @@ def put(path, width=20, height=20, image=None):
 def run(capsys, *words):
     """Exit code, what it printed, and what it said beside."""
     code = typer.main.get_command(verb.app)(["check", *map(str, words)], standalone_mode=False) or 0
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
 def advice(found, word):

@@ -54,20 +54,20 @@ def test_what_it_writes_trains_and_passes_its_own_test_at_once(here, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("name", "stands", "instead", "said"),
+    ("name", "stands", "instead", "message"),
     [
         ("same", "self.layers(z)", "self.layers(0 * z + 1)", "every latent gives the same picture"),
         ("still", "self.layers(x)", "0 * self.layers(x)", "some weights never move"),
     ],
 )
-def test_its_own_test_can_fail(name, stands, instead, said, here, monkeypatch):
+def test_its_own_test_can_fail(name, stands, instead, message, here, monkeypatch):
     new(name)
     nets = (here / name / "nets.py").read_text()
     assert stands in nets
     (here / name / "nets.py").write_text(nets.replace(stands, instead))
     monkeypatch.syspath_prepend(here)
     (own,) = [thing for word, thing in vars(import_module(f"{name}.test_nets")).items() if word.startswith("test_")]
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises(AssertionError, match=message):
         own()
 
 

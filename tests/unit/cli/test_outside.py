@@ -52,7 +52,7 @@ MISTAKES = {  # file, what stands there, what stands there instead, what is said
 @pytest.mark.parametrize("case", MISTAKES)
 def test_a_mistake_in_outside_code_is_one_line(case, tmp_path, monkeypatch, capsys):
     name = f"own_{list(MISTAKES).index(case)}"  # modules stay imported
-    file, stands, instead, said = MISTAKES[case]
+    file, stands, instead, message = MISTAKES[case]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     new(name)
@@ -63,7 +63,7 @@ def test_a_mistake_in_outside_code_is_one_line(case, tmp_path, monkeypatch, caps
     assert main(["train", f"{name}/recipe.yaml", "--out", "run"]) == 2
     error = capsys.readouterr().err.splitlines()
     assert len(error) == (3 if case == "package raises" else 1)  # named by model and by loss, and where to look
-    assert said.format(name) in error[0]
+    assert message.format(name) in error[0]
     assert not (tmp_path / "run").exists()
 
 

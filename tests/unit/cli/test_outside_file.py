@@ -67,20 +67,20 @@ def test_modules_next_to_the_file_are_found_after_installed_ones(project):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("wgan", "wgan.yaml:2: model.name: unknown model 'wgan'; to use the file wgan.py, pass model.name=wgan.py"),
         ("parts.wgan", "cannot import 'parts.wgan'; to use the file parts/wgan.py, pass model.name=parts/wgan.py"),
         ("gan.py", "/gan.py does not exist; give the path of a .py file"),
     ],
 )
-def test_unknown_name_suggests_the_file_of_that_name(project, name, said):
+def test_unknown_name_suggests_the_file_of_that_name(project, name, message):
     (project / "parts").mkdir()
     (project / "parts" / "wgan.py").write_text(NETS)
     (project / "wgan.yaml").write_text(RECIPE.replace("wgan.py", name))
     with pytest.raises(ConfigError) as refusal:
         read_recipe("project/wgan.yaml")
-    assert said in str(refusal.value) and "\n" not in str(refusal.value)
+    assert message in str(refusal.value) and "\n" not in str(refusal.value)
 
 
 def test_a_loaded_config_imports_no_file_next_to_it(project):

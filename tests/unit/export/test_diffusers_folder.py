@@ -51,8 +51,8 @@ def trainer(folder, out, **settings):
     net = pg.load_diffusers(folder)
     images = torch.randn(64, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     chosen = {"name": "lora", "match": ["network.*.to_?.weight", "network.*.conv*.weight"]}
-    given = {"train.batch": 8, "train.kimg": 0.064, "every.save_kimg": 0.032, "g.adapter": chosen, **settings}
-    return pg.Trainer(net, Discriminator(), {"image": images}, settings=given, out=out)
+    values = {"train.batch": 8, "train.kimg": 0.064, "every.save_kimg": 0.032, "g.adapter": chosen, **settings}
+    return pg.Trainer(net, Discriminator(), {"image": images}, settings=values, out=out)
 
 
 @needs_diffusers

@@ -71,13 +71,13 @@ def test_export_card_code_runs(run, exporting, tmp_path, monkeypatch):
 
 def test_export_metadata_is_complete_text(run, exporting, tmp_path):
     exporting(run, "--out", tmp_path / "g.safetensors")
-    told = metadata(tmp_path / "g.safetensors")
-    assert all(isinstance(value, str) for value in told.values())
-    assert [told[key] for key in ("step", "kimg", "shape", "paragan")] == ["4", "0.064", "[1, 8, 8]", "0.1.0"]
-    assert json.loads(told["class_names"]) == [str(n) for n in range(10)]
-    (tmp_path / "config.yaml").write_text(told["config"])
+    stored = metadata(tmp_path / "g.safetensors")
+    assert all(isinstance(value, str) for value in stored.values())
+    assert [stored[key] for key in ("step", "kimg", "shape", "paragan")] == ["4", "0.064", "[1, 8, 8]", "0.1.0"]
+    assert json.loads(stored["class_names"]) == [str(n) for n in range(10)]
+    (tmp_path / "config.yaml").write_text(stored["config"])
     assert read_recipe(str(tmp_path / "config.yaml"), outside=()) == read_recipe(str(run / "config.yaml"))
-    assert told["sha256"] == generator_file.fingerprint(pg.load(run).net.state_dict())
+    assert stored["sha256"] == generator_file.fingerprint(pg.load(run).net.state_dict())
     assert [path.name for path in tmp_path.glob("*.safetensors")] == ["g.safetensors"]
 
 
@@ -94,10 +94,10 @@ def test_export_card_names_score_of_other_step(run, exporting, tmp_path):
     later = "at step 2. These weights are of step"
     no_score = "This run was not scored."
     texts = {json.dumps({**score, "step": 2}): later, "[1]": no_score, "{cut": no_score, "[" * 100_000: no_score}
-    for text, told in texts.items():
+    for text, sentence in texts.items():
         (tmp_path / "run" / "score.json").write_text(text)
         exporting(tmp_path / "run")
-        assert told in (tmp_path / "run" / "export" / "README.md").read_text()
+        assert sentence in (tmp_path / "run" / "export" / "README.md").read_text()
 
 
 def test_export_config_has_no_local_folders(exporting, tmp_path):
@@ -186,14 +186,14 @@ def test_export_onnx_without_extra_is_one_line(run, exporting, monkeypatch, tmp_
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--out", "g.pth"], r"--out: cannot export to 'g\.pth'; use a folder"),
         (["--out", "g.pt2", "--format", "onnx"], r"--out: 'g\.pt2' takes one format; use a folder for several"),
     ],
 )
-def test_export_invalid_options_are_one_line(run, exporting, words, said):
-    with pytest.raises(ConfigError, match=said):
+def test_export_invalid_options_are_one_line(run, exporting, words, message):
+    with pytest.raises(ConfigError, match=message):
         exporting(run, *words)
 
 

@@ -119,7 +119,7 @@ def test_slerp_between_parallel_latents_is_straight():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--out", "a.bmp"], "--out: cannot write 'a.bmp'; a sheet of images is .png, .jpg or .jpeg"),
         (["--walk", "3", "--out", "a.png"], "--out: cannot write 'a.png'; an animation is .webp, .gif or .mp4"),
@@ -132,19 +132,19 @@ def test_slerp_between_parallel_latents_is_straight():
         (["--truncation", "2"], "truncation must be above 0 and at most 1, not 2.0"),
     ],
 )
-def test_sample_invalid_options_are_one_line(sample, words, said):
-    with pytest.raises(ConfigError) as told:
+def test_sample_invalid_options_are_one_line(sample, words, message):
+    with pytest.raises(ConfigError) as caught:
         sample(*words)
-    assert str(told.value).startswith(said)
-    assert "\n" not in str(told.value)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
 
 
 def test_classes_of_an_unconditional_generator(tmp_path, sample):
     train(tmp_path / "run", "model.conditional=false")
-    for words, said in (
+    for words, message in (
         (["--classes"], "--classes: the generator is unconditional"),
         (["--class", "1"], "--class: this generator is unconditional"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             sample(*words, path=tmp_path / "run")
     assert sample("--num", 2, path=tmp_path / "run")

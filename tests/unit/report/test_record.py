@@ -184,7 +184,7 @@ def test_scale_is_logarithmic_over_decades_and_clips_outliers():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "output"),
     [
         (0.0, "0"),
         (12.3456, "12.35"),
@@ -195,8 +195,8 @@ def test_scale_is_logarithmic_over_decades_and_clips_outliers():
         (1e-300, "1e−300"),
     ],
 )
-def test_format_number_is_short(value, told):
-    assert format_number(value) == told
+def test_format_number_is_short(value, output):
+    assert format_number(value) == output
 
 
 def test_text_from_a_run_cannot_control_anything():

@@ -47,26 +47,26 @@ def run(tmp_path):
 
 def test_once_shows_the_run_and_ends(run, capsys):
     watch(run, once=True)
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for word in ("sngan-zoo", "running", "images/s", "ETA", "data wait", "d/gradient_norm", "fd[judge]", "diversity"):
-        assert word in told, word
-    assert "writer tensorboard failed" in told and "held-out" in told
+        assert word in output, word
+    assert "writer tensorboard failed" in output and "held-out" in output
 
 
 def test_best_evaluation_is_marked_and_displayed_even_if_old(tmp_path):
     values = [50.0, 3.25, *(40.0 + n for n in range(20))]
     lines = [made_run.line("score", 100 * n, **{"fd[judge]": v}) for n, v in enumerate(values)]
-    told = shown(record(tmp_path / "run", *map(json.dumps, lines)))
-    assert "3.25 *" in told and told.count(" *") == 1
-    assert "59" in told and "50" not in told.split("kimg")[-1].split("3.25")[0]
+    output = shown(record(tmp_path / "run", *map(json.dumps, lines)))
+    assert "3.25 *" in output and output.count(" *") == 1
+    assert "59" in output and "50" not in output.split("kimg")[-1].split("3.25")[0]
 
 
 def test_text_of_the_run_is_neither_markup_nor_control(run):
     start = made_run.start(100) | {"recipe": "[bold red]x[/bold red]\x1b[2J\x07"}
     made_run.append(run, start, made_run.line("event", 9, text="[link=evil]\x1b]0;title\x07 :smile: [/x]"))
-    told = shown(run)
-    assert "[bold red]x[/bold red]" in told and "[link=evil]" in told and ":smile:" in told
-    assert "\x1b" not in told and "\x07" not in told
+    output = shown(run)
+    assert "[bold red]x[/bold red]" in output and "[link=evil]" in output and ":smile:" in output
+    assert "\x1b" not in output and "\x07" not in output
 
 
 def test_run_without_numbers_is_displayed(tmp_path):

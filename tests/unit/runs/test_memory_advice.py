@@ -28,10 +28,10 @@ def test_memory_runs_out_the_plan_is_the_advice(tmp_path, monkeypatch, error):
     with pytest.raises(ConfigError) as found:
         start(tmp_path, monkeypatch, error)
     memory = plan("digits", WORDS).memory
-    said = str(found.value)
-    assert said.startswith("out of memory: ") and "\n" not in said
-    assert f"a step needs {memory.peak_bytes / 1e9:.2f} GB in addition to the libraries" in said
-    assert "pass devices=2 g.strategy=zero3 d.strategy=zero3, or pipeline for both" in said
+    message = str(found.value)
+    assert message.startswith("out of memory: ") and "\n" not in message
+    assert f"a step needs {memory.peak_bytes / 1e9:.2f} GB in addition to the libraries" in message
+    assert "pass devices=2 g.strategy=zero3 d.strategy=zero3, or pipeline for both" in message
     assert found.value.exit_code == 2
 
 
