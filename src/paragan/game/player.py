@@ -159,9 +159,11 @@ class Player:
                 self._begin_update()
             nets = {turn.side: self.training_network, **others}
             scale = None if self.scaler is None else self.scaler.scale
+            # A balancer changes its averages in the forward; a skipped step takes them back.
             before = state_before(turn.balancer)
             with all_frozen(others.values()):
                 terms = self.strategy.forward_backward(turn, nets, self.policy.micro_batches, scale)
+        # In this order: the norm, and so the clipping and the decision to skip, are of the reduced gradients.
         self.strategy.reduce_gradients(self.net, self.version + 1, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
         restore_if_skipped(before, norm.isfinite())
@@ -189,6 +191,7 @@ class Player:
     @torch.no_grad()
     def apply_gradients(self, computed: ComputedGradients) -> None:
         """Step, or skip if a gradient is not finite, and count the update."""
+        # The optimiser steps from where the look-ahead began, by the gradients there.
         for weight, before in self._before_look_ahead:
             weight.copy_(before)
         if self._before_look_ahead and isinstance(self.optimizer, MasterWeights):
@@ -222,6 +225,7 @@ class Player:
 
     def _end_step(self) -> None:
         """Release the gradients; the strategy copies what was stepped into the network."""
+        # None, not zero: optimisers leave a weight without gradient alone, but decay or move one with zeros.
         for tensor in self._with_gradients:
             tensor.grad = None
         self.strategy.after_step(self.net)
@@ -245,10 +249,13 @@ class Player:
 
     def _advance(self, taken: Tensor) -> None:
         """Advance the version, synchronize ranks and average weights. taken: int64, 0 if skipped."""
+        # First the version: strategies that average every H updates count this one.
         self.version += 1
         of_scaler = [] if self.scaler is None else [self.scaler.scale, self.scaler.good]
         # local SGD: `taken` becomes the minimum over ranks
         self.strategy.synchronize(self.net, self.optimizer, self.version, [self.updates, *of_scaler, taken])
+        # Between two averagings ranks differ, and an average of one rank's weights would be no average of the
+        # run's: the images are counted, and the next average has their weight.
         if self.ema is not None and self.is_synchronized and self._images_since_average:
             self.ema.update(self.net, taken.bool(), self.images, self._images_since_average, self._averaged_weights())
         self._images_since_average *= not self.is_synchronized

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
@@ -109,13 +110,15 @@ def test_d_without_embeddings_is_refused(module):
         play(turn(Side.D, penalty), {**nets(), Side.D: Bare()})
 
 
-@pytest.mark.parametrize("module", KINDS)
-def test_micro_batches_and_local_sgd_are_refused(module):
-    penalty, net = module.Penalty(module.Options()), torch.nn.Linear(1, 1)
-    told = f"penalty {penalty.name} .* d.micro_batches=2"
-    with pytest.raises(ConfigError, match=told):
-        check_player(PlayerOptions(micro_batches=2), Player(side=Side.D, net=net), (penalty,))
-    apart = Player(side=Side.D, net=net)
-    apart.strategy = local_sgd.Strategy(local_sgd.Options())
-    with pytest.raises(ConfigError, match=f"penalty {penalty.name} .* strategy local_sgd"):
-        check_player(PlayerOptions(), apart, (penalty,))
+@pytest.mark.parametrize("name", ["penalty contrastive", "penalty data_to_data", "loss relativistic_average"])
+def test_micro_batches_and_local_sgd_are_refused(name):
+    penalties = tuple(module.Penalty(module.Options()) for module in KINDS if name.endswith(module.Penalty.name))
+    terms = {"penalties": penalties, "loss_needs": frozenset(), "loss": "relativistic_average"}
+    if not penalties:
+        terms["loss_needs"] = frozenset({Capability.COUPLED})
+    player = Player(side=Side.D, net=torch.nn.Linear(1, 1))
+    with pytest.raises(ConfigError, match=f"{name} .* d.micro_batches=2"):
+        check_player(PlayerOptions(micro_batches=2), player, **terms)
+    player.strategy = local_sgd.Strategy(local_sgd.Options())
+    with pytest.raises(ConfigError, match=f"{name} .* strategy local_sgd"):
+        check_player(PlayerOptions(), player, **terms)

@@ -26,7 +26,7 @@ from paragan.layers.init import initialise
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.layers.update_once import begin_update
 from paragan.losses import hinge
-from paragan.models import dcgan, sngan
+from paragan.models import dcgan
 from paragan.parallel import none
 from paragan.penalties import gradient_penalty, r1
 from paragan.schemes import shared_fakes, synchronous
@@ -80,7 +80,6 @@ def programs(gan: GAN) -> dict[str, set[tuple[bool, bool]]]:
 
 MADE, TRAINED, FROZEN = (False, False), (True, True), (True, False)
 BN = from_file(dcgan, dcgan.Options(latent=4, width=4))
-SN = from_file(sngan, sngan.Options(latent=4, width=4))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +94,6 @@ SN = from_file(sngan, sngan.Options(latent=4, width=4))
         pytest.param(
             small_gan.network, (GP,), 2, shared_fakes.Scheme(), {FROZEN}, 3, id="gradient penalty, parts, shared fakes"
         ),
-        pytest.param(SN, (LAZY,), 1, synchronous, {TRAINED, FROZEN}, 4, id="sngan", marks=pytest.mark.slow),
     ],
 )
 def test_compiled_is_as_written(network, penalties, parts, scheme, d_programs, graphs):

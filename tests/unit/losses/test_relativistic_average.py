@@ -7,20 +7,15 @@ import pytest
 import torch
 
 from paragan.config import read_recipe
-from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.types import Side
 from paragan.extensions.grid.build import trainer as grid
 from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork
-from paragan.game.options import PlayerOptions
-from paragan.game.player import Player
-from paragan.game.player_checks import check_player
 from paragan.game.prior import Prior
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.losses import relativistic_average
-from paragan.parallel import local_sgd
 from paragan.parallel.base import forward_backward
 from paragan.parallel.base.strategy import input_gradient
 from tests.extensions.grid.test_cell_options import WORDS
@@ -57,17 +52,6 @@ def test_rows_of_a_batch_are_those_of_the_whole(kind):
     for function, a, b in ((pair.d, real, fake), (pair.g, fake, real)):
         rows = [function(a[part], b[part], a, b) for part in (slice(0, 1), slice(1, 3))]
         torch.testing.assert_close(torch.cat(rows).flatten(), function(a.flatten(), b.flatten()), rtol=1e-13, atol=0)
-
-
-def test_micro_batches_and_local_sgd_are_refused():
-    needs, net = frozenset({Capability.COUPLED}), torch.nn.Linear(1, 1)
-    told = "loss relativistic_average .* d.micro_batches=2"
-    with pytest.raises(ConfigError, match=told):
-        check_player(PlayerOptions(micro_batches=2), Player(side=Side.D, net=net), (), needs, "relativistic_average")
-    apart = Player(side=Side.D, net=net)
-    apart.strategy = local_sgd.Strategy(local_sgd.Options())
-    with pytest.raises(ConfigError, match=r"loss relativistic_average .* strategy local_sgd"):
-        check_player(PlayerOptions(), apart, (), needs, "relativistic_average")
 
 
 def test_missing_rows_without_ranks_to_gather_from_are_refused():

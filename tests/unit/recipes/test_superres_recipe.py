@@ -6,8 +6,6 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-import paragan as pg
-from paragan.core.errors import ParaganError
 from paragan.datasets import low_resolution
 from paragan.loading.loader import Loader
 from paragan.models import real_esrgan
@@ -70,17 +68,3 @@ def test_run_resumes_to_the_same_weights(folder, tmp_path):
 def test_discriminator_has_a_logit_for_each_pixel():
     d = real_esrgan.Discriminator(real_esrgan.Options(d_width=8), (3, 64, 64))
     assert d(torch.zeros(2, 3, 24, 24)).logits_B.shape == (2, 24, 24)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"model.factor": 2}, r"forward\(low\) returned a tensor of \(2, 3, 8, 8\); return one of the shape"),
-        ({"data.size": 12, "data.factor": 2, "model.factor": 8}, "needs images of multiples of 8, not 3x12x12"),
-    ],
-)
-def test_mistake_is_one_line(folder, tmp_path, settings, message):
-    given = {**SMALL, "data.path": str(folder), **settings}
-    with pytest.raises(ParaganError, match=message) as error:
-        pg.train("superres", {key: value for key, value in given.items() if value is not None}, out=tmp_path / "run")
-    assert "\n" not in str(error.value)

@@ -2,11 +2,8 @@
 
 import json
 
-import pytest
 import torch
 
-import paragan as pg
-from paragan.core.errors import ParaganError
 from paragan.core.outputs import DiscriminatorOutput, Outputs
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Batch, Rows, TurnInputs
@@ -47,17 +44,3 @@ def test_penalty_is_the_distance_of_spectrograms():
     mel = LogMel(8000, 256, 64, 40)
     expected = 2 * (mel(fake) - mel(real)).abs().mean((1, 2))
     torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "settings", "message"),
-    [
-        ("digits", {"data": {"name": "speech"}}, "model .* generates images, but a sample of data speech has audio"),
-        ("vocoder", {"model.rates": [4, 5]}, "hifigan generates audio of 1xN samples, N a multiple of 20, not 1x4096"),
-        ("digits", {"penalties": ["log_mel"]}, "penalty log_mel does not support images"),
-    ],
-)
-def test_mistake_is_one_line(tmp_path, recipe, settings, message):
-    with pytest.raises(ParaganError, match=message) as error:
-        pg.train(recipe, settings, out=tmp_path / "run")
-    assert "\n" not in str(error.value)

@@ -1,6 +1,5 @@
 """The recipe `vqgan-cifar10`: its quantizer, its penalties, a run on digits, and what is refused."""
 
-import pytest
 import torch
 from PIL import Image
 from torch.nn import functional as F
@@ -110,20 +109,3 @@ def test_perceptual_penalty_compares_the_layers_of_the_packaged_network():
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
     grey = perceptual.Penalty(perceptual.Options())(context(image[:, :1], real[:, :1]))
     assert (grey > 0).all()
-
-
-@pytest.mark.parametrize(
-    ("recipe", "settings", "message"),
-    [
-        (
-            "vqgan-cifar10",
-            {**DIGITS, "model.halvings": 5},
-            "vqgan with halvings=5 needs images of multiples of 32, not",
-        ),
-        ("digits", {"penalties": ["codebook"]}, "penalty codebook does not support images"),
-    ],
-)
-def test_mistake_is_one_line(tmp_path, recipe, settings, message):
-    with pytest.raises(pg.ParaganError, match=message) as error:
-        pg.train(recipe, settings, out=tmp_path / "run")
-    assert "\n" not in str(error.value)

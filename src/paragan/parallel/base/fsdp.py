@@ -84,6 +84,8 @@ class Sharded(strategy.Strategy):
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> LossTerms:
+        # R1 reaches the weights of a block twice, by the logits and by the input gradient: a reduction right
+        # after the block's own backward would miss whichever comes second.
         twice = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
         with reduced_last(nets[turn.side].module) if twice else nullcontext():
             return super().forward_backward(turn, nets, parts, scale)
