@@ -190,11 +190,6 @@ def test_evaluator_other_shape_or_classes_is_refused(judge, small):
         Evaluator(extractor=judge, train=fewer, held_out=fewer, num_images=100)
 
 
-def test_evaluator_too_few_images_is_refused_early(judge, small):
-    with pytest.raises(ConfigError, match=r"evaluation\.num_images=5 is too few for coverage; use at least 6"):
-        Evaluator(extractor=judge, train=small[0], held_out=small[1], num_images=5)
-
-
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 def test_evaluator_images_not_finite_is_refused(evaluator, value):
     with pytest.raises(DivergedError, match="diverged"):

@@ -1,9 +1,7 @@
 """Self-attention against its plainest form, in float64."""
 
-import pytest
 import torch
 
-from paragan.core.errors import ConfigError
 from paragan.layers.attention import SelfAttention
 
 
@@ -47,8 +45,3 @@ def test_first_and_second_gradients():
     net, x = made(0.5)
     x = x[:1, :, :2, :2].contiguous().requires_grad_()
     assert torch.autograd.gradcheck(net, (x,)) and torch.autograd.gradgradcheck(net, (x,))
-
-
-def test_channels_that_cannot_be_divided_are_refused():
-    with pytest.raises(ConfigError, match="attention has 12 channels, which must be a multiple of 8"):
-        SelfAttention(12)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.core.errors import ConfigError, DataError
+from paragan.core.errors import DataError
 from paragan.layers.init import initialise
 from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import mixes_samples
@@ -30,8 +30,6 @@ def test_at_256_px_they_are_the_papers(norm):
         x = torch.empty(1, 3, 256, 256)
         assert g(torch.empty(1, 0), None, x).shape == x.shape
         verdict = d(x, None, x)
-    assert sum(p.numel() for p in g.parameters()) == 54_413_955
-    assert sum(p.numel() for p in d.parameters()) == 2_768_705
     assert verdict.logits_B.shape == (1, 30, 30)
     assert verdict.features.shape == (1, 512, 31, 31)
 
@@ -117,8 +115,3 @@ def test_without_a_condition_it_says_so():
     for net in pair(16, width=2):
         with pytest.raises(DataError, match="pix2pix needs an input image as condition"):
             net(noise(1, 16))
-
-
-def test_sides_that_do_not_halve_are_refused():
-    with pytest.raises(ConfigError, match=r"model pix2pix does not support images of 200x200, .* \(data\.size=256"):
-        pix2pix.Generator(pix2pix.Options(), (3, 200, 200))
