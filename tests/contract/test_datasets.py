@@ -100,7 +100,7 @@ PATHS = {  # for those that need something to read
 
 
 @pytest.fixture(params=registry.names("datasets"))
-def given(request):
+def dataset(request):
     """The name of a data set, and settings with which it can be read."""
     name = request.param
     settings = {"path": PATHS[name](request)} if name in PATHS else {}
@@ -112,9 +112,9 @@ def given(request):
 
 
 @pytest.fixture
-def make(given):
+def make(dataset):
     """Opens one part of a data set, anew each time."""
-    name, settings = given
+    name, settings = dataset
     options = registry.options("datasets", name)(**settings)
     return lambda split: registry.load_module("datasets", name).source(options, split)
 
@@ -126,14 +126,14 @@ def parts(make):
 
 def test_samples_are_as_declared(parts):
     for source in parts.values():
-        found = source.fetch(np.array([0, len(source) - 1, 3]))
-        assert {name: (tuple(x.shape), x.dtype) for name, x in found.items()} == {
+        samples = source.fetch(np.array([0, len(source) - 1, 3]))
+        assert {name: (tuple(x.shape), x.dtype) for name, x in samples.items()} == {
             name: ((3, *spec.shape), spec.dtype) for name, spec in source.tensors.items()
         }
-        assert found[first_name(source)].is_contiguous()
-        assert "image" not in found or source.tensors["image"].is_image
-        assert ("label" in found) == bool(source.class_names)
-        assert all(0 <= label < len(source.class_names) for label in found.get("label", torch.empty(0)).tolist())
+        assert samples[first_name(source)].is_contiguous()
+        assert "image" not in samples or source.tensors["image"].is_image
+        assert ("label" in samples) == bool(source.class_names)
+        assert all(0 <= label < len(source.class_names) for label in samples.get("label", torch.empty(0)).tolist())
 
 
 def test_a_row_is_the_same_in_any_company(parts):
@@ -151,8 +151,8 @@ def test_threads_fetch_the_same_at_once(parts):
     alone = [source.fetch(pair) for pair in rows]
     with ThreadPoolExecutor(4) as threads:
         together = list(threads.map(source.fetch, rows, timeout=60))
-    for one, other in zip(alone, together, strict=True):
-        assert all(torch.equal(one[name], other[name]) for name in source.tensors)
+    for fetched, expected in zip(together, alone, strict=True):
+        assert all(torch.equal(fetched[name], expected[name]) for name in source.tensors)
 
 
 def test_rows_are_copies(parts):
@@ -191,8 +191,8 @@ def test_a_file_says_where_its_images_come_from(name):
     assert "Source:" in ast.get_docstring(tree)
 
 
-def test_labels_that_are_left_out_reach_no_network_but_the_judge(given):
-    name, settings = given
+def test_labels_that_are_left_out_reach_no_network_but_the_judge(dataset):
+    name, settings = dataset
     words = [f"data.name={name}", *(f"data.{key}={json.dumps(value)}" for key, value in settings.items())]
     labelled, hidden = (build.open_data(read_recipe("digits", [*words, *more])) for more in ([], ["data.labels=false"]))
     assert hidden.num_classes == 0 and hidden.has_pairs == labelled.has_pairs
@@ -200,9 +200,9 @@ def test_labels_that_are_left_out_reach_no_network_but_the_judge(given):
         (labelled.train, labelled.held_out), (hidden.train, hidden.held_out), hidden.scored, strict=True
     ):
         assert (len(left), left.class_names) == (len(there), ())
-        found = left.fetch(np.array([3, 0]))
-        assert found.keys() == left.tensors.keys() == there.tensors.keys() - {"label"}
+        samples = left.fetch(np.array([3, 0]))
+        assert samples.keys() == left.tensors.keys() == there.tensors.keys() - {"label"}
         name = first_name(there)
-        assert torch.equal(found[name], there.fetch(np.array([3, 0]))[name])
+        assert torch.equal(samples[name], there.fetch(np.array([3, 0]))[name])
         assert scored.class_names == there.class_names
         assert (left.fingerprint == there.fingerprint) is (not there.class_names)

@@ -6,13 +6,13 @@ import shutil
 import sys
 import tarfile
 
-import numpy as np
 import pytest
 
 from paragan.datasets import folder, shards
 from paragan.datasets.preparation.prepare import open_encoded_images
 from tests.data_refusals import refusal
 from tests.prepared_shards import contents, image_folder, prepared
+from tests.unit.datasets.test_shards import assert_equal
 
 
 @pytest.fixture
@@ -39,14 +39,9 @@ def test_archives_give_the_batches_of_the_folder(tmp_path, kind, tops):
     archive = shutil.make_archive(str(tmp_path / "packed"), kind, images)
     prepared(archive, tmp_path / "out")
     for split in ("train", "held_out"):
-        one = folder.source(folder.Options(path=str(images), size=8), split)
-        other = shards.source(shards.Options(path=str(tmp_path / "out"), size=8), split)
-        rows = np.arange(len(one))
-        assert len(one) == len(other)
-        left = one.fetch(rows)
-        right = other.fetch(rows)
-        assert all((left[name] == right[name]).all() for name in ("image", "label"))
-        assert one.class_names == other.class_names
+        of_folder = folder.source(folder.Options(path=str(images), size=8), split)
+        of_shards = shards.source(shards.Options(path=str(tmp_path / "out"), size=8), split)
+        assert_equal(of_shards, of_folder)
 
 
 def add(archive, name, content):
@@ -135,11 +130,11 @@ def table(images, label, names=None):
 
     data = files_of(images)
     image = [{"bytes": content, "path": f"{row}.png"} for row, content in enumerate(data)]
-    found = pyarrow.table({"id": list(range(len(data))), "image": image, "label": [label(r) for r in range(len(data))]})
+    rows = pyarrow.table({"id": list(range(len(data))), "image": image, "label": [label(r) for r in range(len(data))]})
     if names is None:
-        return found
+        return rows
     features = {"label": {"names": names, "_type": "ClassLabel"}}
-    return found.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    return rows.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 
 
 def test_parquet_gives_its_bytes_and_class_names(tmp_path, images):

@@ -36,37 +36,35 @@ def both(images, out, **options):
         )
 
 
-def assert_equal(one, other):
-    assert (len(one), one.shape, one.class_names) == (len(other), other.shape, other.class_names)
-    rows = np.arange(len(one))
-    left = one.fetch(rows)
-    right = other.fetch(rows)
-    assert left.keys() == right.keys()
-    for name in left:
-        assert torch.equal(left[name], right[name])
+def assert_equal(source, expected):
+    assert (len(source), source.shape, source.class_names) == (len(expected), expected.shape, expected.class_names)
+    rows = np.arange(len(source))
+    samples, expected_samples = source.fetch(rows), expected.fetch(rows)
+    assert samples.keys() == expected_samples.keys()
+    assert all(map(torch.equal, samples.values(), expected_samples.values()))
 
 
 @pytest.mark.parametrize("options", [{"size": 8}, {"size": 16, "crop": "squash", "channels": 1, "held_out": 0.3}])
 def test_shards_give_the_batches_of_the_folder(images, out, options):
-    for one, other in both(images, out, **options):
-        assert_equal(one, other)
+    for of_folder, of_shards in both(images, out, **options):
+        assert_equal(of_shards, of_folder)
 
 
 def test_shards_have_the_split_folders_of_the_source(tmp_path):
     images = image_folder(tmp_path / "images", 7, tops=("train", "val"))
     prepared(images, tmp_path / "out")
-    for one, other in both(images, tmp_path / "out", size=8):
-        assert_equal(one, other)
+    for of_folder, of_shards in both(images, tmp_path / "out", size=8):
+        assert_equal(of_shards, of_folder)
     assert ShardFolder(tmp_path / "out").description.num_train == 7
 
 
 def test_resized_shards_give_the_batches_of_the_folder(tmp_path, images):
     prepared(images, tmp_path / "small", Encoding(size=16, crop="squash"))
     for split in SPLITS:
-        one = folder.source(folder.Options(path=str(images), size=16, crop="squash"), split)
-        other = shards.source(shards.Options(path=str(tmp_path / "small")), split)
-        assert_equal(one, other)
-        assert other.notices == ()
+        of_folder = folder.source(folder.Options(path=str(images), size=16, crop="squash"), split)
+        of_shards = shards.source(shards.Options(path=str(tmp_path / "small")), split)
+        assert_equal(of_shards, of_folder)
+        assert of_shards.notices == ()
 
 
 def test_another_size_than_that_of_the_shards_is_a_warning(tmp_path, images):

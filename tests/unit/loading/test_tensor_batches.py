@@ -52,15 +52,14 @@ def stream(source, state, batches, world_size=1, batch=6, **limits):
     states = [rank.state_dict() for rank in ranks]
     for rank in ranks:
         rank.close()
-    assert all(each == states[0] for each in states)
+    assert all(state == states[0] for state in states)
     return found, json.loads(json.dumps(states[0]))
 
 
-def assert_equal(found, expected):
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        assert one.keys() == other.keys()
-        assert all(torch.equal(one[name], other[name]) for name in one)
+def assert_equal(batches, expected):
+    for batch, expected_batch in zip(batches, expected, strict=True):
+        assert batch.keys() == expected_batch.keys()
+        assert all(torch.equal(batch[name], expected_batch[name]) for name in batch)
 
 
 @pytest.mark.parametrize("name", ["images", "shards"])
