@@ -79,10 +79,10 @@ def launch_command(
     config = load_config(recipe, overrides, trusted_recipe(trust, code))
     job = _job(context.params, (recipe, *overrides), out or folder)
     from paragan.extensions.clusters import load_target
-    from paragan.extensions.clusters.cluster_runs import check_job_start, refuse_unfit, submit
+    from paragan.extensions.clusters.cluster_runs import check_job, check_job_start, submit
 
     render = load_target(target).render
-    refuse_unfit(config, job, target)
+    check_job(config, job, target)
     if dry_run:
         print(render(job), end="")
     else:

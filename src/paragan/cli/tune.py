@@ -67,13 +67,13 @@ def _tuning(
     """Return the study of the command's words. Raises `ConfigError` for what cannot be tuned."""
     from paragan.config import read_recipe
     from paragan.distributed.launch.rank_env import from_environment
-    from paragan.extensions.tuning.space import parse_space, refuse_missing_optuna, trial_words
+    from paragan.extensions.tuning.space import check_optuna, parse_space, trial_words
     from paragan.extensions.tuning.study import StudyPlan
     from paragan.extensions.tuning.tune import Tuning, check_trials, goal_direction
     from paragan.runs.folder import run_name
     from paragan.runs.session import join_world
 
-    refuse_missing_optuna()
+    check_optuna()
     fixed, dimensions = parse_space(overrides)
     length = [] if options["kimg"] is None else [f"train.kimg={options['kimg']}"]
     first = trial_words({dimension.key: dimension.extremes[0] for dimension in dimensions})

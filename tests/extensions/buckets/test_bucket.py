@@ -117,7 +117,7 @@ def test_lease_of_a_dead_writer_is_taken_over_and_the_dead_one_writes_nothing(bu
     assert "waiting 0.6 s for a sign of life" in said[0]
     held._renew()  # it was suspended, and wakes up
     with pytest.raises(CheckpointError, match="in use by process"):
-        held.refuse_lost()
+        held.check_lost()
     held.release()
     assert other.owner.encode() in bucket.content(LEASE)
 
@@ -126,12 +126,12 @@ def test_suspended_writer_writes_nothing_until_it_has_renewed_its_lease(lease):
     held = lease()
     held.acquire(print)
     die(held)
-    held.refuse_lost()
+    held.check_lost()
     held._renewed -= 2 * QUICK_S
     with pytest.raises(StorageError, match=r"the lease was not renewed for 0.6 s; check"):
-        held.refuse_lost()
+        held.check_lost()
     held._renew()
-    held.refuse_lost()
+    held.check_lost()
 
 
 def test_lease_of_a_process_known_dead_is_taken_over_at_once(lease):
@@ -147,7 +147,7 @@ def test_lease_released_during_the_wait_is_acquired(lease):
     held, other = lease(), lease()
     held.acquire(print)
     other.acquire(lambda line: held.release())
-    other.refuse_lost()
+    other.check_lost()
     assert not other.is_lost
 
 
@@ -220,5 +220,5 @@ def test_lease_that_was_removed_is_taken_again(bucket, lease, is_s3):
         bucket.faults["put"] = fault
     held._renew()
     held._renew()
-    held.refuse_lost()
+    held.check_lost()
     assert held.owner.encode() in bucket.content(LEASE)

@@ -20,7 +20,7 @@ from paragan.cli.main import main
 from paragan.core import http_server
 from paragan.core.errors import ConfigError
 from paragan.extensions.serving import sample_server
-from paragan.extensions.serving.sample_server import MOST_IMAGES, SampleServer
+from paragan.extensions.serving.sample_server import MAX_IMAGES, SampleServer
 from paragan.runs.open_generator import open_generator
 from paragan.storage.image_sheet import make_sheet
 from tests import tiny_run
@@ -89,7 +89,7 @@ def test_sample_server_walk_goes_from_one_seed_to_the_next(server):
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        (f"num={MOST_IMAGES + 1}", "num is invalid; pass an integer from 1 to 64"),
+        (f"num={MAX_IMAGES + 1}", "num is invalid; pass an integer from 1 to 64"),
         ("seed=-1", "seed is invalid"),
         ("seed=" + "9" * 30, "seed is invalid"),
         ("truncation=0", "truncation must be above 0"),

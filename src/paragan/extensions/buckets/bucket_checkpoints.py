@@ -58,11 +58,10 @@ class BucketCheckpoints:
         for file in names:
             self.refuse()
             self.bucket.put(f"{self.folder}/{name}/{file}", path / file)
-        found = self._files().get(name, {})
-        if missing := [file for file, size in sizes.items() if found.get(file) != size]:
-            problem = "the store confirmed the upload, and has another size"
+        stored_sizes = self._files().get(name, {})
+        if missing := [file for file, size in sizes.items() if stored_sizes.get(file) != size]:
             where = self.bucket.where(f"{self.folder}/{name}/{missing[0]}")
-            raise StorageError(f"{where}: {problem}; check the store")
+            raise StorageError(f"{where}: the store confirmed the upload, and has another size; check the store")
         before_commit()
         self.refuse()
         self._commit(name, (path / MANIFEST).read_bytes())
@@ -73,8 +72,7 @@ class BucketCheckpoints:
         with suppress(ConflictError):  # an earlier try succeeded, and its response was lost
             self.bucket.put(key, manifest, new=True)
         if self.manifest(name) != manifest:
-            problem = "not the manifest that was stored; check the store"
-            raise StorageError(f"{self.bucket.where(key)}: {problem}")
+            raise StorageError(f"{self.bucket.where(key)}: not the manifest that was stored; check the store")
 
     def remove(self, name: str) -> None:
         """Remove a checkpoint, first its manifest."""
@@ -140,8 +138,7 @@ class BucketCheckpoints:
                 say(f"{error}; trying the one before")
                 skipped.append(name)
         if skipped:
-            problem = "all checkpoints are damaged; give another --out DIR"
-            raise CheckpointError(f"{self.bucket.address}: {problem}")
+            raise CheckpointError(f"{self.bucket.address}: all checkpoints are damaged; give another --out DIR")
         return "", []
 
     def is_copied(self, name: str, path: Path) -> bool:
@@ -154,9 +151,9 @@ class BucketCheckpoints:
 
     def _files(self) -> dict[str, dict[str, int]]:
         """Return the size of each file, by checkpoint and name."""
-        found: dict[str, dict[str, int]] = {}
+        sizes: dict[str, dict[str, int]] = {}
         for key, stored in self.bucket.list(f"{self.folder}/").items():
             name, _, file = key.removeprefix(f"{self.folder}/").partition("/")
             if file and "/" not in file and _NAME.fullmatch(name):
-                found.setdefault(name, {})[file] = stored.num_bytes
-        return found
+                sizes.setdefault(name, {})[file] = stored.num_bytes
+        return sizes

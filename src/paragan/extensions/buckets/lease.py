@@ -53,7 +53,7 @@ class Lease:
             raise StorageError(f"{self._bucket.where(LEASE)}: the lease exists, and cannot be read; check the store")
         self._thread.start()
 
-    def refuse_lost(self) -> None:
+    def check_lost(self) -> None:
         """Raise `CheckpointError` if another process has the lease, `StorageError` if one may have it."""
         if self.is_lost:
             raise self._in_use(self._holder)

@@ -212,9 +212,9 @@ def _locked(folder: Path, timeout_s: float) -> Iterator[BinaryIO]:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = open_lock_file(path)
     except OSError as error:
-        problem = f"cannot write to {path.parent} ({error.strerror})"
-        hint = "set PARAGAN_CACHE to a folder on a disk with space"
-        raise CheckpointError(f"{problem}; {hint}") from None
+        raise CheckpointError(
+            f"cannot write to {path.parent} ({error.strerror}); set PARAGAN_CACHE to a folder on a disk with space"
+        ) from None
     with file:
         deadline = time.monotonic() + timeout_s
         while not try_to_lock(file):

@@ -100,8 +100,10 @@ class MirroredFiles:
             except (ConflictError, MissingFileError):  # stored before, or by an earlier try; or removed
                 with suppress(MissingFileError):
                     self._versions[name] = self.bucket.version(name)
-        problem = f"replaced by others during {_NUM_PUTS} tries"
-        raise StorageError(f"{self.bucket.where(name)}: {problem}; check that nothing else writes to this address")
+        raise StorageError(
+            f"{self.bucket.where(name)}: replaced by others during {_NUM_PUTS} tries; check that nothing else writes "
+            "to this address"
+        )
 
     def _remove_exit(self) -> None:
         """Remove the exit status of a former session, as the folder's was."""
@@ -112,13 +114,13 @@ class MirroredFiles:
     def download(self) -> dict[str, StoredObject]:
         """Download all files that differ in size or time; return the listing of the bucket."""
         stored = self.bucket.list()
-        for name, found in stored.items():
+        for name, remote in stored.items():
             path = self.folder / name
-            modified_ns = int(found.modified * 1e9)
-            is_skipped = found.num_bytes > _max_bytes(name) and name != "config.yaml"  # without which there is no run
+            modified_ns = int(remote.modified * 1e9)
+            is_skipped = remote.num_bytes > _max_bytes(name) and name != "config.yaml"  # without which there is no run
             if not _is_mirrored(name) or is_skipped:
                 continue
-            if _state(path) == (modified_ns, found.num_bytes):
+            if _state(path) == (modified_ns, remote.num_bytes):
                 continue
             create_subfolder(path.parent.parent, path.parent.name)
             self.bucket.download(name, path, _max_bytes(name))
@@ -161,9 +163,9 @@ class RunMirror:
     """
 
     def __init__(self, bucket: ObjectBucket, folder: Path, lease: Lease, keep: int, say: Callable[[str], None]) -> None:
-        self.checkpoints = BucketCheckpoints(bucket, "checkpoints", refuse=lease.refuse_lost)
-        self.best = BucketCheckpoints(bucket, "best", ("score.json",), lease.refuse_lost)
-        self.files = MirroredFiles(bucket=bucket, folder=folder, refuse=lease.refuse_lost)
+        self.checkpoints = BucketCheckpoints(bucket, "checkpoints", refuse=lease.check_lost)
+        self.best = BucketCheckpoints(bucket, "best", ("score.json",), lease.check_lost)
+        self.files = MirroredFiles(bucket=bucket, folder=folder, refuse=lease.check_lost)
         self._folder = folder
         self._staging = folder.with_name(f"{folder.name}.upload")
         self._lease = lease
@@ -188,7 +190,7 @@ class RunMirror:
         failure = self._failure
         remove_tree(self._staging)
         if self._lease.is_lost:
-            self._lease.refuse_lost()
+            self._lease.check_lost()
         if failure or is_late:
             late = f"{self.files.bucket.address}: no response within {timeout_s:g} s"
             raise StorageError(f"the end of the run is not uploaded: {failure or late}; the same command uploads it")

@@ -22,7 +22,6 @@ def target_names() -> list[str]:
 def load_target(name: str) -> Target:
     """Return a target by name; `ConfigError` with the valid names."""
     if name not in target_names():
-        known = ", ".join(target_names())
-        raise ConfigError(f"unknown target {name!r}; choose one of {known}")
+        raise ConfigError(f"unknown target {name!r}; choose one of {', '.join(target_names())}")
     target: Target = importlib.import_module(f"{__name__}.targets.{name}").TARGET
     return target

@@ -22,7 +22,7 @@ from paragan.runs.run_request import RunRequest
 from paragan.runs.session import check_init, check_start
 
 
-def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
+def check_job(config: RunConfig, job: ClusterJob, target: str) -> None:
     """Raise `ConfigError` if the ranks of this job could not train this config."""
     is_grid = config.grid is not None
     if target == "mpi" and not is_grid:
@@ -35,13 +35,12 @@ def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
     if target in ("local", "ray") and is_grid and job.size > 1:
         raise ConfigError(f"--ranks does not apply to a grid on one host; use workers={job.size}")
     if config.devices is not None:
-        given = f"devices={config.devices}"
-        raise ConfigError(f"{given} does not apply to `launch`; use --ranks {config.devices}")
+        raise ConfigError(f"devices={config.devices} does not apply to `launch`; use --ranks {config.devices}")
     if not is_grid and config.train.batch < job.size:
         raise ConfigError(f"{job.size} ranks share train.batch={config.train.batch}; raise it, or use fewer ranks")
     if not is_grid and job.size > 1:
         rank_checks.check_batch(config, World(size=job.size))
-        _refuse_unfit_ranks(config, job.size)
+        _check_ranks(config, job.size)
     if job.seeds and any(word.startswith("seed=") for word in job.words):
         raise ConfigError("seed= and --seeds are both given; leave one of them out")
 
@@ -59,7 +58,7 @@ def check_job_start(config: RunConfig, job: ClusterJob, target: str) -> None:
         check_start(request, job.size)
 
 
-def _refuse_unfit_ranks(config: RunConfig, size: int) -> None:
+def _check_ranks(config: RunConfig, size: int) -> None:
     """Raise `ConfigError` if the scheme cannot give each player its ranks among so many."""
     scheme = build.scheme(config)
     check_capabilities(scheme.holder, [need for need in config.needs if need.capability is Capability.EXTRA_PLAYERS])

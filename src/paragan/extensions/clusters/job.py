@@ -13,7 +13,7 @@ from paragan.core.errors import ConfigError
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,39}[a-z0-9])?")  # fits Slurm, and Kubernetes with a suffix
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_AT_LEAST = {
+_MIN_VALUES = {
     **dict.fromkeys(("nodes", "ranks_per_node", "cpus_per_rank", "memory_mb", "time_limit_min"), 1),
     **dict.fromkeys(("gpus_per_rank", "retries"), 0),
     "save_s": 1,
@@ -53,12 +53,14 @@ class ClusterJob:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            hint = "use at most 41 of a-z, 0-9 and -, beginning with a letter"
-            raise ConfigError(f"--name: {self.name!r} is not a name on every cluster; {hint}")
-        for field, least in _AT_LEAST.items():
+            raise ConfigError(
+                f"--name: {self.name!r} is not a name on every cluster; use at most 41 of a-z, 0-9 and -, "
+                "beginning with a letter"
+            )
+        for field, min_value in _MIN_VALUES.items():
             value = getattr(self, field)
-            if value is not None and value < least:
-                raise ConfigError(f"{field} is {value}; use at least {least}")
+            if value is not None and value < min_value:
+                raise ConfigError(f"{field} is {value}; use at least {min_value}")
         if self.gpus_per_rank > 1:
             raise ConfigError("a rank computes on one accelerator; use --gpus 1 and more --ranks")
         if len(set(self.seeds)) < len(self.seeds) or min(self.seeds, default=0) < 0:
@@ -123,7 +125,7 @@ def one_host_script(job: ClusterJob) -> str:
     return shell_script(job, shell_command(job, *([f"devices={job.size}"] if job.size > 1 else [])))
 
 
-def refuse(job: ClusterJob, target: str, **names: str) -> None:
+def check_unset(job: ClusterJob, target: str, **names: str) -> None:
     """Raise `ConfigError` for a field that the target does not have. names: field -> option."""
     for field, option in names.items():
         if getattr(job, field) not in (None, (), 0, 1):

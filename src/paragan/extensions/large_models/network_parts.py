@@ -105,30 +105,30 @@ def stage_edges(
     return (0, *cuts, number)
 
 
-def collect_weights(placed: PipelinedNetwork, here: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return all parameters and buffers of a network. here: those of this rank. Collective."""
+def collect_weights(placed: PipelinedNetwork, local: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return all parameters and buffers of a network. local: those of this rank. Collective."""
     pipeline = placed.ranks.group
-    dtypes = pipeline.gather({name: dtype_name(value.dtype) for name, value in here.items()})
-    found = {}
+    dtypes = pipeline.gather({name: dtype_name(value.dtype) for name, value in local.items()})
+    weights = {}
     for name, shape in placed.shapes.items():
         stage = next(rank for rank, names in enumerate(dtypes) if name in names)
         dtype = getattr(torch, dtypes[stage][name])
-        value = here[name].contiguous() if stage == pipeline.rank else torch.empty(shape, dtype=dtype)
+        value = local[name].contiguous() if stage == pipeline.rank else torch.empty(shape, dtype=dtype)
         value = value.to(pipeline.device)
         if pipeline.size > 1:
             pipeline.count("parameters", value, collective=Collective.BROADCAST)
             dist.broadcast(value, group_src=stage, group=pipeline.group)
-        found[name] = value
-    return found
+        weights[name] = value
+    return weights
 
 
 def zero_gradient(copies: Strategy, net: nn.Module, name: str) -> Tensor:
     """Give a weight, and what the optimiser steps for it, a gradient of zeros; return it."""
     weight = net.get_parameter(name)
     weight.grad = torch.zeros_like(weight)
-    here = local_shard(weight.grad)
+    grad = local_shard(weight.grad)
     stepped = next((piece for whole, piece in placement_of(net).shards if whole is weight), weight)
     if stepped is not weight:
         is_sharded = isinstance(weight, DTensor)
-        stepped.grad = here if is_sharded else copies.optimizer_layout(net)[name].cut(here)
-    return here
+        stepped.grad = grad if is_sharded else copies.optimizer_layout(net)[name].cut(grad)
+    return grad

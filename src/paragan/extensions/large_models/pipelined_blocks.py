@@ -73,8 +73,8 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         self.messages = messages
         self._structures: dict[str, Any] = {}
         for number, block in enumerate(blocks.children()):
-            here = self.stage_of(number) == ranks.group.rank
-            self.add_module(str(number), block if here else AbsentBlock(block))
+            is_local = self.stage_of(number) == ranks.group.rank
+            self.add_module(str(number), block if is_local else AbsentBlock(block))
         self.draws = any(map(uses_random_numbers, self.children()))
         self._mixes = mixes_samples(self)
         # the statistics of batch norm would be those of a micro-batch
@@ -86,11 +86,9 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
 
     def with_stages(self, layout: Layout) -> Layout:
         """Return the layout of a network with the stage of each tensor of a block."""
-        found = dict(layout)
-        for name, box in layout.items():
-            if is_in_block(name):
-                found[name] = replace(box, stage=self.stage_of(int(name.split(".")[1])))
-        return found
+        of_blocks = {name: shard for name, shard in layout.items() if is_in_block(name)}
+        stages = {name: self.stage_of(int(name.split(".")[1])) for name in of_blocks}
+        return {**layout, **{name: replace(shard, stage=stages[name]) for name, shard in of_blocks.items()}}
 
     def run_range(self, h: Any, labels: Sequence[Tensor | None], numbers: range) -> Any:
         """Run consecutive blocks on this rank's rows; return the output of these rows. Collective."""
@@ -123,7 +121,7 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         """Move the rows of all ranks to the first stage; a backward follows if one needs it."""
         return [
             RowMove(self.messages, part.counts, part.all_on(rank), is_recorded_always=False)(
-                [tensor[rows.mine(part)] for tensor in value]
+                [tensor[rows.local_rows(part)] for tensor in value]
             )
             for part in rows.parts
         ]
@@ -141,22 +139,21 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
 
         labels: after the keys of layers that draw. ends: ranks that the input comes from and the output goes to.
         """
-        here = stage.rank
         keys, *labels = labels
         layers = [layer for block in self._blocks_of(stage) for layer in row_drawing_layers(block)]
         for number, part in enumerate(rows.parts):
             value = held[number]
-            if here == self.ranks.group.rank:
+            if stage.rank == self.ranks.group.rank:
                 # rows are received just before they are used, and sent just after: other ranks compute meanwhile
-                if ends[0] != here:
-                    value = self._move(part, ends[0], here)(value)
+                if ends[0] != stage.rank:
+                    value = self._move(part, ends[0], stage.rank)(value)
                 out: Any = put_together(value, structure)
                 with with_keys(layers, keys[number]):
                     for block in self._blocks_of(stage):
                         out = block(out, *(each[number] for each in labels))
                 value, produced = self._taken_apart(out, sum(part.counts), stage, structure)
-                if ends[1] != here:
-                    value = self._move(part, here, ends[1])(value)
+                if ends[1] != stage.rank:
+                    value = self._move(part, stage.rank, ends[1])(value)
             else:
                 # tensors of no rows carry the graph, so that this rank's backward reaches all moves, too
                 produced = self._agree(stage, structure, None)
@@ -203,14 +200,14 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         return [rows.in_order(pieces) for pieces in zip(*moved, strict=True)]
 
 
-def refuse_empty_stages(net: nn.Module, edges: Sequence[int]) -> None:
+def check_stages(net: nn.Module, edges: Sequence[int]) -> None:
     """Raise `ConfigError` for a rank without weights to train. edges: of stages."""
     names = [name for name, weight in net.named_parameters() if weight.requires_grad]
     trained = {name.split(".")[1] if is_in_block(name) else "" for name in names}
     for rank, (first, stop) in enumerate(pairwise(edges)):
-        here = list(map(str, range(first, stop)))
-        if trained.isdisjoint({"", *here}):  # "": weights outside of blocks, which every rank has
-            where = f"in blocks {', '.join(here)} of {type(net).__name__}"
+        blocks = list(map(str, range(first, stop)))
+        if trained.isdisjoint({"", *blocks}):  # "": weights outside of blocks, which every rank has
+            where = f"in blocks {', '.join(blocks)} of {type(net).__name__}"
             raise ConfigError(
                 f"strategy pipeline: rank {rank} has no weight to train: none is {where}; "
                 "pass other cuts, or fewer stages"

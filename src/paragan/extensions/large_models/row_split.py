@@ -54,16 +54,16 @@ class RowSplit:
         A batch of fewer rows has a micro-batch for each; one without rows on any rank has one.
         """
         # exchanged in every call: other ranks' counts change without this rank's
-        everyone = _gather_count(ranks, count)
+        counts_of_all = _gather_count(ranks, count)
         first = ranks.world.rank - ranks.group.rank
-        here = range(first, first + ranks.group.size)
-        starts = [sum(everyone[:rank]) for rank in here]
-        counts = tuple(everyone[rank] for rank in here)
-        num = max(1, min(num, sum(everyone)))
+        pipeline = range(first, first + ranks.group.size)
+        starts = [sum(counts_of_all[:rank]) for rank in pipeline]
+        counts = tuple(counts_of_all[rank] for rank in pipeline)
+        num = max(1, min(num, sum(counts_of_all)))
         parts = tuple(MicroBatch.of(starts, counts, number, num) for number in range(num))
         return cls(ranks.group, counts, parts)
 
-    def mine(self, part: MicroBatch) -> slice:
+    def local_rows(self, part: MicroBatch) -> slice:
         """Return the rows of this rank in a micro-batch."""
         return part.rows[self.pipeline.rank]
 
@@ -89,7 +89,7 @@ class RowSplit:
         if len(pieces) == 1:
             return pieces[0]
         numbers = range(self.counts[self.pipeline.rank])
-        of_parts = [numbers[self.mine(part)] for part in self.parts]
+        of_parts = [numbers[self.local_rows(part)] for part in self.parts]
         places = torch.tensor(list(chain.from_iterable(of_parts)))
         return torch.cat(list(pieces))[places.argsort().to(pieces[0].device)]
 
@@ -97,9 +97,9 @@ class RowSplit:
 def _gather_count(ranks: RankGroups, count: int) -> list[int]:
     """Return the rows of each rank. Collective."""
     world = ranks.world
-    mine = torch.tensor([count])
-    gathered = [torch.empty_like(mine) for _ in range(world.size)]
-    world.count("control", mine, collective=Collective.ALL_GATHER)
+    local = torch.tensor([count])
+    gathered = [torch.empty_like(local) for _ in range(world.size)]
+    world.count("control", local, collective=Collective.ALL_GATHER)
     with phase(Phase.COMMUNICATION):
-        dist.all_gather(gathered, mine, group=world.control)
+        dist.all_gather(gathered, local, group=world.control)
     return [int(each) for each in gathered]

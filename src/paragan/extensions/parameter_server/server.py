@@ -46,9 +46,8 @@ class Server:
         self._links = ServerLinks(roles, gan, self.bound.max_in_flight)
         self._workers = range(len(self._links.pairs))
         # turns of each side that have been applied, by worker
-        self._applied = {}
-        for side, per_step in self.bound.per_step.items():
-            self._applied[side] = [per_step * gan.clock.step for _ in self._workers]
+        steps = gan.clock.step
+        self._applied = {side: [num * steps for _ in self._workers] for side, num in self.bound.per_step.items()}
         self._orders = orders or {}
         self._num_received = [Counter[Side]() for _ in self._workers]  # gradients of each side, by worker
         self._unanswered = list(product(self._workers, (Side.D, Side.G)))
@@ -81,10 +80,10 @@ class Server:
 
     def _apply_one(self, i: int, side: Side, change: NetworkChange, rows: Rows) -> None:
         """Update by the mean over this worker's rows alone."""
-        mine = rows.shares(len(self._workers))[i]
-        if mine.count != rows.total:
-            change = change.scaled(rows.total / mine.count)
-        self._update(side, change, mine)
+        share = rows.shares(len(self._workers))[i]
+        if share.count != rows.total:  # a worker divides by the whole batch, and this update has its rows alone
+            change = change.scaled(rows.total / share.count)
+        self._update(side, change, share)
         self._applied[side][i] += 1
         self._unanswered.append((i, side))
 
@@ -146,8 +145,7 @@ class Server:
                 message = receive_from(f"the worker on rank {i + 1}", self._links.pairs[i][1], wait_s)
                 if message is not None:
                     return i, message
-        waited = f"{self.roles.timeout_s:.0f} s"
-        raise RankError(f"the worker on rank {slowest + 1} has sent no gradients for {waited}")
+        raise RankError(f"the worker on rank {slowest + 1} has sent no gradients for {self.roles.timeout_s:.0f} s")
 
     def _next_side(self, i: int) -> Side:
         """Return the side of the next gradients of a worker."""

@@ -48,34 +48,32 @@ def compare_replay(original: Path, repetition: Path, plan: ReplayPlan, in_order:
 
     in_order: the run has a recorded order of updates: learning rates are read at any moment.
     """
-    found = ReplayResult()
-    theirs = _numbers(original, plan, in_order)
-    ours = _numbers(repetition, plan, in_order)
-    for (step, kind), recorded in theirs.items():
-        replayed = ours.get((step, kind), {})
+    result = ReplayResult()
+    repeated = _numbers(repetition, plan, in_order)
+    for (step, kind), recorded in _numbers(original, plan, in_order).items():
+        replayed = repeated.get((step, kind), {})
         common = [name for name in recorded if name in replayed]
         name = next((name for name in common if recorded[name] != replayed[name]), None)
         if name is not None:
-            found.difference = f"step {step}: {name} is {replayed[name]!r}, recorded {recorded[name]!r}"
-            return found
+            result.difference = f"step {step}: {name} is {replayed[name]!r}, recorded {recorded[name]!r}"
+            return result
         if common:
-            found.losses = step
-    _compare_checkpoints(original, repetition, plan, found)
-    if not found.difference and plan.last not in (found.losses, found.tensors):
-        found.difference = f"step {plan.last}: the replay has no losses and no checkpoint to compare"
-    return found
+            result.losses = step
+    _compare_checkpoints(original, repetition, plan, result)
+    if not result.difference and plan.last not in (result.losses, result.tensors):
+        result.difference = f"step {plan.last}: the replay has no losses and no checkpoint to compare"
+    return result
 
 
 def _numbers(folder: Path, plan: ReplayPlan, in_order: bool) -> dict[tuple[int, str], dict[str, Any]]:
     """Return the numbers of each repeated step and generation, by (step, kind)."""
-    found: dict[tuple[int, str], dict[str, Any]] = {}
+    numbers: dict[tuple[int, str], dict[str, Any]] = {}
     for line in read_json_lines(folder / "metrics.jsonl"):
         step = line.get("step")
         if line.get("kind") in ("step", "generation") and isinstance(step, int) and plan.first < step <= plan.last:
             # a NaN differs from itself: compare as text
-            values = {k: v if v == v else "nan" for k, v in _compared(line, in_order)}
-            found[step, line["kind"]] = values
-    return found
+            numbers[step, line["kind"]] = {k: v if v == v else "nan" for k, v in _compared(line, in_order)}
+    return numbers
 
 
 def _compared(line: Mapping[str, Any], in_order: bool) -> Iterator[tuple[str, Any]]:
@@ -85,13 +83,12 @@ def _compared(line: Mapping[str, Any], in_order: bool) -> Iterator[tuple[str, An
             yield key, value
 
 
-def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, found: ReplayResult) -> None:
+def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, result: ReplayResult) -> None:
     """Compare all checkpoints of repeated steps that both folders have."""
-    theirs = CheckpointWriter(folder=original / "checkpoints")
-    ours = CheckpointWriter(folder=repetition / "checkpoints")
-    for path in theirs.paths():
-        repeated = ours.folder / path.name
-        if not (ours.path_of(plan.first).name < path.name <= ours.path_of(plan.last).name and repeated.is_dir()):
+    folder = CheckpointWriter(folder=repetition / "checkpoints")
+    for path in CheckpointWriter(folder=original / "checkpoints").paths():
+        repeated = folder.folder / path.name
+        if not (folder.path_of(plan.first).name < path.name <= folder.path_of(plan.last).name and repeated.is_dir()):
             continue
         try:
             recorded = read_checkpoint(path)
@@ -100,9 +97,9 @@ def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, fou
             continue
         name = _first_difference(recorded, read_checkpoint(repeated))
         if name is not None:
-            found.difference = f"step {recorded.step}: {name} differs from the checkpoint"
+            result.difference = f"step {recorded.step}: {name} differs from the checkpoint"
             return
-        found.tensors = recorded.step
+        result.tensors = recorded.step
 
 
 def _first_difference(recorded: Checkpoint, replayed: Checkpoint) -> str | None:
@@ -148,7 +145,7 @@ def replay_run(
     folder = out or path / "replay"
     if out is None:
         check_no_link(folder)
-    _refuse_other_run(path, folder, repetition, outside)
+    _check_folder(path, folder, repetition, outside)
     _print_plan(path, plan, repetition)
     _prepare(path, folder, plan)
     request = RunRequest(
@@ -157,8 +154,8 @@ def replay_run(
     request = replace(request, code=trust if isinstance(trust, CodeFolder) else None)
     if code := start_training(request):
         return code, ""
-    found = compare_replay(path, folder, plan, build.scheme(config).follows_order(plan.ranks))
-    return (2, _difference(path, folder, plan, found)) if found.difference else (0, _equality(plan, found))
+    result = compare_replay(path, folder, plan, build.scheme(config).follows_order(plan.ranks))
+    return (2, _difference(path, folder, plan, result)) if result.difference else (0, _equality(plan, result))
 
 
 def _print_plan(path: Path, plan: ReplayPlan, config: RunConfig) -> None:
@@ -167,18 +164,18 @@ def _print_plan(path: Path, plan: ReplayPlan, config: RunConfig) -> None:
     ranks = f" on {plan.ranks} ranks" if plan.ranks > 1 else ""
     print(f"replaying steps {plan.first + 1} to {plan.last} from {start}{ranks}", flush=True)
     recorded = read_environment(path)
-    here = environment(plan.ranks)
+    current = environment(plan.ranks)
     if config.train.threads is not None:
-        here["threads"] = config.train.threads
-    versions = [name for name in _VERSIONS if name in recorded and recorded[name] != here[name]]
-    changed = [f"{name} {recorded[name]} (now {here[name]})" for name in versions]
+        current["threads"] = config.train.threads
+    versions = [name for name in _VERSIONS if name in recorded and recorded[name] != current[name]]
+    changed = [f"{name} {recorded[name]} (now {current[name]})" for name in versions]
     if changed:
         print_to_stderr(f"warning: the run used {', '.join(changed)}; numbers may differ in their last bits")
     if config.grid is not None and config.workers is not None and config.grid.executor == "auto":
         print_to_stderr("warning: grid.executor=auto: workers choose again, and numbers may differ in their last bits")
 
 
-def _refuse_other_run(path: Path, folder: Path, repetition: RunConfig, outside: Container[str]) -> None:
+def _check_folder(path: Path, folder: Path, repetition: RunConfig, outside: Container[str]) -> None:
     """Raise `CheckpointError` if a folder has a run that is no repetition of this one: it would be set aside."""
     if not RunFolder(folder).config.exists():
         return
@@ -207,23 +204,23 @@ def _prepare(path: Path, folder: Path, plan: ReplayPlan) -> None:
             link_or_copy(file, target / file.name)
 
 
-def _equality(plan: ReplayPlan, found: ReplayResult) -> str:
+def _equality(plan: ReplayPlan, result: ReplayResult) -> str:
     equal = []
-    if found.losses:
-        equal.append(f"losses of step {found.losses}")
-    if found.tensors:
-        equal.append(f"all tensors of step {found.tensors}")
+    if result.losses:
+        equal.append(f"losses of step {result.losses}")
+    if result.tensors:
+        equal.append(f"all tensors of step {result.tensors}")
     return f"replayed steps {plan.first + 1} to {plan.last}: {' and '.join(equal)} are equal bit for bit"
 
 
-def _difference(path: Path, folder: Path, plan: ReplayPlan, found: ReplayResult) -> str:
+def _difference(path: Path, folder: Path, plan: ReplayPlan, result: ReplayResult) -> str:
     """Describe the first difference, and a difference of the players that explains it."""
-    text = f"replayed steps {plan.first + 1} to {plan.last}; first difference: {found.difference}"
+    text = f"replayed steps {plan.first + 1} to {plan.last}; first difference: {result.difference}"
     recorded = _players(path, plan.first)
-    here = _players(folder, plan.first)
+    current = _players(folder, plan.first)
     for side, player in recorded.items():
         for key, value in player.items():
-            if (now := here.get(side, {}).get(key)) != value:
+            if (now := current.get(side, {}).get(key)) != value:
                 return f"{text} ({side}: {key} was {value}, now {now})"
     return text
 

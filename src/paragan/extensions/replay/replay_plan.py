@@ -106,14 +106,15 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
         last = _last_in_order(path, config, recorded, start, step)
         first, checkpoint = _start_of_session(path, recorded, start)
     else:
-        steps = [one for one in recorded.steps if one in recorded.images or scheme.updates(Side.D, one)]
-        last = next((one for one in steps if one >= step), steps[-1])
+        steps = [end for end in recorded.steps if end in recorded.images or scheme.updates(Side.D, end)]
+        last = next((end for end in steps if end >= step), steps[-1])
         step = min(step, last)
         first, checkpoint = _nearest_checkpoint(recorded, step)
         ranks = _ranks_of(recorded, config.history, first, last)
-    if any(first < one <= last for one in recorded.rollbacks):
-        problem = f"steps {first + 1} to {last} end with a rollback, which is not repeated"
-        raise ConfigError(f"{problem}; pass another --step")
+    if any(first < rollback <= last for rollback in recorded.rollbacks):
+        raise ConfigError(
+            f"steps {first + 1} to {last} end with a rollback, which is not repeated; pass another --step"
+        )
     plan = ReplayPlan(first=first, last=last, ranks=ranks, checkpoint=checkpoint)
     return replace(plan, overrides=tuple(_overrides(path, config, recorded, plan)))
 
@@ -125,14 +126,14 @@ def _last_in_order(path: Path, config: RunConfig, recorded: RecordedRun, start: 
     num_d = min(map(len, used[Side.D]))
     num_steps = min(num_g, num_d // config.d.updates_per_step)
     end = min(recorded.end_of_session(start), start + num_steps)
-    inside = [one for one in recorded.steps if start < one <= end]
+    inside = [done for done in recorded.steps if start < done <= end]
     first_version = _d_version(recorded, start, config.d.updates_per_step)
     scheme = build.scheme(config)
-    steps = [one for one in inside if scheme.can_end_at(one - start, used, config.d.updates_per_step, first_version)]
+    steps = [done for done in inside if scheme.can_end_at(done - start, used, config.d.updates_per_step, first_version)]
     if not steps or step > steps[-1]:
         hint = f"pass a step of {start + 1} to {steps[-1]}" if steps else "pass a step of another session"
         raise ConfigError(f"--step {step} is not in the recorded order of updates; {hint}")
-    return next(one for one in steps if one >= step)
+    return next(done for done in steps if done >= step)
 
 
 def _d_version(recorded: RecordedRun, start: int, k: int) -> int:
@@ -155,7 +156,7 @@ def _start_of_session(path: Path, recorded: RecordedRun, start: int) -> tuple[in
 
 def _nearest_checkpoint(recorded: RecordedRun, step: int) -> tuple[int, Path | None]:
     """Return the newest undamaged checkpoint before a step; (0, None): the start of the run."""
-    for first in sorted((one for one in recorded.checkpoints if one < step), reverse=True):
+    for first in sorted((before for before in recorded.checkpoints if before < step), reverse=True):
         try:
             return first, read_checkpoint(recorded.checkpoints[first]).path
         except CheckpointError as error:
@@ -217,8 +218,10 @@ def _former_rates(history: Sequence[Change], last: int) -> Iterator[str]:
     for change in reversed(history):
         if change.step >= last:
             if ".groups" in change.key:
-                problem = f"{change.key} was changed at step {change.step}"
-                raise ConfigError(f"{problem}, and earlier steps cannot be repeated; pass a --step after it")
+                raise ConfigError(
+                    f"{change.key} was changed at step {change.step}, and earlier steps cannot be repeated; "
+                    "pass a --step after it"
+                )
             yield f"{change.key}={json.dumps(change.before)}"
 
 

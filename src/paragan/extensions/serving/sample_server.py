@@ -33,7 +33,7 @@ from paragan.report.rendering import sampler_page
 from paragan.storage.image_sheet import make_sheet
 from paragan.writers.images import to_pil_image
 
-MOST_IMAGES = 64
+MAX_IMAGES = 64
 _ADDRESS = "127.0.0.1"
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -45,7 +45,7 @@ _HEADERS = {
 }
 _TURN_S = 600.0  # longest wait for other requests
 _TILE_PX = 64  # images below are enlarged
-_LARGEST_SEED = 2**53 - 1  # the largest integer of JavaScript
+_MAX_SEED = 2**53 - 1  # the largest integer of JavaScript
 
 
 class SampleServer(BoundedServer, HTTPServer):
@@ -59,7 +59,7 @@ class SampleServer(BoundedServer, HTTPServer):
         check_inputs(sampler, "serve")
         self.sampler = sampler
         self.running = threading.Lock()
-        view = {"title": title, "classes": sampler.class_names, "seed": sampler.seed, "most": MOST_IMAGES}
+        view = {"title": title, "classes": sampler.class_names, "seed": sampler.seed, "most": MAX_IMAGES}
         self.page, self.policy = sampler_page(view)
         self.secret = secrets.token_urlsafe(24)
         try:
@@ -90,8 +90,8 @@ class SampleServer(BoundedServer, HTTPServer):
         Raises `ConfigError` for an invalid one, `TimeoutError` if others run for too long.
         """
         values = _values(query)
-        num = _number(values, "num", 16, 1, MOST_IMAGES)
-        seed = _number(values, "seed", self.sampler.seed, 0, _LARGEST_SEED)
+        num = _number(values, "num", 16, 1, MAX_IMAGES)
+        seed = _number(values, "seed", self.sampler.seed, 0, _MAX_SEED)
         walk = _fraction(values, "walk") or 0.0
         truncation = _fraction(values, "truncation")
         label = values.get("class")
@@ -100,9 +100,9 @@ class SampleServer(BoundedServer, HTTPServer):
             if walk:
                 z_BZ = latents.slerp(z_BZ, self.sampler.latents(num, seed + 1, truncation), walk)
             y_B = self.sampler.labels(num, None if label is None else [label], seed, "class")
-            made = self.sampler.generate(z_BZ, y_B, seed=seed, truncation=truncation).tensor
+            images = self.sampler.generate(z_BZ, y_B, seed=seed, truncation=truncation).tensor
         file = io.BytesIO()
-        to_pil_image(make_sheet(made, math.ceil(math.sqrt(num)), _TILE_PX)).save(file, "PNG")
+        to_pil_image(make_sheet(images, math.ceil(math.sqrt(num)), _TILE_PX)).save(file, "PNG")
         return file.getvalue()
 
     @contextmanager
@@ -196,12 +196,12 @@ def _values(query: str) -> dict[str, str]:
     return values
 
 
-def _number(values: dict[str, str], name: str, default: int, least: int, most: int) -> int:
+def _number(values: dict[str, str], name: str, default: int, min_value: int, max_value: int) -> int:
     text: Any = values.get(name, default)
     if isinstance(text, int):
         return text
-    if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
-        raise ConfigError(f"{name} is invalid; pass an integer from {least} to {most}")
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and min_value <= int(text) <= max_value):
+        raise ConfigError(f"{name} is invalid; pass an integer from {min_value} to {max_value}")
     return int(text)
 
 

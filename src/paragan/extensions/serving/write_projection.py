@@ -44,15 +44,15 @@ def write_projection(
         raise ConfigError(f"project: {image} is not a file; pass an image, such as photo.png")
     channels, height, width = sampler.info.shape
     (target, *_) = normalise(read_inputs(str(image), (channels, height, width)))
-    found = project(sampler, target, label, steps, seed, progress)
+    projection = project(sampler, target, label, steps, seed, progress)
     folder = path if path.is_dir() else path.parent
     sheet = out or create_subfolder(folder, "projections") / f"{image.stem}.png"
-    SampledImages(torch.cat([target[None], found.image_1CHW])).save(sheet, 2)
+    SampledImages(torch.cat([target[None], projection.image_1CHW])).save(sheet, 2)
     latent = sheet.with_suffix(".safetensors")
-    tensors = {"z": found.z_1Z} if found.y_1 is None else {"z": found.z_1Z, "y": found.y_1}
+    tensors = {"z": projection.z_1Z} | ({} if projection.y_1 is None else {"y": projection.y_1})
     with atomic_write(latent) as file:
         file.write(save(tensors))
     names = sampler.class_names
-    number = None if found.y_1 is None else int(found.y_1)
+    number = None if projection.y_1 is None else int(projection.y_1)
     label = None if number is None else names[number] if number < len(names) else str(number)
-    return {"image": str(sheet), "latent": str(latent), "class": label, "error": found.error}
+    return {"image": str(sheet), "latent": str(latent), "class": label, "error": projection.error}

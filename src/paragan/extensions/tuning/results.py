@@ -27,13 +27,12 @@ _COLUMNS = 3  # of the picture
 
 def best_trial(plan: StudyPlan, trials: Sequence[TrialRecord]) -> TrialRecord | None:
     """Return the complete trial with the best score; None without one."""
-    first = next(iter(_ranked(plan, trials)), None)
-    return first if first is not None and first.state == "complete" else None
+    return next((trial for trial in _ranked(plan, trials) if trial.state == "complete"), None)
 
 
 def trial_line(plan: StudyPlan, trials: Sequence[TrialRecord], number: int) -> str:
     """Return a line about a trial that has just ended."""
-    trial = next(one for one in trials if one.number == number)
+    trial = next(trial for trial in trials if trial.number == number)
     best = best_trial(plan, trials)
     ended = trial.reason or trial.state
     values = " ".join(f"{key}={_short(value)}" for key, value in trial.values.items())
@@ -43,7 +42,7 @@ def trial_line(plan: StudyPlan, trials: Sequence[TrialRecord], number: int) -> s
 
 def trial_rows(plan: StudyPlan, trials: Sequence[TrialRecord]) -> list[list[str]]:
     """Return rows of texts with a head: the best trial first, those without a score last."""
-    keys = [one.key for one in plan.dimensions]
+    keys = [dimension.key for dimension in plan.dimensions]
     rows = [["trial", "state", plan.goal, *keys]]
     for trial in _ranked(plan, trials):
         rows.append([str(trial.number), trial.state, _score(trial), *(_short(trial.values[key]) for key in keys)])
@@ -70,7 +69,7 @@ def winner_command(plan: StudyPlan, best: TrialRecord) -> str:
 
 
 def _as_csv(plan: StudyPlan, trials: Sequence[TrialRecord]) -> str:
-    keys = [one.key for one in plan.dimensions]
+    keys = [dimension.key for dimension in plan.dimensions]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["trial", "state", plan.goal, "reason", *keys])
@@ -97,13 +96,13 @@ def _short(value: Value) -> str:
 
 def _draw(figure: Figure, plan: StudyPlan, trials: Sequence[TrialRecord]) -> None:
     """Draw the scores over each setting; those of pruned trials are hollow."""
-    scored = [one for one in trials if one.value is not None]
-    scores = [one.value for one in trials if one.value is not None]
-    fills = [COLOURS[0] if one.state == "complete" else "none" for one in scored]
+    scored = [trial for trial in trials if trial.value is not None]
+    scores = [trial.value for trial in trials if trial.value is not None]
+    fills = [COLOURS[0] if trial.state == "complete" else "none" for trial in scored]
     columns = min(_COLUMNS, len(plan.dimensions))
     for place, dimension in enumerate(plan.dimensions, start=1):
         axis = figure.add_subplot(-(-len(plan.dimensions) // columns), columns, place)
-        values = [one.values[dimension.key] for one in scored]
+        values = [trial.values[dimension.key] for trial in scored]
         axis.scatter(values, scores, s=18, facecolors=fills, edgecolors=COLOURS[0], zorder=3)
         if dimension.kind == "log":
             axis.set_xscale("log")

@@ -58,35 +58,35 @@ def parse_space(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[Dimension,
     not separate values. `ConfigError` for a range that has no values, and if there is no dimension.
     """
     fixed: list[str] = []
-    found: dict[str, Dimension] = {}
+    dimensions: dict[str, Dimension] = {}
     for word in words:
         key, _, text = word.partition("=")
         dimension = _dimension(key, text)
-        if key in found or (dimension is not None and any(one.partition("=")[0] == key for one in fixed)):
+        if key in dimensions or (dimension is not None and any(word.partition("=")[0] == key for word in fixed)):
             raise ConfigError(f"{key} is given twice; give it one range or value")
         if dimension is None:
             if text.partition(":")[0] in ("log", "int", "uniform", "float", "choice"):
                 raise ConfigError(f"{key}={text} is no range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
             fixed.append(word)
         else:
-            found[key] = dimension
-    if not found:
+            dimensions[key] = dimension
+    if not dimensions:
         raise ConfigError("tune needs a setting to vary; give it a range, such as g.optimizer.lr=log:1e-5..1e-3")
-    if "train.kimg" in found:
+    if "train.kimg" in dimensions:
         raise ConfigError("train.kimg: trials of different lengths do not compare; give it one value")
-    return tuple(fixed), tuple(found.values())
+    return tuple(fixed), tuple(dimensions.values())
 
 
 def parse_ranges(ranges: Mapping[str, str]) -> tuple[Dimension, ...]:
     """Return the dimensions of a program's ranges by key. `ConfigError`: one is a plain value, or Optuna is missing."""
-    refuse_missing_optuna()
+    check_optuna()
     fixed, dimensions = parse_space([f"{key}={text}" for key, text in ranges.items()])
     if fixed:
         raise ConfigError(f"tune: {fixed[0]} is no range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
     return dimensions
 
 
-def refuse_missing_optuna() -> None:
+def check_optuna() -> None:
     """Raise `ConfigError` if Optuna is not installed."""
     if find_spec("optuna") is None:
         raise ConfigError(f"tune: optuna is not installed; run {sys.executable} -m pip install 'paragan[tune]'")

@@ -97,7 +97,7 @@ class Study:
         with self._exclusively():
             self._storage = _open_storage(folder / STUDY)
             self._study = _open_study(plan, self._storage)
-            self._refuse_other_plan()
+            self._check_plan()
             for trial in self._newest():
                 if trial.state.name == "FAIL" and _REASON in trial.user_attrs:
                     self._queue(trial)
@@ -193,15 +193,15 @@ class Study:
             return GridSampler({one.key: list(one.choices) for one in self.plan.dimensions}, self.plan.seed)
         return TPESampler(seed=int(np.random.SeedSequence((self.plan.seed, number)).generate_state(1)[0]))
 
-    def _refuse_other_plan(self) -> None:
+    def _check_plan(self) -> None:
         """Record the plan, or compare it with that of a former call."""
         plan = json.loads(json.dumps(asdict(self.plan) | {"trials": 0}))
         former = self._study.user_attrs.get("plan")
         if former is None:
             self._study.set_user_attr("plan", plan)
         elif changed := [name for name in plan if plan[name] != former.get(name)]:
-            found = f"{self.folder} holds a study with other {', '.join(changed)}"
-            raise CheckpointError(f"{found}; give the former values, or another --out DIR")
+            problem = f"{self.folder} holds a study with other {', '.join(changed)}"
+            raise CheckpointError(f"{problem}; give the former values, or another --out DIR")
 
     def _lock_path(self, number: int) -> Path:
         return self.folder / "locks" / f"{number}.lock"

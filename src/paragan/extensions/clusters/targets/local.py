@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from paragan.extensions.clusters.job import ClusterJob, Target, one_host_script, refuse
+from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, one_host_script
 
 
 def _render(job: ClusterJob) -> str:
     """Return the script. `ConfigError`: the job sets what only a cluster has."""
     options = {"memory_mb": "--memory-mb", "time_limit_min": "--time-limit", "site": "--site"}
-    refuse(job, "local", nodes="--nodes", image="--image", volumes="--volume", **options)
+    check_unset(job, "local", nodes="--nodes", image="--image", volumes="--volume", **options)
     return one_host_script(job)
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import shlex
 
-from paragan.extensions.clusters.job import ClusterJob, Target, refuse, shell_command, shell_script
+from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, shell_command, shell_script
 
 
 def _render(job: ClusterJob) -> str:
     """Return the script. site: options of mpiexec, such as `--hostfile hosts`."""
     limits = {"memory_mb": "--memory-mb", "time_limit_min": "--time-limit"}
-    refuse(job, "mpi", image="--image", volumes="--volume", **limits)
+    check_unset(job, "mpi", image="--image", volumes="--volume", **limits)
     mpiexec = shlex.join(["mpiexec", "-n", str(job.size), *job.site])
     more = [] if "transport=mpi" in job.words else ["transport=mpi"]
     return shell_script(job, f"{mpiexec} {shell_command(job, *more)}")

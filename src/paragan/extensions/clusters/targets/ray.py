@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from paragan.core.errors import ConfigError
-from paragan.extensions.clusters.job import ClusterJob, Target, one_host_script, refuse
+from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, one_host_script
 
 
 def _render(job: ClusterJob) -> str:
     """Return the script. `ConfigError`: the job sets what Ray does not have."""
-    refuse(job, "ray", nodes="--nodes", image="--image", volumes="--volume", time_limit_min="--time-limit")
+    check_unset(job, "ray", nodes="--nodes", image="--image", volumes="--volume", time_limit_min="--time-limit")
     # Ray starts the script in a copy of its folder
     return one_host_script(replace(job, directory=job.directory or Path.cwd()))
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 
 from paragan.core.errors import PREEMPTED, ConfigError, RankError
-from paragan.extensions.clusters.job import ClusterJob, Target, refuse, shell_command, shell_head
+from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, shell_command, shell_head
 
 _OPTION = re.compile(r"--?[A-Za-z][-A-Za-z0-9]*([ =][-\w@%+=:,./*|&()\[\]]*)?", re.ASCII)
-_LEAST_END_S = 30
+_MIN_END_S = 30
 
 _RANK = (  # of one task; {ranks} per node
     'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID LOCAL_WORLD_SIZE={ranks} exec "$@"'
@@ -43,13 +43,13 @@ done
 
 def _render(job: ClusterJob) -> str:
     """Return the script. `ConfigError`: the job sets what Slurm does not have."""
-    refuse(job, "slurm", image="--image", volumes="--volume")
+    check_unset(job, "slurm", image="--image", volumes="--volume")
     lines = ["#!/bin/sh", *(f"#SBATCH {word}" for word in _options(job)), *shell_head(job)]
     if job.seeds:
         seeds = " ".join(map(str, job.seeds))
         lines += [f"set -- {seeds}", 'shift "$SLURM_ARRAY_TASK_ID"', "seed=$1"]
     rank = _RANK.format(ranks=job.ranks_per_node)
-    numbers = {"cpus": job.cpus_per_rank, "retries": job.retries, "end_s": max(_LEAST_END_S, job.save_s // 2)}
+    numbers = {"cpus": job.cpus_per_rank, "retries": job.retries, "end_s": max(_MIN_END_S, job.save_s // 2)}
     codes = {"stopped": PREEMPTED, "again": RankError.exit_code}
     body = _BODY.format(rank=rank, command=shell_command(job), **numbers, **codes)
     return "\n".join([*lines, body])

@@ -36,7 +36,7 @@ from paragan.extensions.large_models.network_parts import (
     stage_edges,
     zero_gradient,
 )
-from paragan.extensions.large_models.pipelined_blocks import PipelinedBlocks, refuse_empty_stages
+from paragan.extensions.large_models.pipelined_blocks import PipelinedBlocks, check_stages
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.parallel import ddp, zero1, zero2, zero3
 from paragan.parallel.base import strategy
@@ -105,8 +105,8 @@ class Strategy(strategy.Strategy):
         return self._copies.training_module(net)
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
-        here = {name for name, _ in net.named_parameters()}
-        elsewhere = [name for name in self.parameter_names(net) if name not in here]
+        local = {name for name, _ in net.named_parameters()}
+        elsewhere = [name for name in self.parameter_names(net) if name not in local]
         return self._copies.optimizer(replace(policy, elsewhere=elsewhere) if elsewhere else policy, net)
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
@@ -152,8 +152,8 @@ class Strategy(strategy.Strategy):
         if pipeline.size == 1:
             return self._copies.gradient_norm(net, grads)  # bit-equal to a run without ranks
         # weights outside of the blocks are on all ranks, and count once
-        mine = {name: grad for name, grad in grads.items() if is_in_block(name) or not pipeline.rank}
-        squared = self._copies.gradient_norm(net, mine).square()
+        counted = {name: grad for name, grad in grads.items() if is_in_block(name) or not pipeline.rank}
+        squared = self._copies.gradient_norm(net, counted).square()
         return pipeline.sum(squared).sqrt()
 
     def after_step(self, net: nn.Module) -> None:
@@ -198,7 +198,7 @@ class Strategy(strategy.Strategy):
         if ranks.group.size > 1:
             blocks = blocks_to_cut(net)
             edges = stage_edges(blocks, ranks.group.size, self.options.cuts, make)
-            refuse_empty_stages(net, edges)
+            check_stages(net, edges)
             net.blocks = PipelinedBlocks(
                 blocks=blocks, edges=edges, ranks=ranks, messages=messages, micro_batches=self.options.micro_batches
             )

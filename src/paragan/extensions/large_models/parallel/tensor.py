@@ -92,15 +92,15 @@ class Strategy(ddp.Strategy):
         return self.optimizer_of(policy, pieces)
 
     def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
-        here = placement_of(net)
-        for weight, _ in here.shards:
+        placement = placement_of(net)
+        for weight, _ in placement.shards:
             # the loss is multiplied by the ranks, because DDP takes the mean over them
-            if isinstance(weight, DTensor) and weight.grad is not None and here.world.size > 1:
-                self._sum_over_copies(net, local_shard(weight.grad).div_(here.world.size))
+            if isinstance(weight, DTensor) and weight.grad is not None and placement.world.size > 1:
+                self._sum_over_copies(net, local_shard(weight.grad).div_(placement.world.size))
         grads = {name: local_shard(grad) for name, grad in super().finished_gradients(net).items()}
         if scale is not None and grads:  # of shards and others together
             torch._foreach_mul_(list(grads.values()), 1 / scale)
-        for (name, _), (_, piece) in zip(net.named_parameters(), here.shards, strict=True):
+        for (name, _), (_, piece) in zip(net.named_parameters(), placement.shards, strict=True):
             piece.grad = grads.get(name)
         return grads
 
@@ -124,7 +124,7 @@ class Strategy(ddp.Strategy):
 
     def _splits(self, net: nn.Module) -> dict[str, Split]:
         """Return how each layer is split, by name. Raises `ConfigError` if none is."""
-        found = class_tables(net, self.options.rows)
+        splits = class_tables(net, self.options.rows)
         names = [name for name, _ in net.named_modules() if name]
         for pattern in self.options.outputs:
             matching = [name for name in names if fnmatchcase(name, pattern)]
@@ -133,16 +133,16 @@ class Strategy(ddp.Strategy):
                     f"strategy tensor: no layer of {type(net).__name__} matches {pattern!r}; {describe_splits(net)}"
                 )
             for name in matching:
-                if found.setdefault(name, Split.OUTPUTS) is Split.ROWS:
+                if splits.setdefault(name, Split.OUTPUTS) is Split.ROWS:
                     raise ConfigError(
                         f"strategy tensor: {name} is a class table, split by rows; leave it out of tensor.outputs"
                     )
-        if not found:
+        if not splits:
             raise ConfigError(
                 f"strategy tensor: {type(net).__name__} has no class table of {self.options.rows:,} rows to split; "
                 f"{describe_splits(net)}"
             )
-        return found
+        return splits
 
 
 def _split_ranks(net: nn.Module) -> RankGroups:

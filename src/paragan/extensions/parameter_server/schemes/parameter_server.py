@@ -85,13 +85,13 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
     @property
     def capabilities(self) -> frozenset[Capability]:  # type: ignore[override]
         """With a server those of updates that need only the sum of gradients."""
-        found = ALL - {Capability.GRID, Capability.EXTRA_PLAYERS, Capability.ROLLBACK, Capability.FORECAST}
+        always = ALL - {Capability.GRID, Capability.EXTRA_PLAYERS, Capability.ROLLBACK, Capability.FORECAST}
         if not self._has_server:
-            return found
-        found -= {Capability.PAUSES, Capability.LOSS_SCALE, Capability.BALANCER}
-        found -= {Capability.TERM_STATE, Capability.AUGMENT_STATE}
+            return always
+        of_gradients = always - {Capability.PAUSES, Capability.LOSS_SCALE, Capability.BALANCER}
+        of_gradients -= {Capability.TERM_STATE, Capability.AUGMENT_STATE}
         has_workers = self._roles is not None and self._roles.world.size > 2
-        return found - {Capability.COUPLED} if has_workers else found  # each has a part of the batch
+        return of_gradients - {Capability.COUPLED} if has_workers else of_gradients  # each has a part of the batch
 
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
         """Raise `ConfigError` for a game, or a field of a policy, that worker and server do not honour."""
