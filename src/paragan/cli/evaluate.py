@@ -26,6 +26,5 @@ def score_run(
     """Score a run's averaged generator."""
     from paragan.runs.evaluate import evaluate_run
 
-    may_import = trusted(trust, code)
-    score = evaluate_run(path, num_images, seed=seed, best=best, trust=may_import, steps=steps)
+    score = evaluate_run(path, num_images, seed=seed, best=best, trust=trusted(trust, code), steps=steps)
     print(json.dumps(score.to_json()) if as_json else score)

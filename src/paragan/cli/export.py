@@ -63,11 +63,7 @@ def export(
         print("\n".join(bundle.write(folder, [kind.value for kind in requested])))
 
 
-def _requested_formats(
-    out: Path | None,
-    single_file: Format | None,
-    formats: list[Format],
-) -> list[Format]:
+def _requested_formats(out: Path | None, single_file: Format | None, formats: list[Format]) -> list[Format]:
     """Return the requested formats; the ending of a single file names one."""
     if single_file is None:
         if out is not None and (out.is_file() or out.suffix.lower() in (".pt", ".pth", ".bin", ".ckpt", ".pkl")):

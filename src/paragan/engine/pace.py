@@ -35,7 +35,6 @@ class ProgressTimer:
     def record(self, event: Event) -> None:
         """Attribute the time since the previous event to this kind, unless that takes no time."""
         if event.kind not in _TIMED:
-            # those of a step come before its own event; a rollback goes back
             self._images = event.images if event.kind == "start" else min(self._images, event.images)
             return
         now = time.monotonic()

@@ -57,7 +57,7 @@ def columns_section(value: object) -> ColumnsSection | None:
     if not columns:
         return None
     total = to_natural(statistics.get("total")) or len(columns)
-    names = [column.name for column in columns][:_MAX_CORRELATED]
+    names = [column.name for column in columns[:_MAX_CORRELATED]]
     matrices = [_matrix(rows, len(names)) for rows in first_items(statistics.get("correlations"), len(_PARTS))]
     if len(matrices) < len(_PARTS) or len(names) < 2 or not all(matrices):
         return ColumnsSection(columns, total, [], "")

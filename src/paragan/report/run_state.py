@@ -29,10 +29,7 @@ class RunState:
 
 
 def run_state(folder: Path, history: History) -> RunState:
-    """Return the state by the last `end` in the record, else by exit.json, else running.
-
-    A running run whose record has not changed for ten minutes is silent: it may have been killed.
-    """
+    """Return the state by the last `end` in the record, else by exit.json, else running."""
     try:
         written = (folder / "metrics.jsonl").stat().st_mtime
     except OSError:
@@ -40,7 +37,7 @@ def run_state(folder: Path, history: History) -> RunState:
     end = history.end or read_small_json(folder / "exit.json")
     code = to_number(end.get("code"))
     if code is None or not math.isfinite(code):
-        if time.time() - written > _SILENT_S:
+        if time.time() - written > _SILENT_S:  # it may have been killed
             return RunState("silent", "no new record for ten minutes", written)
         return RunState("running", "", written)
     word = {0: "finished", PREEMPTED: "stopped"}.get(int(code), "failed")

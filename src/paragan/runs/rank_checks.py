@@ -75,10 +75,7 @@ def check_same_state(trainer: TrainingLoop, world: World) -> None:
 
 
 def check_shared_folder(address: str, folder: Path, world: World) -> None:
-    """Raise `CheckpointError` if other hosts do not see the working folder of a run at an address. Collective.
-
-    Ranks write their parts of a checkpoint there, and rank 0 uploads them.
-    """
+    """Raise `CheckpointError` if other hosts do not see the working folder of a run at an address. Collective."""
     if not address or world.local_size == world.size:
         return
     mark = folder / f".shared-{world.gather(uuid.uuid4().hex)[0]}.tmp"

@@ -81,9 +81,7 @@ class TrackerWriter:
             raise self._error
         if event.kind == "end":
             self._code = event.values["code"]
-        sheet = None
-        if event.x_BCHW is not None:
-            sheet = to_pil_image(make_sheet(event.x_BCHW, event.columns))
+        sheet = None if event.x_BCHW is None else to_pil_image(make_sheet(event.x_BCHW, event.columns))
         numbers = event_numbers(event)
         if not numbers and sheet is None:
             return
