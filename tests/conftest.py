@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.needs_extensions import EXTENSIONS, needed_by
 from tests.processes import children, kill
 
 os.environ["PARAGAN_OFFLINE"] = "1"  # no test waits for a network
@@ -25,6 +27,23 @@ for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT):  # SIGQUIT: a she
 gc.disable()  # until all tests are collected: modules, their trees and their tests are no garbage
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+_IMPORTED = re.compile(r"^from paragan\.extensions(?:\.| import )(\w+)|^from tests\.extensions\.(\w+)", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Files that import an extension at their top are left out where somebody has removed it."""
+    if collection_path.suffix != ".py":
+        return None
+    imported = {name for names in _IMPORTED.findall(collection_path.read_text()) for name in names if name}
+    return True if imported - EXTENSIONS else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests of an extension, and others that need one, have the mark `extension` with its name."""
+    if needed := needed_by(item.nodeid):
+        item.add_marker(pytest.mark.extension(*needed))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -88,8 +107,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """One thread per process, so that sums have one order; torch is left alone until a test has imported it."""
+    for mark in item.iter_markers("extension"):
+        if missing := set(mark.args) - EXTENSIONS:
+            pytest.skip(f"paragan was made without {', '.join(sorted(missing))}")
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
 

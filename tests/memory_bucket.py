@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import obstore
 from obstore.store import MemoryStore
 
+from paragan.core.extension import has_extension
 from paragan.storage.bucket import ObjectBucket
 
 ADDRESS = "s3://bucket/run"
@@ -50,7 +51,8 @@ def memory_bucket(monkeypatch):
     for name in made._real:
         monkeypatch.setattr(obstore, name, lambda *args, _name=name, **options: made.call(_name, *args, **options))
     monkeypatch.setattr("paragan.storage.bucket._FIRST_PAUSE_S", 0.0)
-    monkeypatch.setattr("paragan.extensions.buckets.remote_run.open_bucket", made.open)
+    if has_extension("buckets"):
+        monkeypatch.setattr("paragan.extensions.buckets.remote_run.open_bucket", made.open)
     return made
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from paragan.cli.verbs import VERBS
+from tests.checkout_copy import CheckoutCopy
+from tests.needs_extensions import ALL, NEEDED
 from tests.processes import environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,3 +101,25 @@ def test_an_extension_says_what_it_is_for_and_how_far_it_is_proven(folder):
 def test_verbs_name_extensions_that_exist():
     named = {verb.extension for verb in VERBS.values()} - {None}
     assert named <= {folder.name for folder in EXTENSIONS}
+
+
+def test_each_extension_has_its_tests():
+    assert {folder.name for folder in EXTENSIONS} == ALL
+    assert {
+        folder.name for folder in EXTENSIONS if any((ROOT / "tests/extensions" / folder.name).glob("test_*.py"))
+    } == ALL
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_tests_of_the_core_pass_without_extensions(tmp_path):
+    copy = CheckoutCopy(tmp_path)
+    listed = copy.run("pytest", "--collect-only", "-q", timeout_s=300).stdout.splitlines()
+    beginnings = [beginning for tests in NEEDED.values() for beginning in tests]
+    assert [text for text in beginnings if not any(line.startswith(text) for line in listed)] == []
+
+    for folder in EXTENSIONS:
+        shutil.rmtree(copy.folder / folder.relative_to(ROOT))
+    words = ["-q", "-n", "2", "-m", "not slow and not gpu and not browser and not chaos and not distributed"]
+    done = copy.run("pytest", *words, timeout_s=3000)
+    assert done.returncode == 0, done.stdout

@@ -12,7 +12,6 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError, DivergedError
-from paragan.extensions.replay.replay import replay_run
 from paragan.loading.order import Order
 from paragan.report.record import open_record
 from tests.unit.engine.test_rollback import RUN, differing, rollbacks, tensors
@@ -127,6 +126,8 @@ def test_rollback_of_a_rate_that_stays_too_high_ends_with_exit_code_2(tmp_path, 
 
 @pytest.mark.slow
 def test_replay_after_a_rollback_is_equal_and_that_of_its_step_is_refused(tmp_path):
+    from paragan.extensions.replay.replay import replay_run
+
     words = ("d.optimizer.lr=1e25", "rollback.lr_factor=1e-27", "train.kimg=0.32", "every.sample_kimg=0")
     assert main(["train", "digits", *RUN, *words, "--out", str(tmp_path)]) == 0
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]

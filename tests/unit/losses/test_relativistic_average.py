@@ -10,7 +10,6 @@ from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.types import Side
-from paragan.extensions.grid.build import trainer as grid
 from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
@@ -18,7 +17,6 @@ from paragan.layers.all_reduce import ReduceGroup
 from paragan.losses import relativistic_average
 from paragan.parallel.base import forward_backward
 from paragan.parallel.base.strategy import input_gradient
-from tests.extensions.grid.test_cell_options import WORDS
 from tests.one_turn import nets, play, turn
 
 REAL, FAKE = torch.randn(2, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -74,6 +72,9 @@ def test_missing_rows_without_ranks_to_gather_from_are_refused():
 
 def test_a_stack_refuses_it_and_cells_one_by_one_take_it(tmp_path):
     """A stack's rows are those of all cells: their mean would be nobody's."""
+    from paragan.extensions.grid.build import trainer as grid
+    from tests.extensions.grid.test_cell_options import WORDS
+
     words = (*WORDS, "loss=relativistic_average", "grid.fitness.loss=relativistic_average", "train.kimg=0.032")
     told = "grid.executor=stacked is not possible: a loss compares the samples of a batch"
     with pytest.raises(ConfigError, match=told):
