@@ -41,9 +41,9 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Tests of an extension, and others that need one, have the mark `extension` with its name."""
+    """Tests of an extension, and others that need one, have its mark: `pytest -m 'extension(grid=True)'`."""
     if needed := needed_by(item.nodeid):
-        item.add_marker(pytest.mark.extension(*needed))
+        item.add_marker(pytest.mark.extension(**dict.fromkeys(needed, True)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -110,7 +110,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """One thread per process, so that sums have one order; torch is left alone until a test has imported it."""
     for mark in item.iter_markers("extension"):
-        if missing := set(mark.args) - EXTENSIONS:
+        if missing := mark.kwargs.keys() - EXTENSIONS:
             pytest.skip(f"paragan was made without {', '.join(sorted(missing))}")
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
