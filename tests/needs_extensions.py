@@ -29,7 +29,6 @@ NEEDED: dict[str | frozenset[str], tuple[str, ...]] = {
         *(f"{_BLOCK}[{page}" for page in ("cellular-", "lipizzaner-")),
         "tests/unit/evaluation/test_packaged_extractors.py::test_mnist_recipes_score_with_official_files[cellular",
         f"{_STOPPED}[of a grid]",
-        "tests/unit/loading/test_pipeline.py::test_several_streams",
         "tests/unit/losses/test_relativistic_average.py::test_a_stack_refuses_it",
         "tests/laws/test_python_is_the_command_line.py::test_train_from_python_writes_the_checkpoints_of_the_command",
     ),

@@ -16,8 +16,8 @@ from paragan.core.settings_tree import Problem, flatten
 from paragan.core.strict_yaml import read_file
 from paragan.report.metric_notes import note_of
 from paragan.report.panels import best_evaluation
-from paragan.report.record import History, RecordEntry, metric_names, open_record
-from paragan.report.record_values import comparable_part, setting_text, single_line
+from paragan.report.record import History, open_record
+from paragan.report.record_values import RecordEntry, comparable_part, metric_names, setting_text, single_line
 from paragan.report.run_state import RunState, run_state
 
 MAX_RUNS = 15

@@ -11,8 +11,8 @@ from paragan.core.files import write_text
 from paragan.report import panels, run_facts
 from paragan.report.chart import run_end, script_data
 from paragan.report.metric_notes import explanation, reliability
-from paragan.report.record import History, metric_names, open_record
-from paragan.report.record_values import dotted_settings, first_items, single_line, to_mapping, to_number
+from paragan.report.record import History, open_record
+from paragan.report.record_values import dotted_settings, first_items, metric_names, single_line, to_mapping, to_number
 from paragan.report.rendering import render_page
 from paragan.report.run_state import format_duration, read_small_text, run_state
 from paragan.report.sample_media import Frame, SampleFrames, read_audio, track_data

@@ -10,7 +10,7 @@ from itertools import chain, count, takewhile
 
 from paragan.report.chart import NUM_TONES, Caption, Chart, ChartCurve, draw_chart
 from paragan.report.metric_notes import explanation, note_of
-from paragan.report.record import RecordEntry, metric_names
+from paragan.report.record_values import RecordEntry, metric_names
 from paragan.report.series import Series
 
 _MAX_OTHER_CHARTS = 24  # of series without a panel

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,24 +16,20 @@ from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file
 from paragan.report.grid_record import GridHistory
 from paragan.report.record_values import (
-    comparable_part,
+    NUM_IMAGES,
+    RecordEntry,
     dotted_settings,
     finite_or_nan,
-    first_items,
-    first_pairs,
     keep_latest,
     single_line,
+    thin_out,
     to_mapping,
-    to_number,
 )
-from paragan.report.series import Point, Series
+from paragan.report.series import Series
 from paragan.report.timing import Delays, PhaseTimes
 
 # Limits on the cost of an untrusted record.
 _MAX_LINE_BYTES = 1 << 22  # a generation of 4096 cells has 2 MB
-_MAX_ENTRIES = 1000  # of evaluations and of samples
-_MAX_VALUES = 64  # stored per line
-_MAX_METRICS = 24
 _MAX_SERIES = 200
 _MAX_EVENTS = 200
 _MAX_ADVICE = 50
@@ -43,72 +37,6 @@ _MAX_CHECKPOINTS = 10
 _MAX_SECONDS = 1e15
 _MAX_SAVES = 1000  # whose time is known
 _MAX_PROTOCOLS = 50  # evaluations by further protocols are left out
-_POSITION_KEYS = ("kind", "step", "kimg", "seconds", "eta_s")
-_NUM_IMAGES = "num_images"  # a number of an evaluation that is not a metric
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordEntry:
-    """Line of the record at its place in the run. seconds: of training. protocol: of an evaluation."""
-
-    step: int
-    kimg: float
-    values: Mapping[str, Any]
-    seconds: float = 0.0
-    protocol: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def numbers(self) -> dict[str, float]:
-        """Numeric values by name."""
-        numbers = ((single_line(k), to_number(v)) for k, v in self.values.items() if k not in _POSITION_KEYS)
-        return {name: value for name, value in numbers if value is not None}
-
-    def interval(self, metric: str) -> tuple[float, float] | None:
-        """Return the ends of a metric's interval; None without one."""
-        ends = [finite_or_nan(end) for end in first_items(to_mapping(self.values.get("intervals")).get(metric), 3)]
-        return (ends[0], ends[1]) if len(ends) == 2 and ends[0] <= ends[1] else None
-
-    def protocol_of(self, metric: str) -> frozenset[tuple[str, str]]:
-        """Return the fields of the protocol on which a metric depends; only values with equal ones compare."""
-        return frozenset(comparable_part(self.protocol, metric).items())
-
-    def point(self, metric: str) -> Point:
-        """Return the value of a metric with its interval."""
-        value = self.numbers.get(metric, math.nan)
-        known = value if math.isfinite(value) else None
-        low, high = self.interval(metric) or (math.nan, math.nan)
-        return Point(self.step, self.kimg, self.seconds, value=known, low=low, high=high, bad=known is None)
-
-    def brief(self) -> RecordEntry:
-        """Return a copy with only the first scalar values and shortened texts, of bounded size."""
-        scalars = ((single_line(k), v) for k, v in self.values.items() if not isinstance(v, list | dict))
-        first = islice(scalars, _MAX_VALUES)
-        stored: dict[str, Any] = {k: single_line(v) if isinstance(v, str) else v for k, v in first}
-        directions = first_pairs(self.values.get("directions"), _MAX_METRICS)
-        stored["directions"] = {single_line(k): to_number(v) for k, v in directions}
-        intervals = first_pairs(self.values.get("intervals"), _MAX_METRICS)
-        stored["intervals"] = {single_line(name): list(self.interval(name) or ()) for name, _ in intervals}
-        return replace(self, values=stored)
-
-
-def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
-    """Return the 24 most frequent metrics of the evaluations, in the order of the record."""
-    counts = Counter(chain.from_iterable(entry.numbers for entry in scores))
-    del counts[_NUM_IMAGES]
-    frequent = dict(counts.most_common(_MAX_METRICS))
-    return [name for name in counts if name in frequent]
-
-
-def thin_out(entries: list[RecordEntry], limit: int = _MAX_ENTRIES) -> list[RecordEntry]:
-    """Drop every second entry until at most `limit` and the extremes of each metric remain, and the last."""
-    while len(entries) > limit:
-        selected = {id(entry) for entry in [*entries[::2], entries[-1]]}
-        for name in metric_names(entries):
-            values = (entry.numbers.get(name, math.nan) for entry in entries)
-            finite = [(value, i) for i, value in enumerate(values) if math.isfinite(value)]
-            selected |= {id(entries[i]) for _, i in (min(finite), max(finite))} if finite else set()
-        entries = [entry for entry in entries if id(entry) in selected]
-    return entries
 
 
 @dataclass(kw_only=True)
@@ -225,9 +153,9 @@ class History:
             entry = replace(entry, seconds=self._saved_s.get(entry.step, entry.seconds))
         self.protocol = entry.values.get("protocol")
         self.real = entry.values.get("real")
-        self.max_metrics = max(self.max_metrics, len(entry.numbers.keys() - {_NUM_IMAGES}))
+        self.max_metrics = max(self.max_metrics, len(entry.numbers.keys() - {NUM_IMAGES}))
         protocol = dict(dotted_settings(self.protocol))
-        protocol[_NUM_IMAGES] = single_line(entry.values.get(_NUM_IMAGES))
+        protocol[NUM_IMAGES] = single_line(entry.values.get(NUM_IMAGES))
         if protocol not in self.protocols and len(self.protocols) < _MAX_PROTOCOLS:
             self.protocols.append(protocol)
         if protocol in self.protocols:

@@ -1,4 +1,4 @@
-"""Conversion of untrusted values of a record to numbers and printable text."""
+"""A line of a record, which nobody need trust: its values as numbers and printable text, of bounded size."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, islice
 from typing import Any
+
+from paragan.report.series import Point
 
 _MAX_DIGITS = 15  # of an integer, so that it is exact as a float
 _MAX_ITEMS = 200
+_MAX_ENTRIES = 1000  # of evaluations and of samples
+_MAX_VALUES = 64  # stored per line
+_MAX_METRICS = 24
+_POSITION_KEYS = ("kind", "step", "kimg", "seconds", "eta_s")
+NUM_IMAGES = "num_images"  # a number of an evaluation that is not a metric
 _SHARED_SECTIONS = ("reference", "compared", "extractor_settings")  # of a protocol
 
 
@@ -93,3 +103,67 @@ def keep_latest(items: dict[Any, Any], limit: int) -> None:
     """Delete the oldest items until at most `limit` are left."""
     while len(items) > limit:
         del items[next(iter(items))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordEntry:
+    """Line of the record at its place in the run. seconds: of training. protocol: of an evaluation."""
+
+    step: int
+    kimg: float
+    values: Mapping[str, Any]
+    seconds: float = 0.0
+    protocol: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def numbers(self) -> dict[str, float]:
+        """Numeric values by name."""
+        numbers = ((single_line(k), to_number(v)) for k, v in self.values.items() if k not in _POSITION_KEYS)
+        return {name: value for name, value in numbers if value is not None}
+
+    def interval(self, metric: str) -> tuple[float, float] | None:
+        """Return the ends of a metric's interval; None without one."""
+        ends = [finite_or_nan(end) for end in first_items(to_mapping(self.values.get("intervals")).get(metric), 3)]
+        return (ends[0], ends[1]) if len(ends) == 2 and ends[0] <= ends[1] else None
+
+    def protocol_of(self, metric: str) -> frozenset[tuple[str, str]]:
+        """Return the fields of the protocol on which a metric depends; only values with equal ones compare."""
+        return frozenset(comparable_part(self.protocol, metric).items())
+
+    def point(self, metric: str) -> Point:
+        """Return the value of a metric with its interval."""
+        value = self.numbers.get(metric, math.nan)
+        known = value if math.isfinite(value) else None
+        low, high = self.interval(metric) or (math.nan, math.nan)
+        return Point(self.step, self.kimg, self.seconds, value=known, low=low, high=high, bad=known is None)
+
+    def brief(self) -> RecordEntry:
+        """Return a copy with only the first scalar values and shortened texts, of bounded size."""
+        scalars = ((single_line(k), v) for k, v in self.values.items() if not isinstance(v, list | dict))
+        first = islice(scalars, _MAX_VALUES)
+        stored: dict[str, Any] = {k: single_line(v) if isinstance(v, str) else v for k, v in first}
+        directions = first_pairs(self.values.get("directions"), _MAX_METRICS)
+        stored["directions"] = {single_line(k): to_number(v) for k, v in directions}
+        intervals = first_pairs(self.values.get("intervals"), _MAX_METRICS)
+        stored["intervals"] = {single_line(name): list(self.interval(name) or ()) for name, _ in intervals}
+        return replace(self, values=stored)
+
+
+def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
+    """Return the 24 most frequent metrics of the evaluations, in the order of the record."""
+    counts = Counter(chain.from_iterable(entry.numbers for entry in scores))
+    del counts[NUM_IMAGES]
+    frequent = dict(counts.most_common(_MAX_METRICS))
+    return [name for name in counts if name in frequent]
+
+
+def thin_out(entries: list[RecordEntry], limit: int = _MAX_ENTRIES) -> list[RecordEntry]:
+    """Drop every second entry until at most `limit` and the extremes of each metric remain, and the last."""
+    while len(entries) > limit:
+        selected = {id(entry) for entry in [*entries[::2], entries[-1]]}
+        for name in metric_names(entries):
+            values = (entry.numbers.get(name, math.nan) for entry in entries)
+            finite = [(value, i) for i, value in enumerate(values) if math.isfinite(value)]
+            selected |= {id(entries[i]) for _, i in (min(finite), max(finite))} if finite else set()
+        entries = [entry for entry in entries if id(entry) in selected]
+    return entries

@@ -10,8 +10,17 @@ from typing import Any
 
 from paragan.core.command import program_command
 from paragan.report import panels
-from paragan.report.record import History, RecordEntry, metric_names
-from paragan.report.record_values import first_items, first_pairs, setting_text, single_line, to_mapping, to_number
+from paragan.report.record import History
+from paragan.report.record_values import (
+    RecordEntry,
+    first_items,
+    first_pairs,
+    metric_names,
+    setting_text,
+    single_line,
+    to_mapping,
+    to_number,
+)
 from paragan.report.scale import format_number
 
 _MAX_SCORES = 20  # in the list of events

@@ -14,8 +14,7 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
-from paragan.report.record import RecordEntry
-from paragan.report.record_values import single_line
+from paragan.report.record_values import RecordEntry, single_line
 
 _Item = TypeVar("_Item")
 _MAX_FRAMES = 60  # in the report

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from paragan.report import panels
 from paragan.report.grid_record import GridHistory
-from paragan.report.record import History, metric_names
-from paragan.report.record_values import single_line, to_mapping
+from paragan.report.record import History
+from paragan.report.record_values import metric_names, single_line, to_mapping
 from paragan.report.run_state import RunState, format_duration, run_state
 from paragan.report.scale import format_number
 from paragan.report.series import Series

@@ -7,7 +7,8 @@ from paragan.core.dist import World
 from paragan.core.traffic import Collective, link_bytes
 from paragan.engine.step_log import TrafficLog
 from paragan.parallel import local_sgd
-from paragan.report.record import History, RecordEntry
+from paragan.report.record import History
+from paragan.report.record_values import RecordEntry
 
 
 def ring_all_reduce(num_ranks: int, num_pieces: int) -> int:

@@ -10,8 +10,8 @@ import pytest
 
 from paragan.report.chart import run_end
 from paragan.report.panels import best_evaluation, metric_charts
-from paragan.report.record import History, Record, RecordEntry
-from paragan.report.record_values import single_line, to_natural
+from paragan.report.record import History, Record
+from paragan.report.record_values import RecordEntry, single_line, to_natural
 from paragan.report.run_state import run_state
 from paragan.report.scale import fit_scale, format_number
 from paragan.report.series import CAPACITY, Series

@@ -17,7 +17,8 @@ from paragan.core.types import Rows, Side
 from paragan.engine.delays import DelayLog, mean_delays
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import none
-from paragan.report.record import History, RecordEntry
+from paragan.report.record import History
+from paragan.report.record_values import RecordEntry
 from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.player_step import GradientAlarm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -186,13 +186,16 @@ def _advice(report: DatasetReport) -> list[str]:
         lines.append(
             f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash"
         )
-    sizes = report.classes
-    if sizes:
-        rare = min(sizes, key=sizes.__getitem__)
-        common = max(sizes, key=sizes.__getitem__)
-        if sizes[rare] * _MAX_CLASS_RATIO < sizes[common]:
-            lines.append(f"classes are imbalanced: {sizes[common]:,} images of {common!r}, {sizes[rare]:,} of {rare!r}")
-    return lines
+    return [*lines, *_class_advice(report.classes)]
+
+
+def _class_advice(sizes: Mapping[str, int]) -> list[str]:
+    if not sizes:
+        return []
+    rare, common = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
+    if sizes[rare] * _MAX_CLASS_RATIO >= sizes[common]:
+        return []
+    return [f"classes are imbalanced: {sizes[common]:,} images of {common!r}, {sizes[rare]:,} of {rare!r}"]
 
 
 def _files(count: int) -> str:
