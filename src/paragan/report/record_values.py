@@ -1,4 +1,4 @@
-"""A line of a record, which nobody need trust: its values as numbers and printable text, of bounded size."""
+"""A line of an untrusted record: its values as numbers and printable text, of bounded size."""
 
 from __future__ import annotations
 
