@@ -28,6 +28,7 @@ from benchmarks.record import machine
 from paragan import build
 from paragan.config import RunConfig, read_recipe
 from paragan.core import rng
+from paragan.core.source import TensorSpec, image_specs
 from paragan.core.types import Batch, Rows
 from paragan.game.gan import GAN
 from paragan.layers.resample import DownConv2d, UpConv2d
@@ -45,6 +46,10 @@ class Images:
     shape: tuple[int, int, int]
     class_names: tuple[str, ...] = ()
     has_pairs: bool = False
+
+    @property
+    def tensors(self) -> dict[str, TensorSpec]:
+        return image_specs(self.shape, has_labels=bool(self.class_names))
 
 
 @dataclass(frozen=True)

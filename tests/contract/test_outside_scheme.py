@@ -61,7 +61,6 @@ def test_plan_compares_its_options(monkeypatch):
     monkeypatch.setattr(plan_settings, "_candidate", lambda source, name, settings, margin: (name, settings))
     monkeypatch.setattr(plan_settings, "_allows", lambda source, game, settings: False)
     source = plan_settings.PlanSource(config(), None, None)
-    monkeypatch.setattr(plan_settings, "_supports_local_sgd", lambda game: False)
     assert plan_settings._candidates(source, None, 4, "ddp")[:2] == [
         ("as configured", {}),
         ("D every 4 steps", {"scheme.every": 4}),

@@ -20,7 +20,7 @@ MULTIPLE = 7  # of no network's channels
 
 @pytest.fixture(autouse=True)
 def _any_work(monkeypatch):
-    monkeypatch.setattr(padded_channels, "_MOST_WORK", 1000)
+    monkeypatch.setattr(padded_channels, "_MAX_WORK", 1000)
 
 
 def padded(net):

@@ -59,8 +59,12 @@ def plain_members(path: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
 def is_tar(path: Path, is_plain: bool = False) -> bool:
     """Return whether a file is a tar file. is_plain: an uncompressed one."""
     try:
-        with open_regular_file(path) as file, tarfile.open(fileobj=file, mode="r:" if is_plain else "r:*"):
-            return True
+        with open_regular_file(path) as file:
+            if is_plain:
+                with tarfile.open(fileobj=file, mode="r:"):
+                    return True
+            with tarfile.open(fileobj=file, mode="r:*"):
+                return True
     except (OSError, zlib.error, lzma.LZMAError, *_DAMAGE_ERRORS):
         return False
 

@@ -151,9 +151,10 @@ class _Trial:
         fake = output.images
         expected = tuple(feed.real_sample.shape)
         if not isinstance(fake, Tensor) or tuple(fake.shape) != expected:
+            several = ", or paragan.GeneratorOutput(sample, {NAME: tensor}) for several"
             raise ConfigError(
                 f"{self.g_call} returned {_description(fake)}; return one of the shape of {feed.arguments[0]!r} in a "
-                f"batch: {expected}, or paragan.GeneratorOutput(sample, {{NAME: tensor}}) for several"
+                f"batch: {expected}{'' if isinstance(fake, Tensor) else several}"
             )
         _check_usable(self.g_call, "values", fake)
         self._notice_range(fake, feed)

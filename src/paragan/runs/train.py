@@ -50,7 +50,9 @@ def train_run(request: RunRequest, interrupt: Interrupt, runner: Runner | None =
         open_session(request, world, lambda: world.any(bool(stop_reason())), runner) as session,
     ):
         if not session.is_complete:
-            _train(session, request, stop_reason, ended)
+            with _training(session, request, stop_reason, ended):
+                for event in session.trainer.run():
+                    session.write(event)
             if not ended.code:
                 printer(world)(f"{result_lines(session)}\n{command_lines(session)}")
     return ended.code
@@ -75,20 +77,22 @@ def train_in_program(config: RunConfig, place: RankEnv | None, prepare: Callable
             request = prepare(world)
             session = stack.enter_context(open_session(request, world, lambda: world.any(interrupt.requested)))
         if not session.is_complete:
-            _train(session, request, stop_reason, ended, is_watched=place is not None)
+            with _training(session, request, stop_reason, ended, is_watched=place is not None):
+                for event in session.trainer.run():
+                    session.write(event)
             printer(world)(result_lines(session))
     if ended.code and interrupt.signal_number not in (None, signal.SIGINT):
         raise SystemExit(ended.code)
 
 
-def _train(
+@contextmanager
+def _training(
     session: Session, request: RunRequest, stop_reason: Callable[[], str], ended: _Ended, is_watched: bool = True
-) -> None:
-    """Train; record and print whether that has finished, stopped or failed."""
+) -> Iterator[None]:
+    """Record and print whether the training inside has finished, stopped or failed."""
     # the watchdog ends first, so that a slow end of the writers is no hang of the training
     with record_failure(session), hang_watchdog(session, request) if is_watched else nullcontext():
-        for event in session.trainer.run():
-            session.write(event)
+        yield
     if not session.trainer.is_complete:
         ended.code = PREEMPTED
         ended.reason = f"{stop_reason() or 'another rank was stopped'}; saved"

@@ -13,7 +13,7 @@ from paragan.core.option_types import Choice
 from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.metrics import diversity, perceptual_distance
-from tests.unit.datasets.test_pairs import Held
+from tests.unit.evaluation.test_pairs import Held
 
 MEAN = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
 STD = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)

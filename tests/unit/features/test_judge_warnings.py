@@ -77,8 +77,7 @@ def test_judge_says_once_why_training_waits_and_for_how_long(small, tmp_path, mo
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     said = []
     data = build.Data(*small)
-    config = read_recipe("digits", ["data.size=8"])
-    context = extractor_context(config, data, tmp_path, said.append, torch.device("cpu"))
+    context = extractor_context(data, tmp_path, said.append, torch.device("cpu"))
     judge = prepare(Options(), context)
     assert judge() is judge()
     estimates = [line for line in said if "training a classifier on 1,437 images" in line]
