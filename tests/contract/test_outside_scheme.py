@@ -1,6 +1,7 @@
 """A scheme in one file outside the package is planned, checked, replayed and verified by what it says of itself."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,7 +62,8 @@ def test_plan_compares_its_options(monkeypatch):
     monkeypatch.setattr(plan_settings, "_candidate", lambda source, name, settings, margin: (name, settings))
     monkeypatch.setattr(plan_settings, "_allows", lambda source, game, settings: False)
     source = plan_settings.PlanSource(config(), None, None)
-    assert plan_settings._candidates(source, None, 4, "ddp")[:2] == [
+    game = SimpleNamespace(g_penalties=(), d_penalties=(), loss=SimpleNamespace(compares=True))
+    assert plan_settings._candidates(source, game, 4, "ddp")[:2] == [
         ("as configured", {}),
         ("D every 4 steps", {"scheme.every": 4}),
     ]
