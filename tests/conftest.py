@@ -37,6 +37,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if collection_path.suffix != ".py":
         return None
     imported = {name for names in _IMPORTED.findall(collection_path.read_text()) for name in names if name}
+    imported |= needed_by(f"{collection_path.relative_to(ROOT)}::") if collection_path.is_relative_to(ROOT) else set()
     return True if imported - EXTENSIONS else None
 
 

@@ -1,6 +1,6 @@
 """Which tests outside of `tests/extensions` need an extension, by the beginnings of their names; ALL: the whole house.
 
-Files that import an extension at their top need no line here.
+Files that import an extension at their top need no line here. `FILE::` is a whole file, which is then not collected.
 """
 
 from tests.processes import ROOT
@@ -29,10 +29,13 @@ NEEDED: dict[str | frozenset[str], tuple[str, ...]] = {
         *(f"{_BLOCK}[{page}" for page in ("cellular-", "lipizzaner-")),
         "tests/unit/evaluation/test_packaged_extractors.py::test_mnist_recipes_score_with_official_files[cellular",
         f"{_STOPPED}[of a grid]",
+        "tests/distributed/test_communicators_mishaps.py::",
+        "tests/training/test_rare_classes.py::test_an_extractor_that_fails_ends_no_grid",
         "tests/unit/losses/test_relativistic_average.py::test_a_stack_refuses_it",
         "tests/laws/test_python_is_the_command_line.py::test_train_from_python_writes_the_checkpoints_of_the_command",
     ),
     "planning": (
+        "tests/gpu/test_large_images.py::",
         f"{_MISTAKE}[missing-plan]",
         f"{_OLDER}[plan]",
         *(f"{_BLOCK}[{page}" for page in ("plan-", "scaling-")),
@@ -53,6 +56,7 @@ NEEDED: dict[str | frozenset[str], tuple[str, ...]] = {
     "tuning": (f"{_BLOCK}[tune-",),
     "serving": ("tests/unit/export/test_project.py::test_project_", f"{_CLI}test_planted_links.py::"),
     "clusters": (
+        f"{_CLI}test_launch_command.py::",
         f"{_BLOCK}[launch-",
         f"{_MOVED}test_moved_code_opens_by_its_folder_if_its_content_is_that_of_the_run[launch]",
     ),
@@ -69,6 +73,9 @@ NEEDED: dict[str | frozenset[str], tuple[str, ...]] = {
     ),
     ALL: (
         "tests/architecture/",
+        "tests/attacks/test_attacks.py::test_a_few_fuzzed_inputs",
+        "tests/contract/test_settings.py::",
+        "tests/unit/report/test_published_plots.py::",
         "tests/contract/test_benchmarks.py::",
         "tests/numerics/test_map.py::",
         "tests/unit/benchmarks/",

@@ -142,7 +142,7 @@ def killer(copy: CheckoutCopy, mutant: Mutant) -> str | None:
     failed = next(filter(None, (_first_failure(copy, tests) for tests in tests_of(mutant.path) if tests)), None)
     copy.restore(mutant.path)
     if failed and failed != "timeout" and _first_failure(copy, [failed]):
-        raise RuntimeError(f"{failed} fails without {mutant}")
+        return None  # the test is at fault, not the mutant
     return failed
 
 
