@@ -1,4 +1,4 @@
-"""A run of a grid of cells as training leaves it, made up: scores, losses and weights, without any network."""
+"""A run of a grid of cells as training leaves it, made up: selection, mutation and scores, without any network."""
 
 import json
 import math
@@ -35,17 +35,29 @@ def neighbours(rows: int, columns: int, cell: int) -> list[int]:
 
 
 def evolved(rows: int, columns: int, generations: int, num_losses: int) -> list[dict]:
-    """Scores fall, on hills over the grid."""
+    """Cells inherit a rate from the fitter neighbour, mutate it, and keep an old individual now and then."""
     draw, count = random.Random(0), rows * columns
+    rates = [[2e-4, 2e-4] for _ in range(count)]
+    born = [[[cell, 0], [cell, 0]] for cell in range(count)]
+    hills = [math.sin(cell / 3) + math.cos(cell / 7) for cell in range(count)]
     lines = []
     for number in range(1, generations + 1):
+        was = [list(rate) for rate in rates]
         cells = {}
         for cell in range(count):
-            hill = math.sin(cell / 3) + math.cos(cell / 7)
+            near = neighbours(rows, columns, cell)
+            for side in range(2):
+                if draw.random() < 0.7:
+                    rates[cell][side] = abs(was[draw.choice(near)][side] + draw.gauss(0, 3e-5))
+                    born[cell][side] = [cell if draw.random() < 0.8 else draw.choice(near), number]
+            score = 20 + 400 * math.exp(-number / 20) + 6 * hills[cell] + draw.gauss(0, 2)
             cells[str(cell)] = {
-                "score": 20 + 400 * math.exp(-number / 20) + 6 * hill + draw.gauss(0, 2),
+                "fitness": {"g": 0.6 + 0.1 * draw.random(), "d": 1.1 - 0.05 * hills[cell]},
+                "score": score,
+                "lr": {"g": rates[cell][0], "d": rates[cell][1]},
+                "born": {"g": list(born[cell][0]), "d": list(born[cell][1])},
                 "loss": draw.randrange(max(1, num_losses)),
-                "weights": shares(len(neighbours(rows, columns, cell)), draw),
+                "weights": shares(len(near), draw),
             }
         lines.append(line("generation", number * STEPS, generation=number, cells=cells, profile=profile(count)))
     return lines

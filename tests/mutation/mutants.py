@@ -137,13 +137,14 @@ def tests_of(path: Path) -> list[list[str]]:
 
 
 def killer(copy: CheckoutCopy, mutant: Mutant) -> str | None:
-    """The test that finds the fault; `timeout` if one hangs; None if all pass."""
-    (copy.folder / mutant.path).write_text(mutant.text)
-    failed = next(filter(None, (_first_failure(copy, tests) for tests in tests_of(mutant.path) if tests)), None)
-    copy.restore(mutant.path)
-    if failed and failed != "timeout" and _first_failure(copy, [failed]):
-        return None  # the test is at fault, not the mutant
-    return failed
+    """The test that finds the fault; `timeout` if one hangs; None if all pass, or fail without it as well."""
+    for tests in filter(None, tests_of(mutant.path)):
+        (copy.folder / mutant.path).write_text(mutant.text)
+        failed = _first_failure(copy, tests)
+        copy.restore(mutant.path)
+        if failed == "timeout" or (failed and _first_failure(copy, [failed]) is None):
+            return failed
+    return None
 
 
 def _first_failure(copy: CheckoutCopy, tests: list[str]) -> str | None:

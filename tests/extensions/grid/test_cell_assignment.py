@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from paragan.extensions.grid.topology import ring, torus
-from paragan.extensions.grid.workers.cell_assignment import assign_cells, generation_seconds
+from paragan.extensions.grid.workers.cell_assignment import assign_cells, generation_seconds, rectangular_blocks
 from paragan.extensions.grid.workers.genome_exchange import exchange_routes
 
 
@@ -18,8 +18,18 @@ def test_assignment_for_equal_speeds_is_equal(rows, columns, workers):
     assert len(owners) == rows * columns and max(counts) - min(counts) <= 1 and min(counts) >= 1
 
 
-def test_cells_of_a_worker_are_neighbours():
+def test_rectangular_blocks_have_the_shortest_edges():
+    assert rectangular_blocks(4, 4, 4) == [0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 3, 3, 2, 2, 3, 3]
+    assert rectangular_blocks(2, 6, 3) == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2]
+    assert rectangular_blocks(3, 3, 4) is None
     assert assign_cells(4, 4, [1.0] * 3) == [0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2]
+    across = {way for way, cells in exchange_routes(rectangular_blocks(4, 4, 4), torus(4, 4)).items() if cells}
+    assert len(across) == 8  # a block of a 2x2 torus of blocks has two others beside it
+
+
+def test_equal_workers_of_a_large_grid_send_what_rectangles_do():
+    routes = exchange_routes(assign_cells(16, 16, [1.0] * 16), torus(16, 16))
+    assert sum(map(len, routes.values())) == 320  # 512 in stretches of rows
 
 
 def test_assignment_follows_measured_speeds():

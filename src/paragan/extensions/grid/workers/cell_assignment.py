@@ -10,14 +10,38 @@ from itertools import islice
 _MIN_SPEEDUP = 1.15  # cells are reassigned if generations become shorter by this factor
 
 
+def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | None:
+    """Divide the grid into equal rectangles, one per worker; returns the worker of each cell.
+
+    Returns None if that is impossible. Chooses the division with the shortest edges, since genomes
+    are sent across them.
+    """
+    divisions = []
+    for down in (down for down in range(1, workers + 1) if workers % down == 0):
+        across = workers // down
+        if rows % down == 0 and columns % across == 0:
+            divisions.append((rows // down + columns // across, down, across))
+    if not divisions:
+        return None
+    _, down, across = min(divisions)
+    height = rows // down
+    width = columns // across
+    places = [divmod(cell, columns) for cell in range(rows * columns)]
+    return [row // height * across + column // width for row, column in places]
+
+
 def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
     """Assign cells in proportion to the workers' speeds, at least one each.
 
-    Returns the worker of each cell. The cells of a worker are consecutive along rows, every second
-    row backwards, so that they are neighbours. speeds: cells per second of each worker, in any
-    unit; at most one worker per cell.
+    Returns the worker of each cell. Equal speeds get rectangles if these divide the grid; otherwise
+    the cells of a worker are consecutive along rows, every second row backwards. speeds: cells per
+    second of each worker, in any unit; at most one worker per cell.
     """
     cells = rows * columns
+    blocks = rectangular_blocks(rows, columns, len(speeds)) if len(set(speeds)) == 1 else None
+    if blocks is not None:
+        return blocks
+    # every second row backwards, so that consecutive cells are neighbours
     path: list[int] = []
     for row in range(rows):
         of_row = range(row * columns, (row + 1) * columns)
