@@ -16,16 +16,12 @@ def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | Non
     Returns None if that is impossible. Chooses the division with the shortest edges, since genomes
     are sent across them.
     """
-    divisions = []
-    for down in (down for down in range(1, workers + 1) if workers % down == 0):
-        across = workers // down
-        if rows % down == 0 and columns % across == 0:
-            divisions.append((rows // down + columns // across, down, across))
-    if not divisions:
+    pairs = [(down, workers // down) for down in range(1, workers + 1) if workers % down == 0]
+    shapes = [(rows // down, columns // across) for down, across in pairs if not (rows % down or columns % across)]
+    if not shapes:
         return None
-    _, down, across = min(divisions)
-    height = rows // down
-    width = columns // across
+    height, width = min(shapes, key=sum)
+    across = columns // width
     places = [divmod(cell, columns) for cell in range(rows * columns)]
     return [row // height * across + column // width for row, column in places]
 
