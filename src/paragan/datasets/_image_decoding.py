@@ -9,24 +9,20 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
+from paragan.datasets._image_formats import FORMATS, image_suffix
 
 MAX_PIXELS = 1 << 26  # 67 million
 MAX_BYTES = 256 << 20  # memory to decode and convert one image, in addition to its file
 _MAX_SIDE = 65_535  # resizing needs tables of this length
 STRIP_PIXELS = 1 << 18
-EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-_SUFFIXES = (
-    *((b"\x89PNG\r\n\x1a\n", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"), (b"BM", ".bmp")),
-    *((b"II*\0", ".tif"), (b"MM\0*", ".tif")),
-)  # first bytes of a file, and the usual suffix
-_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 _HIGH_DEPTH_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 _ALPHA_MODES = ("RGBA", "LA", "PA", "RGBa", "La")
 # extra bytes per pixel; measured with VmHWM
@@ -43,7 +39,18 @@ _TRANSPOSE_OF_ORIENTATION = {  # by Exif orientation
 }
 _BOMB_ERRORS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 _DAMAGE_ERRORS = (
-    *(OSError, SyntaxError, ValueError, TypeError, IndexError, EOFError, OverflowError, KeyError, AttributeError),
+    *(
+        OSError,
+        SyntaxError,
+        ValueError,
+        TypeError,
+        IndexError,
+        EOFError,
+        OverflowError,
+        KeyError,
+        AttributeError,
+        RuntimeError,
+    ),
     *(struct.error, zlib.error),
 )  # raised by Pillow's readers on damaged files
 
@@ -57,19 +64,47 @@ def decode_image(data: bytes, where: str) -> Image.Image:
     """
     _make_bomb_warnings_errors()
     with _raise_data_errors(where):
-        image = Image.open(io.BytesIO(data), formats=_FORMATS)
-        if image.width * image.height > MAX_PIXELS or max(image.size) > _MAX_SIDE:
-            raise Image.DecompressionBombError
+        image = _open(data, where)
         extra = _DECODER_BYTES.get("progressive" if "progressive" in image.info else image.format or "", 0)
         pixels = image.width * image.height
         stored = bytes_per_pixel(image.mode)
-        if image.format in ("JPEG", "MPO") and pixels * max(stored + extra, 2 * stored) > MAX_BYTES:
+        is_large = pixels > MAX_PIXELS or pixels * max(stored + extra, 2 * stored) > MAX_BYTES
+        if image.format in ("JPEG", "MPO") and is_large:
             image.draft(image.mode, (image.width // 2, image.height // 2))
+        if image.width * image.height > MAX_PIXELS:
+            raise Image.DecompressionBombError
+        if max(image.size) > _MAX_SIDE:
+            raise DataError(
+                f"{where}: {image.width:,} x {image.height:,} pixels; the longer side is at most {_MAX_SIDE:,}: cut "
+                "the image into parts"
+            )
         _check_memory(pixels * extra + image.width * image.height * stored, image, where)
         image.load()
     if image.mode == "F":
         raise DataError(f"{where}: floating-point images are not supported; save it with 8 or 16 bits")
     return image
+
+
+def _open(data: bytes, where: str) -> Image.Image:
+    """Open an image as the format that its first bytes show."""
+    suffix = image_suffix(data)
+    if suffix is None:
+        raise UnidentifiedImageError
+    if suffix == ".jpg":  # without Pillow's limit of pixels: a large one is read at half its size
+        return JpegImagePlugin.jpeg_factory(io.BytesIO(data))
+    if suffix == ".heic":
+        _register_heic(where)
+    return Image.open(io.BytesIO(data), formats=(FORMATS[suffix],))
+
+
+@cache
+def _register_heic(where: str) -> None:
+    try:
+        import_module("pillow_heif").register_heif_opener()
+    except ImportError:
+        raise DataError(
+            f"{where}: a HEIC image, which needs a plug-in of Pillow; pip install pillow-heif, or convert it to JPEG"
+        ) from None
 
 
 def convert_image(image: Image.Image, where: str, channels: int, background: int) -> Image.Image:
@@ -159,13 +194,6 @@ def decode_square_image(data: bytes, where: str, size: int, channels: int, crop:
     return ImageOps.fit(image, square, lanczos) if crop else image.resize(square, lanczos)
 
 
-def image_suffix(data: bytes) -> str | None:
-    """Return the usual suffix of an image format by the first bytes of a file; None for others."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return ".webp"
-    return next((suffix for start, suffix in _SUFFIXES if data.startswith(start)), None)
-
-
 def to_chw_array(image: Image.Image) -> NDArray[np.uint8]:
     """Return the pixels of a grey or colour image as contiguous uint8 (channels, height, width)."""
     pixels = np.asarray(image)
@@ -186,7 +214,9 @@ def _raise_data_errors(where: str) -> Iterator[None]:
             f"{where}: the image has too many pixels, the limit is {MAX_PIXELS:,}; make it smaller"
         ) from None
     except UnidentifiedImageError:
-        raise DataError(f"{where}: not an image in {', '.join(_FORMATS)} format; {_find_damaged_hint()}") from None
+        raise DataError(
+            f"{where}: not an image in {', '.join(dict.fromkeys(FORMATS.values()))} format; {_find_damaged_hint()}"
+        ) from None
     except _DAMAGE_ERRORS as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{where}: the image is damaged ({reason}); {_find_damaged_hint()}") from None

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.datasets._image_decoding import EXTENSIONS
+from paragan.datasets._image_formats import EXTENSIONS
 
 HELD_OUT = (b"held_out", b"val", b"valid", b"validation", b"test")  # the first that exists is used
 _AFTER_SLASH = bytes([ord("/") + 1])

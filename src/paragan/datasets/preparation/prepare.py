@@ -19,7 +19,8 @@ from paragan.core.errors import DataError
 from paragan.datasets import _image_paths
 from paragan.datasets._damaged_images import exclude_damaged
 from paragan.datasets._encoded_images import EncodedImages, FileImages
-from paragan.datasets._image_decoding import decode_image, decode_square_image, image_suffix
+from paragan.datasets._image_decoding import decode_image, decode_square_image
+from paragan.datasets._image_formats import image_suffix
 from paragan.datasets._tar_files import is_tar
 from paragan.datasets.base.file_readers import list_images
 from paragan.datasets.preparation.dataset_check import check_image_size

@@ -13,7 +13,7 @@ from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.datasets import _image_paths
 from paragan.datasets._encoded_images import EncodedImages, check_class_numbers
-from paragan.datasets._image_decoding import EXTENSIONS
+from paragan.datasets._image_formats import EXTENSIONS
 from paragan.datasets._tar_files import check_member_size, plain_members
 from paragan.datasets.base.file_readers import MAX_FILE_BYTES
 
