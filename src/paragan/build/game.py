@@ -58,7 +58,7 @@ def gan(
     if not data.is_image:
         validate_on(game, factories, data.train, batch)
     elif model is not None or outside_names(config):
-        validate(game, factories, data.train.shape, data.num_classes, data.has_pairs, turns, batch)
+        validate(game, factories, data.train.shape, data.num_classes, data.train.condition_channels, turns, batch)
     return game
 
 

@@ -13,7 +13,7 @@ from paragan.build.data import Data, sample_name
 from paragan.config import RunConfig
 from paragan.core import registry, rng
 from paragan.core.errors import ConfigError
-from paragan.core.network_factory import Model, NetworkFactory
+from paragan.core.network_factory import Model, NetworkFactory, construct_network
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
@@ -54,7 +54,8 @@ def network_factory(
                 if isinstance(model, TensorGame):
                     net = model.network(side)
                 else:
-                    net = kind(config.model.options, shape, data.num_classes)
+                    channels = data.train.condition_channels
+                    net = construct_network(kind, config.model.options, shape, data.num_classes, channels)
             if not isinstance(net, nn.Module):
                 raise ConfigError(f"{name} is not a torch.nn.Module; derive the class from it")
         if sample is not None and side is Side.D and not isinstance(model, TensorGame):
@@ -103,7 +104,8 @@ def _example_inputs(side: Side, data: Data, net: nn.Module) -> tuple[Tensor | No
     """Return the arguments of a network of images for two samples, on the meta device."""
     shape = (_EXAMPLES, *data.train.shape)
     labels = torch.empty(_EXAMPLES, dtype=torch.int64, device="meta") if data.num_classes else None
-    condition = torch.empty(shape, device="meta") if data.has_pairs else None
+    channels = data.train.condition_channels
+    condition = torch.empty((_EXAMPLES, channels, *shape[2:]), device="meta") if channels is not None else None
     first = torch.empty((_EXAMPLES, latent_of(net)) if side is Side.G else shape, device="meta")
     return first, labels, condition
 

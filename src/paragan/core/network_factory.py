@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -34,6 +35,18 @@ class NetworkFactory:
         if self.fill is not None:
             self.fill(net)
         return net.to(self.device)
+
+
+def construct_network(
+    kind: Callable[..., nn.Module], options: Any, shape: Sequence[int], num_classes: int, condition_channels: int | None
+) -> nn.Module:
+    """Construct a network of `shape`; one that takes images of other channels is told their number.
+
+    condition_channels: of the images that samples are generated from; None without them.
+    """
+    is_told = condition_channels not in (None, shape[0]) and "condition_channels" in signature(kind).parameters
+    more = {"condition_channels": condition_channels} if is_told else {}
+    return kind(options, shape, num_classes, **more)
 
 
 def copy_networks(held: Held, *nets: nn.Module) -> Held:

@@ -84,8 +84,14 @@ class Source(ABC):
 
     @property
     def has_pairs(self) -> bool:
-        """Whether every image has a `condition` of the same shape, from which it is generated."""
+        """Whether every image has a `condition` of the same size, from which it is generated."""
         return "condition" in self.tensors
+
+    @property
+    def condition_channels(self) -> int | None:
+        """Channels of what images are generated from: `condition`, or `low` of super-resolution; None without it."""
+        spec = self.tensors.get("condition") or self.tensors.get("low")
+        return None if spec is None or not spec.is_image else spec.shape[0]
 
     @abstractmethod
     def __len__(self) -> int: ...

@@ -93,10 +93,15 @@ class SavedGame:
         groups, values = self.state()
         raise_if_not_finite(self.world, self.clock.step, groups)
         source = self.batches.source
+        shape = source.tensors[self.prior.arguments[0]].shape
         values |= {
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,
-            "model": {"shape": source.tensors[self.prior.arguments[0]].shape, "class_names": source.class_names},
+            "model": {
+                "shape": shape,
+                "class_names": source.class_names,
+                "condition_channels": source.condition_channels,
+            },
             "owes_score": self.is_score_pending,
         }
         path = self.checkpoints.save(self.clock.step, groups, values)

@@ -109,5 +109,7 @@ def fetch_batch(source: Source, rows: Rows, prior: Prior, numbers: NDArray[np.in
 
 
 def side_by_side(*columns_BCHW: Tensor) -> Tensor:
-    """Interleave equal batches: the first image of each, then the second of each, and so on."""
-    return torch.stack(columns_BCHW, 1).flatten(0, 1)
+    """Interleave equal batches: the first image of each, then the second of each; grey next to colour is repeated."""
+    channels = max(x.shape[1] for x in columns_BCHW)
+    same = [x.expand(-1, channels, -1, -1) if x.shape[1] == 1 else x for x in columns_BCHW]
+    return torch.stack(same, 1).flatten(0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,29 +25,39 @@ _MAX_CLASSES = 100_000
 _MAX_AXES = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GeneratorInfo:
     """Facts about a generator that its config lacks.
 
     shape: of a sample, (C, H, W) of images; an axis of -1 has any length. images: real samples in
-    training.
+    training. condition_channels: of the images that samples are generated from; None without them.
     """
 
     shape: tuple[int, ...]
     class_names: tuple[str, ...]
     step: int
     images: int
+    condition_channels: int | None = None
+
+    @property
+    def condition_shape(self) -> tuple[int, ...]:
+        """Shape of the image that a sample is generated from."""
+        return (self.condition_channels or self.shape[0], *self.shape[1:])
 
     @classmethod
-    def read(cls, shape: Any, class_names: Any, step: Any, images: Any) -> GeneratorInfo:
-        """Validate values of a file. Raises `ValueError` for values that no run writes."""
+    def read(cls, values: Mapping[str, Any]) -> GeneratorInfo:
+        """Validate values of a file. Raises `ValueError` for values that no run writes, `KeyError` without one."""
+        shape, class_names, step, images = (values[key] for key in ("shape", "class_names", "step", "images"))
+        channels = values.get("condition_channels")
         axes = tuple(shape) if isinstance(shape, (list, tuple)) and 0 < len(shape) <= _MAX_AXES else ()
-        numbers = (*(1 if axis == -1 else axis for axis in axes), step + 1, images + 1)
+        counts = (step + 1, images + 1, 1 if channels is None else channels)
+        numbers = (*(1 if axis == -1 else axis for axis in axes), *counts)
         if not axes or any(type(n) is not int or not 0 < n < 1 << 48 for n in numbers):
             raise ValueError(f"shape {shape!r}, step {step!r}, images {images!r}"[:200])
         if len(class_names) > _MAX_CLASSES or not all(isinstance(name, str) for name in class_names):
             raise ValueError("class_names")
-        return cls(axes, tuple(class_names), step, images)
+        names = tuple(class_names)
+        return cls(shape=axes, class_names=names, step=step, images=images, condition_channels=channels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +86,7 @@ def write(path: Path, exported: GeneratorFile) -> None:
         "step": str(info.step),
         "kimg": str(info.images / 1000),
         "images": str(info.images),
+        "condition_channels": json.dumps(info.condition_channels),
         "sha256": fingerprint(exported.weights),
         "score": json.dumps(exported.score),
         "code": json.dumps(exported.code),
@@ -103,7 +114,8 @@ def read(path: Path) -> GeneratorFile:
     if fingerprint(weights) != metadata.get("sha256"):
         raise _read_error(path, "the sha256 of the weights is not the one in the file")
     try:
-        info = GeneratorInfo.read(*(json.loads(metadata[key]) for key in ("shape", "class_names", "step", "images")))
+        keys = metadata.keys() & {field.name for field in fields(GeneratorInfo)}
+        info = GeneratorInfo.read({key: json.loads(metadata[key]) for key in keys})
         score, code = (dict(json.loads(metadata.get(key, "{}"))) for key in ("score", "code"))
         code = {name: sha256 for name, sha256 in code.items() if isinstance(sha256, str)}
         return GeneratorFile(weights=weights, config=metadata["config"], info=info, score=score, code=code)

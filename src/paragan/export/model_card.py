@@ -70,7 +70,7 @@ def _output(sampler: Sampler) -> str:
 def _inputs(sampler: Sampler) -> list[str]:
     if isinstance(sampler, TensorSampler):
         return [_escape(name) for name in sampler.inputs]
-    image = f"an image of {'x'.join(map(str, sampler.info.shape))} in [-1, 1]"
+    image = f"an image of {'x'.join(map(str, sampler.info.condition_shape))} in [-1, 1]"
     latent = f"{sampler.net.latent} standard normal numbers" if sampler.net.latent else ""
     return [*[image] * sampler.takes_condition, *[latent] * bool(latent), *["a class"] * bool(sampler.num_classes)]
 
@@ -95,7 +95,7 @@ def _example(sampler: Sampler, trust: str) -> list[str]:
         return ["import paragan as pg", load, f"{sampler.sample_name} = generator.net({call})"]
     if not sampler.takes_condition:
         return ["import paragan as pg", load, f'generator.sample(16, seed=0{labels}).save("mine.png")']
-    size = ", ".join(map(str, sampler.info.shape))
+    size = ", ".join(map(str, sampler.info.condition_shape))
     call = f'generator.sample(1, seed=0{labels}, conditions=x).save("mine.png")'
     return ["import torch", "import paragan as pg", load, f"x = torch.zeros(1, {size})", call]
 

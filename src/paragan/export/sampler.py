@@ -125,10 +125,9 @@ class Sampler:
             return None
         if images is None:
             return self.pairs(n)[1]
-        if tuple(images.shape) != (n, *self.info.shape):
-            raise ConfigError(
-                f"conditions: the tensor has the shape {_size(images.shape)}; pass {n} of {_size(self.info.shape)}"
-            )
+        shape = self.info.condition_shape
+        if tuple(images.shape) != (n, *shape):
+            raise ConfigError(f"conditions: the tensor has the shape {_size(images.shape)}; pass {n} of {_size(shape)}")
         return images
 
     @property

@@ -38,22 +38,23 @@ def validate(
     makers: Makers,
     shape: tuple[int, int, int],
     num_classes: int,
-    has_pairs: bool,
+    condition_channels: int | None,
     turns: bool = True,
     batch: int = MAX_ROWS,
 ) -> None:
     """Run both networks, the loss and every penalty once on noise, and check the use of labels.
 
     makers: build networks for this. Of `game` only `prior.uses_labels` changes. shape: (C, H, W).
-    num_classes: of the data. turns: False leaves the penalties out. batch: samples of a call in
-    training, of which the trial has up to 4. Raises `ConfigError`.
+    num_classes: of the data. condition_channels: None without pairs. turns: False leaves the penalties
+    out. batch: samples of a call in training, of which the trial has up to 4. Raises `ConfigError`.
     """
     nets = {side: make() for side, make in makers.items()}
+    has_pairs = condition_channels is not None
     if not has_pairs:
         for side in Side:
             check_label_arguments(side, nets[side], game.prior.num_classes)
     with torch.random.fork_rng(devices=[]):
-        real = _noise(game, shape, num_classes, has_pairs, min(batch, MAX_ROWS))
+        real = _noise(game, shape, num_classes, condition_channels, min(batch, MAX_ROWS))
         names = "y, condition" if has_pairs else "y"
         trial = _Trial(
             game=game,
@@ -84,20 +85,22 @@ def validate_on(game: GAN, makers: Makers, source: Source, batch: int = MAX_ROWS
         trial.run(turns=True)
 
 
-def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: bool, count: int) -> Batch:
+def _noise(
+    game: GAN, shape: tuple[int, int, int], num_classes: int, condition_channels: int | None, count: int
+) -> Batch:
     """Return `count` images of noise, with labels and conditions if the data has some."""
     rows = Rows(step=0, first=0, count=count, total=count)
     prior = game.prior
 
-    def images(stream: str) -> Tensor:
-        drawn = rng.uniform(prior.seed, f"trial/{stream}", rows, shape)
+    def images(stream: str, channels: int) -> Tensor:
+        drawn = rng.uniform(prior.seed, f"trial/{stream}", rows, (channels, *shape[1:]))
         return (drawn * 2 - 1).to(prior.device, prior.dtype)
 
     y = None
     if num_classes:
         y = rng.integers(prior.seed, "trial/real", rows, num_classes).to(prior.device)
-    condition = images("condition") if has_pairs else None
-    return Batch(rows, present_tensors(image=images("real"), label=y, condition=condition))
+    condition = None if condition_channels is None else images("condition", condition_channels)
+    return Batch(rows, present_tensors(image=images("real", shape[0]), label=y, condition=condition))
 
 
 def _first_samples(source: Source, game: GAN, count: int) -> Batch:

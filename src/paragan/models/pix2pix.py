@@ -47,7 +47,9 @@ class Options:
 
 
 class Generator(nn.Module):
-    """U-Net: a condition (B, C, H, W) in [-1, 1] to x_BCHW of its shape; ignores z_BZ and labels.
+    """U-Net: a condition (B, C', H, W) in [-1, 1] to x_BCHW of its size; ignores z_BZ and labels.
+
+    condition_channels: C'; None: C.
 
     Its blocks pass a tuple of the maps so far; the way up concatenates them.
     """
@@ -56,7 +58,9 @@ class Generator(nn.Module):
     num_classes = 0
     takes_condition = True
 
-    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+    def __init__(
+        self, options: Options, shape: tuple[int, int, int], num_classes: int = 0, condition_channels: int | None = None
+    ) -> None:
         super().__init__()
         self.weight_init = options.weight_init
         side = image_side(shape, "pix2pix", 512)
@@ -64,7 +68,7 @@ class Generator(nn.Module):
         widths = _widths(options.width, levels)
         norm = _norm(options.norm)
         downs = []
-        for i, (a, b) in enumerate(pairwise((shape[0], *widths))):
+        for i, (a, b) in enumerate(pairwise((condition_channels or shape[0], *widths))):
             has_norm = 0 < i < levels - 1  # the innermost map is one pixel, equal to its mean
             downs.append(EncoderBlock(a, b, norm(b) if has_norm else None, first=i == 0))
         ups = []
@@ -82,7 +86,9 @@ class Discriminator(nn.Module):
 
     takes_condition = True
 
-    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+    def __init__(
+        self, options: Options, shape: tuple[int, int, int], num_classes: int = 0, condition_channels: int | None = None
+    ) -> None:
         super().__init__()
         self.weight_init = options.weight_init
         # more halvings would leave too small a map
@@ -90,7 +96,7 @@ class Discriminator(nn.Module):
         widths = _widths(options.width, halvings + 1)
         norm = _norm(options.norm)
         patches = []
-        for i, (a, b) in enumerate(pairwise((2 * shape[0], *widths))):
+        for i, (a, b) in enumerate(pairwise((shape[0] + (condition_channels or shape[0]), *widths))):
             patches.append(Patch(a, b, 2 if i < halvings else 1, norm(b) if i else None))
         self.blocks = nn.ModuleList([*patches, PatchHead(widths[-1])])
 

@@ -48,12 +48,14 @@ class Options:
 
 
 class Generator(nn.Module):
-    """`low` (B, C, h, w) in [-1, 1] to images (B, C, factor * h, factor * w)."""
+    """`low` (B, C', h, w) in [-1, 1] to images (B, C, factor * h, factor * w). condition_channels: C'; None: C."""
 
     latent = 0
     weight_init: WeightInit = "torch"
 
-    def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
+    def __init__(
+        self, options: Options, shape: tuple[int, ...], num_classes: int = 0, condition_channels: int | None = None
+    ) -> None:
         super().__init__()
         if len(shape) != 3 or shape[1] % options.factor or shape[2] % options.factor:
             found = "x".join(map(str, shape))
@@ -61,7 +63,7 @@ class Generator(nn.Module):
             raise DataError(f"real_esrgan with factor={factor} needs images of multiples of {factor}, not {found}")
         channels = shape[0]
         width = options.width
-        self.first = nn.Conv2d(channels, width, 3, padding=1)
+        self.first = nn.Conv2d(condition_channels or channels, width, 3, padding=1)
         self.blocks = nn.ModuleList([ResidualInResidual(width, max(1, width // 2)) for _ in range(options.blocks)])
         self.after_blocks = nn.Conv2d(width, width, 3, padding=1)
         self.ups = nn.ModuleList([UpConv2d(width, width) for _ in range(options.factor.bit_length() - 1)])

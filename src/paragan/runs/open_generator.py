@@ -22,7 +22,7 @@ from paragan.core import registry, rng
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.from_memory import FROM_MEMORY
-from paragan.core.network_factory import Model
+from paragan.core.network_factory import Model, construct_network
 from paragan.core.outside_code import CodeFolder
 from paragan.core.pieces import shapes_of
 from paragan.core.printable import print_to_stderr
@@ -91,8 +91,7 @@ def _merged_weights(
     """Return the weights of the whole generator of a run that trains a part of it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(rng.key(config.seed, "construct", Side.G.value))
-        shape: Any = info.shape
-        net: nn.Module = module.Generator(config.model.options, shape, len(info.class_names))
+        net = _construct(config, module, info)
         initialise(net, config.seed, Side.G.value)
         return merged_generator(net, config, state, say).state_dict()
 
@@ -117,8 +116,7 @@ def _generator_info(state: GeneratorState) -> GeneratorInfo:
     try:
         _ = state.values["players"]
         clock = state.values["clock"]
-        model = state.values["model"]
-        return GeneratorInfo.read(model["shape"], model["class_names"], clock["step"], clock["images"])
+        return GeneratorInfo.read({**state.values["model"], **clock})
     except KeyError as error:
         raise CheckpointError(f"checkpoint {state.path}: {error} is missing; train anew with --fresh") from None
     except (ValueError, TypeError) as error:
@@ -156,9 +154,7 @@ def _sampler(
     def member() -> nn.Module:
         # constructors draw random numbers; the caller's random state is preserved
         with torch.random.fork_rng(devices=[]):
-            shape: Any = info.shape  # three sizes for images
-            net: nn.Module = module.Generator(config.model.options, shape, len(info.class_names))
-            return net
+            return _construct(config, module, info)
 
     def make() -> nn.Module:
         return member() if config.grid is None else of_members(member, weights)
@@ -176,6 +172,11 @@ def _sampler(
     if sample is not None:
         return TensorSampler(net=net, info=info, seed=config.seed, config=config, sample_name=sample)
     return Sampler(net=net, info=info, seed=config.seed, config=config)
+
+
+def _construct(config: RunConfig, module: Model, info: GeneratorInfo) -> nn.Module:
+    num_classes = len(info.class_names)
+    return construct_network(module.Generator, config.model.options, info.shape, num_classes, info.condition_channels)
 
 
 def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:

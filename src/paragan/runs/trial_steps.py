@@ -72,6 +72,6 @@ def noise_batches(config: RunConfig, data: build.Data, device: torch.device, bat
     rows = Rows(step=0, first=0, count=batch, total=batch)
     x = (rng.uniform(config.seed, "plan/x", rows, data.train.shape) * 2 - 1).to(device)
     y = rng.integers(config.seed, "plan/y", rows, classes).to(device) if classes else None
-    condition = x.flip(-1) if data.has_pairs else None
+    condition = x.flip(-1)[:, : data.train.condition_channels] if data.has_pairs else None
     for step in count():
         yield Batch(replace(rows, step=step), present_tensors(image=x, label=y, condition=condition))

@@ -143,7 +143,7 @@ def _write_translated(sampler: Sampler, path: Path, request: SampleRequest, upda
     inputs = None
     count = request.num or min(_NUM_PAIRS, sampler.num_pairs)
     if request.inputs is not None:
-        channels, height, width = sampler.info.shape
+        channels, height, width = sampler.info.condition_shape
         inputs = normalise(paired.read_inputs(str(request.inputs), (channels, height, width)))[: request.num]
         count = len(inputs)
     images, columns = gallery.render_pairs(

@@ -172,7 +172,9 @@ class Unruly(nn.Module):
 
 
 def test_export_untraceable_network_is_one_line(tmp_path):
-    sampler = Sampler(net=Unruly(), info=GeneratorInfo((1, 2, 2), (), 0, 0), seed=0, config=None)
+    sampler = Sampler(
+        net=Unruly(), info=GeneratorInfo(shape=(1, 2, 2), class_names=(), step=0, images=0), seed=0, config=None
+    )
     with pytest.raises(CheckpointError, match=r"^export: Unruly cannot be traced \(.*\); export safetensors$"):
         formats.torch_program(sampler, tmp_path / "g.pt2")
     assert list(tmp_path.iterdir()) == []
