@@ -40,13 +40,13 @@ class NetworkFactory:
 def construct_network(
     kind: Callable[..., nn.Module], options: Any, shape: Sequence[int], num_classes: int, condition_channels: int | None
 ) -> nn.Module:
-    """Construct a network of `shape`; one that takes images of other channels is told their number.
+    """Construct a network of `shape`; one that takes images of other channels receives their number.
 
     condition_channels: of the images that samples are generated from; None without them.
     """
-    is_told = condition_channels not in (None, shape[0]) and "condition_channels" in signature(kind).parameters
-    more = {"condition_channels": condition_channels} if is_told else {}
-    return kind(options, shape, num_classes, **more)
+    if condition_channels in (None, shape[0]) or "condition_channels" not in signature(kind).parameters:
+        return kind(options, shape, num_classes)
+    return kind(options, shape, num_classes, condition_channels=condition_channels)
 
 
 def copy_networks(held: Held, *nets: nn.Module) -> Held:

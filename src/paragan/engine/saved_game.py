@@ -93,15 +93,11 @@ class SavedGame:
         groups, values = self.state()
         raise_if_not_finite(self.world, self.clock.step, groups)
         source = self.batches.source
-        shape = source.tensors[self.prior.arguments[0]].shape
+        facts = {"class_names": source.class_names, "condition_channels": source.condition_channels}
         values |= {
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,
-            "model": {
-                "shape": shape,
-                "class_names": source.class_names,
-                "condition_channels": source.condition_channels,
-            },
+            "model": {"shape": source.tensors[self.prior.arguments[0]].shape, **facts},
             "owes_score": self.is_score_pending,
         }
         path = self.checkpoints.save(self.clock.step, groups, values)

@@ -49,13 +49,12 @@ def validate(
     out. batch: samples of a call in training, of which the trial has up to 4. Raises `ConfigError`.
     """
     nets = {side: make() for side, make in makers.items()}
-    has_pairs = condition_channels is not None
-    if not has_pairs:
+    if condition_channels is None:
         for side in Side:
             check_label_arguments(side, nets[side], game.prior.num_classes)
     with torch.random.fork_rng(devices=[]):
         real = _noise(game, shape, num_classes, condition_channels, min(batch, MAX_ROWS))
-        names = "y, condition" if has_pairs else "y"
+        names = "y" if condition_channels is None else "y, condition"
         trial = _Trial(
             game=game,
             nets=nets,
@@ -64,7 +63,7 @@ def validate(
             d_call=f"model: Discriminator.forward(x, {names})",
         )
         trial.run(turns)
-    if game.prior.num_classes and not has_pairs:
+    if game.prior.num_classes and condition_channels is None:
         game.prior = replace(game.prior, uses_labels=not ignores_labels(nets[Side.G], game.prior))
 
 
@@ -85,9 +84,7 @@ def validate_on(game: GAN, makers: Makers, source: Source, batch: int = MAX_ROWS
         trial.run(turns=True)
 
 
-def _noise(
-    game: GAN, shape: tuple[int, int, int], num_classes: int, condition_channels: int | None, count: int
-) -> Batch:
+def _noise(game: GAN, shape: tuple[int, ...], num_classes: int, condition_channels: int | None, count: int) -> Batch:
     """Return `count` images of noise, with labels and conditions if the data has some."""
     rows = Rows(step=0, first=0, count=count, total=count)
     prior = game.prior
