@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 from PIL import Image
 
-from paragan.datasets._image_decoding import decode_square
+from paragan.datasets._image_decoding import decode_resized
 from tests.attacks.mutations import mutate_bytes
 
 _FORMATS = {
@@ -34,7 +34,7 @@ def _encoded(kind: str, mode: str) -> bytes:
 def fuzz_images(draws: Random, root: Path) -> None:
     kind = draws.choice(list(_FORMATS))
     data = mutate_bytes(draws, _encoded(kind, draws.choice(_FORMATS[kind])))
-    decode_square(data, "fuzzed image", size=8, channels=draws.choice((1, 3)), crop=draws.choice((True, False)))
+    decode_resized(data, "fuzzed image", size=(8, 8), channels=draws.choice((1, 3)), crop=draws.choice((True, False)))
 
 
 TARGETS = {"images": fuzz_images}

@@ -24,19 +24,19 @@ _MAX_LISTED = 10
 
 _IMAGES = "A folder, .zip or .tar file of images, or a folder of shards."
 Images = Annotated[str, typer.Argument(metavar="PATH", help=_IMAGES)]
-_SIZE = "Image size to train with (default: chosen from the images)."
-Size = Annotated[int | None, typer.Option(metavar="PIXELS", help=_SIZE)]
+_SIZE = "Image size to train with, as 64 or 96x160 (default: chosen from the images)."
+Size = Annotated[str | None, typer.Option(metavar="PIXELS", help=_SIZE)]
 _SOURCE = "A folder, .zip, .tar or .parquet file, a folder of tar or Parquet files, or one of Hugging Face."
 Unprepared = Annotated[str, typer.Argument(metavar="SRC", help=_SOURCE)]
 Into = Annotated[Path, typer.Argument(metavar="OUT", help="The folder for the shards; the same command resumes.")]
-_RESIZED = "Resize the images to this size once (default: store the files unchanged)."
-Resized = Annotated[int | None, typer.Option("--size", metavar="PIXELS", help=_RESIZED)]
+_RESIZED = "Resize the images to this size, as 64 or 96x160, once (default: store the files unchanged)."
+Resized = Annotated[str | None, typer.Option("--size", metavar="PIXELS", help=_RESIZED)]
 Channels = Annotated[int, typer.Option(help="With --size: 1 for grey, 3 for colour.")]
 Background = Annotated[int, typer.Option(min=0, max=255, help="With --size: grey level behind transparent pixels.")]
 Quality = Annotated[int | None, typer.Option(help="Quality of --format jpeg, 1 to 100 (default: 95).")]
 PerShard = Annotated[int, typer.Option("--shard-samples", min=1, help="Samples in a shard.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: one per CPU core, at most 16).")]
-_CROP = "With --size: crop the largest square, or squash."
+_CROP = "With --size: crop the largest part of this shape, or squash."
 Shape = Annotated[Literal["center", "squash"], typer.Option("--crop", help=_CROP)]
 FileFormat = Annotated[Literal["png", "jpeg"], typer.Option("--format", help="With --size: format of the files.")]
 _DAMAGED = "At a damaged image: stop, or check all images first and skip those."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from paragan.core.option_types import Category, Interval, IsPath
+from paragan.core.option_types import Category, Interval, IsImageSize, IsPath
 
 _PLAIN: dict[Any, str] = {
     **{int: "an integer", float: "a number", bool: "true or false", str: "text"},
@@ -107,6 +107,8 @@ def describe(hint: Any) -> str:
     category = category_of(hint)
     if category is not None:
         return f"a name of {category.name}, or the dotted path of a module"
+    if origin is Annotated and IsImageSize() in arguments[1:]:
+        return "a number of pixels or HEIGHTxWIDTH, as in 96x160"
     if origin is Annotated:
         bounds = [_describe_bounds(mark) for mark in arguments[1:] if isinstance(mark, Interval)]
         return " ".join([describe(arguments[0]), *bounds])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from annotated_types import Interval as Interval
+
+_MAX_SIDE = 8192
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,33 @@ class IsPath:
         return core_schema.no_info_after_validator_function(os.path.expanduser, handler(source))
 
 
+@dataclass(frozen=True)
+class IsImageSize:
+    """Mark of an image size: the side of a square, or text HEIGHTxWIDTH, in pixels."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Return the schema of sizes; a text of equal sides becomes a number."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(
+            lambda size: size_of(*height_and_width(size)), handler(source)
+        )
+
+
+def height_and_width(size: int | str) -> tuple[int, int]:
+    """Return the sides of an image size. Raises `ValueError` for other text, and sides above 8192 pixels."""
+    match = re.fullmatch(r"([0-9]{1,4})(?:x([0-9]{1,4}))?", str(size))
+    height, width = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not (0 < height <= _MAX_SIDE and 0 < width <= _MAX_SIDE):
+        raise ValueError(f"invalid image size {size}; pass a number of pixels, or HEIGHTxWIDTH as in 96x160")
+    return height, width
+
+
+def size_of(height: int, width: int) -> int | str:
+    """Return the image size of these sides: one number for a square."""
+    return height if height == width else f"{height}x{width}"
+
+
 FilePath = Annotated[str, IsPath()]
 ProgramPath = Annotated[str, IsPath(runs_code=True)]  # of `torch.export`
 Count = Annotated[int, Interval(ge=1)]
@@ -60,7 +90,7 @@ Positive = Annotated[float, Interval(gt=0)]
 NotNegative = Annotated[float, Interval(ge=0)]
 Fraction = Annotated[float, Interval(ge=0, le=1)]
 Combine = Literal["sum", "mean"]  # of several discriminators
-ImageSize = Literal[8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]
+ImageSize = Annotated[int | str, IsImageSize()]
 
 # Of torch.optim; without LBFGS (needs a closure), SparseAdam (sparse gradients) and Muon (takes matrices only).
 TORCH_OPTIMISERS = (

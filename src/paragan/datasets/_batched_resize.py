@@ -13,6 +13,7 @@ from PIL import Image
 from torch.nn.functional import interpolate
 
 from paragan.core.errors import DataError
+from paragan.core.option_types import height_and_width
 from paragan.datasets import _image_decoding
 
 Pixels = NDArray[np.uint8]
@@ -21,38 +22,52 @@ _GROUP_BYTES = 1 << 20  # larger groups gain nothing: a call costs as much as re
 
 
 def find_decoder(
-    resize: str, size: int, channels: int = 3, crop: str = "center", background: int = 255
+    resize: str, size: int | str, channels: int = 3, crop: str = "center", background: int = 255
 ) -> Callable[[bytes, str], Pixels]:
     """Return the decoder of encoded images for settings of a data set; `DataError` for another `resize`."""
-    decoders: dict[str, Callable[..., Pixels]] = {"lanczos": _image_decoding.decode_square, "bicubic": decode_unresized}
+    decoders: dict[str, Callable[..., Pixels]] = {
+        "lanczos": _image_decoding.decode_resized,
+        "bicubic": decode_unresized,
+    }
     if resize not in decoders:
         raise DataError(f"data.resize={resize!r} is no filter; use {' or '.join(decoders)}")
-    return partial(decoders[resize], size=size, channels=channels, crop=crop == "center", background=background)
+    sides = height_and_width(size)
+    return partial(decoders[resize], size=sides, channels=channels, crop=crop == "center", background=background)
 
 
 def decode_unresized(
     data: bytes,
     where: str,
-    size: int,
+    size: tuple[int, int],
     channels: int = 3,
     crop: bool = True,
     background: int = 255,
 ) -> NDArray[np.uint8]:
     """Decode the bytes of a file to uint8 (channels, height, width), to be resized to `size`.
 
-    crop: to the centred square of whole pixels; what remains of an uneven number is cut at the
-    right or at the bottom. If the copy would take more than `MAX_BYTES`, the image is resized here,
-    with Pillow's bicubic filter.
+    size: height and width. crop: to the largest centred part of their ratio in whole pixels; what
+    remains of an uneven number is cut at the right or at the bottom. If the copy would take more than
+    `MAX_BYTES`, the image is resized here, with Pillow's bicubic filter.
     """
     image = _image_decoding.convert_image(_image_decoding.decode_image(data, where), where, channels, background)
-    width, height = image.size
-    side = min(width, height)
-    left, top = ((width - side) // 2, (height - side) // 2) if crop else (0, 0)
-    box = (left, top, left + side, top + side) if crop else (0, 0, width, height)
-    if width * height * (_image_decoding.bytes_per_pixel(image.mode) + channels) > _image_decoding.MAX_BYTES:
-        image = image.resize((size, size), Image.Resampling.BICUBIC, box)
-        box = (0, 0, size, size)
+    box = _largest_part(image.size, size) if crop else (0, 0, *image.size)
+    if (
+        image.width * image.height * (_image_decoding.bytes_per_pixel(image.mode) + channels)
+        > _image_decoding.MAX_BYTES
+    ):
+        image = image.resize(size[::-1], Image.Resampling.BICUBIC, box)
+        box = (0, 0, *image.size)
     return _crop_pixels(image, box, channels)
+
+
+def _largest_part(image_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Return the box of the largest centred part of an image (width, height) with the ratio of `size`."""
+    width, height = image_size
+    part_width = min(width, max(1, height * size[1] // size[0]))
+    part_height = min(height, max(1, width * size[0] // size[1]))
+    left = (width - part_width) // 2
+    top = (height - part_height) // 2
+    return left, top, left + part_width, top + part_height
 
 
 def resize_in_groups(images: Iterable[tuple[int, Pixels]], shape: tuple[int, int, int]) -> Iterator[tuple[int, Pixels]]:

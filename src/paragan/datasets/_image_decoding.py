@@ -170,28 +170,30 @@ def image_kind(image: Image.Image) -> str:
     return {"P": "palette", "CMYK": "CMYK", "L": "grey", "1": "grey"}.get(image.mode, "colour")
 
 
-def decode_square(
+def decode_resized(
     data: bytes,
     where: str,
-    size: int,
+    size: tuple[int, int],
     channels: int = 3,
     crop: bool = True,
     background: int = 255,
 ) -> NDArray[np.uint8]:
-    """Decode the bytes of a file to uint8 (channels, size, size), as `decode_square_image`."""
-    return to_chw_array(decode_square_image(data, where, size, channels, crop, background))
+    """Decode the bytes of a file to uint8 (channels, *size), as `decode_resized_image`."""
+    return to_chw_array(decode_resized_image(data, where, size, channels, crop, background))
 
 
-def decode_square_image(data: bytes, where: str, size: int, channels: int, crop: bool, background: int) -> Image.Image:
+def decode_resized_image(
+    data: bytes, where: str, size: tuple[int, int], channels: int, crop: bool, background: int
+) -> Image.Image:
     """Decode the bytes of a file to a grey or RGB image, resized with Lanczos' filter.
 
-    where: the file in messages. crop: to the largest centred square; else the aspect ratio changes.
-    Raises `DataError` as `decode_image` and `convert_image`.
+    where: the file in messages. size: height and width. crop: to the largest centred part of their
+    ratio; else the aspect ratio changes. Raises `DataError` as `decode_image` and `convert_image`.
     """
     image = convert_image(decode_image(data, where), where, channels, background)
-    square = (size, size)
+    height, width = size
     lanczos = Image.Resampling.LANCZOS
-    return ImageOps.fit(image, square, lanczos) if crop else image.resize(square, lanczos)
+    return ImageOps.fit(image, (width, height), lanczos) if crop else image.resize((width, height), lanczos)
 
 
 def to_chw_array(image: Image.Image) -> NDArray[np.uint8]:

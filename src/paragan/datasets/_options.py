@@ -26,11 +26,11 @@ class FolderOptions:
     path: FilePath = ""
     """The folder, .zip or .tar file."""
     size: ImageSize = 64
-    """Height and width in pixels to which images are resized."""
+    """Size in pixels to which images are resized: a number for squares, or HEIGHTxWIDTH."""
     channels: Literal[1, 3] = 3
     """Channels: 1 for grey, 3 for colour."""
     crop: Literal["center", "squash"] = "center"
-    """Shape of the images: `center` crops the largest square, `squash` changes the aspect ratio."""
+    """Shape of the images: `center` crops the largest part of this shape, `squash` changes the aspect ratio."""
     background: Annotated[int, Interval(ge=0, le=255)] = 255
     """Grey level, 0 to 255, behind transparent pixels."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
+from paragan.core.option_types import height_and_width
 from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._encoded_images import FileImages
 from paragan.datasets._image_paths import ArrangedPaths, folder_names
@@ -31,11 +32,11 @@ def source(
     paths: list[bytes],
     labels: Labels,
     names: tuple[str, ...],
-    size: int,
+    size: int | str,
     resize: str = "lanczos",
 ) -> ImageSource:
     """Return a source of cropped and resized colour images. labels: index into `names` of each."""
-    shape = (3, size, size)
+    shape = (3, *height_and_width(size))
     settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
     settings += " bicubic" if resize == "bicubic" else ""
     images = FileImages(files, ArrangedPaths(paths, labels, names, len(paths)))

@@ -9,6 +9,7 @@ import os
 from functools import partial
 from typing import Literal
 
+from paragan.core.option_types import height_and_width
 from paragan.datasets import _image_paths
 from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
@@ -21,14 +22,14 @@ _MAX_NAMED = 5
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> ImageSource:
-    """Return a split of shape (channels, size, size).
+    """Return a split of shape (channels, height, width).
 
     Only the file names are read; a damaged file raises `DataError` when it is fetched. With
     `damaged: skip`, every image is decoded here unless the result is cached, and damaged images are
     excluded. Raises `DataError` if the folder is missing or has fewer than two images.
     """
     files, paths = list_images(options.path)
-    shape = (options.channels, options.size, options.size)
+    shape = (options.channels, *height_and_width(options.size))
     settings = f"{options.crop} {options.background}"
     settings += " bicubic" if options.resize == "bicubic" else ""
     decode = find_decoder(options.resize, options.size, options.channels, options.crop, options.background)

@@ -37,7 +37,7 @@ class Options:
     path: FilePath = ""
     """The folder that contains train and val."""
     size: ImageSize = 128
-    """Height and width in pixels to which the largest centred square is resized."""
+    """Size in pixels to which the centre is resized: a number for squares, or HEIGHTxWIDTH."""
     flip: bool = False
     """Mirror half of the training images, chosen at random in every epoch."""
     resize: Literal["lanczos", "bicubic"] = "lanczos"
@@ -45,7 +45,7 @@ class Options:
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return a split of shape (3, size, size).
+    """Return a split of shape (3, height, width).
 
     Labels number the classes in order of their WNIDs, as is customary. Only the file names are
     read; a damaged file raises `DataError` when it is fetched. Raises `DataError` if the folder is

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from paragan.core.option_types import height_and_width
 from paragan.core.source import DerivedSource, Source, TensorSpec
 from paragan.datasets import folder
 from paragan.datasets._options import FolderOptions
@@ -26,12 +27,12 @@ class Options(FolderOptions):
     """Height of an image divided by that of its reduced copy."""
 
     def __post_init__(self) -> None:
-        if self.size % self.factor:
+        if any(side % self.factor for side in height_and_width(self.size)):
             raise ValueError(f"size must be a multiple of factor={self.factor}, not {self.size}")
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return `image` (channels, size, size) and `low` (channels, size / factor, size / factor), uint8.
+    """Return `image` (channels, height, width) and `low` (channels, height / factor, width / factor), uint8.
 
     `low` is reduced by a bicubic filter with antialiasing. Labels are left out. Errors as in `folder`.
     """

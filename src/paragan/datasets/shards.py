@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
-from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
+from paragan.core.option_types import FilePath, ImageSize, Interval, Natural, height_and_width
 from paragan.core.source import Source
 from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._encoded_images import EncodedImages
@@ -35,11 +35,11 @@ class Options:
     path: FilePath = ""
     """The folder with `dataset.json`, or its address: http(s)://, s3://, gs:// or az://."""
     size: ImageSize | None = None
-    """Height and width in pixels; null: that of `data prepare --size`, else 64."""
+    """Size in pixels, a number or HEIGHTxWIDTH; null: that of `data prepare --size`, else 64."""
     channels: Literal[1, 3] = 3
     """Channels: 1 for grey, 3 for colour."""
     crop: Literal["center", "squash"] = "center"
-    """Shape of the images: `center` crops the largest square, `squash` changes the aspect ratio."""
+    """Shape of the images: `center` crops the largest part of this shape, `squash` changes the aspect ratio."""
     background: Annotated[int, Interval(ge=0, le=255)] = 255
     """Grey level, 0 to 255, behind transparent pixels."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
@@ -89,7 +89,7 @@ class ShardImages(EncodedImages):
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return a split of shape (channels, size, size).
+    """Return a split of shape (channels, height, width).
 
     Only the index is read; a damaged sample raises `DataError` when it is fetched. Raises
     `DataError` if the folder holds no finished shards.
@@ -111,13 +111,13 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     return ImageSource(
         images=images,
         rows=rows,
-        shape=(options.channels, size, size),
+        shape=(options.channels, *height_and_width(size)),
         decode=find_decoder(options.resize, size, options.channels, options.crop, options.background),
         identify=partial(compute_fingerprint, folder.description.index.sha256, *settings, *bicubic),
     )
 
 
-def _notices(options: Options, encoding: Encoding | None, size: int) -> tuple[str, ...]:
+def _notices(options: Options, encoding: Encoding | None, size: int | str) -> tuple[str, ...]:
     """Return a warning if the images were prepared for other settings."""
     if encoding is None:
         return ()

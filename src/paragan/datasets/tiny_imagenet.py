@@ -37,13 +37,13 @@ class Options:
     path: FilePath = ""
     """The archive, its unpacked folder, or the folder that contains the archive."""
     size: ImageSize = 64
-    """Height and width in pixels to which images are resized; 64 is the original."""
+    """Size in pixels to which images are resized, a number or HEIGHTxWIDTH; 64 is the original."""
     flip: bool = False
     """Mirror half of the training images, chosen at random in every epoch."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return a split of shape (3, size, size).
+    """Return a split of shape (3, height, width).
 
     Labels number the classes in order of their WNIDs; grey becomes RGB. Only the file names are
     read (of a tar archive, all bytes); a damaged file raises `DataError` when it is fetched. Raises

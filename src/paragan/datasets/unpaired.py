@@ -33,7 +33,7 @@ class Options(FolderOptions):
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return `both` (channels, size, 2 * size), uint8: an image of A at the left, one of B at the right.
+    """Return `both` (channels, height, 2 * width), uint8: an image of A at the left, one of B at the right.
 
     An epoch has every image of A once; each is next to a random image of B, in the held-out split
     next to the one of its number. Raises `DataError` as `folder` does, and without the two kinds.

@@ -22,6 +22,7 @@ from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
+from paragan.core.option_types import ImageSize, height_and_width
 from paragan.storage.byte_store import (
     PREPARE_AGAIN,
     ByteRange,
@@ -57,7 +58,7 @@ _CHUNK_BYTES = 8 << 20
 class Encoding:
     """How the images of shards were made. quality: of JPEG, 1 to 100. pillow: its version."""
 
-    size: int
+    size: ImageSize
     channels: int = 3
     crop: str = "center"
     background: int = 255
@@ -228,7 +229,7 @@ def _check_description(description: ShardDescription, where: str) -> None:
         and len(names) == -(-description.num_samples // description.samples_per_shard)
         and names == [shard_name(number) for number in range(len(names))]
         and description.index.name == INDEX
-        and (encoding is None or 1 <= encoding.size <= _MAX_SIDE)
+        and (encoding is None or max(height_and_width(encoding.size)) <= _MAX_SIDE)
         and (description.num_train is None or 0 < description.num_train < description.num_samples)
     )
     if not fits:

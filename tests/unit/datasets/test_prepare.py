@@ -16,7 +16,7 @@ from PIL import Image
 
 from paragan.cli.main import main
 from paragan.core.errors import DataError
-from paragan.datasets._image_decoding import decode_square
+from paragan.datasets._image_decoding import decode_resized
 from paragan.datasets.preparation import prepare
 from paragan.datasets.preparation.prepare import prepare_shards
 from paragan.storage.shard_folder import UNFINISHED, Encoding, ShardFolder
@@ -50,7 +50,7 @@ def test_resized_images_have_the_pixels_of_the_decoder(tmp_path, images):
     for row, path in enumerate(files):
         image = Image.open(io.BytesIO(opened.read(row)))
         assert (image.format, image.mode) == ("PNG", "L")
-        assert np.array_equal(np.asarray(image)[None], decode_square(path.read_bytes(), "", 8, 1, False, 0))
+        assert np.array_equal(np.asarray(image)[None], decode_resized(path.read_bytes(), "", (8, 8), 1, False, 0))
 
 
 def test_metadata_of_the_source_is_not_copied(tmp_path, images):
@@ -202,7 +202,7 @@ def test_damaged_images_are_skipped(tmp_path, images, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--size=20"], "--size 20 is not supported; use one of 8, 12,"),
+        (["--size=20*30"], "HEIGHTxWIDTH"),
         (["--format=jpeg"], "--format jpeg needs --size"),
         (["--size=8", "--format=jpeg", "--quality=0"], "--quality 0 is not supported"),
     ],

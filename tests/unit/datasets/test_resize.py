@@ -45,7 +45,7 @@ def by_pillow(image, size, crop=True):
 
 
 def resized(data, size, channels=3, crop=True):
-    pixels = _batched_resize.decode_unresized(data, "x", size, channels, crop)
+    pixels = _batched_resize.decode_unresized(data, "x", (size, size), channels, crop)
     ((_, x_CHW),) = resize_in_groups([(0, pixels)], (channels, size, size))
     return x_CHW
 
@@ -123,14 +123,14 @@ def test_image_too_large_to_copy_is_resized_by_pillow(monkeypatch):
     image = noise(61, 45)
     monkeypatch.setattr(_image_decoding, "MAX_BYTES", 61 * 45 * 7 - 1)
     expected = _image_decoding.to_chw_array(image.resize((32, 32), BICUBIC, (8, 0, 53, 45)))
-    assert np.array_equal(_batched_resize.decode_unresized(encoded(image), "x", 32), expected)
+    assert np.array_equal(_batched_resize.decode_unresized(encoded(image), "x", (32, 32)), expected)
 
 
 def test_large_image_is_copied_strip_by_strip(monkeypatch):
     image = noise(61, 45)
-    expected = _batched_resize.decode_unresized(encoded(image), "x", 32)
+    expected = _batched_resize.decode_unresized(encoded(image), "x", (32, 32))
     monkeypatch.setattr(_image_decoding, "STRIP_PIXELS", 100)
-    assert np.array_equal(_batched_resize.decode_unresized(encoded(image), "x", 32), expected)
+    assert np.array_equal(_batched_resize.decode_unresized(encoded(image), "x", (32, 32)), expected)
 
 
 @pytest.mark.parametrize("module", [folder, shards, imagenet])
@@ -158,3 +158,19 @@ def test_resize_is_in_the_fingerprint(tmp_path, module):
 def test_unknown_filter_is_refused(photos):
     with pytest.raises(DataError, match=r"data\.resize='area' is no filter; use lanczos or bicubic"):
         open_images(photos, resize="area")
+
+
+@pytest.mark.parametrize("resize", ["lanczos", "bicubic"])
+@pytest.mark.parametrize(("of", "part"), [((50, 61), (50, 25)), ((90, 20), (40, 20)), ((40, 20), (40, 20))])
+def test_rectangles_are_of_the_largest_part_of_their_ratio(tmp_path, resize, of, part):
+    """of, part: width and height of an image, and of its part that is not black."""
+    image = Image.new("RGB", of)
+    image.paste(Image.new("RGB", part, "white"), ((of[0] - part[0]) // 2, (of[1] - part[1]) // 2))
+    for name in "ab":
+        image.save(tmp_path / f"{name}.png")
+    source = folder.source(folder.Options(path=str(tmp_path), size="20x40", resize=resize), "train")
+    x_BCHW = source.fetch([0])["image"]
+    assert x_BCHW.shape == (1, 3, 20, 40)
+    assert x_BCHW.min() > 230  # Pillow's filter reads a little beyond its box
+    whole = folder.source(folder.Options(path=str(tmp_path), size="20x40", resize=resize, crop="squash"), "train")
+    assert (whole.fetch([0])["image"].min() == 0) == (of != part)

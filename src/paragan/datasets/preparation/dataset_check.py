@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 from PIL import Image
@@ -16,7 +15,7 @@ from PIL import Image
 from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
-from paragan.core.option_types import ImageSize
+from paragan.core.option_types import height_and_width, size_of
 from paragan.core.source import untrained_classes
 from paragan.datasets import _image_decoding, _image_paths, folder
 from paragan.datasets._encoded_images import EncodedImages, FileImages
@@ -26,9 +25,8 @@ from paragan.storage.shard_folder import ShardFolder, has_shards
 
 FEW_IMAGES = 1000
 _MAX_CLASS_RATIO = 10
-_SIZES: tuple[int, ...] = get_args(ImageSize)
-# largest size suggested by default; larger networks are slow without an accelerator
-_DEFAULT_SIDE = 64
+# sizes suggested by default; larger networks are slow without an accelerator
+_SUGGESTED = (8, 12, 16, 24, 32, 48, 64)
 
 
 @dataclass(kw_only=True)
@@ -52,21 +50,21 @@ class DatasetReport:
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     classes: dict[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    size: int = 0
+    size: int | str = 0
     num_smaller: int = 0
     advice: list[str] = field(default_factory=list)
     command: str = ""
 
 
 def check_dataset(
-    path: str, size: int | None = None, progress: Callable[[int, int], None] = lambda done, total: None
+    path: str, size: int | str | None = None, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> DatasetReport:
     """Decode every image and report problems, advice and the command to train.
 
     size: the training size; None: chosen from the image sizes. progress: receives the number of
     images done and the total. Raises `DataError` if `path` contains no images.
     """
-    check_image_size(size)
+    size = parse_size(size)
     if path and not is_url(path) and not Path(path).exists():
         raise DataError(f"{describe_missing(path)}; pass the folder of your images")
     images, warnings = _open(path)
@@ -101,10 +99,12 @@ def check_dataset(
     return report
 
 
-def check_image_size(size: int | None) -> None:
-    """Raise `DataError` for a size to which data sets do not resize images."""
-    if size is not None and size not in _SIZES:
-        raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, _SIZES))}")
+def parse_size(size: int | str | None) -> int | str | None:
+    """Return the value of `--size` as data sets take it. Raises `DataError` for what is no size."""
+    try:
+        return None if size is None else size_of(*height_and_width(size))
+    except ValueError as error:
+        raise DataError(f"--size: {error}") from None
 
 
 def _open(path: str) -> tuple[EncodedImages, tuple[str, ...]]:
@@ -127,14 +127,14 @@ def _digest(image: Image.Image) -> bytes:
     return hashlib.sha256(f"{image.mode} {image.size}".encode() + image.tobytes()).digest()
 
 
-def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | None) -> None:
+def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | str | None) -> None:
     if not len(sides):
         report.advice = ["no image can be decoded: there is nothing to train on"]
         return
     report.sides = (int(sides.min()), int(np.median(sides)), int(sides.max()))
-    fitting = [s for s in _SIZES if s <= min(report.sides[1], _DEFAULT_SIDE)]
-    report.size = size or max(fitting, default=min(_SIZES))
-    report.num_smaller = int((sides < report.size).sum())
+    fitting = [s for s in _SUGGESTED if s <= report.sides[1]]
+    report.size = size or max(fitting, default=min(_SUGGESTED))
+    report.num_smaller = int((sides < min(height_and_width(report.size))).sum())
     report.advice = _advice(report)
     dataset = ["data.name=shards"] if has_shards(report.path) else []
     words = ["train", "own", *dataset, f"data.path={report.path}", f"data.size={report.size}"]

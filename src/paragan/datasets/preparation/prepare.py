@@ -16,14 +16,15 @@ from PIL import Image
 from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
+from paragan.core.option_types import height_and_width
 from paragan.datasets import _image_paths
 from paragan.datasets._damaged_images import exclude_damaged
 from paragan.datasets._encoded_images import EncodedImages, FileImages
-from paragan.datasets._image_decoding import decode_image, decode_square_image
+from paragan.datasets._image_decoding import decode_image, decode_resized_image
 from paragan.datasets._image_formats import image_suffix
 from paragan.datasets._tar_files import is_tar
 from paragan.datasets.base.file_readers import list_images
-from paragan.datasets.preparation.dataset_check import check_image_size
+from paragan.datasets.preparation.dataset_check import parse_size
 from paragan.datasets.preparation.table_images import TableImages, table_files
 from paragan.datasets.preparation.tar_images import TarImages
 from paragan.datasets.shards import ShardImages
@@ -196,8 +197,9 @@ def _encode(data: bytes, where: str, encoding: Encoding | None) -> tuple[bytes, 
                 f"list all such files with `{program_command()} data check`, or pass --damaged skip"
             )
         return data, suffix
+    size = height_and_width(encoding.size)
     is_cropped = encoding.crop == "center"
-    image = decode_square_image(data, where, encoding.size, encoding.channels, is_cropped, encoding.background)
+    image = decode_resized_image(data, where, size, encoding.channels, is_cropped, encoding.background)
     image = Image.frombytes(image.mode, image.size, image.tobytes())  # without metadata of the source
     stream = io.BytesIO()
     if encoding.format == "jpeg":
@@ -208,12 +210,12 @@ def _encode(data: bytes, where: str, encoding: Encoding | None) -> tuple[bytes, 
 
 
 def make_encoding(
-    size: int | None, channels: int, crop: str, background: int, name: str, quality: int | None
+    size: int | str | None, channels: int, crop: str, background: int, name: str, quality: int | None
 ) -> Encoding | None:
     """Return how images are stored; None: unchanged. Raises `DataError` for unsupported values."""
     if channels not in (1, 3):
         raise DataError(f"--channels {channels} is not supported; use 1 or 3")
-    check_image_size(size)
+    size = parse_size(size)
     if name == "jpeg" and size is None:
         raise DataError("--format jpeg needs --size; without it, the files of the source are stored unchanged")
     if quality is not None and (name != "jpeg" or not 1 <= quality <= 100):
