@@ -6,6 +6,7 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from paragan.datasets._image_paths import ArrangedPaths, PathList
 from paragan.datasets.base.file_readers import FileReader
 
 Rows = NDArray[np.uint32]
+Labels = NDArray[np.int32] | NDArray[np.int64]
+
+_MAX_NAMED = 5
 
 
 class EncodedImages(ABC):
@@ -41,10 +45,26 @@ class EncodedImages(ABC):
         if self.num_train is not None:
             is_held_out = np.arange(len(self)) >= self.num_train
         else:
-            is_held_out = self.split_hashes < held_out * 2**32
-            if not is_held_out.any() or is_held_out.all():
-                is_held_out = self.split_hashes == self.split_hashes.min()  # few images: hold out exactly one
+            is_held_out = self._held_out_by_hash(held_out)
         return np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
+
+    def _held_out_by_hash(self, share: float) -> NDArray[np.bool_]:
+        """Return which images are held out: those of low hashes, so that an image stays in its split.
+
+        Of each class the image of the highest hash is trained on, and of a class of 1 / share images that of
+        the lowest is held out.
+        """
+        labels = np.zeros(len(self), np.int32) if self.labels is None else self.labels
+        order = np.lexsort((self.split_hashes, labels))  # by class, then by hash
+        starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
+        sizes = np.diff(starts, append=len(order))
+        is_held_out = self.split_hashes < share * 2**32
+        is_held_out[order[starts[sizes * share >= 1]]] = True
+        is_held_out[order[starts + sizes - 1]] = False
+        if not is_held_out.any():  # few images: hold out exactly one, of a class of several if there is one
+            lowest = order[starts[sizes == sizes.max()]]
+            is_held_out[lowest[self.split_hashes[lowest].argmin()]] = True
+        return is_held_out
 
     @abstractmethod
     def read(self, rows: Sequence[int]) -> list[bytes]:
@@ -62,6 +82,11 @@ class EncodedImages(ABC):
     def name(self, row: int) -> str:
         """Return the name of an image among the others."""
         return self.where(row)
+
+    def _use_labels(self, labels: Labels, where: str, names: Sequence[str] = ()) -> None:
+        """Set labels and class names, as of `number_classes`."""
+        self.labels, self.class_names, notices = number_classes(labels, where, names)
+        self.notices = (*self.notices, *notices)
 
     @abstractmethod
     def _stamps(self) -> Iterator[str]:
@@ -115,8 +140,26 @@ class FileImages(EncodedImages):
             yield f"{path} {self._files.stamp(path).partition(' ')[0]}"
 
 
-def check_class_numbers(labels: NDArray[np.int64], where: str) -> NDArray[np.int32]:
-    """Return labels as int32; `DataError` for negative or very large numbers."""
-    if len(labels) and not 0 <= labels.min() <= labels.max() < max(len(labels), 2):
-        raise DataError(f"{where}: labels range from {labels.min()} to {labels.max()}; number the classes from 0")
-    return labels.astype(np.int32)
+class NumberedClasses(NamedTuple):
+    """Labels from 0 without gaps, int32 (N,), the names of their classes, and a line if numbers have changed."""
+
+    labels: NDArray[np.int32]
+    names: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def number_classes(labels: Labels, where: str, names: Sequence[str] = ()) -> NumberedClasses:
+    """Number the classes that have images from 0.
+
+    names: of the numbers from 0; without enough of them, a class is called by its number. Raises `DataError`
+    for negative numbers, and for large ones that occur once, as those of images do.
+    """
+    present, numbers = np.unique(labels, return_inverse=True)
+    lowest, highest = int(present[0]), int(present[-1])
+    if lowest < 0 or (len(present) == len(labels) and highest >= max(len(labels), 2)):
+        raise DataError(f"{where}: labels range from {lowest} to {highest}; number the classes from 0")
+    kept = tuple(names[label] if highest < len(names) else str(label) for label in present.tolist())
+    is_changed = len(present) <= highest or len(present) < len(names)
+    listed = ", ".join(map(repr, kept[:_MAX_NAMED])) + (", …" if len(kept) > _MAX_NAMED else "")
+    line = f"{where}: only {len(kept)} classes have images, {listed}; their labels are numbered 0 to {len(kept) - 1}"
+    return NumberedClasses(numbers.astype(np.int32), kept, (line,) * is_changed)

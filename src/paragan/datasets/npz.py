@@ -17,6 +17,7 @@ from torch import Tensor
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, Interval
 from paragan.core.source import Source
+from paragan.datasets._encoded_images import NumberedClasses, number_classes
 from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint, stratified_split
 from paragan.storage import npz
 
@@ -27,7 +28,7 @@ _CHANNELS = (1, 3)
 class Options:
     """An .npz file with uint8 images, integer labels and class names.
 
-    Images are (N, H, W, C), (N, C, H, W) or (N, H, W), labels (N,) from 0.
+    Images are (N, H, W, C), (N, C, H, W) or (N, H, W), labels (N,) or (N, 1).
     """
 
     path: FilePath = ""
@@ -45,14 +46,19 @@ class Options:
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (C, H, W). Raises `DataError` for a missing or invalid array."""
     images_NCHW = _read_images(options)
-    labels_N, class_names = _read_classes(options, len(images_NCHW))
-    strata_N = torch.zeros(len(images_NCHW), dtype=torch.int64) if labels_N is None else labels_N
-    rows = stratified_split(strata_N, round(1 / options.held_out), "npz")[split]
-    labels_N = None if labels_N is None else labels_N[rows]
+    classes = _read_classes(options, len(images_NCHW))
+    strata_N = np.zeros(len(images_NCHW)) if classes is None else classes.labels
+    labels_N = torch.from_numpy(strata_N.astype(np.int64))
+    rows = stratified_split(labels_N, round(1 / options.held_out), "npz")[split]
     fingerprint = compute_fingerprint(
         Path(options.path), options.image_array, options.label_array, options.held_out, split
     )
-    return InMemorySource(images_NCHW[rows].contiguous(), labels_N, class_names, fingerprint)
+    images_NCHW = images_NCHW[rows].contiguous()
+    if classes is None:
+        return InMemorySource(images_NCHW, fingerprint=fingerprint)
+    labelled = InMemorySource(images_NCHW, labels_N[rows], classes.names, fingerprint)
+    labelled.notices = classes.notices
+    return labelled
 
 
 def _read_images(options: Options) -> Tensor:
@@ -76,33 +82,30 @@ def _check_images(array: NDArray[Any], where: str) -> Tensor:
     return images
 
 
-def _read_classes(options: Options, count: int) -> tuple[Tensor | None, tuple[str, ...]]:
-    """Return labels and class names; neither if the file has no array under the default name."""
+def _read_classes(options: Options, count: int) -> NumberedClasses | None:
+    """Return labels and class names; None if the file has no array under the default name."""
     path = Path(options.path)
     present = npz.array_names(path)
     if options.label_array == "labels" and "labels" not in present:
-        return None, ()
+        return None
     labels = npz.read_array(path, options.label_array)
     where = f"{path}: {options.label_array}"
-    if labels.dtype.kind not in "iu" or labels.shape != (count,):
+    if labels.dtype.kind not in "iu" or labels.shape not in ((count,), (count, 1)):
         raise DataError(
             f"{where}: the array is {labels.dtype} {labels.shape}; save one integer per image, shape ({count},)"
         )
-    lowest = int(labels.min())
-    highest = int(labels.max())
-    if lowest < 0 or highest >= count:
-        raise DataError(f"{where}: labels range from {lowest} to {highest}; number the classes from 0")
+    labels = labels.reshape(count)
     if "class_names" not in present:
-        return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, range(highest + 1)))
+        return number_classes(labels, where)
     names = npz.read_array(path, "class_names")
-    if names.dtype.kind != "U" or names.ndim != 1 or len(names) <= highest:
+    if names.dtype.kind != "U" or names.ndim != 1 or len(names) <= labels.max():
         is_text = names.dtype.kind == "U" and names.ndim == 1
         content = f"{len(names)} names" if is_text else f"{names.dtype} {names.shape}"
         raise DataError(
-            f"{path}: class_names: the array holds {content}; save one name for each of {highest + 1} classes"
+            f"{path}: class_names: the array holds {content}; save one name for each of {int(labels.max()) + 1} classes"
         )
     _check_unicode(names, f"{path}: class_names")
-    return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, names))
+    return number_classes(labels, where, tuple(map(str, names)))
 
 
 def _check_unicode(names: NDArray[Any], where: str) -> None:

@@ -61,16 +61,17 @@ class ShardImages(EncodedImages):
 
     def __init__(self, folder: ShardFolder, notices: tuple[str, ...] = ()) -> None:
         self.folder = folder
-        self.class_names = folder.description.class_names
-        self.labels = folder.index["label"].copy() if self.class_names else None
         self.num_train = folder.description.num_train
         self.split_hashes = folder.index["split_hash"]
         self.notices = notices
-        if self.labels is not None and not 0 <= self.labels.min() <= self.labels.max() < len(self.class_names):
+        names = folder.description.class_names
+        if names and not 0 <= (labels := folder.index["label"]).min() <= labels.max() < len(names):
             raise DataError(
-                f"{folder.address}/{INDEX}: labels range from {self.labels.min()} to {self.labels.max()} for "
-                f"{len(self.class_names)} classes; the index is damaged: prepare the data again"
+                f"{folder.address}/{INDEX}: labels range from {labels.min()} to {labels.max()} for "
+                f"{len(names)} classes; the index is damaged: prepare the data again"
             )
+        if names:
+            self._use_labels(labels, f"{folder.address}/{INDEX}", names)
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         """Return the images; neighbours in a remote shard share a request."""

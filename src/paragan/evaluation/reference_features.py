@@ -20,7 +20,7 @@ from paragan.core.source import Source
 from paragan.evaluation.generated_features import compute_features, to_uint8
 from paragan.features.base.extractor import REAL_AT_ONCE, FeatureExtractor, real_batch, real_batches
 
-_FORMAT = 1
+_FORMAT = 2  # of the labels and splits of all data sets, too
 _MAX_BYTES = 2 << 30  # 50,000 images by the Inception network take 0.6 GB
 
 

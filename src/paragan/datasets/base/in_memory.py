@@ -72,7 +72,7 @@ def _magnitudes(tensors: Mapping[str, Tensor]) -> dict[str, list[str]]:
 
 
 def stratified_split(labels_N: Tensor, every: int, name: str) -> dict[str, Tensor]:
-    """Return the rows of both splits, in file order: one in `every` rows of each class is held out.
+    """Return the rows of both splits, in file order: one in `every` rows of each class is held out, but no only one.
 
     The order in which rows are picked is a permutation seeded by `name` alone, so the split is the
     same for every seed of a run.
@@ -80,7 +80,8 @@ def stratified_split(labels_N: Tensor, every: int, name: str) -> dict[str, Tenso
     shuffled = torch.randperm(len(labels_N), generator=rng.generator(name, "split"))
     by_class = shuffled[labels_N[shuffled].argsort(stable=True)]
     is_held_out = torch.zeros(len(labels_N), dtype=torch.bool)
-    is_held_out[by_class[::every]] = True
+    picked = by_class[::every]
+    is_held_out[picked[labels_N.bincount()[labels_N[picked]] > 1]] = True
     return {
         "train": (~is_held_out).nonzero().flatten(),
         "held_out": is_held_out.nonzero().flatten(),

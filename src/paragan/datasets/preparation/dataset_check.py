@@ -110,7 +110,8 @@ def parse_size(size: int | str | None) -> int | str | None:
 def _open(path: str) -> tuple[EncodedImages, tuple[str, ...]]:
     """Return the images, and warnings about their class folders."""
     if has_shards(path):
-        return ShardImages(ShardFolder(path)), ()
+        shards = ShardImages(ShardFolder(path))
+        return shards, shards.notices
     files, paths = list_images(path)
     images = FileImages(files, _image_paths.arrange(paths, path))
     return images, (*images.notices, *folder.class_folder_warnings(files, paths, images))

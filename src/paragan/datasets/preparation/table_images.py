@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from paragan.core.errors import DataError
-from paragan.datasets._encoded_images import EncodedImages, check_class_numbers
+from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_paths import HELD_OUT, hash_names
 
 _BATCH_ROWS = 16
@@ -91,17 +91,14 @@ class TableImages(EncodedImages):
         for table in self._tables:
             with _raise_data_errors(table.path):
                 values += _column_values(table, column, range(table.num_rows))
+        names = _stored_names(schema, column)
         if all(isinstance(value, str) for value in values):
-            self.class_names = tuple(sorted(set(values)))
-            number_of = {name: number for number, name in enumerate(self.class_names)}
+            names = tuple(sorted(set(values)))
+            number_of = {name: number for number, name in enumerate(names)}
             values = [number_of[value] for value in values]
         elif not all(isinstance(value, int) for value in values):
             raise DataError(f"{self._where}: column {column!r} holds neither integers nor text; remove or convert it")
-        self.labels = check_class_numbers(np.array(values, np.int64), f"{self._where}: column {column!r}")
-        count = int(self.labels.max()) + 1
-        stored = _stored_names(schema, column)
-        if not self.class_names:
-            self.class_names = stored if len(stored) >= count else tuple(map(str, range(count)))
+        self._use_labels(np.array(values, np.int64), f"{self._where}: column {column!r}", names)
 
     def _stamps(self) -> Iterator[str]:
         for table in self._tables:

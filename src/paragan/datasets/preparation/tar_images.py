@@ -12,7 +12,7 @@ import numpy as np
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.datasets import _image_paths
-from paragan.datasets._encoded_images import EncodedImages, check_class_numbers
+from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_formats import EXTENSIONS
 from paragan.datasets._tar_files import check_member_size, plain_members
 from paragan.datasets.base.file_readers import MAX_FILE_BYTES
@@ -55,7 +55,7 @@ class TarImages(EncodedImages):
                 os.fsencode(f"{member.tar} {member.path}") for member in members
             )
         if has_labels:
-            self._use_labels(members)
+            self._read_labels(members)
         self._paths = _image_paths.PathList([os.fsencode(member.path) for member in members])
         self._places = np.array([(member.tar, member.offset, member.num_bytes) for member in members], np.int64)
 
@@ -75,13 +75,12 @@ class TarImages(EncodedImages):
             raise DataError(f"{self.where(row)}: the tar file is cut; copy it again")
         return data
 
-    def _use_labels(self, members: list[TarMember]) -> None:
+    def _read_labels(self, members: list[TarMember]) -> None:
         missing = next((member for member in members if member.label is None), None)
         if missing is not None:
             where = f"{self._tars[missing.tar]}: {missing.path}"
             raise DataError(f"{where} has no {_LABEL} file with its label, but others have; add it")
-        self.labels = check_class_numbers(np.array([member.label for member in members], np.int64), str(self._tars[0]))
-        self.class_names = tuple(map(str, range(int(self.labels.max()) + 1)))
+        self._use_labels(np.array([member.label for member in members], np.int64), str(self._tars[0]))
 
     def _use_folders(self, members: list[TarMember]) -> list[TarMember]:
         """Set the classes and splits of a folder tree; return the members in its order."""
