@@ -96,7 +96,7 @@ def _advise_on_memory(request: RunRequest) -> str:
 def _check_folder(options: object) -> None:
     """Raise `DataError` for a folder of images that cannot be read, before torch is imported, which takes seconds."""
     if isinstance(options, FolderOptions):
-        from paragan.datasets.base.file_readers import check_path
+        from paragan.datasets.base.open_images import check_path
 
         check_path(options.path)
 

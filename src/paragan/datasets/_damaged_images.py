@@ -17,10 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.files import read_bytes, write_text
-from paragan.datasets.base.file_readers import FileReader
+from paragan.datasets._encoded_images import EncodedImages, SelectedImages
 from paragan.storage.download import cache_dir
 
 _MAX_NAMED = 3
@@ -29,21 +31,21 @@ _PROGRESS_S = 10.0
 
 
 def exclude_damaged(
-    files: FileReader, paths: list[bytes], decode: Callable[[bytes, str], Any], options: str, name: str
-) -> tuple[list[bytes], tuple[str, ...]]:
-    """Return the paths of images that can be decoded, and a warning that counts and names the rest.
+    images: EncodedImages, decode: Callable[[bytes, str], Any], options: str, name: str
+) -> EncodedImages:
+    """Return the images that can be decoded, with a warning that counts and names the rest.
 
     decode: decodes an image from its bytes and its name in messages. options: the settings that
     decoding depends on. name: the data set in messages. Raises `DataError` if fewer than two images
     remain.
     """
-    cached = cache_dir() / "damaged" / f"{_key(files, paths, options)}.json"
+    cached = cache_dir() / "damaged" / f"{_key(images, options)}.json"
     known = _read(cached)
-    damaged = _decode_all(files, paths, decode) if known is None else known
-    intact = [path for path in paths if os.fsdecode(path) not in damaged]
+    damaged = _decode_all(images, decode) if known is None else known
+    intact = np.array([row for row in range(len(images)) if images.name(row) not in damaged], np.uint32)
     if len(intact) < 2:
-        count = f"{len(damaged):,} of {len(paths):,}" if intact else f"all {len(paths):,}"
-        required = ", and training needs two others" if intact else ""
+        count = f"{len(damaged):,} of {len(images):,}" if len(intact) else f"all {len(images):,}"
+        required = ", and training needs two others" if len(intact) else ""
         raise DataError(
             f"data.path: {count} images in {name!r} are damaged{required}; "
             f"list the damaged ones with `{program_command()} data check` and replace them"
@@ -52,7 +54,7 @@ def exclude_damaged(
         with suppress(OSError):  # without a cache file, the next process decodes again
             cached.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_text(cached, json.dumps(sorted(damaged)))
-    return intact, (_warning(sorted(damaged), len(paths)),) if damaged else ()
+    return SelectedImages(images, intact, (_warning(sorted(damaged), len(images)),)) if damaged else images
 
 
 def with_skip_hint(decode: Callable[[bytes, str], Any]) -> Callable[[bytes, str], Any]:
@@ -67,21 +69,17 @@ def with_skip_hint(decode: Callable[[bytes, str], Any]) -> Callable[[bytes, str]
     return decode_with_hint
 
 
-def _decode_all(
-    files: FileReader,
-    paths: list[bytes],
-    decode: Callable[[bytes, str], Any],
-) -> set[str]:
+def _decode_all(images: EncodedImages, decode: Callable[[bytes, str], Any]) -> set[str]:
     damaged: set[str] = set()
     last = time.monotonic()
-    for number, path in enumerate(map(os.fsdecode, paths)):
+    for row in range(len(images)):
         try:
-            decode(files.read(path), files.where(path))
+            decode(images.read([row])[0], images.where(row))
         except DataError:
-            damaged.add(path)
+            damaged.add(images.name(row))
         if time.monotonic() - last >= _PROGRESS_S:
             last = time.monotonic()
-            print(f"data.damaged=skip: {number + 1:,} of {len(paths):,} images decoded", file=sys.stderr, flush=True)
+            print(f"data.damaged=skip: {row + 1:,} of {len(images):,} images decoded", file=sys.stderr, flush=True)
     return damaged
 
 
@@ -91,12 +89,11 @@ def _warning(damaged: list[str], total: int) -> str:
     return f"{len(damaged):,} of {total:,} {are} damaged and excluded (data.damaged=skip): {named}"
 
 
-def _key(files: FileReader, paths: list[bytes], options: str) -> str:
+def _key(images: EncodedImages, options: str) -> str:
     """Hash the settings and all file names, sizes and modification times; open no file."""
     digest = hashlib.blake2b(options.encode(), digest_size=16)
-    for path in paths:
-        where = os.fsdecode(path)
-        digest.update(os.fsencode(f"\0{files.where(where)}\0{files.stamp(where)}"))
+    for row in range(len(images)):
+        digest.update(os.fsencode(f"\0{images.where(row)}\0{images.stamp(row)}"))
     return digest.hexdigest()
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.datasets._image_paths import ArrangedPaths, PathList
-from paragan.datasets.base.file_readers import FileReader
 
 Rows = NDArray[np.uint32]
 Labels = NDArray[np.int32] | NDArray[np.int64]
-
 _MAX_NAMED = 5
 
 
@@ -25,7 +23,8 @@ class EncodedImages(ABC):
     """Base class of encoded images of both splits, in a fixed order.
 
     labels: int32 (N,), or None. num_train: number of training images, which come first; None: the
-    split follows from `split_hashes`, uint32 (N,). Several threads may read at the same time.
+    split follows from `split_hashes`, uint32 (N,). notices: warnings, a line each. ignored: number of
+    files that are not read, by kind (`.jfif`). Several threads may read at the same time.
     """
 
     labels: NDArray[np.int32] | None = None
@@ -33,6 +32,7 @@ class EncodedImages(ABC):
     num_train: int | None = None
     split_hashes: NDArray[np.uint32]
     notices: tuple[str, ...] = ()
+    ignored: Mapping[str, int] = MappingProxyType({})
 
     def __len__(self) -> int:
         return len(self.split_hashes)
@@ -66,6 +66,16 @@ class EncodedImages(ABC):
             is_held_out[lowest[self.split_hashes[lowest].argmin()]] = True
         return is_held_out
 
+    def describe(self, held_out: float = 0.1) -> str:
+        """Return one line of what is read, and what a run makes of it."""
+        num_held_out = len(self.rows("held_out", held_out))
+        classes = f" in {len(self.class_names):,} classes" if self.class_names else ""
+        drawn = "; labels drawn as in the data" if self.class_names else ""
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.ignored.items())
+        ignored = f"; ignored: {kinds}" if kinds else ""
+        training = f"trains on {len(self) - num_held_out:,}, holds out {num_held_out:,}"
+        return f"{len(self):,} images{classes}: {training}{drawn}{ignored}"
+
     @abstractmethod
     def read(self, rows: Sequence[int]) -> list[bytes]:
         """Return the encoded images of these rows, all in memory; `DataError` if one cannot be read."""
@@ -88,9 +98,22 @@ class EncodedImages(ABC):
         self.labels, self.class_names, notices = number_classes(labels, where, names)
         self.notices = (*self.notices, *notices)
 
-    @abstractmethod
+    def stamp(self, row: int) -> str:
+        """Return what identifies the content of an image without reading it: size or checksum, then its time."""
+        return ""
+
+    def fingerprint(self, rows: Rows, settings: str) -> str:
+        """Hash settings and the names and stamps of these rows; no image is read."""
+        digest = hashlib.blake2b(settings.encode(), digest_size=8)
+        for row in rows.tolist():
+            digest.update(os.fsencode(f"\0{self.name(row)}\0{self.stamp(row)}"))
+        return digest.hexdigest()
+
     def _stamps(self) -> Iterator[str]:
-        """Yield what identifies each image without its content: name and size."""
+        """Yield what identifies the images in any copy of the data."""
+        for row in range(len(self)):
+            # size or checksum; the time after it differs in a copy
+            yield f"{self.name(row)} {self.stamp(row).partition(' ')[0]}"
 
     def portable_fingerprint(self) -> str:
         """Hash names, sizes, labels and splits; a copy of the data has the same."""
@@ -102,42 +125,44 @@ class EncodedImages(ABC):
         return digest.hexdigest()
 
 
-class FileImages(EncodedImages):
-    """Image files of a folder or archive."""
+class SelectedImages(EncodedImages):
+    """Some rows of other images, in their order; a class without rows is dropped."""
 
-    def __init__(self, files: FileReader, arranged: ArrangedPaths, notices: tuple[str, ...] = ()) -> None:
-        self.labels = arranged.labels
-        self.class_names = arranged.class_names
-        self.num_train = arranged.num_train
-        self.split_hashes = arranged.split_hashes
-        self.notices = (*notices, *files.notices)
-        self._files = files
-        self._paths = PathList(arranged.paths)
+    def __init__(self, images: EncodedImages, rows: Rows, notices: tuple[str, ...]) -> None:
+        self.num_train = None if images.num_train is None else int((rows < images.num_train).sum())
+        self.split_hashes = images.split_hashes[rows]
+        self.ignored = images.ignored
+        self._images = images
+        self._rows = rows
+        dropped: list[str] = []
+        if images.labels is not None:
+            used, labels = np.unique(images.labels[rows], return_inverse=True)
+            self.labels = labels.astype(np.int32)
+            self.class_names = tuple(images.class_names[label] for label in used)
+            dropped = sorted(set(images.class_names) - set(self.class_names))
+        self.notices = (*notices, *images.notices, *describe_empty_classes(dropped))
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
-        """Return the files, unchanged."""
-        return [self._files.read(self._paths[row]) for row in rows]
+        """Return the encoded images of the other object."""
+        return self._images.read(self._rows[list(rows)].tolist())
 
     def where(self, row: int) -> str:
-        """Return the file."""
-        return self._files.where(self._paths[row])
+        return self._images.where(int(self._rows[row]))
 
     def name(self, row: int) -> str:
-        """Return the path in the folder or archive."""
-        return self._paths[row]
+        return self._images.name(int(self._rows[row]))
 
-    def fingerprint(self, rows: Rows, settings: str) -> str:
-        """Hash settings and the paths, sizes and modification times of these rows; no file is opened."""
-        digest = hashlib.blake2b(settings.encode(), digest_size=8)
-        for row in rows.tolist():
-            path = self._paths[row]
-            digest.update(os.fsencode(f"\0{path}\0{self._files.stamp(path)}"))
-        return digest.hexdigest()
+    def stamp(self, row: int) -> str:
+        return self._images.stamp(int(self._rows[row]))
 
-    def _stamps(self) -> Iterator[str]:
-        for path in self._paths:
-            # size or checksum; the time after it differs in a copy
-            yield f"{path} {self._files.stamp(path).partition(' ')[0]}"
+
+def describe_empty_classes(names: Sequence[str], has_classes: bool = True) -> tuple[str, ...]:
+    """Return a warning that names folders without images, if there are some."""
+    if not names:
+        return ()
+    named = ", ".join(map(repr, names[:_MAX_NAMED])) + (", …" if len(names) > _MAX_NAMED else "")
+    no_classes = "" if has_classes else "; fewer than two folders have images, so no classes are left"
+    return (f"folders without images are not classes: {named}{no_classes}",)
 
 
 class NumberedClasses(NamedTuple):

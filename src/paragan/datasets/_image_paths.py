@@ -6,7 +6,7 @@ import os
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.datasets._image_formats import EXTENSIONS
 
 HELD_OUT = (b"held_out", b"val", b"valid", b"validation", b"test")  # the first that exists is used
 _AFTER_SLASH = bytes([ord("/") + 1])
 _MAX_LINK_PATHS = 64
-_EXTENSIONS = tuple(ending.encode() for ending in EXTENSIONS)
+LABEL_SUFFIXES = (b".cls", b".json", b".jsonl", b".csv")
 
 
 class PathList:
@@ -58,8 +57,25 @@ class ArrangedPaths:
         """A hash of each path below the folder that contains them all; 0 if they are not needed."""
         if self.num_train is not None:
             return np.zeros(len(self.paths), np.uint32)
-        start = len(common_folders(self.paths)[-1])
+        start = len(common_folders([min(self.paths), max(self.paths)])[-1])
         return hash_names(path[start:] for path in self.paths)
+
+    def in_order(self, paths: list[bytes]) -> ArrangedPaths:
+        """Return those of these paths that are here, in their order within each split."""
+        row_of = {path: row for row, path in enumerate(self.paths)}
+        return self._select([row_of[path] for path in paths if path in row_of])
+
+    def without(self, paths: Container[bytes]) -> ArrangedPaths:
+        """Return the other images."""
+        return self._select([row for row, path in enumerate(self.paths) if path not in paths])
+
+    def _select(self, rows: list[int]) -> ArrangedPaths:
+        num_train = self.num_train
+        if num_train is not None:
+            rows = [row for row in rows if row < num_train] + [row for row in rows if row >= num_train]
+            num_train = sum(row < num_train for row in rows)
+        labels = None if self.labels is None else self.labels[rows]
+        return ArrangedPaths([self.paths[row] for row in rows], labels, self.class_names, num_train)
 
 
 def hash_names(names: Iterable[bytes]) -> NDArray[np.uint32]:
@@ -67,17 +83,17 @@ def hash_names(names: Iterable[bytes]) -> NDArray[np.uint32]:
     return np.frombuffer(b"".join([blake2b(name, digest_size=4).digest() for name in names]), "<u4")
 
 
-def find_images(root: Path, broken_links: list[bytes] | None = None) -> list[bytes]:
-    """Return the sorted relative paths of all images in a folder, by file extension.
+def find_files(root: Path, broken_links: list[bytes] | None = None) -> list[bytes]:
+    """Return the relative paths of all files in a folder.
 
-    Hidden files are skipped. Links are followed, except to a parent of the link. No image is
+    Hidden files are skipped. Links are followed, except to a parent of the link. No file is
     opened. broken_links: receives the paths of links that lead to no file. Raises `DataError` if a
     folder cannot be listed, or is reached through links on more than 64 paths: n folders that link
     to each other have 2ⁿ paths or more.
     """
     try:
         broken = [] if broken_links is None else broken_links
-        return sorted(_walk(os.fsencode(root), b"", frozenset(), Counter(), broken))
+        return list(_walk(os.fsencode(root), b"", frozenset(), Counter(), broken))
     except OSError as error:
         name = os.fsdecode(error.filename)
         raise DataError(f"{name}: the folder cannot be listed ({error.strerror}); check its permissions") from None
@@ -161,14 +177,14 @@ def rows_in(paths: list[bytes], top: bytes) -> slice:
     return slice(bisect_left(paths, top), bisect_left(paths, top[:-1] + _AFTER_SLASH) if top else len(paths))
 
 
-def is_image(path: bytes) -> bool:
-    """Return whether a file name has the extension of an image."""
-    return path.lower().endswith(_EXTENSIONS)
-
-
 def is_hidden(path: bytes) -> bool:
     """Return whether a file or one of its parent folders is hidden."""
     return any(word.startswith((b".", b"__MACOSX")) for word in path.removeprefix(b"./").split(b"/"))
+
+
+def split_of(name: bytes) -> bytes | None:
+    """Return the split that a folder is named after; None for other names."""
+    return name if name in (b"train", *HELD_OUT) else None
 
 
 def _split_folders(paths: list[bytes], root: bytes) -> list[bytes] | None:
@@ -206,5 +222,5 @@ def _walk(
                 broken_links.append(inner + entry.name)
             elif entry.is_dir():
                 yield from _walk(root, inner + entry.name + b"/", parents | {inode}, visits, broken_links)
-            elif is_image(entry.name) and entry.is_file():
+            elif entry.is_file():
                 yield inner + entry.name

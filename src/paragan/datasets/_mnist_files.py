@@ -24,8 +24,8 @@ from torch import Tensor
 from paragan.core.errors import DataError
 from paragan.core.source import Source
 from paragan.datasets._options import IdxOptions
-from paragan.datasets.base.file_readers import describe_missing
 from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint
+from paragan.datasets.base.open_images import describe_missing
 from paragan.storage.download import RemoteFile, download
 
 _STEMS = (

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.core.option_types import height_and_width
 from paragan.datasets._batched_resize import find_decoder
-from paragan.datasets._encoded_images import FileImages
 from paragan.datasets._image_paths import ArrangedPaths, folder_names
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets.base.file_readers import FileReader
+from paragan.datasets.base.open_images import FileImages
 
 Labels = NDArray[np.int32]
 

@@ -18,7 +18,8 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize
 from paragan.core.source import Source
 from paragan.datasets import _synsets
-from paragan.datasets.base.file_readers import FolderReader, describe_missing
+from paragan.datasets.base.file_readers import FolderReader
+from paragan.datasets.base.open_images import describe_missing
 
 _KAGGLE = Path("ILSVRC", "Data", "CLS-LOC")
 _CSV = "LOC_val_solution.csv"

@@ -26,9 +26,11 @@ from paragan.core.option_types import FilePath, ImageSize, Interval, height_and_
 from paragan.core.source import DerivedSource, Source, image_specs
 from paragan.datasets import _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
-from paragan.datasets._encoded_images import FileImages
+from paragan.datasets._encoded_images import EncodedImages
+from paragan.datasets._image_formats import is_image_file
 from paragan.datasets._image_source import ImageSource
-from paragan.datasets.base.file_readers import FileReader, FolderReader, list_images
+from paragan.datasets.base.file_readers import FileReader, FolderReader
+from paragan.datasets.base.open_images import FileImages, list_images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,16 +69,12 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     less than size.
     """
     files, paths = list_images(options.path, "paired")
-    notices: tuple[str, ...] = ()
     size = height_and_width(options.size)
+    arranged = _image_paths.arrange(paths, options.path)
+    images: EncodedImages = FileImages(files, replace(arranged, labels=None, class_names=()))  # folders are no classes
     if options.damaged == "skip":
         at_final_size = partial(_decode_pair, size, options.channels)
-        paths, notices = exclude_damaged(
-            files, paths, at_final_size, f"paired {options.size} {options.channels}", options.path
-        )
-    arranged = _image_paths.arrange(paths, options.path)
-    arranged = replace(arranged, labels=None, class_names=())  # folders are not classes here
-    images = FileImages(files, arranged, notices)
+        images = exclude_damaged(images, at_final_size, f"paired {options.size} {options.channels}", options.path)
     rows = images.rows(split, options.held_out)
     load_size = _load_size(options) if split == "train" else size
     shape = (options.channels, load_size[0], 2 * load_size[1])
@@ -97,7 +95,7 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     root = Path(path)
     files: FileReader = FolderReader(root.parent)
     names = [os.fsencode(root.name)]
-    if not (root.is_file() and _image_paths.is_image(names[0])):
+    if not (root.is_file() and is_image_file(names[0], bytes)):
         files, names = list_images(path, option="--input", min_images=1)
     images = []
     for name in map(os.fsdecode, names):

@@ -5,7 +5,6 @@ Source: your images. The tar files follow the WebDataset format, https://github.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
@@ -15,12 +14,12 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Interval, Natural, height_and_width
 from paragan.core.source import Source
 from paragan.datasets._batched_resize import find_decoder
-from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import secret_in_url
 from paragan.datasets.base.in_memory import compute_fingerprint
+from paragan.datasets.base.shard_images import ShardImages
 from paragan.storage.disk_cache import DiskCache
-from paragan.storage.shard_folder import INDEX, Encoding, ShardFolder, sample_key
+from paragan.storage.shard_folder import Encoding, ShardFolder
 
 _DEFAULT_SIZE = 64
 
@@ -54,39 +53,6 @@ class Options:
     def __post_init__(self) -> None:
         if problem := secret_in_url(self.path):
             raise ValueError(problem)
-
-
-class ShardImages(EncodedImages):
-    """Images of a folder of shards; each is compared with its sha256 when read."""
-
-    def __init__(self, folder: ShardFolder, notices: tuple[str, ...] = ()) -> None:
-        self.folder = folder
-        self.num_train = folder.description.num_train
-        self.split_hashes = folder.index["split_hash"]
-        self.notices = notices
-        names = folder.description.class_names
-        if names and not 0 <= (labels := folder.index["label"]).min() <= labels.max() < len(names):
-            raise DataError(
-                f"{folder.address}/{INDEX}: labels range from {labels.min()} to {labels.max()} for "
-                f"{len(names)} classes; the index is damaged: prepare the data again"
-            )
-        if names:
-            self._use_labels(labels, f"{folder.address}/{INDEX}", names)
-
-    def read(self, rows: Sequence[int]) -> list[bytes]:
-        """Return the images; neighbours in a remote shard share a request."""
-        return self.folder.read_rows(rows)
-
-    def where(self, row: int) -> str:
-        """Return shard and sample."""
-        return self.folder.where(row)
-
-    def name(self, row: int) -> str:
-        """Return the name in the shard."""
-        return sample_key(row)
-
-    def _stamps(self) -> Iterator[str]:
-        yield self.folder.description.index.sha256
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

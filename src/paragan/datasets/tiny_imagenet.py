@@ -16,7 +16,8 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize
 from paragan.core.source import Source
 from paragan.datasets import _image_paths, _synsets
-from paragan.datasets.base.file_readers import FileReader, list_images
+from paragan.datasets.base.file_readers import FileReader
+from paragan.datasets.base.open_images import list_images
 
 _URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 _ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")

@@ -46,7 +46,7 @@ def read(root, split="train", **options):
 
 
 def paths(source):
-    return [source._images._paths[row] for row in source._rows.tolist()]
+    return [source._images.name(row) for row in source._rows.tolist()]
 
 
 def test_stop_names_the_setting_that_skips(photos):
@@ -78,7 +78,7 @@ def test_skip_without_damage_is_the_same_data(tmp_path):
 
 def test_the_result_is_stored_until_a_file_changes(photos, cache, monkeypatch):
     first, decoded = read(photos), []
-    monkeypatch.setattr(_damaged_images, "_decode_all", lambda files, paths, draw: decoded.append(1) or set())
+    monkeypatch.setattr(_damaged_images, "_decode_all", lambda images, decode: decoded.append(1) or set())
     assert read(photos).fingerprint == first.fingerprint and not decoded
     (stored,) = cache.iterdir()
     assert json.loads(stored.read_text()) == ["cats/03.png", "dogs/20.png"]

@@ -9,7 +9,7 @@ import tarfile
 import pytest
 
 from paragan.datasets import folder, shards
-from paragan.datasets.preparation.prepare import open_encoded_images
+from paragan.datasets.base.open_images import open_encoded_images
 from tests.data_refusals import refusal
 from tests.prepared_shards import contents, image_folder, prepared
 from tests.unit.datasets.test_shards import assert_equal
@@ -208,4 +208,4 @@ def test_missing_pyarrow_is_one_line(tmp_path, monkeypatch):
 def test_other_sources_are_refused(tmp_path, name):
     (tmp_path / "text.txt").write_text("no images")
     (tmp_path / "empty").mkdir()
-    assert refusal(lambda: open_encoded_images(str(tmp_path / name))).startswith("SRC: ")
+    assert refusal(lambda: open_encoded_images(str(tmp_path / name), "SRC")).startswith("SRC: ")

@@ -1,4 +1,4 @@
-"""Readers of the files in a folder, a zip file or a tar file, and the list of the images in it."""
+"""Readers of the files in a folder, a zip file or tar files, and the images among them."""
 
 from __future__ import annotations
 
@@ -7,33 +7,34 @@ import threading
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
-from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.datasets import _image_paths, _tar_files
+from paragan.datasets._image_formats import START_BYTES, is_image_file, kind_of_file
 from paragan.storage import zip_files
 
 MAX_FILE_BYTES = 256 << 20
-_MAX_UNPACKED_BYTES = 4 << 30  # of a tar file, which is held in memory
-_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz")
+_MAX_UNPACKED_BYTES = 4 << 30  # of compressed tar files, which are held in memory
 _MAX_NAMED = 3
-_FORMATS = "png jpg jpeg webp bmp gif tif tiff"
 
 
 class FileReader(ABC):
     """Base class of folders and archives whose files can be read.
 
-    name: path of the folder or archive. notices: warnings about what `images` has ignored.
+    name: path of the folder or archive. Set by `images`: notices: warnings about links; ignored:
+    number of the other files by suffix; label_files: sorted paths of those that may hold labels.
     """
-
-    notices: tuple[str, ...] = ()
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
+        self.notices: tuple[str, ...] = ()
+        self.ignored: Counter[str] = Counter()
+        self.label_files: list[bytes] = []
 
     @abstractmethod
     def images(self) -> list[bytes]:
@@ -51,6 +52,13 @@ class FileReader(ABC):
     def stamp(self, path: str) -> str:
         """Return size and modification time of a file, or its checksum."""
 
+    def _start(self, path: str) -> bytes:
+        """Return the first `START_BYTES` of a file, empty if it cannot be read."""
+        try:
+            return self.read(path)[:START_BYTES]
+        except DataError:
+            return b""
+
     def folders(self, top: bytes) -> list[bytes]:
         """Return the names of the visible folders in `top`, also of empty ones; none of an archive."""
         return []
@@ -59,6 +67,21 @@ class FileReader(ABC):
         """Return the name of the file in messages."""
         return f"{self.name}: {path}"
 
+    def _sort(self, paths: Iterable[bytes]) -> list[bytes]:
+        """Return the images among the visible ones of these paths, sorted; note the others."""
+        images = []
+        self.ignored.clear()
+        self.label_files = []
+        for path in paths:
+            if is_image_file(path, partial(self._start, os.fsdecode(path))):
+                images.append(path)
+                continue
+            self.ignored[kind_of_file(path)] += 1
+            if path.lower().endswith(_image_paths.LABEL_SUFFIXES):
+                self.label_files.append(path)
+        self.label_files.sort()
+        return sorted(images)
+
 
 class FolderReader(FileReader):
     """Reader of the files in a folder."""
@@ -66,7 +89,8 @@ class FolderReader(FileReader):
     def images(self, top: bytes = b"") -> list[bytes]:
         """Return the sorted relative paths of all images in `top`, which is empty or ends with a slash."""
         links: list[bytes] = []
-        paths = [top + path for path in _image_paths.find_images(Path(self.name, os.fsdecode(top)), links)]
+        found = _image_paths.find_files(Path(self.name, os.fsdecode(top)), links)
+        paths = self._sort(top + path for path in found)
         if links:
             named = ", ".join(repr(os.fsdecode(top + link)) for link in sorted(links)[:_MAX_NAMED])
             self.notices = (f"links that lead to no file are ignored: {len(links):,} ({named})",)
@@ -74,6 +98,13 @@ class FolderReader(FileReader):
 
     def has(self, path: str) -> bool:
         return os.path.isfile(self.where(path))
+
+    def _start(self, path: str) -> bytes:
+        try:
+            with open_regular_file(Path(self.where(path))) as file:
+                return file.read(START_BYTES)
+        except OSError:
+            return b""
 
     def read(self, path: str) -> bytes:
         where = self.where(path)
@@ -102,7 +133,7 @@ class FolderReader(FileReader):
 
 
 class ZipReader(FileReader):
-    """Reader of the members of a zip file."""
+    """Reader of the members of a zip file; `\\` in names, as some programs write it, is a slash."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -110,117 +141,134 @@ class ZipReader(FileReader):
         # opening a pipe would block
         with zip_files.raise_data_errors(self.name), open_regular_file(path):
             self._archive = zipfile.ZipFile(path)
+        self._members = {member.filename.replace("\\", "/"): member for member in self._archive.infolist()}
 
     def images(self) -> list[bytes]:
-        return _sorted_images(self._archive.namelist())
+        return self._sort(_visible(self._members))
 
     def has(self, path: str) -> bool:
-        return path in self._archive.NameToInfo
+        return path in self._members
+
+    def _start(self, path: str) -> bytes:
+        try:
+            with zip_files.raise_data_errors(self.name):
+                zip_files.check_member(self._members[path], self.name, MAX_FILE_BYTES)
+                with self._archive.open(self._members[path]) as stream:
+                    return stream.read(START_BYTES)
+        except DataError:
+            return b""
 
     def read(self, path: str) -> bytes:
         with self._lock, zip_files.raise_data_errors(self.name):
-            return zip_files.read_member(self._archive, self._archive.getinfo(path), self.name, MAX_FILE_BYTES)
+            return zip_files.read_member(self._archive, self._members[path], self.name, MAX_FILE_BYTES)
 
     def stamp(self, path: str) -> str:
-        return str(self._archive.getinfo(path).CRC)
+        return str(self._members[path].CRC)
 
 
 class TarReader(FileReader):
-    """Reader of a tar file; images, and files named in `texts`, are held in memory undecoded."""
+    """Reader of tar files: plain ones are read in place, images and texts of compressed ones are held in memory.
 
-    def __init__(self, path: Path, texts: frozenset[str] = frozenset()) -> None:
-        super().__init__(path)
+    texts: names of other files to hold. Paths of several tar files begin with the split that a tar
+    file is named after, if it is, and file names with its number, because two may have the same names.
+    """
 
-        def is_needed(name: str) -> bool:
-            encoded = os.fsencode(name)
-            is_read = _image_paths.is_image(encoded) or name.rpartition("/")[2] in texts
-            return is_read and not _image_paths.is_hidden(encoded.removeprefix(b"./"))
-
-        members = _tar_files.read_members(path, is_needed, _MAX_UNPACKED_BYTES, MAX_FILE_BYTES)
-        self._members = {name.removeprefix("./"): data for name, data in members}
+    def __init__(self, tars: Sequence[Path], name: Path, texts: frozenset[str] = frozenset()) -> None:
+        super().__init__(name)
+        self._tars = tars
+        self._texts = texts
+        self._prefixes = [""] if len(tars) == 1 else [_split_prefix(tar, name) for tar in tars]
+        self._members: dict[str, tuple[int, int, int]] = {}  # tar file, offset, number of bytes
+        self._contents: dict[str, bytes] = {}  # of compressed tar files
+        self._num_left = _MAX_UNPACKED_BYTES
+        for number, tar in enumerate(tars):
+            if _tar_files.is_tar(tar, is_plain=True):
+                for entry, _ in _tar_files.plain_members(tar):
+                    if _image_paths.is_hidden(os.fsencode(entry.name)):
+                        continue
+                    self._members[self._path(number, entry.name)] = (number, entry.offset_data, entry.size)
+            else:
+                self._unpack(number, tar)
 
     def images(self) -> list[bytes]:
-        return _sorted_images(self._members)
+        return self._sort(_visible(self._members))
+
+    def in_order(self, paths: Iterable[bytes]) -> list[bytes]:
+        """Return paths in the order of the archive."""
+        wanted = set(paths)
+        return [path for path in map(os.fsencode, self._members) if path in wanted]
+
+    @property
+    def has_several(self) -> bool:
+        """Whether these are several tar files."""
+        return len(self._tars) > 1
 
     def has(self, path: str) -> bool:
         return path in self._members
 
     def read(self, path: str) -> bytes:
-        return self._members[path]
+        if path in self._contents:
+            return self._contents[path]
+        num_bytes = self._members[path][2]
+        if num_bytes > MAX_FILE_BYTES:
+            raise DataError(f"{self.where(path)}: the file has {num_bytes:,} bytes, the limit is {MAX_FILE_BYTES:,}")
+        data = self._read_at(path, num_bytes)
+        if len(data) != num_bytes:
+            raise DataError(f"{self.where(path)}: the tar file is cut; copy it again")
+        return data
+
+    def _start(self, path: str) -> bytes:
+        return self._contents[path][:START_BYTES] if path in self._contents else self._read_at(path, START_BYTES)
+
+    def _read_at(self, path: str, max_bytes: int) -> bytes:
+        number, offset, num_bytes = self._members[path]
+        with open_regular_file(self._tars[number]) as file:
+            return os.pread(file.fileno(), min(num_bytes, max_bytes), offset)
 
     def stamp(self, path: str) -> str:
-        return str(zlib.crc32(self._members[path]))
+        if path in self._contents:
+            return str(zlib.crc32(self._contents[path]))
+        number, offset, num_bytes = self._members[path]
+        return f"{offset}+{num_bytes} {self._tars[number].stat().st_mtime_ns}"
+
+    def where(self, path: str) -> str:
+        number = self._members[path][0] if path in self._members else 0
+        folder, slash, file = path.removeprefix(self._prefixes[number]).rpartition("/")
+        return f"{self._tars[number]}: {folder}{slash}{file[7:] if self.has_several else file}"
+
+    def _unpack(self, number: int, tar: Path) -> None:
+        """Hold images, labels and the texts of a compressed tar file."""
+
+        def is_needed(name: str) -> bool:
+            path = os.fsencode(name).lower()
+            file = name.rpartition("/")[2]
+            is_held = is_image_file(path, bytes) or path.endswith(_image_paths.LABEL_SUFFIXES)
+            is_held = (is_held or file in self._texts or "." not in file) and not _image_paths.is_hidden(path)
+            if not is_held and not _image_paths.is_hidden(path):
+                self._members[self._path(number, name)] = (number, 0, 0)
+            return is_held
+
+        for name, data in _tar_files.read_members(tar, is_needed, self._num_left, MAX_FILE_BYTES):
+            path = self._path(number, name)
+            self._members[path] = (number, 0, len(data))
+            self._contents[path] = data
+            self._num_left -= len(data)
+
+    def _path(self, number: int, name: str) -> str:
+        """Return the path of a member; of several tar files, with the number of the tar file before the file name."""
+        folder, slash, file = f"{self._prefixes[number]}{name.removeprefix('./')}".rpartition("/")
+        return f"{folder}{slash}{number:06}-{file}" if self.has_several else f"{folder}{slash}{file}"
 
 
-def list_images(
-    path: str,
-    dataset: str = "folder",
-    texts: frozenset[str] = frozenset(),
-    option: str = "data.path",
-    min_images: int = 2,
-) -> tuple[FileReader, list[bytes]]:
-    """Return a reader and the sorted relative paths of the images in a folder, zip or tar file.
-
-    dataset, option: names in messages. texts: names of other files of a tar file to hold for
-    reading. Raises `DataError` if the folder or file is missing or damaged, or has fewer than
-    `min_images` images (1 or 2).
-    """
-    check_path(path, dataset, option)
-    root = Path(path)
-    files = _open(root, texts)
-    if files is None:
-        raise DataError(
-            f"{option}: {path!r} is not a folder, .zip or .tar file of images; pass the folder that contains them"
-        )
-    paths = files.images()
-    if len(paths) < min_images:
-        count = "only one image" if paths else f"no images ({_FORMATS})"
-        required = "at least one is required" if min_images == 1 else "at least two are required"
-        archives = sorted(str(file) for file in root.glob("*") if file.suffix in _ARCHIVES) if root.is_dir() else []
-        hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
-        hint = "; ".join((*files.notices, hint))
-        raise DataError(f"{option}: {count} in {path!r}, {required}; {hint}")
-    return files, paths
+def _split_prefix(tar: Path, folder: Path) -> str:
+    """Return the folder of the split that a tar file, or the folder it is in, is named after."""
+    for name in (tar.name.partition("-")[0].partition(".")[0], tar.parent.name if tar.parent != folder else ""):
+        if _image_paths.split_of(os.fsencode(name)):
+            return f"{name}/"
+    return ""
 
 
-def check_path(path: str, dataset: str = "folder", option: str = "data.path") -> None:
-    """Raise `DataError` unless there is a local file or folder of this name; arguments of `list_images`."""
-    if is_url(path):
-        raise DataError(
-            f"{option}: data set {dataset!r} reads local files; pass data.name=shards for shards at an address"
-        )
-    if not path:
-        raise DataError(f"{option} is required for dataset {dataset!r}; pass {option}=DIR")
-    if not Path(path).exists():
-        hint = "check its path" if option == "SRC" else f"pass {option}=DIR"
-        raise DataError(f"{option}: {describe_missing(path)}; {hint}")
-
-
-def describe_missing(path: str) -> str:
-    """Describe a folder that does not exist, and where it was looked for."""
-    return f"no folder {path!r}" if os.path.isabs(path) else f"no folder {path!r} in {os.getcwd()}"
-
-
-def _open(root: Path, texts: frozenset[str]) -> FileReader | None:
-    """Open a folder or archive; an archive by its suffix first, to report it if it is damaged."""
-    if root.is_dir():
-        return FolderReader(root)
-    if not root.is_file():
-        return None
-    if root.suffix.lower() == ".zip" or zipfile.is_zipfile(root):
-        return ZipReader(root)
-    if ".tar" in root.name or root.suffix == ".tgz" or _tar_files.is_tar(root):
-        status = root.stat()
-        return _open_tar(root, texts, status.st_size, status.st_mtime_ns)
-    return None
-
-
-@lru_cache(maxsize=1)
-def _open_tar(path: Path, texts: frozenset[str], size: int, changed_ns: int) -> TarReader:
-    """Open a tar file; the result is cached because both splits read the same file."""
-    return TarReader(path, texts)
-
-
-def _sorted_images(names: Iterable[str]) -> list[bytes]:
-    encoded = map(os.fsencode, names)
-    return sorted(name for name in encoded if _image_paths.is_image(name) and not _image_paths.is_hidden(name))
+def _visible(names: Iterable[str]) -> Iterable[bytes]:
+    """Return the paths of visible files; folders, which end with a slash, and names without a letter are left out."""
+    paths = map(os.fsencode, names)
+    return (path for path in paths if path[-1:] not in (b"", b"/") and not _image_paths.is_hidden(path))

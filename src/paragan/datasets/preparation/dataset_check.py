@@ -17,10 +17,9 @@ from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.option_types import height_and_width, size_of
 from paragan.core.source import untrained_classes
-from paragan.datasets import _image_decoding, _image_paths, folder
-from paragan.datasets._encoded_images import EncodedImages, FileImages
-from paragan.datasets.base.file_readers import describe_missing, list_images
-from paragan.datasets.shards import ShardImages
+from paragan.datasets import _image_decoding
+from paragan.datasets.base.open_images import describe_missing, open_encoded_images
+from paragan.datasets.base.shard_images import ShardImages
 from paragan.storage.shard_folder import ShardFolder, has_shards
 
 FEW_IMAGES = 1000
@@ -67,12 +66,12 @@ def check_dataset(
     size = parse_size(size)
     if path and not is_url(path) and not Path(path).exists():
         raise DataError(f"{describe_missing(path)}; pass the folder of your images")
-    images, warnings = _open(path)
+    images = open_encoded_images(path)
     counts = Counter([] if images.labels is None else images.labels.tolist())
     classes = {name: counts[label] for label, name in enumerate(images.class_names)}
     trained = Counter([] if images.labels is None else images.labels[images.rows("train", 0.1)].tolist())
     untrained = untrained_classes(images.class_names, [trained[label] for label in range(len(images.class_names))])
-    report = DatasetReport(path=path, images=len(images), classes=classes, warnings=(*warnings, *untrained))
+    report = DatasetReport(path=path, images=len(images), classes=classes, warnings=(*images.notices, *untrained))
     sides = []
     kinds: Counter[str] = Counter()
     first_rows: dict[bytes, int] = {}
@@ -105,16 +104,6 @@ def parse_size(size: int | str | None) -> int | str | None:
         return None if size is None else size_of(*height_and_width(size))
     except ValueError as error:
         raise DataError(f"--size: {error}") from None
-
-
-def _open(path: str) -> tuple[EncodedImages, tuple[str, ...]]:
-    """Return the images, and warnings about their class folders."""
-    if has_shards(path):
-        shards = ShardImages(ShardFolder(path))
-        return shards, shards.notices
-    files, paths = list_images(path)
-    images = FileImages(files, _image_paths.arrange(paths, path))
-    return images, (*images.notices, *folder.class_folder_warnings(files, paths, images))
 
 
 def _damaged_files(shards: ShardFolder, damaged: list[str]) -> list[str]:

@@ -17,19 +17,14 @@ from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.option_types import height_and_width
-from paragan.datasets import _image_paths
 from paragan.datasets._damaged_images import exclude_damaged
-from paragan.datasets._encoded_images import EncodedImages, FileImages
+from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_decoding import decode_image, decode_resized_image
 from paragan.datasets._image_formats import image_suffix
-from paragan.datasets._tar_files import is_tar
-from paragan.datasets.base.file_readers import list_images
+from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.dataset_check import parse_size
-from paragan.datasets.preparation.table_images import TableImages, table_files
-from paragan.datasets.preparation.tar_images import TarImages
-from paragan.datasets.shards import ShardImages
 from paragan.storage.byte_store import StoredFile
-from paragan.storage.shard_folder import INDEX, VERSION, Encoding, ShardDescription, ShardFolder, has_shards
+from paragan.storage.shard_folder import INDEX, VERSION, Encoding, ShardDescription, ShardFolder
 from paragan.storage.shard_writer import EncodedSample, ShardWriter, open_shard_writer
 
 SAMPLES_PER_SHARD = 1000
@@ -68,7 +63,9 @@ def prepare_shards(
     and the total of this call. Raises `DataError` for a source that cannot be read, for the first
     damaged image, and for a folder with other content.
     """
-    images = open_encoded_images(source, damaged)
+    images = open_encoded_images(source, "SRC")
+    if damaged == "skip":
+        images = exclude_damaged(images, decode_image, "prepare", source)
     planned = _plan(images, encoding, samples_per_shard)
     with open_shard_writer(out, planned, source if is_url(source) else str(Path(source).resolve())) as writer:
         missing = [] if writer is None else writer.missing()
@@ -76,45 +73,6 @@ def prepare_shards(
             _write_all(_ShardJob(images, writer, encoding, progress), missing, threads or _MAX_THREADS)
             writer.finish()
     return PreparedShards(ShardFolder(out), len(missing), images.notices)
-
-
-def open_encoded_images(source: str, damaged: str = "stop") -> EncodedImages:
-    """Open a folder, zip, tar or Parquet file, a folder of shards or tar files, or one of Hugging Face.
-
-    Raises `DataError` if there are no images.
-    """
-    if is_url(source):
-        return ShardImages(ShardFolder(source))
-    root = Path(source)
-    if root.is_dir():
-        return _open_folder(root, damaged)
-    if tables := table_files(root):
-        return TableImages(tables, source)
-    if damaged == "stop" and root.suffix != ".zip" and is_tar(root, is_plain=True):
-        return TarImages([root])
-    return _open_files(source, damaged)
-
-
-def _open_folder(root: Path, damaged: str) -> EncodedImages:
-    if has_shards(str(root)):
-        return ShardImages(ShardFolder(root))
-    tables = table_files(root)
-    if tables and tables[0].suffix == ".arrow":
-        return TableImages(tables, str(root))
-    if not _image_paths.find_images(root):
-        if tables:
-            return TableImages(tables, str(root))
-        if tars := sorted(root.glob("*.tar")):
-            return TarImages(tars)
-    return _open_files(str(root), damaged)
-
-
-def _open_files(path: str, damaged: str) -> FileImages:
-    files, paths = list_images(path, option="SRC")
-    notices: tuple[str, ...] = ()
-    if damaged == "skip":
-        paths, notices = exclude_damaged(files, paths, decode_image, "prepare", files.name)
-    return FileImages(files, _image_paths.arrange(paths, files.name), notices)
 
 
 def _plan(images: EncodedImages, encoding: Encoding | None, samples_per_shard: int) -> ShardDescription:

@@ -14,9 +14,9 @@ import numpy as np
 from paragan.core.errors import DataError
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_paths import HELD_OUT, hash_names
+from paragan.datasets._label_values import LABEL_NAMES, number_labels
 
 _BATCH_ROWS = 16
-_LABELS = ("label", "labels", "fine_label", "class")
 _HF_MARKS = ("dataset_dict.json", "state.json")
 
 
@@ -77,6 +77,11 @@ class TableImages(EncodedImages):
         first = 0 if number == 0 else int(self._ends[number - 1])
         return f"{self._tables[number].path}: row {row - first}"
 
+    def stamp(self, row: int) -> str:
+        """Return row, and size and time of the file."""
+        status = self._tables[int(np.searchsorted(self._ends, row, side="right"))].path.stat()
+        return f"{row}/{status.st_size} {status.st_mtime_ns}"
+
     def _encoded(self, value: Any, row: int) -> bytes:
         data = value.get("bytes") if isinstance(value, dict) else value
         if not isinstance(data, bytes):
@@ -84,21 +89,19 @@ class TableImages(EncodedImages):
         return data
 
     def _read_labels(self, schema: Any) -> None:
-        column = next((name for name in _LABELS if name in schema.names), None)
+        column = next((name for name in LABEL_NAMES if name in schema.names), None)
         if column is None:
             return
         values: list[Any] = []
         for table in self._tables:
             with _raise_data_errors(table.path):
                 values += _column_values(table, column, range(table.num_rows))
-        names = _stored_names(schema, column)
-        if all(isinstance(value, str) for value in values):
-            names = tuple(sorted(set(values)))
-            number_of = {name: number for number, name in enumerate(names)}
-            values = [number_of[value] for value in values]
-        elif not all(isinstance(value, int) for value in values):
-            raise DataError(f"{self._where}: column {column!r} holds neither integers nor text; remove or convert it")
-        self._use_labels(np.array(values, np.int64), f"{self._where}: column {column!r}", names)
+        where = f"{self._where}: column {column!r}"
+        classes = number_labels(values, where, self._describe_row, _stored_names(schema, column))
+        self.labels, self.class_names, self.notices = classes
+
+    def _describe_row(self, row: int) -> str:
+        return self.where(row).removeprefix(f"{self._where}: ")
 
     def _stamps(self) -> Iterator[str]:
         for table in self._tables:
@@ -109,9 +112,14 @@ def table_files(root: Path) -> list[Path]:
     """Return the Parquet files of a folder or the Arrow files that `save_to_disk` wrote, sorted."""
     if root.is_file():
         return [root] if root.suffix == ".parquet" else []
-    if any((root / mark).is_file() for mark in _HF_MARKS):
+    if has_arrow_files(root):
         return sorted([*root.glob("data-*.arrow"), *root.glob("*/data-*.arrow")])
     return sorted([*root.glob("*.parquet"), *root.glob("*/*.parquet")])
+
+
+def has_arrow_files(root: Path) -> bool:
+    """Return whether `save_to_disk` of `datasets` wrote this folder."""
+    return any((root / mark).is_file() for mark in _HF_MARKS)
 
 
 def _splits(files: list[Path]) -> tuple[list[Path], list[Path]]:

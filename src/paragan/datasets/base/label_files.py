@@ -1,0 +1,203 @@
+"""Labels in files next to images: WebDataset's, StyleGAN's `dataset.json`, `metadata.jsonl`, and tables of a user."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from paragan.core.errors import DataError
+from paragan.datasets._image_paths import common_folders
+from paragan.datasets._label_values import LABEL_NAMES
+from paragan.datasets.base.file_readers import FileReader, FolderReader
+
+_FILE_NAMES = ("file_name", "filename", "file", "path", "image", "image_id", "image_path", "id", "name")
+_TABLES = (b"metadata.jsonl", b"metadata.csv")
+_MAX_BYTES = 128 << 20  # of a file with the labels of many images; parsing it takes several times as much
+_MAX_SAMPLE_BYTES = 1 << 20  # of a file with the label of one image
+_Name = TypeVar("_Name", str, bytes)
+_DAMAGE_ERRORS = (ValueError, RecursionError, csv.Error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileLabels:
+    """Labels by path. where: the files they are from. is_web: next to each image, as of WebDataset."""
+
+    where: str
+    by_path: Mapping[bytes, object]
+    notices: tuple[str, ...] = ()
+    is_web: bool = False
+    others: list[bytes] = field(default_factory=list)  # further images of samples, as of masks
+
+
+def find_labels(files: FileReader, paths: list[bytes]) -> FileLabels | None:
+    """Return the labels in files next to sorted images; None without. Raises `DataError` for invalid files."""
+    for top in common_folders(paths):
+        if top + b"dataset.json" in files.label_files and (labels := _read_dataset_json(files, top)):
+            return labels
+    if tables := [path for path in files.label_files if path.rpartition(b"/")[2] in _TABLES]:
+        return _read_tables(files, tables)
+    return _read_web_labels(files, paths, b".cls") or _read_web_labels(files, paths, b".json")
+
+
+def read_label_table(path: str, paths: list[bytes]) -> FileLabels:
+    """Return the labels of images in a CSV file with columns of file names and of labels.
+
+    File names may lack folders and suffix. Raises `DataError` for a file without such columns.
+    """
+    if not Path(path).is_file():
+        raise DataError(f"data.labels: no file {path!r}; pass a CSV file with columns file_name and label, or true")
+    content = _read(FolderReader(Path(path).parent), Path(path).name)
+    labels, listed = _labels_of(_csv_rows(content, path))
+    if labels is None:
+        raise DataError(f"{path}: no columns of file names and labels among {listed}; name them file_name and label")
+    names: dict[str, object] = {}
+    for name, label in labels.items():
+        for short in {name, name.rpartition("/")[2]}:
+            _add(names, short, label)
+    by_path: dict[bytes, object] = {}
+    for image in map(os.fsdecode, paths):
+        last = image.rpartition("/")[2]
+        keys = (image, os.path.splitext(image)[0], last, os.path.splitext(last)[0])
+        key = next((key for key in keys if key in names), None)
+        if key is not None:
+            by_path[os.fsencode(image)] = names[key]
+    unused = len(labels) - len(by_path)
+    notices = (f"{path}: {unused:,} of {len(labels):,} rows name no image",) if unused > 0 else ()
+    return FileLabels(where=path, by_path=by_path, notices=notices)
+
+
+def _read_dataset_json(files: FileReader, top: bytes) -> FileLabels | None:
+    """Read pairs of a path and a label, as StyleGAN's tools write them; None for another content, or no labels."""
+    path = os.fsdecode(top) + "dataset.json"
+    with _raise_data_errors(files.where(path)):
+        content = json.loads(_read(files, path))
+        pairs = content.get("labels") if isinstance(content, dict) else None
+        if not pairs:
+            return None
+        by_path: dict[bytes, object] = {}
+        for name, label in pairs.items() if isinstance(pairs, dict) else pairs:
+            _add(by_path, top + os.fsencode(str(name).removeprefix("./")), label)
+    return FileLabels(where=files.where(path), by_path=by_path)
+
+
+def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels | None:
+    """Read tables with a row for each image of their folders, as Hugging Face's image folders have them."""
+    by_path: dict[bytes, object] = {}
+    listed = ""
+    for table in tables:
+        where = files.where(os.fsdecode(table))
+        content = _read(files, os.fsdecode(table))
+        rows = _csv_rows if table.endswith(b".csv") else _json_rows
+        labels, listed = _labels_of(rows(content, where))
+        if labels is None:
+            notice = f"{where}: no column of labels among {listed}, so there are no classes"
+            return FileLabels(where=where, by_path={}, notices=(notice,))
+        folder = table.rpartition(b"/")[0]
+        for name, label in labels.items():
+            _add(by_path, os.path.join(folder, os.fsencode(name)), label)
+    return FileLabels(where=where, by_path=by_path)
+
+
+def _read_web_labels(files: FileReader, paths: list[bytes], suffix: bytes) -> FileLabels | None:
+    """Read the label files that have the names of images, but for the suffix."""
+    labels: dict[bytes, object] = {}
+    for path in (path for path in files.label_files if path.endswith(suffix)):
+        label = _read_web_label(files, os.fsdecode(path))
+        if label is not None:
+            labels[path.removesuffix(suffix)] = label
+    by_path: dict[bytes, object] = {}
+    others = []
+    for path in paths if labels else ():
+        key = next((key for key in _keys(path) if key in labels), None)
+        if key is not None and path.find(b".", len(key) + 1) < 0:
+            by_path[path] = labels[key]
+        elif key is not None:
+            others.append(path)
+    if not by_path:
+        return None
+    return FileLabels(where=f"{suffix.decode()} file", by_path=by_path, is_web=True, others=others)
+
+
+def _read_web_label(files: FileReader, path: str) -> object:
+    """Return the number of a class in a `.cls` file, or the label in a `.json` file; None if it has none."""
+    content = _read(files, path, _MAX_SAMPLE_BYTES)
+    if path.endswith(".json"):
+        with _raise_data_errors(files.where(path)):
+            values = json.loads(content)
+        names = [name for name in LABEL_NAMES if name in values] if isinstance(values, dict) else []
+        return values[names[0]] if names else None
+    text = content.strip()
+    if not text.isdigit():
+        raise DataError(f"{files.where(path)} holds {text[:20]!r}; expected the number of a class")
+    return int(text)
+
+
+def _keys(path: bytes) -> Iterator[bytes]:
+    """Yield a path, and cut at each dot of the file name, from the last to the first: names may have dots."""
+    yield path
+    start = path.rfind(b"/") + 1
+    dot = path.rfind(b".", start)
+    while dot >= 0:
+        yield path[:dot]
+        dot = path.rfind(b".", start, dot)
+
+
+def _labels_of(rows: Iterable[Mapping[str, object]]) -> tuple[dict[str, object] | None, str]:
+    """Return the labels of rows by file name, None without such columns; and the names of the columns."""
+    labels: dict[str, object] = {}
+    listed = ""
+    for row in rows:
+        names = {str(name).strip().lower(): name for name in row}
+        listed = ", ".join(map(str, row)) or listed
+        file = next((names[name] for name in _FILE_NAMES if name in names), None)
+        label = next((names[name] for name in LABEL_NAMES if name in names), None)
+        if file is None or label is None:
+            return None, listed
+        _add(labels, str(row[file]).strip().replace("\\", "/").removeprefix("./"), row[label])
+    return labels or None, listed
+
+
+def _add(labels: dict[_Name, object], name: _Name, label: object) -> None:
+    """Add a label; two for one image become a list of them."""
+    labels[name] = label if labels.get(name, label) == label else [labels[name], label]
+
+
+def _csv_rows(content: bytes, where: str) -> Iterator[Mapping[str, object]]:
+    text = content.decode("utf-8-sig", "surrogateescape")
+    head = text.partition("\n")[0]
+    delimiter = max(",;\t", key=head.count)
+    with _raise_data_errors(where):
+        yield from csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+
+
+def _json_rows(content: bytes, where: str) -> Iterator[Mapping[str, object]]:
+    for number, line in enumerate(content.splitlines(), start=1):
+        with _raise_data_errors(f"{where}: line {number}"):
+            row = json.loads(line) if line.strip() else {}
+            if not isinstance(row, dict):
+                raise ValueError("no object")
+        if row:
+            yield row
+
+
+def _read(files: FileReader, path: str, max_bytes: int = _MAX_BYTES) -> bytes:
+    content = files.read(path)
+    if len(content) > max_bytes:
+        raise DataError(f"{files.where(path)}: {len(content):,} bytes of labels, the limit is {max_bytes:,}")
+    return content
+
+
+@contextmanager
+def _raise_data_errors(where: str) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE_ERRORS as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{where}: labels cannot be read ({reason}); correct or remove the file") from None

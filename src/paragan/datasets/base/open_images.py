@@ -1,0 +1,216 @@
+"""Encoded images of any path: a folder, an archive, shards, WebDataset, Parquet, a folder of Hugging Face."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from paragan.core.addresses import is_url
+from paragan.core.errors import DataError
+from paragan.datasets import _image_paths, _tar_files
+from paragan.datasets._encoded_images import EncodedImages, describe_empty_classes
+from paragan.datasets._image_paths import ArrangedPaths, PathList
+from paragan.datasets._label_values import number_labels
+from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader, ZipReader
+from paragan.datasets.base.label_files import FileLabels, find_labels
+from paragan.datasets.base.shard_images import ShardImages
+from paragan.datasets.base.table_images import TableImages, has_arrow_files, table_files
+from paragan.storage.shard_folder import ShardFolder, has_shards
+
+_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2", ".zst")
+_FORMATS = "png jpg jpeg webp bmp gif tif tiff"
+_CACHE_BYTES = 16 << 30  # of remote shards on the local disk
+
+
+class FileImages(EncodedImages):
+    """Image files of a folder or archive."""
+
+    def __init__(self, files: FileReader, arranged: ArrangedPaths, notices: tuple[str, ...] = ()) -> None:
+        self.labels = arranged.labels
+        self.class_names = arranged.class_names
+        self.num_train = arranged.num_train
+        self.split_hashes = arranged.split_hashes
+        self.notices = (*notices, *files.notices)
+        self.ignored = dict(files.ignored.most_common())
+        self._files = files
+        self._paths = PathList(arranged.paths)
+
+    def read(self, rows: Sequence[int]) -> list[bytes]:
+        """Return the files, unchanged."""
+        return [self._files.read(self._paths[row]) for row in rows]
+
+    def where(self, row: int) -> str:
+        """Return the file."""
+        return self._files.where(self._paths[row])
+
+    def name(self, row: int) -> str:
+        """Return the path in the folder or archive."""
+        return self._paths[row]
+
+    def stamp(self, row: int) -> str:
+        """Return size and modification time of the file, or its checksum."""
+        return self._files.stamp(self._paths[row])
+
+
+def open_encoded_images(path: str, option: str = "data.path") -> EncodedImages:
+    """Open the images of a path; only names and labels are read.
+
+    path: a folder, a .zip or .tar file, a folder of tar files (also WebDataset's), a .parquet file or
+    a folder of them, a folder of Hugging Face, or shards in a folder or at an address. option: name of
+    the path in messages. Raises `DataError` for a path without two images, and for what can be read
+    in more than one way.
+    """
+    if has_shards(path):
+        return ShardImages(ShardFolder(path, _CACHE_BYTES if is_url(path) else 0))
+    root = Path(path)
+    if path and (root.suffix == ".parquet" or has_arrow_files(root)):
+        return TableImages(table_files(root), path)
+    files = open_reader(path, option=option)
+    paths = files.images()
+    if not paths and root.is_dir():
+        if tables := table_files(root):
+            return TableImages(tables, path)
+        if tars := _tars_in(root):
+            files = open_tars(tars, root)
+            paths = files.images()
+    check_image_count(files, paths, option)
+    return _arrange_images(files, paths)
+
+
+def _arrange_images(files: FileReader, paths: list[bytes]) -> FileImages:
+    """Return the sorted images of a folder or archive with their labels, those of files before those of folders."""
+    from_files = find_labels(files, paths)
+    arranged = _image_paths.arrange(paths, files.name)
+    if from_files is None or not from_files.by_path:
+        notices = () if from_files is None else from_files.notices
+        if isinstance(files, TarReader) and files.has_several:
+            arranged = replace(arranged.in_order(files.in_order(paths)), labels=None, class_names=())
+        else:
+            notices = (*notices, *_class_folder_warnings(files, paths, arranged.class_names))
+        return FileImages(files, arranged, notices)
+    if from_files.is_web and isinstance(files, TarReader):
+        arranged = arranged.in_order(files.in_order(arranged.paths))
+    return _label_from_files(files, arranged, from_files)
+
+
+def _label_from_files(files: FileReader, arranged: ArrangedPaths, labels: FileLabels) -> FileImages:
+    others = set(labels.others)
+    if others:
+        arranged = arranged.without(others)
+        files.ignored["further images of samples"] = len(others)
+    missing = next((path for path in arranged.paths if path not in labels.by_path), None)
+    if missing is not None:
+        has_none = f"has no {labels.where}" if labels.is_web else f"has no label in {labels.where}"
+        raise DataError(f"{files.where(os.fsdecode(missing))} {has_none} with its label, but others have; add it")
+    values = [labels.by_path[path] for path in arranged.paths]
+    classes = number_labels(values, labels.where, lambda row: os.fsdecode(arranged.paths[row]))
+    arranged = replace(arranged, labels=classes.labels, class_names=classes.names)
+    return FileImages(files, arranged, (*labels.notices, *classes.notices))
+
+
+def _tars_in(root: Path) -> list[Path]:
+    paths = sorted([*root.glob("*.*"), *root.glob("*/*.*")])
+    return [path for path in paths if (path.suffix == ".tgz" or ".tar" in path.suffixes) and _tar_files.is_tar(path)]
+
+
+def _class_folder_warnings(files: FileReader, paths: list[bytes], class_names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a line for all empty class folders, if there are some. paths: sorted, of both splits."""
+    classes = set(map(os.fsencode, class_names))
+    empty: list[str] = []
+    for top in _image_paths.class_folder_levels(paths):
+        without_images = set(files.folders(top)) - _image_paths.folder_names(paths, top) - classes
+        empty += [os.fsdecode(top + name) for name in sorted(without_images)]
+    return describe_empty_classes(empty, has_classes=bool(classes))
+
+
+def list_images(
+    path: str,
+    dataset: str = "folder",
+    texts: frozenset[str] = frozenset(),
+    option: str = "data.path",
+    min_images: int = 2,
+) -> tuple[FileReader, list[bytes]]:
+    """Return a reader and the sorted relative paths of the images in a folder, zip or tar file.
+
+    dataset, option: names in messages. texts: names of other files of a tar file to hold for
+    reading. Raises `DataError` if the folder or file is missing or damaged, or has fewer than
+    `min_images` images (1 or 2).
+    """
+    files = open_reader(path, dataset, texts, option)
+    paths = files.images()
+    check_image_count(files, paths, option, min_images)
+    return files, paths
+
+
+def open_reader(
+    path: str, dataset: str = "folder", texts: frozenset[str] = frozenset(), option: str = "data.path"
+) -> FileReader:
+    """Return a reader of a folder, zip or tar file; arguments and errors of `list_images`."""
+    check_path(path, dataset, option)
+    files = _open(Path(path), texts)
+    if files is None:
+        raise DataError(
+            f"{option}: {path!r} is not a folder, .zip or .tar file of images; pass the folder that contains them"
+        )
+    return files
+
+
+def check_image_count(files: FileReader, paths: list[bytes], option: str = "data.path", min_images: int = 2) -> None:
+    """Raise `DataError` for fewer images than `min_images`, 1 or 2."""
+    if len(paths) >= min_images:
+        return
+    root = Path(files.name)
+    count = "only one image" if paths else f"no images ({_FORMATS})"
+    required = "at least one is required" if min_images == 1 else "at least two are required"
+    archives = sorted(str(file) for file in root.glob("*") if file.suffix in _ARCHIVES) if root.is_dir() else []
+    hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
+    hint = "; ".join((*files.notices, hint))
+    raise DataError(f"{option}: {count} in {files.name!r}, {required}; {hint}")
+
+
+def check_path(path: str, dataset: str = "folder", option: str = "data.path") -> None:
+    """Raise `DataError` unless there is a local file or folder of this name; arguments of `list_images`."""
+    if is_url(path):
+        raise DataError(
+            f"{option}: data set {dataset!r} reads local files; pass data.name=shards for shards at an address"
+        )
+    if not path:
+        raise DataError(f"{option} is required for dataset {dataset!r}; pass {option}=DIR")
+    if not Path(path).exists():
+        hint = "check its path" if option == "SRC" else f"pass {option}=DIR"
+        raise DataError(f"{option}: {describe_missing(path)}; {hint}")
+
+
+def describe_missing(path: str) -> str:
+    """Describe a folder that does not exist, and where it was looked for."""
+    return f"no folder {path!r}" if os.path.isabs(path) else f"no folder {path!r} in {os.getcwd()}"
+
+
+def _open(root: Path, texts: frozenset[str]) -> FileReader | None:
+    """Open a folder or archive; an archive by its suffix first, to report it if it is damaged."""
+    if root.is_dir():
+        return FolderReader(root)
+    if not root.is_file():
+        return None
+    if root.suffix.lower() == ".zip" or zipfile.is_zipfile(root):
+        return ZipReader(root)
+    if ".tar" in root.name or root.suffix == ".tgz" or _tar_files.is_tar(root):
+        return open_tars([root], root, texts)
+    return None
+
+
+def open_tars(tars: Sequence[Path], name: Path, texts: frozenset[str] = frozenset()) -> TarReader:
+    """Open tar files; the result is cached because both splits read the same files."""
+    stamps = tuple((status.st_size, status.st_mtime_ns) for status in map(os.stat, tars))
+    return _open_tars(tuple(tars), name, texts, stamps)
+
+
+@lru_cache(maxsize=1)
+def _open_tars(
+    tars: tuple[Path, ...], name: Path, texts: frozenset[str], stamps: tuple[tuple[int, int], ...]
+) -> TarReader:
+    return TarReader(tars, name, texts)
