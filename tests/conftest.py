@@ -8,12 +8,16 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from tests import scheduling
 from tests.needs_extensions import EXTENSIONS, needed_by
+from tests.nightly import SLOW
 from tests.processes import children, kill
 
 os.environ["PARAGAN_OFFLINE"] = "1"  # no test waits for a network
@@ -45,6 +49,31 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Tests of an extension, and others that need one, have its mark: `pytest -m 'extension(grid=True)'`."""
     if needed := needed_by(item.nodeid):
         item.add_marker(pytest.mark.extension(**dict.fromkeys(needed, True)))
+    if item.nodeid.startswith(SLOW):
+        item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    scheduling.order(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return scheduling.ByFile(config, log) if config.option.dist == "loadfile" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    before = scheduling.cpu_s()
+    yield
+    item.user_properties.append(("cpu_s", round(scheduling.cpu_s() - before, 2)))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name the unit tests that have become slow: they get smaller sizes, a shared fixture or the mark `slow`."""
+    if lines := list(scheduling.too_long(terminalreporter.stats.get("passed", []))):
+        terminalreporter.section(f"unit tests over {scheduling.MAX_UNIT_S} s of CPU")
+        terminalreporter.write_line("\n".join(lines))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,18 +99,22 @@ def _cpu(request: pytest.FixtureRequest) -> Iterator[None]:
 @contextmanager
 def _imports_forgotten() -> Iterator[None]:
     """Restore the module path afterwards, and forget modules that were imported from temporary folders."""
-    path, modules = list(sys.path), set(sys.modules)
+    path, newest = list(sys.path), next(reversed(sys.modules))
     yield
     sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if _is_temporary(sys.modules[name]):
-            del sys.modules[name]
+    later = takewhile(lambda name: name != newest, reversed(sys.modules))  # thousands came before
+    for name in [name for name in later if is_temporary(sys.modules[name])]:
+        del sys.modules[name]
 
 
-def _is_temporary(module: ModuleType) -> bool:
+LASTING = (str(ROOT), sys.prefix, sys.base_prefix)  # though they may lie in the temporary folder
+
+
+def is_temporary(module: ModuleType) -> bool:
+    """Whether a module was imported from the temporary folder, and is neither of the project nor of the installation."""
     held = vars(module)  # `getattr` would run code of lazy modules
     folders = [held.get("__file__"), *(held.get("__path__") or ())]  # a folder may be a namespace without a file
-    outside = [str(folder) for folder in folders if not str(folder).startswith(str(ROOT))]
+    outside = [str(folder) for folder in folders if not str(folder).startswith(LASTING)]
     return any(folder.startswith(tempfile.gettempdir()) for folder in outside)
 
 

@@ -20,6 +20,8 @@ MAX_MODULES = 250  # of paragan, in `train digits`; may only fall
 IMPORTED = """
 import sys
 from paragan.cli.main import main
+from paragan.features.base import classifier
+classifier.STEPS = 5
 code = main(sys.argv[1:])
 print(*sorted(name for name in sys.modules if name.split(".")[0] == "paragan"), file=sys.stderr)
 sys.exit(code)

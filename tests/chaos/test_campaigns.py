@@ -17,6 +17,7 @@ def assert_survived(found, count):
     assert found["injected"] == found["survived"] == count
 
 
+@pytest.mark.slow
 def test_a_run_survives_one_fault_of_each_kind(tmp_path):
     found = run("brief", "ddp", 0, 1, tmp_path / "root", 200)
     assert_survived(found, found["injected"])

@@ -15,7 +15,7 @@ import pytest
 from paragan.cli.main import main
 from tests.processes import children, environment, wait_for
 
-pytestmark = [pytest.mark.distributed, pytest.mark.chaos]
+pytestmark = [pytest.mark.distributed, pytest.mark.chaos, pytest.mark.slow]
 
 GRID = (
     *("grid.shape=2x2", "grid.batches=20", "grid.executor=loop", "grid.heartbeat_s=1.0", "grid.fitness.num_images=16"),
@@ -92,7 +92,7 @@ def listens(pid):
     return found
 
 
-@pytest.mark.parametrize("workers", [2, *(pytest.param(count, marks=pytest.mark.slow) for count in (1, 4))])
+@pytest.mark.parametrize("workers", [1, 2, 4])
 def test_workers_evolve_what_one_process_does(started, tmp_path, expected, workers):
     process = begin(started, tmp_path / "run", f"workers={workers}")
     crew(process, workers)
@@ -103,7 +103,6 @@ def test_workers_evolve_what_one_process_does(started, tmp_path, expected, worke
     assert genomes(tmp_path / "run") == expected and generations(tmp_path / "run") == list(range(1, 11))
 
 
-@pytest.mark.slow
 def test_all_but_one_may_be_lost(started, tmp_path, expected):
     folder = tmp_path / "run"
     process = begin(started, folder, "workers=3")
@@ -115,7 +114,6 @@ def test_all_but_one_may_be_lost(started, tmp_path, expected):
     assert genomes(folder) == expected
 
 
-@pytest.mark.slow
 def test_without_any_worker_the_run_ends_and_goes_on_later(started, tmp_path, expected):
     folder = tmp_path / "run"
     process = begin(started, folder, "workers=2", "every.save_kimg=0.1")
@@ -128,7 +126,6 @@ def test_without_any_worker_the_run_ends_and_goes_on_later(started, tmp_path, ex
     assert genomes(folder) == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_coordinator_that_is_lost_is_resumed(started, tmp_path, expected, how):
     folder = tmp_path / "run"

@@ -12,6 +12,7 @@ DRAWING = ("stylegan2", "pix2pix")
 TOLERANCE = 1e-10
 
 
+@pytest.mark.slow
 def test_every_image_model_on_two_uneven_ranks_is_the_batch(two_ranks):
     for found in two_ranks.run(f"{CASES}:all_under_ddp", models=MODELS):
         assert not {model: number for model, number in found.items() if not number <= TOLERANCE}

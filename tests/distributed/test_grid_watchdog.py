@@ -30,6 +30,7 @@ def train(tmp_path):
     return start
 
 
+@pytest.mark.slow
 def test_a_hanging_step_of_a_cell_is_named_and_ends_the_run(train, tmp_path):
     ended = train("1000,any,g,30")
     line = ended.stderr.strip().splitlines()[-1]

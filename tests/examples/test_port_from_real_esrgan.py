@@ -1,9 +1,12 @@
 """Real-ESRGAN's second stage by hand and its port: equal weights in float64, resumed too, in fewer lines."""
 
+import pytest
+
 from tests.examples.ported_loops import assert_page_counts_lines, distance, has_changed
 from tests.tiny_run import newest
 
 
+@pytest.mark.slow
 def test_real_esrgan_port_equals_the_loop_by_hand(example, tmp_path, monkeypatch):
     """Both stop after 10 of 20 steps and resume from their checkpoints."""
     port = example("port_from_real_esrgan")

@@ -99,6 +99,7 @@ def test_vocoder_equals_the_plain_loop(vocoder, straight):
     assert {"g/loss/spectral", "g/loss/feature_matching_l1", "d/real/at_half"} <= set(run.history[-1])
 
 
+@pytest.mark.slow
 def test_vocoder_interrupted_at_three_steps_equals_the_uninterrupted_run(vocoder, straight, tmp_path):
     for position in KILLED_AT:
         made = vocoder.trainer(out=tmp_path, settings=PLAIN, dtype=torch.float64)

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow  # trains for 120 steps; the recipe has its test in unit/recipes
+
 
 @pytest.fixture(scope="module")
 def vqgan(example):

@@ -46,14 +46,18 @@ class Mutant:
 
 def mutants_of(text: str, path: Path) -> list[Mutant]:
     """Every fault of the kinds above in the functions of a file."""
+    return [_mutant(text, path, node, after) for node, after in _candidates(text)]
+
+
+def _mutant(text: str, path: Path, node: ast.AST, after: str) -> Mutant:
+    return Mutant(
+        path=path, line=node.lineno, before=ast.unparse(node), after=after, text=_replaced(text, node, after)
+    )
+
+
+def _candidates(text: str) -> list[tuple[ast.AST, str]]:
     return [
-        Mutant(
-            path=path,
-            line=node.lineno,
-            before=ast.unparse(node),
-            after=after,
-            text=_replaced(text, node, after),
-        )
+        (node, after)
         for function in ast.walk(ast.parse(text))
         if isinstance(function, ast.FunctionDef)
         for statement in function.body
@@ -116,9 +120,9 @@ def draw_mutants(seed: int, num: int) -> list[Mutant]:
     rng.shuffle(files)
     mutants = []
     for file in files:
-        candidates = mutants_of(file.read_text(), file.relative_to(ROOT))
-        if candidates and len(mutants) < num:
-            mutants.append(rng.choice(candidates))
+        candidates = _candidates(text := file.read_text()) if len(mutants) < num else []
+        if candidates:
+            mutants.append(_mutant(text, file.relative_to(ROOT), *rng.choice(candidates)))
     return mutants
 
 

@@ -86,6 +86,7 @@ def names(category: str) -> list[str]:
     return sorted(_sources(category))
 
 
+@cache
 def _sources(category: str) -> dict[str, Path]:
     """Return the public files of a category by name: a file or a package, of paragan or of an extension."""
     paths: list[Path] = []

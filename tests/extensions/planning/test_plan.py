@@ -129,13 +129,15 @@ def test_terms_sum_to_the_peak_and_ema_has_the_size_of_the_generator():
     assert plan.model.players["g"].saved_by_turn > plan.model.players["d"].saved_by_turn > 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads the resident set from /proc")
-@pytest.mark.parametrize(("model", "batch"), [("mlp", 256), pytest.param("dcgan", 32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("model", "batch"), [("mlp", 256), ("dcgan", 32)])
 def test_predicted_memory_is_within_30_percent_of_the_measured_peak(model, batch):
     row = plan_memory.compare(model, batch)
     assert abs(row["error_percent"]) <= (30 if row["device"] == "cpu" else 15), row
 
 
+@pytest.mark.slow
 def test_largest_batch_fits_and_the_next_does_not():
     largest = planned(SMALL["mlp"], "d.micro_batches=2", memory_gb=0.1).memory.largest_batch
     assert largest % 2 == 0

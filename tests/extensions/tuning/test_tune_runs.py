@@ -35,6 +35,7 @@ def lines(folder, kind):
     return [line for line in map(json.loads, text.splitlines()) if line["kind"] == kind]
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.timeout(300)
 def test_study_whose_process_is_killed_resumes_the_trial_and_reaches_its_number(tmp_path, capsys):

@@ -190,6 +190,7 @@ def test_verify_dropout_drawn_by_row_is_held_to_every_law(verified):
     assert not [row for row in rows if row["result"] == "exempt" and "Dropout" in row["reason"]]
 
 
+@pytest.mark.slow
 @pytest.mark.distributed
 def test_verify_good_networks_pass_on_two_ranks(verified):
     rows, code = verified(faulty(), "--ranks", "2")

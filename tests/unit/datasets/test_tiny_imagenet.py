@@ -152,6 +152,7 @@ def test_labels_that_are_missing(official):
     assert "val_annotations.txt: no such file" in refused(official, "held_out")
 
 
+@pytest.mark.slow
 def test_the_real_part(data_root):
     folder = data_root / "tiny-imagenet-50"
     if not folder.is_dir():

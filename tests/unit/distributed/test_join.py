@@ -175,8 +175,9 @@ def test_each_local_rank_gets_a_device_of_its_own(monkeypatch, count):
 
 
 @pytest.fixture
-def pair():
+def pair(monkeypatch):
     """Two ranks of this process, with the store where reasons are left; rank 1's process can be another's."""
+    monkeypatch.setattr(failure, "LOOK_S", 0.2)
     store = dist.HashStore()
     for number in range(2):
         store.set(f"here/{number}", json.dumps([socket.gethostname(), os.getpid()]))
@@ -221,14 +222,12 @@ def test_a_rank_that_is_gone_is_named(pair):
     assert "the last checkpoint is intact; run the same command to resume" in str(error)
 
 
-def test_a_rank_that_does_not_answer_is_not_waited_for(pair, monkeypatch):
-    monkeypatch.setattr(failure, "LOOK_S", 0.2)
+def test_a_rank_that_does_not_answer_is_not_waited_for(pair):
     error = failure.resolve_failure(pair[0], RuntimeError("Timed out waiting 2000ms for recv operation to complete"))
     assert "another rank failed or did not answer in time" in str(error)
 
 
-def test_what_a_layer_made_of_a_broken_collective_is_understood(pair, monkeypatch):
-    monkeypatch.setattr(failure, "LOOK_S", 0.2)
+def test_what_a_layer_made_of_a_broken_collective_is_understood(pair):
     error = RankError("norm: not every rank joined in")
     error.__cause__ = BROKEN
     for _ in range(2):  # once where the session ends, once where the command does

@@ -57,6 +57,7 @@ def test_command_line_page_has_every_verb():
     assert re.findall(r"^## (\w+)$", commands.page(), re.M) == verbs
 
 
+@pytest.mark.slow
 def test_stored_plots_are_up_to_date():
     matplotlib = pytest.importorskip("matplotlib", reason="matplotlib comes with the extra `dev`")
     if f"matplotlib=={matplotlib.__version__}\n" not in (ROOT / "constraints.txt").read_text():

@@ -6,7 +6,6 @@ import torch
 from scipy.linalg import sqrtm
 from scipy.special import rel_entr, softmax
 from torch import nn
-from torchmetrics.image.kid import KernelInceptionDistance
 
 from paragan.core import registry
 from paragan.core.metric import SampleFeatures
@@ -50,6 +49,8 @@ def images(samples):
 
 
 def test_kid_equals_torchmetrics(real, generated):
+    from torchmetrics.image.kid import KernelInceptionDistance  # a second to import, in every worker
+
     metric = KernelInceptionDistance(feature=Given(), subsets=1, subset_size=COUNT, normalize=True)
     metric.set_dtype(torch.float64)
     metric.update(images(real), real=True)

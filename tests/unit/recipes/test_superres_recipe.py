@@ -56,6 +56,7 @@ def test_flips_mirror_both_images_of_a_sample(folder):
             assert torch.equal(x.flip(2) if flip else x, y)
 
 
+@pytest.mark.slow
 def test_run_resumes_to_the_same_weights(folder, tmp_path):
     settings = {**SMALL, "data.path": str(folder)}
     whole = train_whole_and_in_parts(tmp_path, "superres", settings, 0.012, 0.006)

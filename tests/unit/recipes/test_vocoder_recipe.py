@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import torch
 
 from paragan.core.outputs import DiscriminatorOutput, Outputs
@@ -21,6 +22,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 def test_run_resumes_to_the_same_weights(tmp_path):
     whole = train_whole_and_in_parts(tmp_path, "vocoder", SMALL, 0.012, 0.006)
     newest = whole.history[-1]
