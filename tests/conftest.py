@@ -111,7 +111,7 @@ LASTING = (str(ROOT), sys.prefix, sys.base_prefix)  # though they may lie in the
 
 
 def is_temporary(module: ModuleType) -> bool:
-    """Whether a module was imported from the temporary folder, and is neither of the project nor of the installation."""
+    """Whether a module was imported from the temporary folder, and neither from the project nor the installation."""
     held = vars(module)  # `getattr` would run code of lazy modules
     folders = [held.get("__file__"), *(held.get("__path__") or ())]  # a folder may be a namespace without a file
     outside = [str(folder) for folder in folders if not str(folder).startswith(LASTING)]

@@ -10,7 +10,10 @@ _TUNE = "tests/extensions/tuning/test_tune.py::"
 
 SLOW = (
     # each of these has a brother of another norm, draw or scheme
-    *(f"{_VERIFY}batch_norm_of_torch_is_exempt_from_frozen_means_frozen_and_fails_nothing[{n}" for n in ("G]", "D]", "wi")),
+    *(
+        f"{_VERIFY}batch_norm_of_torch_is_exempt_from_frozen_means_frozen_and_fails_nothing[{n}"
+        for n in ("G]", "D]", "wi")
+    ),
     *(f"{_VERIFY}spectral_norm_of_torch_is_twice_differentiable_and_exempt_from_frozen[{n}" for n in ("silu", "leaky")),
     *(f"{_VERIFY}noise_in_forward_is_as_exact_as_in_the_trainer[{draw}]" for draw in ("numpy", "functional dropout")),
     f"{_VERIFY}dropout_hides_no_mean_over_the_batch[nn.AlphaDropout",
@@ -23,7 +26,10 @@ SLOW = (
         for case in ("0-error1", "0-error2", "2-error0", "2-error2")
     ),
     f"{_TUNE}test_process_that_ends_before_others_says_how_many_trials_run[2-",
-    *(f"tests/extensions/planning/test_plan_players.py::test_a_penalty_on_some_samples_is_planned[{n}]" for n in (0.5, 1)),
+    *(
+        f"tests/extensions/planning/test_plan_players.py::test_a_penalty_on_some_samples_is_planned[{n}]"
+        for n in (0.5, 1)
+    ),
     # pages whose feature has tests of its own
     *(f"{_BLOCK}[{page}" for page in ("tune-", "compare-runs-", "scores-")),
     *(
@@ -44,11 +50,20 @@ SLOW = (
     # laws and numerics
     "tests/laws/test_image_recipes.py::test_training_resumed_is_the_plain_loop[superres",
     "tests/laws/test_draws_by_row.py::test_compiled_networks_draw_as_uncompiled_ones[pix2pix",
-    *(f"tests/laws/test_recorded_is_stacked.py::test_recorded_turns_are_turns[{g}" for g in ("r2", "conv", "one-loss", "sk")),
-    *(f"tests/laws/test_no_delay_is_synchrony.py::test_the_bound_is_kept_whatever_the_delays[{n}-1" for n in (0.0, 0.5)),
+    *(
+        f"tests/laws/test_recorded_is_stacked.py::test_recorded_turns_are_turns[{g}"
+        for g in ("r2", "conv", "one-loss", "sk")
+    ),
+    *(
+        f"tests/laws/test_no_delay_is_synchrony.py::test_the_bound_is_kept_whatever_the_delays[{n}-1"
+        for n in (0.0, 0.5)
+    ),
     "tests/laws/test_balancers.py::test_a_run_of_a_config_resumes_bit_exactly[synchronous",
     *(f"tests/laws/test_stopping_is_invisible.py::test_stop_and_go_on[more{n}]" for n in (1, 2)),
-    *(f"tests/numerics/test_resume.py::test_a_resumed_game_ends_with_every_bit[{g}" for g in ("few steps", "ContraGAN")),
+    *(
+        f"tests/numerics/test_resume.py::test_a_resumed_game_ends_with_every_bit[{g}"
+        for g in ("few steps", "ContraGAN")
+    ),
     # units
     *(
         f"tests/unit/features/test_inception.py::test_inception_{law}[torchvision]"

@@ -50,9 +50,7 @@ def mutants_of(text: str, path: Path) -> list[Mutant]:
 
 
 def _mutant(text: str, path: Path, node: ast.AST, after: str) -> Mutant:
-    return Mutant(
-        path=path, line=node.lineno, before=ast.unparse(node), after=after, text=_replaced(text, node, after)
-    )
+    return Mutant(path=path, line=node.lineno, before=ast.unparse(node), after=after, text=_replaced(text, node, after))
 
 
 def _candidates(text: str) -> list[tuple[ast.AST, str]]:
