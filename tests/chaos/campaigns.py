@@ -13,6 +13,7 @@ CAMPAIGNS = (  # kind, strategy, faults, seed
     ("forks", "alone", 30, 1),
     *(("forks", "ddp", 12, seed) for seed in (1, 2, 3)),
     *(("forks", "zero3", 12, seed) for seed in (1, 2)),
+    *(("forks", strategy, 12, 1) for strategy in ("zero1", "zero2", "hsdp")),
     *(("forks", "asynchronous", 12, seed) for seed in (1, 2)),
     *(("forks", "asynchronous-in-turns", 12, seed) for seed in (1, 2)),
     *(("forks", "parameter-server", 12, seed) for seed in (1, 2)),

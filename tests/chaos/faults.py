@@ -56,7 +56,10 @@ _WITHOUT_DELAY = "scheme={name: asynchronous, staleness: 0, reuse: false}"
 STRATEGIES = {
     "alone": Strategy(("devices=1",), {"main": _TURNS}, "main", has_launcher=False),
     "ddp": Strategy(("devices=2",), _BOTH),
-    "zero3": Strategy(("devices=2", "g.strategy=zero3", "d.strategy=zero3"), _BOTH),
+    **{
+        name: Strategy(("devices=2", f"g.strategy={name}", f"d.strategy={name}"), _BOTH)
+        for name in ("zero1", "zero2", "zero3", "hsdp")
+    },
     "asynchronous": Strategy(
         ("devices=2", "scheme=asynchronous"), {"rank0": _G, "rank1": _D}, is_exact=False, is_split=True
     ),
