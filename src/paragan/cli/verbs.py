@@ -34,6 +34,7 @@ VERBS = {
     "config": Verb("config:config", takes_settings=True),
     "plan": Verb("plan:plan_command", "planning", takes_settings=True),
     "sample": Verb("sample:sample_command"),
+    "apply": Verb("apply:apply_command"),
     "serve": Verb("serve:serve_command", "serving"),
     "project": Verb("project:project_command", "serving"),
     "export": Verb("export:export"),

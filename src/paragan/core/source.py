@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -44,6 +44,18 @@ class TensorSpec:
     def num_bytes(self) -> int:
         """Bytes of the tensor of one sample."""
         return abs(math.prod(self.shape)) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioFormat:
+    """Format of the audio of a data set, which `audio_format(options)` of its file returns.
+
+    sample_rate: samples a second. derived: what else a sample has, by name, computed from audio (B, channels, T).
+    """
+
+    sample_rate: int
+    channels: int
+    derived: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
 
 
 class Source(ABC):

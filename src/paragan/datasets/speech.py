@@ -20,7 +20,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.option_types import Interval
-from paragan.core.source import Source, TensorSpec
+from paragan.core.source import AudioFormat, Source, TensorSpec
 from paragan.datasets.base.in_memory import compute_fingerprint
 from paragan.layers.log_mel import LogMel
 
@@ -65,6 +65,11 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     first, count = (_HELD_OUT, options.utterances) if is_train else (0, _HELD_OUT)
     fingerprint = compute_fingerprint("speech", options.utterances, options.segment, split)
     return _Segments(first=first, count=count, segment=options.segment, is_random=is_train, fingerprint=fingerprint)
+
+
+def audio_format(options: Options) -> AudioFormat:
+    """Return the format of the audio, and how `mel` is computed from it."""
+    return AudioFormat(sample_rate=SAMPLE_RATE, channels=1, derived={"mel": LogMel(SAMPLE_RATE, _FFT, HOP, BANDS)})
 
 
 class _Segments(Source):

@@ -10,11 +10,13 @@ from numbers import Integral
 from typing import Any, Protocol, SupportsIndex, runtime_checkable
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.registry import closest_name, did_you_mean
 from paragan.core.source import Source
+from paragan.datasets.base.whole_images import whole_image
 from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages
@@ -116,6 +118,33 @@ class Sampler:
         y_B = self.labels(n, labels, seed)
         with with_steps(self.net, steps):
             return self.generate(z_BZ, y_B, mode=mode, conditions=inputs, seed=seed, truncation=truncation)
+
+    def apply(
+        self,
+        x: Tensor | Image.Image,
+        direction: str | None = None,
+        *,
+        tile: int | None = None,
+        overlap: int | None = None,
+        seed: int | None = None,
+        mode: Mode | None = None,
+    ) -> Tensor | Image.Image:
+        """Apply a generator of images from images, or of audio, to an input of any size; return the same kind.
+
+        x: a tensor (C, H, W) or (B, C, H, W), audio (C, T) or (B, C, T), in [-1, 1], or a Pillow image. The other
+        arguments are those of `export.application`: a direction such as `a_to_b`, the side of tiles and their
+        overlap, the seed of latents and dropout. Raises `ConfigError` for a generator of latents alone, and for
+        sizes that the network does not take.
+        """
+        from paragan.export.application import find_application
+
+        application = find_application(self, direction, seed, mode)
+        if not isinstance(x, Tensor):
+            x_BCHW = whole_image(x, application.channels)[None]
+            return SampledImages(application(x_BCHW, tile=tile, overlap=overlap))[0]
+        is_batch = x.dim() == (4 if application.kind == "image" else 3)
+        y = application(x if is_batch else x[None], tile=tile, overlap=overlap)
+        return y if is_batch else y[0]
 
     def conditions(self, n: int, images: Tensor | None = None) -> Tensor | None:
         """Return the input images of n samples; None for a generator that takes latents only."""

@@ -55,9 +55,15 @@ class Generator(nn.Module):
             found = "x".join(map(str, shape))
             raise DataError(f"cyclegan needs two images side by side, their sides multiples of 4, not {found}")
         self.weight_init = options.weight_init
+        self.input_multiple = 4
         self.has_identity = options.identity
         self.to_a = translator(shape[0], options.width, options.blocks)
         self.to_b = translator(shape[0], options.width, options.blocks)
+
+    @property
+    def directions(self) -> dict[str, nn.Module]:
+        """The translators by name, each of images (B, C, H, W) of any multiple of 4."""
+        return {"a_to_b": self.to_b, "b_to_a": self.to_a}
 
     def forward(self, both: Tensor) -> GeneratorOutput:
         a, b = both.chunk(2, dim=3)

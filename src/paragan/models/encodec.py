@@ -62,6 +62,7 @@ class Generator(nn.Module):
         super().__init__()
         frame = prod(options.rates)
         _check_shape(shape, shape[-1] % frame, f"N a multiple of {frame}")
+        self.input_multiple = frame
         widths = [options.width << level for level in range(len(options.rates) + 1)]
         last = nn.Conv1d(widths[-1], widths[-1], 7, padding=3)
         self.encoder = nn.Sequential(*_downwards(widths, options.rates), nn.ELU(), last)

@@ -99,6 +99,7 @@ class Generator(nn.Module):
         if len(shape) != 2 or shape[0] != 1 or shape[1] % frame:
             found = "x".join(map(str, shape))
             raise DataError(f"hifigan generates audio of 1xN samples, N a multiple of {frame}, not {found}")
+        self.input_multiple = frame  # samples of audio
         widths = [max(1, options.width >> level) for level in range(len(options.rates) + 1)]
         self.first = nn.Conv1d(options.bands, widths[0], 7, padding=3)
         layers = zip(pairwise(widths), options.rates, strict=True)

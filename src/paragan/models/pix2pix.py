@@ -65,6 +65,7 @@ class Generator(nn.Module):
         self.weight_init = options.weight_init
         side = image_side(shape, "pix2pix", 512)
         levels = (side & -side).bit_length() - 1  # halvings down to 1 px, or to 3
+        self.input_multiple = 2**levels
         widths = _widths(options.width, levels)
         norm = _norm(options.norm)
         downs = []

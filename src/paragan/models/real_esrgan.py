@@ -61,6 +61,7 @@ class Generator(nn.Module):
             found = "x".join(map(str, shape))
             factor = options.factor
             raise DataError(f"real_esrgan with factor={factor} needs images of multiples of {factor}, not {found}")
+        self.input_multiple = 1
         channels = shape[0]
         width = options.width
         self.first = nn.Conv2d(condition_channels or channels, width, 3, padding=1)

@@ -62,6 +62,7 @@ class Generator(nn.Module):
             raise DataError(
                 f"vqgan with halvings={options.halvings} needs images of multiples of {factor}, not {found}"
             )
+        self.input_multiple = factor
         widths = [options.width * min(2**level, 4) for level in range(options.halvings)]
         to_codes = nn.Conv2d(widths[-1], options.depth, 1)
         down = _downwards(shape[0], widths)

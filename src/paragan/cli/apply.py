@@ -1,0 +1,75 @@
+"""`paragan apply`: a trained generator on files of any size."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paragan.cli.arguments import Best, Code, RunOrFile, Seed, Steps, Trust, trusted
+from paragan.cli.progress import show_progress
+from paragan.cli.sample import Mode
+from paragan.core.errors import ConfigError
+from paragan.core.printable import to_printable
+
+_INPUT = "A file, folder, .zip or .tar file of images, or audio files."
+Input = Annotated[Path, typer.Argument(metavar="INPUT", help=_INPUT)]
+_OUT = "Folder of the results, one for each input, with its name; the same command resumes."
+Out = Annotated[Path, typer.Option(metavar="DIR", help=_OUT)]
+_DIRECTION = "Of a generator with two: a_to_b or b_to_a."
+Direction = Annotated[str | None, typer.Option(metavar="NAME", help=_DIRECTION)]
+_TILE = "Side of tiles in pixels, or samples of audio (default: whole inputs, tiles where they are large)."
+Tile = Annotated[int | None, typer.Option(min=8, help=_TILE)]
+_OVERLAP = "Overlap of tiles (default: 64 pixels, 8192 samples)."
+Overlap = Annotated[int | None, typer.Option(min=0, help=_OVERLAP)]
+Encode = Annotated[bool, typer.Option("--encode", help="Write the tokens of a codec or VQGAN, as .npz.")]
+Decode = Annotated[bool, typer.Option("--decode", help="Read tokens that --encode wrote.")]
+_MAX_LISTED = 10
+
+
+def apply_command(
+    path: RunOrFile,
+    source: Input,
+    *,
+    out: Out,
+    direction: Direction = None,
+    encode: Encode = False,
+    decode: Decode = False,
+    tile: Tile = None,
+    overlap: Overlap = None,
+    seed: Seed = None,
+    mode: Mode = None,
+    steps: Steps = None,
+    best: Best = False,
+    trust: Trust = False,
+    code: Code = None,
+) -> None:
+    """Apply a trained generator to your own images or audio, of any size.
+
+    Exit code 2: damaged inputs, which are named and left out.
+    """
+    from paragan.runs.apply_files import ApplyRequest, apply_to_files
+    from paragan.runs.open_generator import open_generator
+
+    if encode and decode:
+        raise ConfigError("--encode writes tokens and --decode reads them; leave one out")
+    request = ApplyRequest(
+        direction=direction,
+        tokens="encode" if encode else "decode" if decode else None,
+        tile=tile,
+        overlap=overlap,
+        seed=seed,
+        mode=mode,
+    )
+    sampler = open_generator(path, trusted(trust, code), best, steps=steps)
+    with show_progress("files") as update:
+        applied = apply_to_files(sampler, source, out, request, update)
+    existing = f", {applied.num_existing:,} were there" if applied.num_existing else ""
+    print(f"{out}: {applied.num_written:,} files written{existing}")
+    if applied.damaged:
+        print(f"{len(applied.damaged):,} inputs are damaged and were left out:", file=sys.stderr)
+        for line in applied.damaged[:_MAX_LISTED]:
+            print(f"  {to_printable(line)}", file=sys.stderr)
+        raise typer.Exit(2)

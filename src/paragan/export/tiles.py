@@ -1,0 +1,102 @@
+"""A network on inputs of any size: padded to a multiple, and in overlapping tiles where they are large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import prod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Call = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiling:
+    """Division of large inputs. Sizes are those of the input, per axis.
+
+    max_elements: largest input, height x width or samples, that is passed whole. tile: side of a tile with its
+    overlap, at least twice as large. overlap: of neighbouring tiles; both are rounded up to a multiple. multiple: of
+    every size that the network takes. scale: size of the output divided by that of the input. is_signal: pad with
+    silence, not with the values at the edge.
+    """
+
+    max_elements: int
+    tile: int
+    overlap: int
+    multiple: int
+    scale: Fraction
+    is_signal: bool = False
+
+
+def call_in_tiles(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
+    """Return the output of `call` for x (B, C, *sizes), of the sizes times `scale`, rounded down.
+
+    The outputs of tiles equal that of the whole input if none depends on inputs further away than half of the
+    overlap; the two tiles of an overlap are blended.
+    """
+    sizes = x.shape[2:]
+    padded = pad_to_multiple(x, tiling.multiple, tiling.is_signal)
+    is_small = prod(padded.shape[2:]) <= tiling.max_elements
+    y = call(padded) if is_small else _blended(call, padded, tiling)
+    return cut(y, [slice(int(size * tiling.scale)) for size in sizes])
+
+
+def cut(x: Tensor, windows: Sequence[slice]) -> Tensor:
+    """Return the view of a window of the last axes."""
+    for axis, window in enumerate(windows, start=x.dim() - len(windows)):
+        x = x[(slice(None),) * axis + (window,)]
+    return x
+
+
+def pad_to_multiple(x: Tensor, multiple: int, is_signal: bool) -> Tensor:
+    """Return x, padded at the end of each axis to a multiple: a signal by silence, images by their last values."""
+    missing = [-size % multiple for size in x.shape[2:]]
+    if not any(missing):
+        return x
+    pads = [pad for side in reversed(missing) for pad in (0, side)]
+    return F.pad(x, pads) if is_signal else F.pad(x, pads, mode="replicate")
+
+
+def _blended(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
+    sizes = x.shape[2:]
+    overlap = -(-tiling.overlap // tiling.multiple) * tiling.multiple
+    tile = max(-(-tiling.tile // tiling.multiple) * tiling.multiple, 2 * overlap)
+    total = weights = torch.zeros(())
+    for windows in product(*(_windows(size, tile, overlap) for size in sizes)):
+        y = call(cut(x, windows))
+        if not total.dim():
+            total = y.new_zeros(*y.shape[:2], *(int(size * tiling.scale) for size in sizes))
+            weights = torch.zeros_like(total[0, 0])
+        places = [slice(int(window.start * tiling.scale), int(window.stop * tiling.scale)) for window in windows]
+        weight = _weight(places, weights.shape, int(overlap * tiling.scale)).to(y)
+        cut(total, places).add_(y * weight)
+        cut(weights, places).add_(weight)
+    return total / weights
+
+
+def _windows(size: int, tile: int, overlap: int) -> list[slice]:
+    """Return windows of one axis that overlap; the last one ends where the axis does."""
+    starts = [*range(0, max(0, size - tile), tile - overlap), max(0, size - tile)]
+    return [slice(start, min(start + tile, size)) for start in starts]
+
+
+def _weight(windows: Sequence[slice], sizes: Sequence[int], overlap: int) -> Tensor:
+    """Return the weights of a tile's outputs: 0 in the outer half of an overlap, and from there a ramp to 1.
+
+    Outputs near the edge of a tile would have read what is beyond it. At the edge of the input there is nothing.
+    """
+    weight = torch.ones(())
+    for window, size in zip(windows, sizes, strict=True):
+        place = torch.arange(window.stop - window.start) + 0.5
+        ramp = torch.ones_like(place)
+        if window.start:
+            ramp = torch.minimum(ramp, 2 * place / overlap - 1)
+        if window.stop < size:
+            ramp = torch.minimum(ramp, 2 * place.flip(0) / overlap - 1)
+        weight = weight[..., None] * ramp.clamp(0, 1)
+    return weight
