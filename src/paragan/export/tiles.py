@@ -92,11 +92,9 @@ def _weight(windows: Sequence[slice], sizes: Sequence[int], overlap: int) -> Ten
     """
     weight = torch.ones(())
     for window, size in zip(windows, sizes, strict=True):
-        place = torch.arange(window.stop - window.start) + 0.5
-        ramp = torch.ones_like(place)
-        if window.start:
-            ramp = torch.minimum(ramp, 2 * place / overlap - 1)
-        if window.stop < size:
-            ramp = torch.minimum(ramp, 2 * place.flip(0) / overlap - 1)
-        weight = weight[..., None] * ramp.clamp(0, 1)
+        ramp = (torch.arange(1, window.stop - window.start + 1) - overlap / 2) / max(1, overlap / 2)
+        ramp = ramp.clamp(0, 1)
+        left = ramp if window.start else torch.ones_like(ramp)
+        right = ramp.flip(0) if window.stop < size else torch.ones_like(ramp)
+        weight = weight[..., None] * left * right
     return weight

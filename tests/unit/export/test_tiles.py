@@ -1,0 +1,83 @@
+"""Networks on padded inputs and in tiles, beside the network on the whole input."""
+
+from fractions import Fraction
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from paragan.export.tiles import Tiling, call_in_tiles
+
+_KERNEL = torch.randn(3, 3, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) / 8
+
+
+def convolved(x):
+    """Depends on inputs at most 4 pixels away."""
+    return F.conv2d(F.conv2d(x, _KERNEL, padding=2).tanh(), _KERNEL, padding=2)
+
+
+def enlarged(x):
+    return convolved(F.interpolate(x, scale_factor=4))
+
+
+def halved(x):
+    return F.avg_pool2d(convolved(x), 2)
+
+
+def tiling(**changes):
+    values = {"max_elements": 1, "tile": 24, "overlap": 8, "multiple": 1, "scale": Fraction(1)}
+    return Tiling(**{**values, **changes})
+
+
+@pytest.mark.parametrize("sizes", [(70, 41), (24, 41), (9, 100), (24, 24)])
+@pytest.mark.parametrize(
+    ("network", "changes"),
+    [
+        (convolved, {}),
+        (convolved, {"overlap": 13, "tile": 5}),
+        (enlarged, {"scale": Fraction(4), "overlap": 4}),
+        (halved, {"scale": Fraction(1, 2), "multiple": 2, "overlap": 10}),
+    ],
+)
+def test_tiles_equal_the_whole_where_half_the_overlap_covers_the_receptive_field(sizes, network, changes):
+    chosen = tiling(**changes)
+    x = torch.randn(2, 3, *(size // chosen.multiple * chosen.multiple for size in sizes), dtype=torch.float64)
+    torch.testing.assert_close(call_in_tiles(network, x, chosen), network(x), rtol=0, atol=1e-12)
+
+
+def test_overlap_below_the_receptive_field_changes_seams_alone():
+    x = torch.randn(1, 3, 64, 64, dtype=torch.float64)
+    difference = (call_in_tiles(convolved, x, tiling(tile=32, overlap=2)) - convolved(x)).abs().amax((0, 1))
+    assert difference.max() > 1e-3
+    assert difference[:24, :24].max() < 1e-12  # the first tile, away from its edges
+
+
+def test_sizes_are_padded_to_the_multiple_and_cut_again():
+    sizes = []
+
+    def recorded(x):
+        sizes.append(tuple(x.shape[2:]))
+        return x
+
+    x = torch.arange(35.0).reshape(1, 1, 5, 7)
+    assert torch.equal(call_in_tiles(recorded, x, tiling(max_elements=100, multiple=4)), x)
+    assert sizes == [(8, 8)]
+
+
+@pytest.mark.parametrize(("is_signal", "last"), [(True, 0.0), (False, 7.0)])
+def test_signals_are_padded_by_silence_and_images_by_their_edge(is_signal, last):
+    ends = []
+    x = torch.full((1, 1, 7) if is_signal else (1, 1, 7, 7), 7.0)
+    call_in_tiles(
+        lambda padded: ends.append(padded.flatten()[-1].item()) or padded,
+        x,
+        tiling(max_elements=100, multiple=8, is_signal=is_signal),
+    )
+    assert ends == [last]
+
+
+def test_signals_are_cut_into_chunks():
+    kernel = torch.randn(1, 1, 9, dtype=torch.float64)
+    x = torch.randn(1, 1, 1001, dtype=torch.float64)
+    y = call_in_tiles(lambda part: F.conv1d(part, kernel, padding=4), x, tiling(tile=100, is_signal=True))
+    torch.testing.assert_close(y, F.conv1d(x, kernel, padding=4), rtol=0, atol=1e-12)
