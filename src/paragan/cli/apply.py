@@ -24,7 +24,7 @@ _TILE = "Side of tiles in pixels, or samples of audio (default: whole inputs, ti
 Tile = Annotated[int | None, typer.Option(min=8, help=_TILE)]
 _OVERLAP = "Overlap of tiles (default: 64 pixels, 8192 samples)."
 Overlap = Annotated[int | None, typer.Option(min=0, help=_OVERLAP)]
-Encode = Annotated[bool, typer.Option("--encode", help="Write the tokens of a codec or VQGAN, as .npz.")]
+Encode = Annotated[bool, typer.Option("--encode", help="Write the tokens of a codec or VQGAN, as .safetensors.")]
 Decode = Annotated[bool, typer.Option("--decode", help="Read tokens that --encode wrote.")]
 _MAX_LISTED = 10
 

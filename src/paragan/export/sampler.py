@@ -10,14 +10,13 @@ from numbers import Integral
 from typing import Any, Protocol, SupportsIndex, runtime_checkable
 
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.registry import closest_name, did_you_mean
 from paragan.core.source import Source
-from paragan.datasets.base.whole_images import whole_image
 from paragan.evaluation.fixed_samples import fetch_pairs
+from paragan.export.application import Applicable, Application, find_application
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages
 from paragan.game import latents
@@ -41,7 +40,7 @@ class StyledGenerator(Protocol):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sampler:
+class Sampler(Applicable):
     """A generator ready to sample, with averaged weights if the run has them.
 
     info: facts that the config lacks. seed: of the run. config: of the run. held_out: opens the
@@ -119,32 +118,20 @@ class Sampler:
         with with_steps(self.net, steps):
             return self.generate(z_BZ, y_B, mode=mode, conditions=inputs, seed=seed, truncation=truncation)
 
-    def apply(
-        self,
-        x: Tensor | Image.Image,
-        direction: str | None = None,
-        *,
-        tile: int | None = None,
-        overlap: int | None = None,
-        seed: int | None = None,
-        mode: Mode | None = None,
-    ) -> Tensor | Image.Image:
-        """Apply a generator of images from images, or of audio, to an input of any size; return the same kind.
+    def application(
+        self, direction: str | None = None, seed: int | None = None, mode: Mode | None = None
+    ) -> Application:
+        """Return what a generator of images from images does."""
+        if direction is not None or not self.takes_condition:
+            reason = "images from latents, not from a file; use `sample`"
+            raise ConfigError(f"apply: {'leave --direction out' if self.takes_condition else f'it makes {reason}'}")
 
-        x: a tensor (C, H, W) or (B, C, H, W), audio (C, T) or (B, C, T), in [-1, 1], or a Pillow image. The other
-        arguments are those of `export.application`: a direction such as `a_to_b`, the side of tiles and their
-        overlap, the seed of latents and dropout. Raises `ConfigError` for a generator of latents alone, and for
-        sizes that the network does not take.
-        """
-        from paragan.export.application import find_application
+        def call(x_BCHW: Tensor) -> Tensor:
+            z_BZ = self.latents(len(x_BCHW), seed)
+            return self.generate(z_BZ, None, mode=mode, conditions=x_BCHW, seed=seed).tensor
 
-        application = find_application(self, direction, seed, mode)
-        if not isinstance(x, Tensor):
-            x_BCHW = whole_image(x, application.channels)[None]
-            return SampledImages(application(x_BCHW, tile=tile, overlap=overlap))[0]
-        is_batch = x.dim() == (4 if application.kind == "image" else 3)
-        y = application(x if is_batch else x[None], tile=tile, overlap=overlap)
-        return y if is_batch else y[0]
+        channels, height, width = self.info.shape
+        return find_application(self.net, call, (getattr(self.net, "condition_channels", channels), height, width))
 
     def conditions(self, n: int, images: Tensor | None = None) -> Tensor | None:
         """Return the input images of n samples; None for a generator that takes latents only."""

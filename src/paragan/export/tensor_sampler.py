@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import SupportsIndex
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from paragan.core.errors import ConfigError
-from paragan.core.source import Source
+from paragan.core import registry
+from paragan.core.errors import ConfigError, DataError
+from paragan.core.from_memory import FROM_MEMORY
+from paragan.core.source import AudioFormat, Source
 from paragan.core.tensor_game import LATENT
 from paragan.core.types import Batch, Rows
 from paragan.evaluation.fixed_samples import fetch_batch
 from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
+from paragan.export.application import Application, find_application
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler, check_count
 from paragan.game import latents
@@ -56,6 +61,67 @@ class TensorSampler(Sampler):
             maps = f"{' and '.join(self.inputs)} to {self.sample_name}"
             raise ConfigError(f"sample: this generator maps {maps}, and there is no data here; call net({call})")
         return sample_tensors(self.net, self._named_prior(source, seed), source, n, labels, mode or self.mode)
+
+    def application(
+        self, direction: str | None = None, seed: int | None = None, mode: Mode | None = None
+    ) -> Application:
+        """Return what the generator does with its one input, or one of its directions with an image."""
+        directions: Mapping[str, nn.Module] = getattr(self.net, "directions", {})
+        if (direction is not None or directions) and direction not in directions:
+            listed = " and ".join(directions)
+            raise ConfigError(
+                f"apply: this generator has the directions {listed}; pass --direction"
+                if directions
+                else "apply: this generator has one direction; leave --direction out"
+            )
+        shape = tuple(self.info.shape)
+        multiple = getattr(self.net, "input_multiple", None)
+        if direction is not None:  # images of one kind, of two that are side by side
+            call = partial(self._call_by_name, directions[direction], ("image",), {}, seed, mode)
+            return find_application(self.net, call, (shape[0], shape[1], shape[2] // 2), multiple)
+        names = [name for name in self.inputs if name != LATENT]
+        if len(names) != 1:
+            listed = " and ".join(names) or "latents alone"
+            raise ConfigError(f"apply: this generator takes {listed}, not one file; call paragan.load(RUN).net")
+        audio = self._audio_format()
+        derived = {} if audio is None else audio.derived
+        call = partial(self._call_by_name, self.net, self.inputs, derived, seed, mode)
+        return find_application(
+            self.net, call, shape if names[0] in derived else self._input_shape(names[0]), multiple, audio
+        )
+
+    def _call_by_name(
+        self,
+        net: nn.Module,
+        names: Sequence[str],
+        derived: Mapping[str, Callable[[Tensor], Tensor]],
+        seed: int | None,
+        mode: Mode | None,
+        x: Tensor,
+    ) -> Tensor:
+        """Call a network: latents are drawn, other inputs are x, or computed from it."""
+        weight = next(net.parameters())
+        inputs = []
+        for name in names:
+            value = self.latents(len(x), seed) if name == LATENT else derived[name](x) if name in derived else x
+            inputs.append(value.to(weight.device, weight.dtype))
+        seed = self.seed if seed is None else seed
+        output = generate_tensors(CalledNetwork(module=net), tuple(inputs), mode or self.mode, seed)
+        return output.images.float().cpu()
+
+    def _input_shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an input of training; that of the sample where the data is not here."""
+        with suppress(DataError, ConfigError, OSError):
+            if self.held_out is not None and (spec := self.held_out().tensors.get(name)):
+                return tuple(spec.shape)
+        return tuple(self.info.shape)
+
+    def _audio_format(self) -> AudioFormat | None:
+        if len(self.info.shape) != 2 or self.config.data.name == FROM_MEMORY:
+            return None
+        module = registry.load_chosen("datasets", self.config.data)
+        find_format = getattr(module, "audio_format", None)
+        return None if find_format is None else find_format(self.config.data.options)
 
     def held_out_pictures(
         self, n: int | None = None, seed: int | None = None, mode: Mode | None = None

@@ -20,15 +20,16 @@ class Tiling:
     """Division of large inputs. Sizes are those of the input, per axis.
 
     max_elements: largest input, height x width or samples, that is passed whole. tile: side of a tile with its
-    overlap, at least twice as large. overlap: of neighbouring tiles; both are rounded up to a multiple. multiple: of
-    every size that the network takes. scale: size of the output divided by that of the input. is_signal: pad with
-    silence, not with the values at the edge.
+    overlap, at least twice as large. overlap: of neighbouring tiles; both are rounded up to a multiple. multiple,
+    minimum: of every size that the network takes. scale: size of the output divided by that of the input. is_signal:
+    pad with silence, not with the values at the edge.
     """
 
     max_elements: int
     tile: int
     overlap: int
     multiple: int
+    minimum: int
     scale: Fraction
     is_signal: bool = False
 
@@ -40,7 +41,7 @@ def call_in_tiles(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
     overlap; the two tiles of an overlap are blended.
     """
     sizes = x.shape[2:]
-    padded = pad_to_multiple(x, tiling.multiple, tiling.is_signal)
+    padded = pad_to_multiple(x, tiling.multiple, tiling.minimum, tiling.is_signal)
     is_small = prod(padded.shape[2:]) <= tiling.max_elements
     y = call(padded) if is_small else _blended(call, padded, tiling)
     return cut(y, [slice(int(size * tiling.scale)) for size in sizes])
@@ -53,9 +54,9 @@ def cut(x: Tensor, windows: Sequence[slice]) -> Tensor:
     return x
 
 
-def pad_to_multiple(x: Tensor, multiple: int, is_signal: bool) -> Tensor:
+def pad_to_multiple(x: Tensor, multiple: int, minimum: int, is_signal: bool) -> Tensor:
     """Return x, padded at the end of each axis to a multiple: a signal by silence, images by their last values."""
-    missing = [-size % multiple for size in x.shape[2:]]
+    missing = [max(-(-size // multiple) * multiple, minimum) - size for size in x.shape[2:]]
     if not any(missing):
         return x
     pads = [pad for side in reversed(missing) for pad in (0, side)]

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Literal
+from typing import Literal
 
-import numpy as np
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from paragan.core.errors import ConfigError, DataError
-from paragan.core.files import atomic_write, check_no_link, read_bytes, write_text
+from paragan.core.files import check_no_link, create_subfolder, read_bytes, write_bytes, write_text
 from paragan.datasets.base.file_readers import FileReader, FolderReader, list_images
 from paragan.datasets.base.whole_images import decode_whole
-from paragan.export.application import Application, find_application
+from paragan.export.application import Application
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.game.sampling import Mode
-from paragan.storage import npz
 
 _RECORD = "applied.json"
 _MAX_RECORD_BYTES = 1 << 16
-_TOKENS = ".npz"
+_TOKENS = ".safetensors"
 Tokens = Literal["encode", "decode"]
 Update = Callable[[int, int], None]  # (number done, total)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyRequest:
-    """Options of `paragan apply`; those of `find_application` and `Application`.
+    """Options of `paragan apply`; those of `Sampler.application` and of `Application`.
 
     tokens: write the tokens of a codec or VQGAN instead of its output, or read them.
     """
@@ -65,14 +66,16 @@ class AppliedFiles:
 def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequest, update: Update) -> AppliedFiles:
     """Write `out/NAME` for every input NAME of a file, folder or archive, in the folders of the inputs.
 
-    Images become .png, audio .wav, tokens .npz (int64 `tokens`, and `sizes` of the input). A stopped call continues
-    when it is repeated. update: receives the number of files done, and of all. Raises `ConfigError` if `out` holds
-    files of another generator or of other options.
+    Images become .png, audio .wav, tokens .safetensors (int64 `tokens`, and `sizes` of the input). A stopped call
+    continues when it is repeated. update: receives the number of files done, and of all. Raises `ConfigError` if `out`
+    holds files of another generator or of other options.
     """
-    application = find_application(sampler, request.direction, request.seed, request.mode)
+    application = sampler.application(request.direction, request.seed, request.mode)
+    if request.tokens is not None and not application.has_tokens:
+        raise ConfigError("apply: this generator has no tokens; leave --encode and --decode out")
     files, names = _list_inputs(source, application, request)
     _prepare_folder(out, source, sampler, request)
-    write = _writer(application, request, files, _background(sampler))
+    background = int(getattr(sampler.config.data.options, "background", 255))
     ending = _TOKENS if request.tokens == "encode" else ".png" if application.kind == "image" else ".wav"
     applied = AppliedFiles()
     for done, (name, target) in enumerate(zip(names, _targets(names, out, ending), strict=True), start=1):
@@ -80,10 +83,14 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
             applied.num_existing += 1
         else:
             try:
-                write(name, target)
+                content = _output(application, request, files, name, background)
+                create_subfolder(out, str(target.parent.relative_to(out)))
+                write_bytes(target, content)
                 applied.num_written += 1
             except DataError as error:
                 applied.damaged.append(str(error))
+            except ConfigError as error:  # of the size
+                applied.damaged.append(f"{files.where(name)}: {error}")
         update(done, len(names))
     return applied
 
@@ -142,41 +149,26 @@ def _digest(sampler: Sampler) -> str:
     return digest.hexdigest()
 
 
-def _background(sampler: Sampler) -> int:
-    return int(getattr(sampler.config.data.options, "background", 255))
+def _output(application: Application, request: ApplyRequest, files: FileReader, name: str, background: int) -> bytes:
+    """Return the file that becomes of an input."""
+    content = io.BytesIO()
+    if request.tokens == "decode":
+        y = application.decode(*_read_tokens(files.read(name), files.where(name)))
+        SampledImages(y)[0].save(content, "PNG")
+        return content.getvalue()
+    x = decode_whole(files.read(name), files.where(name), application.channels, background)[None]
+    if request.tokens == "encode":
+        return safetensors.torch.save({"tokens": application.encode(x)[0], "sizes": torch.tensor(x.shape[2:])})
+    y = application(x, tile=request.tile, overlap=request.overlap)
+    SampledImages(y)[0].save(content, "PNG")
+    return content.getvalue()
 
 
-def _writer(
-    application: Application, request: ApplyRequest, files: FileReader, background: int
-) -> Callable[[str, Path], None]:
-    """Return a function that reads an input and writes its output."""
-
-    def read(name: str) -> Tensor:
-        return decode_whole(files.read(name), files.where(name), application.channels, background)[None]
-
-    def write(name: str, target: Path) -> None:
-        if request.tokens == "decode":
-            y = application.decode(*_read_tokens(Path(files.where(name))))
-        elif request.tokens == "encode":
-            x = read(name)
-            tokens, sizes = application.encode(x)[0].numpy(), np.array(x.shape[2:])
-            return _save(target, lambda file: np.savez_compressed(file, tokens=tokens, sizes=sizes))
-        else:
-            y = application(read(name), tile=request.tile, overlap=request.overlap)
-        image = SampledImages(y)[0]
-        return _save(target, lambda file: image.save(file, "PNG"))
-
-    return write
-
-
-def _save(target: Path, write: Callable[[BinaryIO], Any]) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(target) as file:
-        write(file)
-
-
-def _read_tokens(path: Path) -> tuple[Tensor, list[int]]:
-    tokens, sizes = npz.read_array(path, "tokens"), npz.read_array(path, "sizes")
-    if tokens.dtype.kind not in "iu" or sizes.dtype.kind not in "iu" or sizes.ndim != 1 or tokens.size == 0:
-        raise DataError(f"{path}: no integers `tokens` and `sizes`; pass a file that --encode wrote")
-    return torch.from_numpy(tokens.astype(np.int64))[None], sizes.tolist()
+def _read_tokens(data: bytes, where: str) -> tuple[Tensor, list[int]]:
+    """Return the tokens (1, ...) of a file, and the sizes of what they stand for."""
+    try:
+        stored = safetensors.torch.load(data)
+        tokens, sizes = stored["tokens"].long()[None], [int(size) for size in stored["sizes"]]
+    except (SafetensorError, KeyError, TypeError, ValueError):
+        raise DataError(f"{where}: no `tokens` and `sizes` in safetensors; pass a file that --encode wrote") from None
+    return tokens, sizes

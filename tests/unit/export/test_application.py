@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save
 
 import paragan as pg
 from paragan.cli.main import main
@@ -116,9 +117,20 @@ def test_tokens_written_and_read_give_the_output(runs, data, tmp_path):
     for path in images(tmp_path / "direct"):
         decoded = np.asarray(Image.open(tmp_path / "decoded" / path.relative_to(tmp_path / "direct")), np.int64)
         assert np.abs(decoded - np.asarray(Image.open(path))).max() <= 1
-    with np.load(tmp_path / "tokens" / "wide.npz") as tokens:
-        assert tokens["tokens"].shape == (6, 10)
-        assert tokens["sizes"].tolist() == [24, 40]
+    stored = load_file(tmp_path / "tokens" / "wide.safetensors")
+    assert stored["tokens"].shape == (6, 10)
+    assert stored["sizes"].tolist() == [24, 40]
+
+
+LARGE = {"tokens": torch.full((2, 2), 10**6), "sizes": torch.ones(2)}
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 64, save({"tokens": torch.ones(2)}), save(LARGE)])
+def test_damaged_tokens_are_named(runs, tmp_path, capsys, content):
+    (tmp_path / "bad.safetensors").write_bytes(content)
+    out = str(tmp_path / "out")
+    assert main(["apply", str(runs / "vqgan"), str(tmp_path / "bad.safetensors"), "--out", out, "--decode"]) == 2
+    assert "bad.safetensors" in capsys.readouterr().err
 
 
 def test_stopped_command_continues_and_writes_what_an_unbroken_one_does(runs, data, tmp_path, monkeypatch):
@@ -126,16 +138,16 @@ def test_stopped_command_continues_and_writes_what_an_unbroken_one_does(runs, da
 
     words = ["apply", str(runs / "superres"), str(data / "inputs"), "--out"]
     assert main([*words, str(tmp_path / "whole")]) == 0
-    write, calls = apply_files._save, []
+    write, calls = apply_files.write_bytes, []
 
-    def stopping(target, save):
+    def stopping(target, content):
         calls.append(target)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        write(target, save)
+        write(target, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(apply_files, "_save", stopping)
+        patch.setattr(apply_files, "write_bytes", stopping)
         assert main([*words, str(tmp_path / "parts")]) != 0
     assert len(images(tmp_path / "parts")) == 2
     assert main([*words, str(tmp_path / "parts")]) == 0

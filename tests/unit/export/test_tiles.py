@@ -25,7 +25,7 @@ def halved(x):
 
 
 def tiling(**changes):
-    values = {"max_elements": 1, "tile": 24, "overlap": 8, "multiple": 1, "scale": Fraction(1)}
+    values = {"max_elements": 1, "tile": 24, "overlap": 8, "multiple": 1, "minimum": 1, "scale": Fraction(1)}
     return Tiling(**{**values, **changes})
 
 
