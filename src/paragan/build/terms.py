@@ -58,10 +58,7 @@ def _penalty(chosen: Choice, model: Model | None) -> Penalty:
 
 
 def augmentation(config: RunConfig, d: nn.Module) -> Augment | None:
-    """Return the augmentation of D's inputs; None: none. d: the discriminator.
-
-    Raises `ConfigError` for one that appends channels that D does not read.
-    """
+    """Return the augmentation of D's inputs, if any; `ConfigError` if D does not read the channels that it appends."""
     if config.augment is None:
         return None
     name = config.augment.name

@@ -41,9 +41,8 @@ def link_bytes(collective: Collective, num_bytes: float, num_ranks: int) -> floa
     """Return the bytes that one of `num_ranks` ranks sends on its link; over all ranks, their sum.
 
     num_bytes: passed by this rank. A ring all-reduce of B bytes sends 2 (N - 1) B over all N ranks
-    (Patarasuk & Yuan 2009); its two halves, reduce-scatter and all-gather, send (N - 1) B each; a
-    broadcast sends B to each of the others, here divided evenly over all ranks. These are the
-    fewest bytes of algorithms that use all links evenly: headers of packets are not included.
+    (Patarasuk & Yuan 2009); its two halves, reduce-scatter and all-gather, send (N - 1) B each; a broadcast sends B
+    to each of the others, divided evenly over all ranks: the fewest bytes where all links are used evenly.
     """
     match collective:
         case Collective.ALL_REDUCE:

@@ -35,8 +35,7 @@ class PhaseLog:
     def read(self, at_the_end: bool = False) -> tuple[dict[str, Any], list[str]]:
         """Return the values of the `phases` event, and messages about stragglers. Collective.
 
-        `wall_s` and `phase_s` (by phase) are lists over `ranks`: all, or those with the most work.
-        The phases of a rank add up to its wall time. `per_step`: means over all ranks.
+        `wall_s` and `phase_s` (by phase) are lists over `ranks`: all, or those with the most work. `per_step`: means.
         """
         if not (self._num_steps or at_the_end):
             return {}, []

@@ -40,10 +40,7 @@ def classifies_data(extractor: FeatureExtractor) -> bool:
 
 
 def accuracy_warning(extractor: FeatureExtractor, accuracy: float | None, num_real: int = 1) -> str | None:
-    """Return a warning for an extractor of low accuracy; None if it is high enough or unknown.
-
-    num_real: held-out images that are scored like generated ones; 0: too few are held out.
-    """
+    """Return a warning for an extractor of low accuracy. num_real: held-out images that are scored, 0 for too few."""
     if accuracy is None or accuracy >= _RELIABLE:
         return None
     name = "the judge" if extractor.name == "judge" else f"the extractor {extractor.name}"

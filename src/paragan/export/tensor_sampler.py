@@ -67,46 +67,43 @@ class TensorSampler(Sampler):
     ) -> Application:
         """Return what the generator does with its one input, or one of its directions with an image."""
         directions: Mapping[str, nn.Module] = getattr(self.net, "directions", {})
-        if (direction is not None or directions) and direction not in directions:
-            listed = " and ".join(directions)
-            raise ConfigError(
-                f"apply: this generator has the directions {listed}; pass --direction"
-                if directions
-                else "apply: this generator has one direction; leave --direction out"
-            )
-        shape = tuple(self.info.shape)
+        if direction is None and not directions:
+            return self._of_one_input(seed, mode)
+        if direction is None or direction not in directions:
+            listed = " and ".join(directions) or "none; leave --direction out"
+            raise ConfigError(f"apply: directions of this generator, for --direction: {listed}")
+        channels, height, width = self.info.shape  # of two images side by side
+        call = partial(self._call, directions[direction], lambda x: (x,), seed, mode)
         multiple = getattr(self.net, "input_multiple", None)
-        if direction is not None:  # images of one kind, of two that are side by side
-            call = partial(self._call_by_name, directions[direction], ("image",), {}, seed, mode)
-            return find_application(self.net, call, (shape[0], shape[1], shape[2] // 2), multiple)
+        return find_application(self.net, call, (channels, height, width // 2), multiple)
+
+    def _of_one_input(self, seed: int | None, mode: Mode | None) -> Application:
         names = [name for name in self.inputs if name != LATENT]
         if len(names) != 1:
             listed = " and ".join(names) or "latents alone"
             raise ConfigError(f"apply: this generator takes {listed}, not one file; call paragan.load(RUN).net")
         audio = self._audio_format()
-        derived = {} if audio is None else audio.derived
-        call = partial(self._call_by_name, self.net, self.inputs, derived, seed, mode)
-        return find_application(
-            self.net, call, shape if names[0] in derived else self._input_shape(names[0]), multiple, audio
-        )
+        derive = None if audio is None else audio.derived.get(names[0])
 
-    def _call_by_name(
+        def inputs(x: Tensor) -> tuple[Tensor, ...]:
+            value = x if derive is None else derive(x)
+            return tuple(self.latents(len(x), seed) if name == LATENT else value for name in self.inputs)
+
+        shape = self._input_shape(names[0]) if derive is None else tuple(self.info.shape)
+        return find_application(self.net, partial(self._call, self.net, inputs, seed, mode), shape, audio=audio)
+
+    def _call(
         self,
         net: nn.Module,
-        names: Sequence[str],
-        derived: Mapping[str, Callable[[Tensor], Tensor]],
+        inputs: Callable[[Tensor], tuple[Tensor, ...]],
         seed: int | None,
         mode: Mode | None,
         x: Tensor,
     ) -> Tensor:
-        """Call a network: latents are drawn, other inputs are x, or computed from it."""
         weight = next(net.parameters())
-        inputs = []
-        for name in names:
-            value = self.latents(len(x), seed) if name == LATENT else derived[name](x) if name in derived else x
-            inputs.append(value.to(weight.device, weight.dtype))
+        on_device = tuple(value.to(weight.device, weight.dtype) for value in inputs(x))
         seed = self.seed if seed is None else seed
-        output = generate_tensors(CalledNetwork(module=net), tuple(inputs), mode or self.mode, seed)
+        output = generate_tensors(CalledNetwork(module=net), on_device, mode or self.mode, seed)
         return output.images.float().cpu()
 
     def _input_shape(self, name: str) -> tuple[int, ...]:

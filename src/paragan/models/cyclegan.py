@@ -48,6 +48,7 @@ class Generator(nn.Module):
     """
 
     latent = 0
+    input_multiple = 4
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
@@ -55,7 +56,6 @@ class Generator(nn.Module):
             found = "x".join(map(str, shape))
             raise DataError(f"cyclegan needs two images side by side, their sides multiples of 4, not {found}")
         self.weight_init = options.weight_init
-        self.input_multiple = 4
         self.has_identity = options.identity
         self.to_a = translator(shape[0], options.width, options.blocks)
         self.to_b = translator(shape[0], options.width, options.blocks)

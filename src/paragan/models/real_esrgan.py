@@ -51,6 +51,7 @@ class Generator(nn.Module):
     """`low` (B, C', h, w) in [-1, 1] to images (B, C, factor * h, factor * w). condition_channels: C'; None: C."""
 
     latent = 0
+    input_multiple = 1
     weight_init: WeightInit = "torch"
 
     def __init__(
@@ -61,7 +62,6 @@ class Generator(nn.Module):
             found = "x".join(map(str, shape))
             factor = options.factor
             raise DataError(f"real_esrgan with factor={factor} needs images of multiples of {factor}, not {found}")
-        self.input_multiple = 1
         channels = shape[0]
         width = options.width
         self.first = nn.Conv2d(condition_channels or channels, width, 3, padding=1)

@@ -7,6 +7,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -73,7 +74,7 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
     application = sampler.application(request.direction, request.seed, request.mode)
     if request.tokens is not None and not application.has_tokens:
         raise ConfigError("apply: this generator has no tokens; leave --encode and --decode out")
-    files, names = _list_inputs(source, application, request)
+    files, names = _list_inputs(source, request)
     _prepare_folder(out, source, sampler, request)
     background = int(getattr(sampler.config.data.options, "background", 255))
     ending = _TOKENS if request.tokens == "encode" else ".png" if application.kind == "image" else ".wav"
@@ -81,21 +82,15 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
     for done, (name, target) in enumerate(zip(names, _targets(names, out, ending), strict=True), start=1):
         if target.exists():
             applied.num_existing += 1
-        else:
-            try:
-                content = _output(application, request, files, name, background)
-                create_subfolder(out, str(target.parent.relative_to(out)))
-                write_bytes(target, content)
-                applied.num_written += 1
-            except DataError as error:
-                applied.damaged.append(str(error))
-            except ConfigError as error:  # of the size
-                applied.damaged.append(f"{files.where(name)}: {error}")
+        elif content := _output(application, request, files, name, background, applied.damaged):
+            create_subfolder(out, str(target.parent.relative_to(out)))
+            write_bytes(target, content)
+            applied.num_written += 1
         update(done, len(names))
     return applied
 
 
-def _list_inputs(source: Path, application: Application, request: ApplyRequest) -> tuple[FileReader, list[str]]:
+def _list_inputs(source: Path, request: ApplyRequest) -> tuple[FileReader, list[str]]:
     if request.tokens == "decode":
         folder = source if source.is_dir() else source.parent
         paths = sorted(folder.rglob(f"*{_TOKENS}")) if source.is_dir() else [source]
@@ -127,18 +122,19 @@ def _prepare_folder(out: Path, source: Path, sampler: Sampler, request: ApplyReq
     if out.resolve().is_relative_to(source.resolve()):
         raise ConfigError(f"--out: '{out}' is in the folder of the inputs; pass another folder")
     record = json.dumps({"weights": _digest(sampler), **asdict(request)}, sort_keys=True)
-    if out.is_dir() and any(out.iterdir()):
-        try:
-            recorded = read_bytes(out / _RECORD, _MAX_RECORD_BYTES).decode()
-        except (OSError, UnicodeDecodeError):
-            raise ConfigError(f"--out: '{out}' holds other files; pass a new or empty folder") from None
-        if recorded != record:
-            raise ConfigError(
-                f"--out: '{out}' holds results of another checkpoint or of other options; pass a new or empty folder"
-            )
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / _RECORD, record)
+    if not out.is_dir() or not any(out.iterdir()):
+        out.mkdir(parents=True, exist_ok=True)
+        write_text(out / _RECORD, record)
+    elif _recorded(out) != record:
+        raise ConfigError(
+            f"--out: '{out}' holds other files, or results of another checkpoint or of other options; pass a new folder"
+        )
+
+
+def _recorded(out: Path) -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        return read_bytes(out / _RECORD, _MAX_RECORD_BYTES).decode()
+    return ""
 
 
 def _digest(sampler: Sampler) -> str:
@@ -149,18 +145,33 @@ def _digest(sampler: Sampler) -> str:
     return digest.hexdigest()
 
 
-def _output(application: Application, request: ApplyRequest, files: FileReader, name: str, background: int) -> bytes:
-    """Return the file that becomes of an input."""
+def _output(
+    application: Application,
+    request: ApplyRequest,
+    files: FileReader,
+    name: str,
+    background: int,
+    damaged: list[str],
+) -> bytes:
+    """Return the file that becomes of an input; empty for a damaged one, whose message is added to `damaged`."""
+    where = files.where(name)
+    try:
+        if request.tokens == "decode":
+            return _png(application.decode(*_read_tokens(files.read(name), where)))
+        x = decode_whole(files.read(name), where, application.channels, background)[None]
+        if request.tokens == "encode":
+            return safetensors.torch.save({"tokens": application.encode(x)[0], "sizes": torch.tensor(x.shape[2:])})
+        return _png(application(x, tile=request.tile, overlap=request.overlap))
+    except DataError as error:
+        damaged.append(str(error))
+    except ConfigError as error:  # of the size
+        damaged.append(f"{where}: {error}")
+    return b""
+
+
+def _png(x_BCHW: Tensor) -> bytes:
     content = io.BytesIO()
-    if request.tokens == "decode":
-        y = application.decode(*_read_tokens(files.read(name), files.where(name)))
-        SampledImages(y)[0].save(content, "PNG")
-        return content.getvalue()
-    x = decode_whole(files.read(name), files.where(name), application.channels, background)[None]
-    if request.tokens == "encode":
-        return safetensors.torch.save({"tokens": application.encode(x)[0], "sizes": torch.tensor(x.shape[2:])})
-    y = application(x, tile=request.tile, overlap=request.overlap)
-    SampledImages(y)[0].save(content, "PNG")
+    SampledImages(x_BCHW)[0].save(content, "PNG")
     return content.getvalue()
 
 

@@ -37,9 +37,8 @@ class RemoteFile:
 def download(remote: RemoteFile, name: str) -> Path:
     """Return the file from the folder `name` of the cache, after downloading it if it is missing.
 
-    The cache is the folder PARAGAN_CACHE, or ~/.cache/paragan. Raises `DataError` without a
-    network, if PARAGAN_OFFLINE is set, or if the download has another size or sha256; such a
-    download is deleted.
+    The cache is the folder PARAGAN_CACHE, or ~/.cache/paragan. Raises `DataError` without a network, if
+    PARAGAN_OFFLINE is set, or for another size or sha256; such a download is deleted.
     """
     path = cache_dir() / name / remote.name
     if path.is_file() and path.stat().st_size == remote.num_bytes:

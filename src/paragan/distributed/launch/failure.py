@@ -33,10 +33,9 @@ _BROKEN = (
 
 
 def resolve_failure(world: World, error: BaseException) -> BaseException:
-    """Return the error that this rank ends with: its error, or a `PeerFailedError` of another rank.
+    """Return the error that this rank ends with, within `_MAX_S`: its own, or a `PeerFailedError` of another rank.
 
-    An error of this rank is published to the others. A collective that broke without a reason
-    becomes a `RankError` that names the failed rank. Takes at most `_MAX_S` seconds.
+    Its own is published to the others. A collective that broke becomes a `RankError` that names the failed rank.
     """
     if world.size == 1 or world.store is None or isinstance(error, PeerFailedError):
         return error
