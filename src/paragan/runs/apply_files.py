@@ -19,7 +19,8 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.files import check_no_link, create_subfolder, read_bytes, write_bytes, write_text
-from paragan.datasets.base.file_readers import FileReader, FolderReader, list_images
+from paragan.datasets.base.file_readers import FileReader, FolderReader
+from paragan.datasets.base.open_images import list_images
 from paragan.datasets.base.whole_images import decode_whole
 from paragan.export.application import Application
 from paragan.export.sampled_images import SampledImages
