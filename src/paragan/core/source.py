@@ -63,9 +63,9 @@ class Source(ABC):
 
     tensors: what each sample consists of; images are called `image`, with `label` and `condition`
     if the data has them. class_names: empty without labels. notices: warnings, a line each: skipped
-    images, folders that are no classes. column_names: of tensors (K,), by tensor. fingerprint:
-    equal for equal data; cheap, not computed from all samples. is_decoded: `fetch` reads or decodes
-    files, so that reading ahead in threads pays.
+    images, folders that are no classes. reading: what samples are read from, for the start line.
+    column_names: of tensors (K,), by tensor. fingerprint: equal for equal data; cheap, not computed
+    from all samples. is_decoded: `fetch` reads or decodes files, so that reading ahead in threads pays.
 
     Several threads may call `fetch`, `read` and `decode` at the same time.
     """
@@ -73,6 +73,7 @@ class Source(ABC):
     tensors: Mapping[str, TensorSpec]
     class_names: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    reading: str = ""
     column_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     fingerprint: str
     is_decoded: bool = False
@@ -169,6 +170,7 @@ class DerivedSource(EncodedSource):
         self.tensors = source.tensors
         self.class_names = source.class_names
         self.notices = source.notices
+        self.reading = source.reading
         self.column_names = source.column_names
         self.is_decoded = source.is_decoded
 

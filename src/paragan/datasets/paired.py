@@ -1,4 +1,4 @@
-"""Image pairs: each file holds A (left) and B (right) side by side; a folder, .zip or .tar file.
+"""Image pairs: pictures with A at the left and B at the right, or two folders of files; a folder, .zip or .tar.
 
 Format of P. Isola et al., "Image-to-image translation with conditional adversarial networks", CVPR
 2017. Source: your files. The CMP facades in this format (A photo, B labels) are from R. Tylecek and
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from paragan.core import rng
@@ -29,18 +29,23 @@ from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_formats import is_image_file
 from paragan.datasets._image_source import ImageSource
+from paragan.datasets._pair_files import SIDE_NAMES, PairReader, TwoSides, find_sides, match_names, split_pair
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 from paragan.datasets.base.open_images import FileImages, list_images
+
+_NUM_PROBES = 16  # pairs that are read at the start
+_TOLERANCE = 0.05  # of a ratio of sides
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """A folder, .zip or .tar file of image pairs; each image holds both halves of a pair."""
+    """A folder, .zip or .tar file of image pairs: pictures of two halves, or folders A/ and B/ of equal names."""
 
     path: FilePath = ""
     """The folder, .zip or .tar file."""
     direction: Literal["a_to_b", "b_to_a"] = "a_to_b"
-    """Translation direction: from the left half (A) to the right half (B), or back."""
+    """Translation direction: from A (the left half, or the folder A/, input/ or low/) to B, or back."""
     size: ImageSize = 256
     """Size in pixels of each half: a number for squares, or HEIGHTxWIDTH."""
     load_size: ImageSize | None = None
@@ -50,40 +55,59 @@ class Options:
     """
     flip: bool = True
     """Mirror half of the training pairs, chosen at random."""
-    channels: Literal[1, 3] = 3
-    """Channels: 1 for grey, 3 for colour."""
+    channels: Literal[1, 3] | None = None
+    """Channels of the target: 1 for grey, 3 for colour; null: as the files are."""
+    condition_channels: Literal[1, 3] | None = None
+    """Channels of the condition, from which the target is made; null: as the files are."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of the images held out from training, if the data has no folders `train` and `val`."""
     damaged: Literal["stop", "skip"] = "stop"
-    """Handling of files that are not image pairs: `stop` the run at the first one, or `skip` them.
+    """Handling of files that are no pair or have no partner: `stop` the run at the first one, or `skip` them.
 
     `skip` decodes all files once before training.
     """
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return a split of pairs, each image of shape (channels, height, width).
+    """Return a split of pairs: `image`, the target, and `condition`, both of data.size.
 
-    Only the file names are read; a damaged file raises `DataError` when it is fetched. Raises
-    `DataError` if the folder or file is missing or has fewer than two images, or if load_size is
-    less than size.
+    A few files are read to learn their channels; a damaged file raises `DataError` when it is fetched.
+    Raises `DataError` if the folder or file is missing, has fewer than two pairs or, unless `damaged` is
+    `skip`, files without a partner, and if load_size is less than size.
     """
-    files, paths = list_images(options.path, "paired")
-    size = height_and_width(options.size)
-    arranged = _image_paths.arrange(paths, options.path)
-    images: EncodedImages = FileImages(files, replace(arranged, labels=None, class_names=()))  # folders are no classes
+    images, sides = open_pairs(options.path, options.damaged == "skip")
+    decode = _decoder(options, images, is_two_files=sides is not None)
     if options.damaged == "skip":
-        at_final_size = partial(_decode_pair, size, options.channels)
-        images = exclude_damaged(images, at_final_size, f"paired {options.size} {options.channels}", options.path)
+        images = exclude_damaged(images, decode, f"paired {decode}", options.path)
     rows = images.rows(split, options.held_out)
-    load_size = _load_size(options) if split == "train" else size
-    shape = (options.channels, load_size[0], 2 * load_size[1])
-    settings = f"{shape} {options.direction} {options.size} {options.flip}"
-    decode = with_skip_hint(partial(_decode_pair, load_size, options.channels))
-    wide = ImageSource(
-        images=images, rows=rows, shape=shape, decode=decode, identify=partial(images.fingerprint, rows, settings)
+    load_size = _load_size(options) if split == "train" else decode.size
+    shape = (sum(decode.channels), *load_size)
+    settings = f"{shape} {options.direction} {options.size} {options.flip} {decode.channels}"
+    stacked = ImageSource(
+        images=images,
+        rows=rows,
+        shape=shape,
+        decode=with_skip_hint(replace(decode, size=load_size)),
+        identify=partial(images.fingerprint, rows, settings),
     )
-    return PairedImages(wide, size, options.direction == "b_to_a", options.flip and split == "train")
+    pairs = PairedImages(stacked, decode, options.direction == "b_to_a", options.flip and split == "train")
+    pairs.reading = _reading(sides, decode.channels, options.direction == "b_to_a")
+    return pairs
+
+
+def open_pairs(path: str, skip: bool = False) -> tuple[EncodedImages, TwoSides | None]:
+    """Open the pairs of a path, and the two folders that they are in; None: pictures of two halves.
+
+    skip: leave files without a partner out, with a notice. Raises `DataError` as `source`.
+    """
+    files, paths = list_images(path, "paired")
+    sides = find_sides(paths)
+    pairs, notices = ({}, ()) if sides is None else match_names(sides, path, skip)
+    if pairs:
+        files = PairReader(files, pairs)
+        paths = files.images()
+    arranged = _image_paths.arrange(paths, path)
+    return FileImages(files, replace(arranged, labels=None, class_names=()), notices), sides if pairs else None
 
 
 def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
@@ -105,15 +129,17 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
 
 
 class PairedImages(DerivedSource):
-    """A `Source` of the halves of wide images. reverse: the right half is the condition."""
+    """A `Source` of both images of pairs, which `stacked` has one after the other. reverse: B is the condition."""
 
-    def __init__(self, wide: ImageSource, size: tuple[int, int], reverse: bool, flip: bool) -> None:
-        super().__init__(wide)
+    def __init__(self, stacked: ImageSource, decoder: _PairDecoder, reverse: bool, flip: bool) -> None:
+        super().__init__(stacked)
         self._reverse = reverse
         self._flip = flip
-        channels, height, width = wide.shape
-        self._num_offsets = (height - size[0] + 1, width // 2 - size[1] + 1)  # of a crop: down, and to the right
-        self.tensors = image_specs((channels, *size), has_pairs=True)
+        self._channels = decoder.channels
+        height, width = decoder.size
+        self._num_offsets = (stacked.shape[1] - height + 1, stacked.shape[2] - width + 1)  # down, and to the right
+        condition, image = (image_specs((channels, height, width)) for channels in _ordered(self._channels, reverse))
+        self.tensors = {**image, "condition": condition["image"]}
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]  # computed when it is read
@@ -121,24 +147,24 @@ class PairedImages(DerivedSource):
 
     def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return targets and conditions, uint8 (B, C, H, W) each; centred without `places`."""
-        wide_BCHW = self.source.decode(encoded, rows)["image"]
-        both = torch.stack(wide_BCHW.chunk(2, 3)[:: -1 if self._reverse else 1])
+        stacked_BCHW = self.source.decode(encoded, rows)["image"]
         centred = (self._num_offsets[0] // 2, self._num_offsets[1] // 2, False)
-        draws = [centred] * len(wide_BCHW) if places is None else [self._draw_crop(seed, int(p)) for p in places]
-        crops = [self._crop(both[:, row], *draw) for row, draw in enumerate(draws)]
-        condition, x = torch.stack(crops, 1) if crops else both[..., : self.shape[1], : self.shape[2]]
+        draws = [centred] * len(stacked_BCHW) if places is None else [self._draw_crop(seed, int(p)) for p in places]
+        crops = [self._crop(x_CHW, *draw) for x_CHW, draw in zip(stacked_BCHW, draws, strict=True)]
+        both = torch.stack(crops) if crops else stacked_BCHW[..., : self.shape[1], : self.shape[2]]
+        condition, x = _ordered(both.split(self._channels, 1), self._reverse)
         return {"image": x.contiguous(), "condition": condition.contiguous()}
 
     def _draw_crop(self, seed: int, place: int) -> tuple[int, int, bool]:
-        """Draw the crop and flip of a place, equal on all ranks and for both halves of a pair."""
+        """Draw the crop and flip of a place, equal on all ranks and for both images of a pair."""
         key = rng.key(seed, "pair", place)
         rest, top = divmod(key, self._num_offsets[0])
         rest, left = divmod(rest, self._num_offsets[1])
         return top, left, self._flip and rest % 2 == 1
 
-    def _crop(self, x_2CHW: Tensor, top: int, left: int, flip: bool) -> Tensor:
-        x = x_2CHW[:, :, top : top + self.shape[1], left : left + self.shape[2]]
-        return x.flip(3) if flip else x
+    def _crop(self, x_CHW: Tensor, top: int, left: int, flip: bool) -> Tensor:
+        x = x_CHW[:, top : top + self.shape[1], left : left + self.shape[2]]
+        return x.flip(2) if flip else x
 
 
 def _load_size(options: Options) -> tuple[int, int]:
@@ -151,15 +177,94 @@ def _load_size(options: Options) -> tuple[int, int]:
     return load
 
 
-def _decode_pair(size: tuple[int, int], channels: int, data: bytes, where: str) -> NDArray[np.uint8]:
-    """Decode a file and resize each half separately, so that they do not blend at the seam."""
-    image = _image_decoding.convert_image(_image_decoding.decode_image(data, where), where, channels, background=255)
-    if image.width < 2 or image.width % 2:
+@dataclass(frozen=True, kw_only=True)
+class _PairDecoder:
+    """Decoder of pairs to uint8 (channels of A and B, height, width).
+
+    channels, is_guessed: of A and of B. is_two_files: not one picture of two halves.
+    """
+
+    size: tuple[int, int]
+    channels: tuple[int, int]
+    is_guessed: tuple[bool, bool]
+    is_two_files: bool
+
+    def __call__(self, data: bytes, where: str) -> NDArray[np.uint8]:
+        """Crop both images to the ratio of `size` and resize them separately, so that they do not blend at the seam."""
+        arrays = []
+        halves = _halves(data, where, self.is_two_files, self.size)
+        for image, channels, is_guessed in zip(halves, self.channels, self.is_guessed, strict=True):
+            if is_guessed and channels == 1 and image.mode != "L":
+                raise DataError(
+                    f"{where}: a colour image, but those read at the start are grey; pass data.channels and "
+                    "data.condition_channels"
+                )
+            converted = image.convert("L" if channels == 1 else "RGB")
+            if converted.size != self.size[::-1]:
+                converted = ImageOps.fit(converted, self.size[::-1], Image.Resampling.BICUBIC)
+            arrays.append(_image_decoding.to_chw_array(converted))
+        return np.concatenate(arrays)
+
+
+def _decoder(options: Options, images: EncodedImages, is_two_files: bool) -> _PairDecoder:
+    """Return the decoder; channels that are not set are 1 if all of a few pairs are grey.
+
+    Raises `DataError` if none of these is a pair.
+    """
+    size = height_and_width(options.size)
+    pairs: list[list[Image.Image]] = []
+    errors: list[DataError] = []
+    for row in sorted(set(np.linspace(0, len(images) - 1, _NUM_PROBES).astype(int).tolist())):
+        try:
+            pairs.append(_halves(images.read([row])[0], images.where(row), is_two_files, size))
+        except DataError as error:
+            errors.append(error)
+    if not pairs and options.damaged == "stop":
+        raise errors[0]
+    chosen = _ordered((options.condition_channels, options.channels), options.direction == "b_to_a")
+    own = [3 if any(pair[side].mode != "L" for pair in pairs) else 1 for side in (0, 1)]
+    return _PairDecoder(
+        size=size,
+        channels=(chosen[0] or own[0], chosen[1] or own[1]),
+        is_guessed=(chosen[0] is None, chosen[1] is None),
+        is_two_files=is_two_files,
+    )
+
+
+def _halves(data: bytes, where: str, is_two_files: bool, size: tuple[int, int]) -> list[Image.Image]:
+    """Decode both images of a pair, upright, grey or RGB as they are; `DataError` for what is no pair."""
+    if is_two_files:
+        a, b = (_upright(part, f"{where}: {side}") for part, side in zip(split_pair(data), "AB", strict=True))
+        if abs(a.width * b.height / (b.width * a.height) - 1) > _TOLERANCE:
+            raise DataError(
+                f"{where}: {a.width} x {a.height} and {b.width} x {b.height} pixels differ in shape; crop one of them"
+            )
+        return [a, b]
+    image = _upright(data, where)
+    ratio = image.width / image.height
+    if image.width % 2 or min(abs(ratio / 2 - 1), abs(ratio * size[0] / (2 * size[1]) - 1)) > _TOLERANCE:
         raise DataError(
-            f"{where}: the image is {image.width} px wide; the width must be even: two images of one size side by side"
+            f"{where}: {image.width} x {image.height} pixels are no pair; a pair is one picture twice as wide as high, "
+            f"of even width (A left, B right), or a file of the same name in each of {SIDE_NAMES}"
         )
     half = image.width // 2
-    halves = [image.crop((left, 0, left + half, image.height)) for left in (0, half)]
-    if halves[0].size != size[::-1]:
-        halves = [image.resize(size[::-1], Image.Resampling.BICUBIC) for image in halves]
-    return np.concatenate([_image_decoding.to_chw_array(image) for image in halves], axis=2)
+    return [image.crop((left, 0, left + half, image.height)) for left in (0, half)]
+
+
+def _upright(data: bytes, where: str) -> Image.Image:
+    image = _image_decoding.decode_image(data, where)
+    channels = 1 if Image.getmodebase(image.mode) == "L" else 3
+    return _image_decoding.convert_image(image, where, channels, background=255)
+
+
+def _ordered(pair: Sequence[_T], reverse: bool) -> Sequence[_T]:
+    """Return A and B as condition and target, or the reverse."""
+    return pair[::-1] if reverse else pair
+
+
+def _reading(sides: TwoSides | None, channels: tuple[int, int], reverse: bool) -> str:
+    names = ("the left half", "the right half") if sides is None else sides.names
+    texts = [f"{name} ({'grey' if c == 1 else 'colour'})" for name, c in zip(names, channels, strict=True)]
+    condition, target = _ordered(texts, reverse)
+    others = f"; {sides.num_others:,} other files are not read" if sides is not None and sides.num_others else ""
+    return f"from {condition} to {target}{others}"

@@ -74,7 +74,7 @@ def start_lines(
     players = trainer.describe()["players"]
     batch = request.config.train.batch
     lines = [f"{start}: {run} ({request.resume_hint})", *runner.start_lines(request.config)]
-    lines.append(f"data      {_data_text(source)}")
+    lines.append(f"data      {'; '.join(filter(None, (_data_text(source), source.reading)))}")
     if batch > len(source) > 0:
         lines.append(
             f"warning: train.batch={batch} is larger than the data set ({len(source):,} samples): each batch repeats "

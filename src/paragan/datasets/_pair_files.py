@@ -1,0 +1,116 @@
+"""Files in two folders, such as A/ and B/, trainA/ and trainB/, or input/ and target/, and pairs of them by name."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from paragan.core.errors import DataError
+from paragan.datasets._image_paths import HELD_OUT, common_folders
+from paragan.datasets.base.file_readers import FileReader
+
+_NAMES = ((b"a", b"b"), (b"input", b"target"), (b"low", b"high"))
+_SPLITS = b"|".join((b"train", b"training", b"testing", *HELD_OUT))
+_FOLDER = re.compile(rb"(?is)(|.*?/)(%s|)[_-]?(a|b|input|target|low|high)/(.*)" % _SPLITS)
+SIDE_NAMES = "A/ and B/ (also trainA/ and trainB/, input/ and target/, low/ and high/)"
+_LENGTH_BYTES = 8
+_MAX_NAMED = 3
+
+
+@dataclass(frozen=True)
+class TwoSides:
+    """Files of two folders, those of A and those of B.
+
+    names: of the folders, in words. paths: of each side, by the path without the side, which is
+    `train/1.png` of `trainA/1.png`, `train/A/1.png` and `A/train/1.png`. num_others: files in neither.
+    """
+
+    names: tuple[str, str]
+    paths: tuple[dict[bytes, bytes], dict[bytes, bytes]]
+    num_others: int
+
+
+def find_sides(paths: list[bytes]) -> TwoSides | None:
+    """Return the files of two folders named as the sides of pairs; None if there are none. paths: sorted."""
+    start = len(common_folders(paths)[-1])
+    matches = [(path, match) for path in paths if (match := _FOLDER.fullmatch(path, start))]
+    for names in _NAMES:
+        sides: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
+        folders: tuple[set[str], set[str]] = (set(), set())
+        of_names = [(path, match) for path, match in matches if match[3].lower() in names]
+        for path, match in of_names:
+            side = names.index(match[3].lower())
+            _add(sides[side], match[1] + (match[2] and match[2] + b"/") + match[4], path)
+            folders[side].add(os.fsdecode(path[start : match.start(4)]))
+        if all(sides):
+            a, b = (", ".join(sorted(side)[:_MAX_NAMED]) for side in folders)
+            return TwoSides((a, b), sides, len(paths) - len(of_names))
+    return None
+
+
+def match_names(sides: TwoSides, where: str, skip: bool) -> tuple[dict[str, tuple[str, str]], tuple[str, ...]]:
+    """Return both files of each pair by their common name without suffix, and a notice; no pair: pictures of halves.
+
+    where: path in messages. skip: leave files without a partner out, with the notice; else `DataError`.
+    """
+    a, b = (_by_stem(paths) for paths in sides.paths)
+    pairs = {name: (a[name], b[name]) for name in sorted(a.keys() & b.keys())}
+    single = sorted({**a, **b}[name] for name in a.keys() ^ b.keys())
+    if not single or not pairs:
+        return pairs, ()
+    named = ", ".join(map(repr, single[:_MAX_NAMED])) + (", …" if len(single) > _MAX_NAMED else "")
+    if skip:
+        return pairs, (f"files without a partner are left out (data.damaged=skip): {len(single):,} ({named})",)
+    raise DataError(
+        f"data.path={where}: {len(pairs):,} pairs of equal names in {sides.names[0]} and {sides.names[1]}, but files "
+        f"without a partner: {len(single):,} ({named}); add it, or pass data.damaged=skip to leave them out"
+    )
+
+
+def _by_stem(paths: Mapping[bytes, bytes]) -> dict[str, str]:
+    stems: dict[bytes, bytes] = {}
+    for rest, path in paths.items():
+        _add(stems, os.path.splitext(rest)[0], path)
+    return {os.fsdecode(stem): os.fsdecode(path) for stem, path in stems.items()}
+
+
+def _add(paths: dict[bytes, bytes], name: bytes, path: bytes) -> None:
+    if (other := paths.setdefault(name, path)) != path:
+        both = f"{os.fsdecode(other)!r} and {os.fsdecode(path)!r}"
+        raise DataError(f"{both} have the same name on one side of a pair; remove or rename one")
+
+
+class PairReader(FileReader):
+    """Reader of pairs of files, under their common name. Both files are one bytes object, see `split_pair`."""
+
+    def __init__(self, files: FileReader, pairs: Mapping[str, tuple[str, str]]) -> None:
+        super().__init__(Path(files.name))
+        self.notices = files.notices
+        self.ignored = files.ignored
+        self._files = files
+        self._pairs = pairs
+
+    def images(self) -> list[bytes]:
+        return sorted(map(os.fsencode, self._pairs))
+
+    def has(self, path: str) -> bool:
+        return path in self._pairs
+
+    def read(self, path: str) -> bytes:
+        a, b = map(self._files.read, self._pairs[path])
+        return len(a).to_bytes(_LENGTH_BYTES) + a + b
+
+    def stamp(self, path: str) -> str:
+        return " ".join(map(self._files.stamp, self._pairs[path]))
+
+    def where(self, path: str) -> str:
+        return " + ".join(map(self._files.where, self._pairs[path]))
+
+
+def split_pair(data: bytes) -> tuple[bytes, bytes]:
+    """Return both files of a pair."""
+    end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES])
+    return data[_LENGTH_BYTES:end], data[end:]

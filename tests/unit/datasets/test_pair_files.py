@@ -1,0 +1,210 @@
+"""Pairs in two folders: each layout, held against Pillow; what has no partner, what is no pair, channels, shapes."""
+
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from paragan.core.errors import DataError
+from paragan.datasets import paired
+
+LAYOUTS = {
+    "folders": ("A/{}.png", "B/{}.jpg"),
+    "lower case": ("a/{}.png", "b/{}.png"),
+    "trainA": ("trainA/{}.png", "trainB/{}.png"),
+    "train/A": ("train/A/{}.png", "train/B/{}.png"),
+    "A/train": ("A/train/{}.png", "B/train/{}.bmp"),
+    "input": ("input/{}.png", "target/{}.png"),
+    "low": ("low/{}.png", "high/{}.webp"),
+    "train_A": ("train_A/{}.png", "train_B/{}.png"),
+    "Train/Input": ("Train/Input/{}.png", "Train/Target/{}.png"),
+    "one root": ("set/A/{}.png", "set/B/{}.png"),
+    "deeper": ("A/day/{}.png", "B/day/{}.png"),
+}
+
+
+def picture(number, size=(24, 24), mode="RGB"):
+    draws = np.random.default_rng(number)
+    shape = (size[1], size[0]) if mode == "L" else (size[1], size[0], 3)
+    return Image.fromarray(draws.integers(0, 256, shape, dtype=np.uint8))
+
+
+def write(root, layout, numbers, modes=("RGB", "RGB"), sizes=((24, 24), (24, 24))):
+    """Write pairs; return the paths of both files of each."""
+    paths = [[root / side.format(number) for side in layout] for number in numbers]
+    for number, both in zip(numbers, paths, strict=True):
+        for side, path in enumerate(both):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            picture(2 * number + side, sizes[side], modes[side]).save(path)
+    return paths
+
+
+def source(root, split="train", **options):
+    options = {"size": 16, "load_size": 16, "flip": False, "path": str(root)} | options
+    return paired.source(paired.Options(**options), split)
+
+
+def fetch_all(root, **options):
+    sources = (source(root, split, **options) for split in ("train", "held_out"))
+    return [data.fetch(range(len(data))) for data in sources]
+
+
+def by_pillow(path, mode="RGB", size=(16, 16)):
+    image = ImageOps.fit(Image.open(path).convert(mode), size, Image.Resampling.BICUBIC)
+    array = np.asarray(image)
+    return array[None] if mode == "L" else array.transpose(2, 0, 1)
+
+
+def archived(root, kind):
+    if kind == "folder":
+        return root
+    path = root.parent / f"pairs.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for file in root.rglob("*.*"):
+                archive.write(file, file.relative_to(root))
+    else:
+        with tarfile.open(path, "w:gz" if kind == "tar.gz" else "w") as archive:
+            archive.add(root, ".")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip", "tar", "tar.gz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_files_of_equal_names_are_pairs(tmp_path, layout, kind):
+    paths = write(tmp_path / "pairs", LAYOUTS[layout], range(6))
+    path = archived(tmp_path / "pairs", kind)
+    pixels = {}
+    for split in ("train", "held_out"):
+        for x, condition in zip(*source(path, split).fetch(range(len(source(path, split)))).values(), strict=True):
+            pixels[condition.numpy().tobytes()] = x.numpy()
+    assert len(pixels) == 6
+    for a, b in paths:
+        assert np.array_equal(pixels[by_pillow(a).tobytes()], by_pillow(b))
+    back = source(path, direction="b_to_a").fetch([0])
+    assert back["image"].numpy().tobytes() in pixels
+
+
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        (("trainA/{}.png", "trainB/{}.png"), ("testA/{}.png", "testB/{}.png")),
+        (("train/A/{}.png", "train/B/{}.png"), ("val/A/{}.png", "val/B/{}.png")),
+        (("A/train/{}.png", "B/train/{}.png"), ("A/test/{}.png", "B/test/{}.png")),
+    ],
+)
+def test_test_folders_are_held_out(tmp_path, train, test):
+    write(tmp_path, train, range(5))
+    held_out = write(tmp_path, test, range(5, 8))
+    assert [len(source(tmp_path, split)) for split in ("train", "held_out")] == [5, 3]
+    first = source(tmp_path, "held_out").fetch([0])["condition"][0]
+    assert np.array_equal(first, by_pillow(held_out[0][0]))
+
+
+def test_sides_and_channels_are_said(tmp_path):
+    write(tmp_path, ("low/{}.png", "high/{}.png"), range(3), modes=("L", "RGB"))
+    picture(9).save(tmp_path / "cover.png")
+    text = source(tmp_path).reading
+    assert text.index("low/ (grey)") < text.index("high/ (colour)") and "1 other" in text
+    text = source(tmp_path, direction="b_to_a").reading
+    assert text.index("high/") < text.index("low/")
+
+
+@pytest.mark.parametrize("extra", ["A/7.png", "B/odd name.png"])
+def test_file_without_partner_is_refused_by_name_or_left_out(tmp_path, extra):
+    write(tmp_path, LAYOUTS["folders"], range(4))
+    picture(0).save(tmp_path / extra)
+    with pytest.raises(DataError, match=f"partner: 1 .*{extra}.*damaged=skip"):
+        source(tmp_path)
+    left = [source(tmp_path, split, damaged="skip") for split in ("train", "held_out")]
+    assert sum(map(len, left)) == 4 and any("partner" in line and extra in line for line in left[0].notices)
+
+
+def test_two_files_of_one_name_on_a_side_are_refused(tmp_path):
+    write(tmp_path, LAYOUTS["folders"], range(3))
+    picture(0).save(tmp_path / "A/1.bmp")
+    with pytest.raises(DataError, match=r"A/1.*A/1"):
+        source(tmp_path)
+
+
+def test_damaged_file_of_a_pair_is_named_or_left_out(tmp_path):
+    write(tmp_path, LAYOUTS["trainA"], range(4))
+    (tmp_path / "trainB/2.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"0" * 50)
+    with pytest.raises(DataError, match=r"trainB/2\.png: B"):
+        fetch_all(tmp_path)
+    left = [source(tmp_path, split, damaged="skip") for split in ("train", "held_out")]
+    assert sum(map(len, left)) == 3 and "1 of 4" in left[0].notices[0]
+
+
+@pytest.mark.parametrize("size", [(40, 30), (40, 40), (30, 40), (64, 36), (100, 40)])
+def test_folder_of_photos_is_refused(tmp_path, size):
+    for number in range(3):
+        picture(number, size).save(tmp_path / f"{number}.png")
+    with pytest.raises(DataError, match=r"no pair.*A/ and B/"):
+        source(tmp_path)
+
+
+@pytest.mark.parametrize("size", [(80, 40), (82, 40), (78, 40)])
+def test_picture_about_twice_as_wide_as_high_has_two_halves(tmp_path, size):
+    for number in range(3):
+        picture(number, size).save(tmp_path / f"{number}.png")
+    given, x = source(tmp_path, direction="b_to_a").fetch([0]).values()
+    images = {}
+    for number in range(3):
+        whole = picture(number, size)
+        halves = [whole.crop((left, 0, left + size[0] // 2, size[1])) for left in (0, size[0] // 2)]
+        left, right = (np.asarray(ImageOps.fit(half, (16, 16), Image.Resampling.BICUBIC)) for half in halves)
+        images[left.transpose(2, 0, 1).tobytes()] = right.transpose(2, 0, 1)
+    assert np.array_equal(images[given[0].numpy().tobytes()], x[0])
+
+
+def test_halves_of_the_shape_of_data_size_are_pairs(tmp_path):
+    for number in range(3):
+        picture(number, (64, 16)).save(tmp_path / f"{number}.png")
+    assert source(tmp_path, size="16x32", load_size="16x32").shape == (3, 16, 32)
+
+
+@pytest.mark.parametrize(
+    ("modes", "options", "channels"),
+    [
+        (("L", "RGB"), {}, (1, 3)),
+        (("RGB", "L"), {}, (3, 1)),
+        (("L", "L"), {}, (1, 1)),
+        (("RGB", "RGB"), {"condition_channels": 1}, (1, 3)),
+        (("L", "L"), {"channels": 3}, (1, 3)),
+    ],
+)
+def test_channels_of_both_are_those_of_the_files_or_as_set(tmp_path, modes, options, channels):
+    paths = write(tmp_path, LAYOUTS["trainA"], range(2), modes)
+    data = source(tmp_path, held_out=0.5, **options)
+    assert (data.condition_channels, data.shape[0]) == channels
+    x, condition = (value[0].numpy() for value in data.fetch([0]).values())
+    expected = [
+        [by_pillow(path, {1: "L", 3: "RGB"}[c]) for path, c in zip(both, channels, strict=True)] for both in paths
+    ]
+    assert any(np.array_equal(condition, a) and np.array_equal(x, b) for a, b in expected)
+
+
+def test_colour_file_among_grey_ones_is_not_made_grey_in_silence(tmp_path):
+    write(tmp_path, LAYOUTS["trainA"], range(60), ("L", "RGB"), ((8, 8), (8, 8)))
+    picture(0, (8, 8)).save(tmp_path / "trainA/4.png")  # not one of those that are read at the start
+    with pytest.raises(DataError, match=r"trainA/4\.png.*colour.*condition_channels"):
+        fetch_all(tmp_path, size=8, load_size=8)
+    assert fetch_all(tmp_path, size=8, load_size=8, condition_channels=1)
+
+
+def test_both_files_are_cropped_by_one_rule(tmp_path):
+    ((a, b), *_) = write(tmp_path, LAYOUTS["trainA"], range(2), sizes=((40, 20), (80, 40)))
+    data = source(tmp_path, "held_out", held_out=0.5)
+    x, condition = (value[0].numpy() for value in data.fetch([0]).values())
+    where = data.where(0)
+    a, b = (path.with_stem("0" if "0.png" in where else "1") for path in (a, b))
+    assert np.array_equal(condition, by_pillow(a)) and np.array_equal(x, by_pillow(b))
+
+
+def test_files_of_different_shape_are_refused(tmp_path):
+    write(tmp_path, LAYOUTS["trainA"], range(2), sizes=((40, 30), (40, 20)))
+    with pytest.raises(DataError, match="40 x 30 and 40 x 20"):
+        source(tmp_path)
