@@ -1,0 +1,62 @@
+"""Training on pairs as people have them: two folders, other channels, test folders, and what is refused."""
+
+import pytest
+import torch
+
+import paragan as pg
+from paragan.cli.main import main
+from tests.unit.datasets.test_pair_files import LAYOUTS, picture, write
+
+FACADES = ("pix2pix-facades", "data.size=16", "model.width=2", "train.batch=2", "train.kimg=0.004")
+
+
+def train(*words, out):
+    return main(["train", *words, "every.sample_kimg=0.002", "every.score_kimg=0.002", "--out", str(out)])
+
+
+@pytest.mark.parametrize(("modes", "given", "channels"), [(("L", "RGB"), 3, 1), (("L", "L"), 1, 1)])
+def test_facades_train_on_two_folders_of_any_channels(tmp_path, capsys, modes, given, channels):
+    write(tmp_path / "pairs", LAYOUTS["trainA"], range(6), modes)
+    write(tmp_path / "pairs", ("testA/{}.png", "testB/{}.png"), range(6, 9), modes)
+    assert train(*FACADES, f"data.path={tmp_path / 'pairs'}", out=tmp_path / "run") == 0
+    said = capsys.readouterr().out
+    assert "trainB/" in said and "trainA/ (grey)" in said
+    generator = pg.load(tmp_path / "run")
+    assert generator.net(None, condition=torch.zeros(1, given, 16, 16)).shape == (1, channels, 16, 16)
+    assert main(["sample", str(tmp_path / "run"), "--out", str(tmp_path / "held-out.png")]) == 0
+    picture(0).save(tmp_path / "mine.png")
+    words = ["--input", str(tmp_path / "mine.png"), "--out", str(tmp_path / "sheet.png")]
+    assert main(["sample", str(tmp_path / "run"), *words]) == 0
+    assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "exported")]) == 0
+    conditions = torch.rand(2, given, 16, 16)
+    exported = pg.load(tmp_path / "exported")
+    made = [g.sample(2, seed=0, conditions=conditions).tensor for g in (generator, exported)]
+    assert torch.equal(*made)
+    assert main(["eval", str(tmp_path / "run")]) == 0
+
+
+def test_resumed_run_of_other_channels_is_the_same(tmp_path):
+    write(tmp_path / "pairs", LAYOUTS["folders"], range(6), ("L", "RGB"))
+    words = (*FACADES, f"data.path={tmp_path / 'pairs'}", "data.direction=a_to_b")
+    assert train(*words, out=tmp_path / "whole") == 0
+    for kimg in ("0.002", "0.004"):
+        assert train(*words, f"train.kimg={kimg}", out=tmp_path / "parts") == 0
+    x = torch.rand(1, 1, 16, 16)
+    whole, parts = (pg.load(tmp_path / name).sample(1, seed=0, conditions=x).tensor for name in ("whole", "parts"))
+    assert torch.equal(whole, parts)
+
+
+def test_folder_of_photos_exits_with_2(tmp_path, capsys):
+    for number in range(4):
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        picture(number, (30, 20)).save(tmp_path / "photos" / f"{number}.png")
+    assert train(*FACADES, f"data.path={tmp_path / 'photos'}", out=tmp_path / "run") == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "A/ and B/" in line and not (tmp_path / "run").exists()
+
+
+def test_missing_partner_exits_with_2(tmp_path, capsys):
+    write(tmp_path / "pairs", LAYOUTS["trainA"], range(4))
+    (tmp_path / "pairs/trainB/2.png").unlink()
+    assert train(*FACADES, f"data.path={tmp_path / 'pairs'}", out=tmp_path / "run") == 2
+    assert "trainA/2.png" in capsys.readouterr().err
