@@ -52,9 +52,9 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
 
 
 def match_names(sides: TwoSides, where: str, skip: bool) -> tuple[dict[str, tuple[str, str]], tuple[str, ...]]:
-    """Return both files of each pair by their common name without suffix, and a notice; no pair: pictures of halves.
+    """Return both files of each pair by their common name without suffix; none if no names are equal.
 
-    where: path in messages. skip: leave files without a partner out, with the notice; else `DataError`.
+    skip: leave files without a partner out, with a notice; otherwise they raise `DataError`.
     """
     a, b = (_by_stem(paths) for paths in sides.paths)
     pairs = {name: (a[name], b[name]) for name in sorted(a.keys() & b.keys())}

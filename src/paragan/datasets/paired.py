@@ -8,7 +8,7 @@ R. Sara, "Spatial pattern templates for recognition of objects with regular stru
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -207,22 +207,10 @@ class _PairDecoder:
 
 
 def _decoder(options: Options, images: EncodedImages, is_two_files: bool) -> _PairDecoder:
-    """Return the decoder; channels that are not set are 1 if all of a few pairs are grey.
-
-    Raises `DataError` if none of these is a pair.
-    """
+    """Return the decoder, with the channels of the files where none are set."""
     size = height_and_width(options.size)
-    pairs: list[list[Image.Image]] = []
-    errors: list[DataError] = []
-    for row in sorted(set(np.linspace(0, len(images) - 1, _NUM_PROBES).astype(int).tolist())):
-        try:
-            pairs.append(_halves(images.read([row])[0], images.where(row), is_two_files, size))
-        except DataError as error:
-            errors.append(error)
-    if not pairs and options.damaged == "stop":
-        raise errors[0]
     chosen = _ordered((options.condition_channels, options.channels), options.direction == "b_to_a")
-    own = [3 if any(pair[side].mode != "L" for pair in pairs) else 1 for side in (0, 1)]
+    own = _own_channels(images, partial(_halves, is_two_files=is_two_files, size=size))
     return _PairDecoder(
         size=size,
         channels=(chosen[0] or own[0], chosen[1] or own[1]),
@@ -231,24 +219,40 @@ def _decoder(options: Options, images: EncodedImages, is_two_files: bool) -> _Pa
     )
 
 
+def _own_channels(images: EncodedImages, halves: Callable[[bytes, str], list[Image.Image]]) -> list[int]:
+    """Return 1 for A and B if all of a few pairs are grey, else 3. Raises `DataError` if none of these is a pair."""
+    pairs: list[list[Image.Image]] = []
+    errors: list[DataError] = []
+    for row in sorted(set(np.linspace(0, len(images) - 1, _NUM_PROBES).astype(int).tolist())):
+        try:
+            pairs.append(halves(images.read([row])[0], images.where(row)))
+        except DataError as error:
+            errors.append(error)
+    if not pairs:
+        raise errors[0]
+    return [3 if any(pair[side].mode != "L" for pair in pairs) else 1 for side in (0, 1)]
+
+
 def _halves(data: bytes, where: str, is_two_files: bool, size: tuple[int, int]) -> list[Image.Image]:
     """Decode both images of a pair, upright, grey or RGB as they are; `DataError` for what is no pair."""
     if is_two_files:
         a, b = (_upright(part, f"{where}: {side}") for part, side in zip(split_pair(data), "AB", strict=True))
-        if abs(a.width * b.height / (b.width * a.height) - 1) > _TOLERANCE:
-            raise DataError(
-                f"{where}: {a.width} x {a.height} and {b.width} x {b.height} pixels differ in shape; crop one of them"
-            )
+        if not _is_near(a.width * b.height, b.width * a.height):
+            shapes = f"{a.width} x {a.height} and {b.width} x {b.height} pixels"
+            raise DataError(f"{where}: {shapes} differ in shape; crop one of them")
         return [a, b]
     image = _upright(data, where)
-    ratio = image.width / image.height
-    if image.width % 2 or min(abs(ratio / 2 - 1), abs(ratio * size[0] / (2 * size[1]) - 1)) > _TOLERANCE:
+    half = image.width // 2
+    if image.width % 2 or not any(_is_near(half * h, image.height * w) for h, w in ((1, 1), size)):
         raise DataError(
             f"{where}: {image.width} x {image.height} pixels are no pair; a pair is one picture twice as wide as high, "
             f"of even width (A left, B right), or a file of the same name in each of {SIDE_NAMES}"
         )
-    half = image.width // 2
     return [image.crop((left, 0, left + half, image.height)) for left in (0, half)]
+
+
+def _is_near(a: int, b: int) -> bool:
+    return abs(a - b) <= _TOLERANCE * b
 
 
 def _upright(data: bytes, where: str) -> Image.Image:
