@@ -265,3 +265,15 @@ def test_stopping_a_stacked_grid_with_state_is_invisible(tmp_path, name):
     resumed = run(0.064, "stopped")
     pairs = zip(straight.cells, resumed.cells, strict=True)
     assert all(a.centre[side].digest == b.centre[side].digest for a, b in pairs for side in Side)
+
+
+@pytest.mark.parametrize(("name", "who"), WAYS)
+def test_stacked_cells_restore_the_buffers_of_a_skipped_update(name, who, monkeypatch):
+    monkeypatch.setattr(stacked, "_LARGE_NUM_WEIGHTS", {"players": 0, "stack": 1 << 30}[who])
+    one, other = cells(**GAMES[name]), cells(**GAMES[name])
+    for found in (one, other):
+        found[1].batches.bad = (1,)
+    choice.LoopExecutor().train(one, 3, lambda cell, batch: 0)
+    stacked.StackedExecutor(BATCH).train(other, 3, lambda cell, batch: 0)
+    assert_equal(one, other)
+    assert one[1].players[Side.D].num_skipped() == 1

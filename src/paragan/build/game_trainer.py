@@ -39,6 +39,7 @@ def trainer(
     """
     device = devices.select_device(config.train.threads) if world.group is None else world.device
     data = open_data(config, model)
+    data.train.not_finite = {}  # a run goes on, and names such samples
     heap.return_large_blocks(device, data.train.shape if data.is_image else ())
     order = scheme(config)
     roles = order.roles(world, config.train.timeout_s)

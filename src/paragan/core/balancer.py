@@ -85,15 +85,3 @@ class Balancer(ABC):
     @abstractmethod
     def factors(self, gradients: TermGradients) -> Mapping[str, Tensor]:
         """Return factors of terms by name, 0-dim, equal on all ranks; 1 for others."""
-
-
-def state_before(balancer: Balancer | None) -> list[tuple[Tensor, Tensor]]:
-    """Return the tensors of a balancer's state, each with a copy."""
-    return [] if balancer is None else [(tensor, tensor.clone()) for tensor in balancer.state.values()]
-
-
-@torch.no_grad()
-def restore_if_skipped(state: Sequence[tuple[Tensor, Tensor]], is_taken: Tensor) -> None:
-    """Restore the state before a step that is skipped, without a host sync."""
-    for tensor, before in state:
-        tensor.copy_(torch.where(is_taken.to(tensor.device), tensor, before))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
@@ -14,6 +14,7 @@ from paragan.core import rng
 from paragan.core.balancer import Balancer
 from paragan.core.capabilities import Capability
 from paragan.core.outputs import Outputs, identity
+from paragan.core.skipped_state import Place
 from paragan.core.types import LossTerms, Rows, Side, TurnInputs, Update
 from paragan.core.weight_schedule import WeightSchedule, weight_at
 
@@ -26,6 +27,9 @@ class Network(Protocol):
 
     @property
     def mixes(self) -> bool: ...  # a training-mode call mixes the samples of its batch (batch norm)
+
+    @property
+    def buffers(self) -> Sequence[Place]: ...  # what a training-mode call may change
 
     def __call__(self, *inputs: Tensor | None) -> Any: ...
 

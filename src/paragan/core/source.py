@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor
 from paragan.core.errors import ConfigError, DataError
 
 _MAX_NAMED = 5
+_MAX_NOTED = 1000
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,10 @@ class Source(ABC):
     tensors: what each sample consists of; images are called `image`, with `label` and `condition`
     if the data has them. class_names: empty without labels. notices: warnings, a line each: skipped
     images, folders that are no classes. reading: what samples are read from, for the start line.
-    column_names: of tensors (K,), by tensor. fingerprint: equal for equal data; cheap, not computed
-    from all samples. is_decoded: `fetch` reads or decodes files, so that reading ahead in threads pays.
+    column_names: of tensors (K,), by tensor. not_finite: names of the samples with NaN or infinity
+    that a run has read, and skips the updates of; None: such a sample raises `DataError`.
+    fingerprint: equal for equal data; cheap, not computed from all samples. is_decoded: `fetch` reads
+    or decodes files, so that reading ahead in threads pays.
 
     Several threads may call `fetch`, `read` and `decode` at the same time.
     """
@@ -75,6 +78,7 @@ class Source(ABC):
     notices: tuple[str, ...] = ()
     reading: str = ""
     column_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    not_finite: dict[str, None] | None = None
     fingerprint: str
     is_decoded: bool = False
 
@@ -221,17 +225,37 @@ def rows_not_finite(values_B: Tensor) -> list[int]:
     return [] if is_finite.all() else [row for row, value in enumerate(is_finite) if not value.all()]
 
 
-def check_finite(tensors: Mapping[str, Tensor], where: Callable[[int], str]) -> None:
-    """Raise `DataError` for a sample with NaN or infinity, of which a network returns nothing else.
+def check_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[[int], str]) -> None:
+    """Note samples with NaN or infinity in `source.not_finite`; raise `DataError` without it.
 
     where: returns the name of the sample of a row in messages.
     """
     for name, values_B in tensors.items():
-        if rows := rows_not_finite(values_B):
-            raise DataError(
-                f"data: {name} of {where(rows[0])} is not finite; leave that sample out or replace the values (an "
-                "empty cell of a table is read as NaN)"
-            )
+        for row in rows_not_finite(values_B):
+            text = f"{name} of {where(row)}"
+            if source.not_finite is None:
+                raise DataError(not_finite_message([text]))
+            if len(source.not_finite) < _MAX_NOTED:
+                source.not_finite[text] = None
+
+
+def not_finite_message(names: Collection[str], effect: str = "") -> str:
+    """Return the line about samples with NaN or infinity, of which a network returns nothing else."""
+    some = ", ".join(sorted(names)[:_MAX_NAMED]) + (f", … ({len(names)})" if len(names) > _MAX_NAMED else "")
+    cure = "leave that sample out or replace the values (an empty cell of a table is read as NaN)"
+    return f"data: {some} is not finite{effect}; {cure}"
+
+
+def finite_tensors(
+    tensors: Mapping[str, Tensor], source: Source, where: Callable[[int], str] | None = None
+) -> dict[str, Tensor]:
+    """Return tensors with 0 for NaN and infinity, for trials and sample sheets of data that a run notes.
+
+    Raises `DataError` for such a sample of other data. where: as of `check_finite`.
+    """
+    if source.not_finite is None:
+        check_finite(tensors, source, where or source.where)
+    return {name: value.nan_to_num(0, 0, 0) if rows_not_finite(value) else value for name, value in tensors.items()}
 
 
 def untrained_classes(class_names: Sequence[str], sizes: Sequence[int]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import DivergedError
 from paragan.core.pieces import Pieces
+from paragan.core.source import Source, not_finite_message
 from paragan.game.player import Player
 
 _MAX_SKIPPED = 100  # updates in a row; fp16 finds its loss scale within about 20
@@ -15,19 +16,28 @@ _MAX_SKIPPED = 100  # updates in a row; fp16 finds its loss scale within about 2
 class SkipMonitor:
     """Monitor of skipped updates since its construction; a call synchronizes once per player.
 
-    world: ranks that train the same run, with equal or other players.
+    world: ranks that train the same run, with equal or other players. source: of their samples.
     """
 
-    def __init__(self, players: Mapping[str, Player], world: World = ALONE) -> None:
+    def __init__(self, players: Mapping[str, Player], world: World = ALONE, source: Source | None = None) -> None:
         self._players = players
         self._world = world
+        self._source = source
+        self._not_finite: set[str] = set()  # samples of all ranks
         self._reported = {name: player.num_skipped() for name, player in players.items()}
         self._first = {name: (player.due_turns, int(player.updates)) for name, player in players.items()}
         self.applied = dict(self._first)  # (due turns, updates) at the last update that was applied
 
     def messages(self) -> list[str]:
-        """Return a line for each player that skipped updates since the last call."""
-        lines = []
+        """Return a line for each player that skipped updates since the last call, and for what is new in the data.
+
+        Collective.
+        """
+        noted = (self._source.not_finite if self._source is not None else None) or ()
+        by_rank = self._world.gather([name for name in noted if name not in self._not_finite])
+        read = {name for names in by_rank for name in names}
+        self._not_finite |= read
+        lines = [f"warning: {not_finite_message(read, ', and updates on it are skipped')}"] if read else []
         for name, player in self._players.items():
             count = player.num_skipped()
             if count > self._reported[name]:
@@ -54,22 +64,27 @@ class SkipMonitor:
                 self.applied[name] = (player.due_turns, updates)
             idle = player.due_turns - self.applied[name][0]
             if idle >= _MAX_SKIPPED or (at_the_end and idle and self.applied[name] == self._first[name]):
+                cure = "lower the learning rate, or look for a division or logarithm of 0"
                 return (
-                    f"step {step}: {name}: all of the last {idle} updates were skipped, their "
-                    "gradients were not finite; lower the learning rate, or look for a division "
-                    "or logarithm of 0"
+                    f"step {step}: {name}: all of the last {idle} updates were skipped, their gradients were not "
+                    f"finite; {not_finite_message(self._not_finite) if self._not_finite else cure}"
                 )
         return ""
 
 
-def raise_if_not_finite(world: World, step: int, groups: Mapping[str, Pieces]) -> None:
-    """Raise `DivergedError` on all ranks before non-finite state is saved. Collective."""
-    names = world.gather(_first_not_finite(groups))
-    name = next((name for name in names if name is not None), None)
+def raise_if_not_finite(world: World, step: int, groups: Mapping[str, Pieces], source: Source) -> None:
+    """Raise `DivergedError` on all ranks before non-finite state is saved. Collective.
+
+    source: of this rank's samples.
+    """
+    found = world.gather((_first_not_finite(groups), [*(source.not_finite or ())]))
+    name = next((name for name, _ in found if name is not None), None)
     if name is not None:
+        samples = {sample for _, read in found for sample in read}
+        cure = "lower the learning rate, or add clipping (max_norm) or the penalty r1"
         raise DivergedError(
             f"step {step}: {name} is no longer finite: the run has diverged; earlier checkpoints "
-            "are intact: lower the learning rate, or add clipping (max_norm) or the penalty r1"
+            f"are intact: {not_finite_message(samples) if samples else cure}"
         )
 
 

@@ -237,7 +237,7 @@ class RollbackLoop(TrainingLoop):
         self._diverged = ""
         self.is_score_pending = False
         if self._log is not None:
-            self._log.skips = SkipMonitor(self.players, self.world)
+            self._log.skips = SkipMonitor(self.players, self.world, self.batches.source)
 
     def _open_good(self, paths: list[Path], reason: str) -> Checkpoint:
         """Open the first readable one of these checkpoints. Collective."""

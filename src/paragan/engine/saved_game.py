@@ -91,9 +91,9 @@ class SavedGame:
         """Write a checkpoint. Collective. Raises `DivergedError` if a tensor is not finite."""
         self.scheme.quiesce()
         groups, values = self.state()
-        raise_if_not_finite(self.world, self.clock.step, groups)
         source = self.batches.source
         facts = {"class_names": source.class_names, "condition_channels": source.condition_channels}
+        raise_if_not_finite(self.world, self.clock.step, groups, source)
         values |= {
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,

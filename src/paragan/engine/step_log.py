@@ -46,7 +46,7 @@ class StepLog:
         self._delays = DelayLog(scheme, roles)
         self._traffic = TrafficLog(roles.world)
         self._phases = PhaseLog(phases, roles)
-        self.skips = SkipMonitor(players, roles.world)
+        self.skips = SkipMonitor(players, roles.world, batches.source)
         self._began = time.monotonic()
         self._waited_s = batches.wait_s
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from paragan.core.clock import Clock
 from paragan.core.event import Event
 from paragan.core.phases import Phase, phase
-from paragan.core.source import Source, check_finite
+from paragan.core.source import Source, finite_tensors
 from paragan.core.types import Batch, Rows
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -103,7 +103,7 @@ def fetch_batch(source: Source, rows: Rows, prior: Prior, numbers: NDArray[np.in
     if numbers is None:
         numbers = np.arange(rows.first, rows.first + rows.count)
     fetched = source.fetch(numbers, numbers)
-    check_finite(fetched, lambda row: source.where(int(numbers[row])))
+    fetched = finite_tensors(fetched, source, lambda row: source.where(int(numbers[row])))
     moved = {name: value.to(prior.device) for name, value in fetched.items()}
     return Batch(rows, normalise_images(moved, source, prior.dtype))
 

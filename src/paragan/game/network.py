@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from paragan.core.protocols import Network
 from paragan.core.row_draws import keys_of_call
+from paragan.core.skipped_state import Place, buffer_places
 from paragan.core.tree import map_tensors
 from paragan.hardware.executors import CallCompiler
 from paragan.layers.random import RowDrawing, name_streams, row_drawing_layers, uses_random_numbers, with_keys
@@ -40,6 +41,7 @@ class CalledNetwork:
     calling: Calling = Calling()
     mixes: bool = field(init=False)
     draws: bool = field(init=False)  # a training-mode call draws random numbers
+    buffers: tuple[Place, ...] = field(init=False)
     _row_drawing: tuple[RowDrawing, ...] = field(init=False)
     _weights: tuple[nn.Parameter, ...] = field(init=False)
     _run: Callable[..., Any] = field(init=False)
@@ -47,6 +49,7 @@ class CalledNetwork:
     def __post_init__(self) -> None:
         object.__setattr__(self, "mixes", mixes_samples(self.module))
         object.__setattr__(self, "draws", uses_random_numbers(self.module))
+        object.__setattr__(self, "buffers", buffer_places(self.module))
         object.__setattr__(self, "_row_drawing", tuple(row_drawing_layers(name_streams(self.module))))
         object.__setattr__(self, "_weights", tuple(self.module.parameters()))
         compiler = self.calling.compiler

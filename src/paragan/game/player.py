@@ -8,18 +8,18 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from paragan.core.balancer import restore_if_skipped, state_before
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.phases import Phase, phase, turn_phase
 from paragan.core.protocols import Network, Opponent, Turn
 from paragan.core.shard import local_shard, optimizer_weights
+from paragan.core.skipped_state import Copy, copy_state, restore_if_skipped
 from paragan.core.types import LossTerms, Rows, Side, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling, all_frozen
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
 from paragan.game.trained_part import check_trains
-from paragan.game.turn_context import differentiable_attention, seeded_layers
+from paragan.game.turn_context import copy_turn_state, differentiable_attention, seeded_layers
 from paragan.layers.update_once import hold_updates, update_once_layers
 from paragan.parallel import Strategy, none
 from paragan.parallel.base.master_weights import MasterWeights
@@ -79,6 +79,7 @@ class Player:
             self.ema.share(self.net, self.base)
         # tensors, and their values before `look_ahead`
         self._before_look_ahead: list[tuple[Tensor, Tensor]] = []
+        self._before_fakes: list[Copy] = []  # buffers before `generate_fakes`
 
     def _optimizer(self) -> torch.optim.Optimizer:
         try:
@@ -116,6 +117,7 @@ class Player:
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         """Return G's images with their graph, one tensor per micro-batch; then call `update`."""
         self._begin_update()
+        self._before_fakes = copy_state(self.plain_network.buffers)
         feeds = turn.feed.parts(self.policy.micro_batches)
         with seeded_layers(turn, self.version, self.plain_network):
             outputs = [generate(self.training_network, feed) for feed in feeds]
@@ -149,6 +151,8 @@ class Player:
                 "or use scheme synchronous"
             )
         others = {side: player.network() for side, player in {**turn.players, turn.opponent: against}.items()}
+        before = [*copy_turn_state(turn, self.plain_network, *others.values()), *self._before_fakes]
+        self._before_fakes = []
         with (
             seeded_layers(turn, self.version, self.plain_network, *others.values()),
             differentiable_attention(turn.penalties),
@@ -159,8 +163,6 @@ class Player:
                 self._begin_update()
             nets = {turn.side: self.training_network, **others}
             scale = None if self.scaler is None else self.scaler.scale
-            # A balancer changes its averages in the forward; a skipped step takes them back.
-            before = state_before(turn.balancer)
             with all_frozen(others.values()):
                 terms = self.strategy.forward_backward(turn, nets, self.policy.micro_batches, scale)
         # In this order: the norm, and so the clipping and the decision to skip, are of the reduced gradients.

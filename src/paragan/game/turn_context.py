@@ -12,6 +12,7 @@ from paragan.core import rng
 from paragan.core.capabilities import Capability
 from paragan.core.protocols import Network, Penalty, Turn
 from paragan.core.row_draws import turn_draws
+from paragan.core.skipped_state import Copy, copy_state
 
 # Torch has one generator for all threads: turns of two threads whose networks draw run one after the other.
 _DRAWS = threading.RLock()
@@ -30,6 +31,16 @@ def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
         rng.seed_globally(rng.key(turn.feed.seed, "noise", turn.side.value, version, turn.feed.rows.first))
         with turn_draws([turn.feed.seed], turn.side.value):
             yield
+
+
+def copy_turn_state(turn: Turn, *nets: Network) -> list[Copy]:
+    """Return copies of what the forwards of a turn change, which a skipped update takes back.
+
+    These are averages of a balancer, and buffers: torch's batch norm follows the forwards of other turns, too.
+    """
+    places = [place for net in nets for place in net.buffers]
+    state = {} if turn.balancer is None else turn.balancer.state
+    return copy_state([*places, *((state, name) for name in state)])
 
 
 _KERNELS = threading.Lock()

@@ -18,7 +18,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Penalty
-from paragan.core.source import Source, check_finite
+from paragan.core.source import Source, finite_tensors
 from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
 from paragan.game.gan import GAN
 from paragan.game.label_use import check_label_arguments, ignores_labels
@@ -105,8 +105,7 @@ def _first_samples(source: Source, game: GAN, count: int) -> Batch:
     count = min(count, len(source) or count)
     rows = np.arange(count)
     fetched = source.fetch(rows, rows)
-    check_finite(fetched, source.where)
-    moved = {name: value.to(game.prior.device) for name, value in fetched.items()}
+    moved = {name: value.to(game.prior.device) for name, value in finite_tensors(fetched, source).items()}
     tensors = normalise_images(moved, source, game.prior.dtype)
     return Batch(Rows(step=0, first=0, count=count, total=count), tensors)
 

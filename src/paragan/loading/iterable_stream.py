@@ -41,7 +41,7 @@ class IterableStream(BatchStream):
         first, count = self._share
         rows = self._read()[first : first + count]
         tensors = self._streamed.stacked([sample for _, sample in rows])
-        check_finite(tensors, lambda row: rows[row][0])
+        check_finite(tensors, self.source, lambda row: rows[row][0])
         return tensors
 
     def _read(self) -> list[tuple[str, Any]]:

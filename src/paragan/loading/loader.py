@@ -67,7 +67,8 @@ class Loader(BatchStream):
     device start from pinned memory, which lets them overlap with computation.
 
     Raises `ConfigError` if the source is empty, the share is not within the batch, there is no
-    `image` to flip, or a sample differs from its declaration, and `DataError` for one with NaN or infinity.
+    `image` to flip, or a sample differs from its declaration, and `DataError` for one with NaN or
+    infinity, unless `source.not_finite` notes them.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class Loader(BatchStream):
         """Decode and flip any samples of the stream; thread-safe."""
         tensors = dict(self.source.decode(encoded, rows, places, self.seed))
         _check_declared(tensors, self.source, len(places))
-        check_finite(tensors, lambda row: self.source.where(int(rows[row])))
+        check_finite(tensors, self.source, lambda row: self.source.where(int(rows[row])))
         draws = _flip_draws(self.seed, places) if self._flip else []
         for name in self._flipped:
             _flip_in_place(tensors[name], draws)

@@ -21,7 +21,6 @@ from paragan.core.source import (
     Source,
     StreamedSource,
     TensorSpec,
-    check_finite,
     describe_tensors,
     dtype_name,
     rows_not_finite,
@@ -33,6 +32,7 @@ from paragan.datasets.base.ragged import Padding
 Sample = Mapping[str, Any]
 
 _HASHED = 64  # rows that identify tensors
+_MAX_NOT_FINITE = 0.05  # of all rows
 _DRAWS = threading.Lock()  # the global generators are those of the process
 
 
@@ -70,7 +70,7 @@ class TensorSource(Source):
         self._padding = padding.checked(first).including(self._ragged)
         self._count = next(iter(counts.values()))
         for name, held in tensors.items():
-            _check_finite_rows(name, held, self.column_names.get(name, ()))
+            self.notices += _rows_not_finite(name, held, self.column_names.get(name, ()))
         axes = self._padding.axes
         longest = {name: max(row.shape[axes[name]] for row in held) for name, held in self._ragged.items()}
         self.tensors = self._padding.specs(first, longest)
@@ -197,27 +197,28 @@ def _cast_notices(examples: Mapping[str, Tensor], dtype: torch.dtype | None) -> 
 
 
 def _first_sample(sample: Any, dtype: torch.dtype | None) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Return the tensors of a first sample, and which are cast. Raises `DataError` for numbers that are not finite."""
+    """Return the tensors of a first sample, and which are cast."""
     stored = _sample_tensors(sample, 0)
     tensors = {name: _cast(value, dtype) for name, value in stored.items()}
-    check_finite({name: value[None] for name, value in tensors.items()}, lambda row: f"sample {row}")
     return tensors, _cast_notices(stored, dtype)
 
 
-def _check_finite_rows(name: str, held: Tensor | list[Tensor], columns: Sequence[str]) -> None:
-    """Raise `DataError` for NaN or infinity in samples, of which a network returns nothing else."""
+def _rows_not_finite(name: str, held: Tensor | list[Tensor], columns: Sequence[str]) -> tuple[str, ...]:
+    """Return a line about samples with NaN or infinity, whose updates are skipped. Raises `DataError` for many."""
     if isinstance(held, Tensor):
         rows = rows_not_finite(held)
     else:
         rows = [row for row, value in enumerate(held) if rows_not_finite(value[None])]
-    if rows:
-        some = ", ".join(map(str, rows[:3])) + (", …" if len(rows) > 3 else "")
-        wrong = [column for number, column in enumerate(columns) if not held[rows[0]][number].isfinite()]
-        some += f", column {wrong[0]!r}" if wrong else ""
-        raise DataError(
-            f"data: {name} is not finite in {len(rows):,} of {len(held):,} samples, number {some}; "
-            "leave them out or replace the values (an empty cell of a table is read as NaN)"
-        )
+    if not rows:
+        return ()
+    some = ", ".join(map(str, rows[:3])) + (", …" if len(rows) > 3 else "")
+    wrong = [column for number, column in enumerate(columns) if not held[rows[0]][number].isfinite()]
+    some += f", column {wrong[0]!r}" if wrong else ""
+    text = f"data: {name} is not finite in {len(rows):,} of {len(held):,} samples, number {some}"
+    cure = "leave them out or replace the values (an empty cell of a table is read as NaN)"
+    if len(rows) > _MAX_NOT_FINITE * len(held):  # few batches would be without one
+        raise DataError(f"{text}; {cure}")
+    return (f"{text}: updates on them are skipped; {cure}",)
 
 
 def _stacked(

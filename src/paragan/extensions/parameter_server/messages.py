@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from paragan.core.skipped_state import buffer_places, copy_state, restore_if_skipped
 from paragan.game.player import Player
 from paragan.game.snapshot import num_bytes, packed, unpacked
 
@@ -50,9 +51,12 @@ class NetworkChange:
     @torch.no_grad()
     def apply(self, player: Player, images: int) -> Tensor:
         """Step the player by these gradients of `images` images; returns their norm."""
+        before = copy_state(buffer_places(player.net))
         for buffer, value in zip(_buffers(player.net), self.buffers, strict=True):
             buffer.copy_(value)
-        return player.apply_external_gradients(self.gradients, images)
+        norm = player.apply_external_gradients(self.gradients, images)
+        restore_if_skipped(before, norm.isfinite())
+        return norm
 
 
 def pack_change(net: nn.Module) -> Tensor:

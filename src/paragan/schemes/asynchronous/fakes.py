@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.protocols import Turn
+from paragan.core.skipped_state import Place
 from paragan.core.tree import concatenate_rows, pad_rows
 from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.distributed.links.link import Message, ReceiveEnd, SendEnd
@@ -195,6 +196,7 @@ class RemoteGenerator:
     version: int
     module: Any = None
     mixes: bool = False
+    buffers: tuple[Place, ...] = ()
 
     def network(self) -> RemoteGenerator:
         return self

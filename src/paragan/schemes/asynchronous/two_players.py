@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import RankError
 from paragan.core.fakes import detached_fakes
 from paragan.core.protocols import Turn
+from paragan.core.skipped_state import copy_state, restore_if_skipped
 from paragan.core.types import Batch, Rows, TurnInputs, Update
 from paragan.distributed.links.link import Message, ReceiveEnd, SendEnd
 from paragan.game.buffer import Buffer
@@ -107,7 +109,10 @@ class GeneratorStep(PlayerStep):
         for batch in batches:
             turn = gan.d_turn(batch)
             with seeded_layers(turn, g.version, g.network()):
+                before = copy_state(g.network().buffers)
                 fakes = detached_fakes(turn, g.network(), self.d_parts)
+                if before:
+                    restore_if_skipped(before, torch.stack([images.isfinite().all() for images in fakes]).all())
             self._send(gan, turn.feed, fakes, g.version)
         return gan.g_turn(self._g_batch(batches[-1]))
 

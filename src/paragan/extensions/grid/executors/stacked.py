@@ -22,6 +22,7 @@ from paragan.core.loss import Loss
 from paragan.core.phases import turn_phase, work_on
 from paragan.core.protocols import Network, Opponent, Turn
 from paragan.core.row_draws import turn_draws
+from paragan.core.skipped_state import Copy, copy_state, restore_if_skipped
 from paragan.core.types import LossTerms, Side, Update
 from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.executors.inputs import (
@@ -178,6 +179,7 @@ class _StackedSlot:
         self.adam = StackedAdam(players, self.stack.flat_CP, self.stack.buffers_C) if is_batched else None
         self.scalars: dict[str, Tensor] = {}
         self._recorded: dict[object, RecordedFunction] = {}
+        self._before_fakes: list[Copy] = []
 
     @property
     def version(self) -> int:
@@ -196,6 +198,7 @@ class _StackedSlot:
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         self.stack.begin_update()
+        self._before_fakes = copy_state(self.plain_network.buffers)
         with turn_draws(self.seeds, turn.side.value):
             return (generate(self.plain_network, turn.feed).images,)
 
@@ -226,6 +229,8 @@ class _StackedSlot:
         """Run all device work of a turn."""
         turn = replace(turn, feed=with_tensors(turn.feed, inputs))
         opponent = against.network()
+        before = [*copy_state((*self.plain_network.buffers, *opponent.buffers)), *self._before_fakes]
+        self._before_fakes = []
         turn = with_d_fakes(turn, opponent, 1)
         if turn.side is Side.D or turn.feed.fakes is None:  # else `generate_fakes` has begun it
             self.stack.begin_update()
@@ -233,6 +238,7 @@ class _StackedSlot:
         with opponent.frozen():
             terms = self.players[0].strategy.forward_backward(turn, nets, 1)
         norm_C = self._step(turn.feed.rows.total, inputs.get("average"))
+        restore_if_skipped(before, norm_C.isfinite())
         self.stack.zero_grad()
         return self._scalars(terms, norm_C)
 

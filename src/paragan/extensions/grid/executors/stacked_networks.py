@@ -49,7 +49,7 @@ class StackedNetwork(RowDrawing):
         self._memory_orders = tuple(map(_memory_order, self._in_order))
         self._weights = dict(zip(dict(nets[0].named_parameters()), self._in_order, strict=True))
         self.buffers_C = stack_in_place([list(net.buffers()) for net in nets])
-        self._buffers_C = dict(zip(dict(nets[0].named_buffers()), self.buffers_C, strict=True))
+        self.buffers_by_name_C = dict(zip(dict(nets[0].named_buffers()), self.buffers_C, strict=True))
         self._is_mappable = False  # not known before the first call
 
     def forward(self, *inputs: Tensor | None) -> Any:
@@ -58,7 +58,7 @@ class StackedNetwork(RowDrawing):
         if not self._is_mappable:
             self._try_mapped(given)
             self._is_mappable = True
-        output = self._mapped(given, self._buffers_C)
+        output = self._mapped(given, self.buffers_by_name_C)
         if isinstance(output, tuple):
             logits, *layers = map(self._by_row, output)
             return DiscriminatorOutput(logits, layers[0] if len(layers) == 1 else layers or None)
@@ -93,7 +93,7 @@ class StackedNetwork(RowDrawing):
         due = [layer.update_due for layer in self._update_once]
         try:
             with torch.enable_grad():
-                self._mapped(given, {name: value.clone() for name, value in self._buffers_C.items()})
+                self._mapped(given, {name: value.clone() for name, value in self.buffers_by_name_C.items()})
         except RuntimeError as error:
             problem = f"{type(self._template[0]).__name__} ({' '.join(str(error).split())[:200]})"
             raise ConfigError(
@@ -129,6 +129,7 @@ def called_stack(stack: StackedNetwork, of_cell: CalledNetwork) -> CalledNetwork
     called = CalledNetwork(module=stack, calling=replace(of_cell.calling, channels_last=False))
     for name in ("mixes", "draws"):  # the stack does not register their layers
         object.__setattr__(called, name, getattr(of_cell, name))
+    object.__setattr__(called, "buffers", tuple((stack.buffers_by_name_C, name) for name in stack.buffers_by_name_C))
     return called
 
 

@@ -1,0 +1,85 @@
+"""An update that is skipped changes nothing: neither weights nor buffers of any network of its turn."""
+
+import pytest
+import torch
+from torch import nn
+
+from paragan.core.balancer import Balancer
+from paragan.core.skipped_state import buffer_places, copy_state, restore_if_skipped
+from paragan.core.types import Side
+from paragan.game.player import Player
+from paragan.layers.batch_norm import BatchNorm
+from paragan.parallel import none
+from paragan.schemes import extragradient, shared_fakes, synchronous
+from tests.laws.small_gan import batches, game, network
+
+SCHEMES = {"synchronous": synchronous, "shared_fakes": shared_fakes.Scheme(), "extragradient": extragradient.Scheme()}
+
+
+class Scale(nn.Module):
+    """Puts a new tensor in place of its buffer; `seen` grows with its input."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("size", torch.ones((), dtype=torch.float64))
+        self.register_buffer("seen", torch.zeros(0, dtype=torch.float64))
+
+    def forward(self, h):
+        if self.training:
+            self.size = 0.9 * self.size + 0.1 * h.detach().abs().mean()
+            self.seen = torch.zeros(len(self.seen) + 1, dtype=torch.float64)
+        return h / self.size
+
+
+class After(nn.Module):
+    """A network of the small game, then a layer of its output."""
+
+    def __init__(self, net, layer):
+        super().__init__()
+        self.net, self.layer = net, layer.double()
+
+    def forward(self, x, y):
+        out = self.net(x, y)
+        return self.layer(out) if isinstance(out, torch.Tensor) else out
+
+
+def game_with(layer):
+    g = After(network(Side.G), layer())
+    return game(*(Player(side=s, net=n, strategy=none.Strategy()) for s, n in ((Side.G, g), (Side.D, network(Side.D)))))
+
+
+def state(gan, is_shaped=lambda name: "seen" not in name):
+    nets = {"g": gan.g.net, "d": gan.d.net}
+    values = ((f"{of}/{name}", value.clone()) for of, net in nets.items() for name, value in net.state_dict().items())
+    return {name: value for name, value in values if is_shaped(name)}
+
+
+@pytest.mark.parametrize("layer", [lambda: nn.BatchNorm2d(1), lambda: BatchNorm(1), Scale], ids=["torch", "own", "new"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_step_whose_fakes_are_not_finite_changes_no_tensor(scheme, layer):
+    gan, stream = game_with(layer), batches()
+    step = SCHEMES[scheme].step
+    step(gan, stream)
+    before = state(gan)
+    handle = gan.g.net.net.register_forward_hook(lambda *args: args[-1] * torch.nan)
+    step(gan, stream)
+    handle.remove()
+    assert gan.g.num_skipped() == gan.d.num_skipped() == 1
+    assert all(torch.equal(value, before[name]) for name, value in state(gan).items())
+    step(gan, stream)
+    assert not all(torch.equal(value, before[name]) for name, value in state(gan).items())
+
+
+def test_rows_of_games_are_restored_one_by_one():
+    held = {"mean": torch.zeros(3, 2), "count": torch.zeros(3, dtype=torch.int64), "none": None}
+    copies = copy_state([(held, name) for name in held])
+    held["mean"][:] = torch.nan
+    held["count"] += 1
+    restore_if_skipped(copies, torch.tensor([True, False, True]))
+    assert held["mean"].isnan().all(1).tolist() == [True, False, True]
+    assert held["count"].tolist() == [1, 0, 1]
+
+
+def test_networks_without_buffers_are_not_copied():
+    assert buffer_places(nn.Linear(2, 2)) == () and copy_state(()) == []
+    assert Balancer.state == {}
