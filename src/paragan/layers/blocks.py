@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any
 
 import torch
@@ -53,15 +54,15 @@ def run_blocks(blocks: Iterable[nn.Module] | BlockRunner, h: Any, y_B: Tensor | 
 
 
 class Stem(nn.Module):
-    """First block of a generator: latents (B, Z) to the smallest map (B, channels, side, side)."""
+    """First block of a generator: latents (B, Z) to the smallest map (B, channels, *size)."""
 
-    def __init__(self, latent: int, channels: int, wrap: Wrap = identity_wrap, side: int = 4) -> None:
+    def __init__(self, latent: int, channels: int, wrap: Wrap = identity_wrap, size: tuple[int, int] = (4, 4)) -> None:
         super().__init__()
-        self.side = side
-        self.linear = wrap(nn.Linear(latent, channels * side**2))
+        self.size = size
+        self.linear = wrap(nn.Linear(latent, channels * prod(size)))
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return self.linear(z_BZ).unflatten(1, (-1, self.side, self.side))
+        return self.linear(z_BZ).unflatten(1, (-1, *self.size))
 
 
 class UpBlock(nn.Module):

@@ -3,38 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from paragan.core.errors import ConfigError
+from paragan.core.option_types import size_of
 from paragan.models._options import Attention, Places
 
-_SIDES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+_MIN_SIDE = 8
+_MAX_DOUBLINGS = 8
 
 
-def image_side(shape: tuple[int, int, int], model: str, largest: int = 128) -> int:
-    """Return the side of square images: 4 or 6 doubled up to `largest`, or raise `ConfigError`."""
-    _, height, width = shape
-    valid = [side for side in _SIDES if side <= largest]
-    if height == width and height in valid:
-        return height
-    near = next((side for side in valid if side >= max(height, width)), valid[-1])
-    larger = "; model=stylegan2 and biggan reach 1024 px (recipe own-256)"
-    larger = "" if max(height, width) <= valid[-1] or largest > 512 else larger
-    raise ConfigError(
-        f"model {model} does not support images of {height}x{width}, only squares of "
-        f"{', '.join(map(str, valid))}; resize them to {near}x{near} "
-        f"(data.size={near}, where the data set has it){larger}"
-    )
+@dataclass(frozen=True)
+class MapSizes:
+    """Sizes of the maps of a network: height and width of the smallest, and how often it is doubled."""
+
+    lowest: tuple[int, int]
+    doublings: int
+
+    @property
+    def sides(self) -> list[int]:
+        """The shorter side of every map, from the smallest to the image."""
+        return [min(self.lowest) << number for number in range(self.doublings + 1)]
+
+    def size(self, number: int) -> tuple[int, int]:
+        """Return height and width of the smallest map doubled `number` times."""
+        return self.lowest[0] << number, self.lowest[1] << number
 
 
-def num_doublings(side: int) -> int:
-    """Return how often the smallest map, of 4 or 6 px, is doubled."""
-    return side.bit_length() - 3
+def map_sizes(shape: tuple[int, ...]) -> MapSizes:
+    """Return the maps of a network that doubles up to images of a shape.
+
+    The shorter side of the smallest map is 4 to 7, as of squares of 4 or 6 doubled; 8 to 16 where the
+    sides cannot be halved so often. So images are multiples of 4, from 64 px of 8, from 128 px of 16, …
+    Raises `ConfigError` for others.
+    """
+    check_size_multiple(shape, 1)
+    sides = shape[1:]
+    if min(sides) < _MIN_SIDE:
+        raise ConfigError(f"data.size={size_of(*sides)} is too small for this model; use {_MIN_SIDE} or more")
+    doublings = min(min(sides).bit_length() - 3, _MAX_DOUBLINGS)
+    while doublings > 2 and min(sides) <= 8 << doublings and any(side % 2**doublings for side in sides):
+        doublings -= 1
+    check_size_multiple(shape, max(4, 2**doublings))
+    return MapSizes((sides[0] >> doublings, sides[1] >> doublings), doublings)
 
 
-def lowest_side(side: int) -> int:
-    """Return the side of the smallest map: 4, or 6 for images of three times a power of two."""
-    return side >> num_doublings(side)
+def check_size_multiple(shape: tuple[int, ...], multiple: int, needed_by: str = "this model") -> None:
+    """Raise `ConfigError` for what is no image, and, with the nearest sizes, for sides that are no multiples."""
+    if len(shape) != 3:
+        raise ConfigError(f"{needed_by} needs images, but samples have shape {shape}; choose another model.name")
+    sides = shape[1:]
+    if any(side % multiple for side in sides):
+        below = size_of(*(max(multiple, side - side % multiple) for side in sides))
+        above = size_of(*(side + -side % multiple for side in sides))
+        cure = " or ".join(dict.fromkeys([f"{below}", f"{above}"]))
+        raise ConfigError(
+            f"data.size={size_of(*sides)} is not a multiple of {multiple}, which {needed_by} needs; use {cure}"
+        )
 
 
 def effective_num_classes(conditional: bool | None, num_classes: int) -> int:
@@ -51,7 +77,7 @@ def attention_sides(
 ) -> tuple[int, ...]:
     """Return the sides of the maps of one player that have self-attention.
 
-    wanted: the setting. default: value of "default". maps: valid sides. Raises `ConfigError` for a
+    wanted: the setting. default: value of "default". maps: valid (shorter) sides. Raises `ConfigError` for a
     side without a map.
     """
     setting: Places = default if wanted == "default" else wanted

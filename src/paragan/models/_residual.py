@@ -15,7 +15,7 @@ from paragan.layers.blocks import DownBlock, NormImageOutput, Stem, UpBlock, Wra
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
-from paragan.models._checks import attention_sides, lowest_side, num_doublings
+from paragan.models._checks import MapSizes, attention_sides
 from paragan.models._options import Attention, NetworkOptions, Places
 
 
@@ -48,21 +48,16 @@ SNGAN_SHAPES = LARGE_SHAPES | {
 class ResidualPlan:
     """Channels and attention of both networks at one image size.
 
-    g_widths: from the smallest map, of side `lowest`, up. d_widths: of the blocks from the image
-    down; the first `halvings` halve. g_attention, d_attention: sides of the maps with attention.
+    sizes: of G's maps. g_widths: from the smallest map up. d_widths: of the blocks from the image
+    down; the first `halvings` halve. g_attention, d_attention: shorter sides of the maps with attention.
     """
 
-    side: int
+    sizes: MapSizes
     g_widths: list[int]
     d_widths: list[int]
     halvings: int
     g_attention: tuple[int, ...] = ()
     d_attention: tuple[int, ...] = ()
-
-    @property
-    def lowest(self) -> int:
-        """Side of G's smallest map."""
-        return lowest_side(self.side)
 
 
 class ResidualGenerator(BlockGenerator):
@@ -73,7 +68,7 @@ class ResidualGenerator(BlockGenerator):
     ) -> None:
         super().__init__(options, num_classes)
         self.latent = latent
-        stem = Stem(latent, plan.g_widths[0], wrap, plan.lowest)
+        stem = Stem(latent, plan.g_widths[0], wrap, plan.sizes.lowest)
         last = NormImageOutput(plan.g_widths[-1], colours, wrap)
         self.blocks = nn.ModuleList([stem, *up_blocks(plan, self.num_classes, wrap), last])
 
@@ -97,50 +92,50 @@ class ResidualDiscriminator(BlockDiscriminator):
         self.blocks = nn.ModuleList([*downs, head(plan.d_widths[-1], self.num_classes)])
 
 
-def shape_at(shapes: Mapping[int, Shape], side: int) -> Shape:
+def shape_at(shapes: Mapping[int, Shape], sizes: MapSizes) -> Shape:
     """Return the shape of an image size, or else of the power of two with as many doublings."""
-    return shapes[side] if side in shapes else shapes[4 << num_doublings(side)]
+    is_listed = sizes.lowest == (6, 6) and sizes.sides[-1] in shapes
+    return shapes[sizes.sides[-1] if is_listed else 4 << sizes.doublings]
 
 
 def residual_plan(
-    shape: Shape, side: int, width: int, attention: Attention = None, default_attention: Places = None
+    shape: Shape, sizes: MapSizes, width: int, attention: Attention = None, default_attention: Places = None
 ) -> ResidualPlan:
     """Plan the networks at one image size. width: factor of `shape`. attention: the setting, or its value."""
-    g_maps = [side >> number for number in range(num_doublings(side) + 1)]
-    d_maps = [side >> number for number in range(1, shape.halvings + 1)]
+    d_maps = [sizes.sides[-1] >> number for number in range(1, shape.halvings + 1)]
     return ResidualPlan(
-        side=side,
+        sizes=sizes,
         g_widths=[width * times for times in shape.g],
         d_widths=[width * times for times in shape.d],
         halvings=shape.halvings,
-        g_attention=attention_sides(attention, "g", default_attention, g_maps),
+        g_attention=attention_sides(attention, "g", default_attention, sizes.sides),
         d_attention=attention_sides(attention, "d", default_attention, d_maps),
     )
 
 
 def sngan_plan(
-    side: int, width: int | None, attention: Attention = None, default_attention: Places = None
+    sizes: MapSizes, width: int | None, attention: Attention = None, default_attention: Places = None
 ) -> ResidualPlan:
     """Plan the networks of SNGAN and SAGAN. width: None is 128 up to 32 px and 64 above (paper)."""
-    shape = shape_at(SNGAN_SHAPES, side)
-    width = width or (128 if side <= 32 else 64)
-    return residual_plan(shape, side, width, attention, default_attention)
+    shape = shape_at(SNGAN_SHAPES, sizes)
+    width = width or (128 if sizes.sides[-1] <= 32 else 64)
+    return residual_plan(shape, sizes, width, attention, default_attention)
 
 
 def up_blocks(plan: ResidualPlan, classes: int, wrap: Wrap) -> list[nn.Module]:
     """Return G's blocks after the first map; their norms use the label."""
     norm = partial(batch_norm, classes=classes)
     blocks: list[nn.Module] = first_attention(plan, wrap)
-    for number, (a, b) in enumerate(pairwise(plan.g_widths), start=1):
+    for side, (a, b) in zip(plan.sizes.sides[1:], pairwise(plan.g_widths), strict=True):
         blocks.append(UpBlock(a, b, norm, wrap))
-        if plan.lowest << number in plan.g_attention:
+        if side in plan.g_attention:
             blocks.append(SelfAttention(b, wrap))
     return blocks
 
 
 def first_attention(plan: ResidualPlan, wrap: Wrap) -> list[nn.Module]:
     """Return attention on G's smallest map, if planned, as a list."""
-    return [SelfAttention(plan.g_widths[0], wrap)] if plan.lowest in plan.g_attention else []
+    return [SelfAttention(plan.g_widths[0], wrap)] if plan.sizes.sides[0] in plan.g_attention else []
 
 
 def _down_blocks(plan: ResidualPlan, colours: int) -> list[nn.Module]:
@@ -148,15 +143,15 @@ def _down_blocks(plan: ResidualPlan, colours: int) -> list[nn.Module]:
     for number, (a, b) in enumerate(pairwise((colours, *plan.d_widths))):
         halves = number < plan.halvings
         blocks.append(DownBlock(inputs=a, outputs=b, down=halves, first=number == 0, wrap=spectral_norm))
-        if halves and plan.side >> (number + 1) in plan.d_attention:
+        if halves and plan.sizes.sides[-1] >> (number + 1) in plan.d_attention:
             blocks.append(SelfAttention(b, spectral_norm))
     return blocks
 
 
-def default_attention(side: int) -> Places:
+def default_attention(sizes: MapSizes) -> Places:
     """Return half the image for each network, 64 px at most; none on G's smallest map."""
-    half = largest_map(side // 2)
-    return {"g": half if half > lowest_side(side) else None, "d": half}
+    half = largest_map(sizes.sides[-1] // 2)
+    return {"g": half if half > sizes.sides[0] else None, "d": half}
 
 
 def largest_map(side: int) -> int:

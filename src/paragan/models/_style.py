@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core import rng
+from paragan.core.option_types import size_of
 from paragan.layers.blocks import fill_normal, fill_zero
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.equalised import GAIN, EqualLinear, leaky_relu_
@@ -123,16 +124,16 @@ def _conv(x: Tensor, weight: Tensor, up: bool) -> Tensor:
 
 
 class StyledConv(nn.Module):
-    """Modulated 3x3 convolution, noise, bias, leaky ReLU. side: of the output map."""
+    """Modulated 3x3 convolution, noise, bias, leaky ReLU. size: of the output map."""
 
     fill = fill_zero
 
-    def __init__(self, inputs: int, outputs: int, length: int, side: int, *, up: bool, noise: bool) -> None:
+    def __init__(self, inputs: int, outputs: int, length: int, size: tuple[int, int], *, up: bool, noise: bool) -> None:
         super().__init__()
         self.conv = ModulatedConv2d(inputs, outputs, up=up)
         self.affine = EqualLinear(length, inputs, start=1.0)
         self.bias = nn.Parameter(torch.zeros(outputs))
-        self.noise = Noise(side) if noise else None
+        self.noise = Noise(size) if noise else None
 
     def forward(self, x: Tensor, w_BW: Tensor) -> Tensor:
         y, norm = self.conv(x, self.affine(w_BW), GAIN)
@@ -146,10 +147,10 @@ class Noise(RowDrawing):
     fill = fill_zero
     fixed: Tensor
 
-    def __init__(self, side: int) -> None:
+    def __init__(self, size: tuple[int, int]) -> None:
         super().__init__()
         self.strength = nn.Parameter(torch.zeros(()))
-        noise = torch.randn(side, side, generator=rng.generator("stylegan2/noise", side))
+        noise = torch.randn(*size, generator=rng.generator("stylegan2/noise", size_of(*size)))
         self.register_buffer("fixed", noise)
 
     def forward(self, h: Tensor) -> Tensor:
@@ -202,9 +203,9 @@ class ConstantInput(nn.Module):
 
     fill = fill_normal
 
-    def __init__(self, channels: int, side: int) -> None:
+    def __init__(self, channels: int, size: tuple[int, int]) -> None:
         super().__init__()
-        self.map = nn.Parameter(torch.randn(channels, side, side))
+        self.map = nn.Parameter(torch.randn(channels, *size))
 
     def forward(self, w_BLW: Tensor, y_B: Tensor | None = None) -> State:
         # a copy: sharded weights are freed before the next block reads this output

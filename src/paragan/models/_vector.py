@@ -34,7 +34,7 @@ class VectorBatchNorm(nn.Module):
 
 
 class LatentEntry(nn.Module):
-    """First block: z and y to the smallest map, of `side`, and the vector (class embedding, z).
+    """First block: z and y to the smallest map, of `size`, and the vector (class embedding, z).
 
     The map is computed from the first `first` numbers of z; whole: from the vector, of length
     `first`.
@@ -48,14 +48,14 @@ class LatentEntry(nn.Module):
         shared: int,
         wrap: Wrap,
         *,
-        side: int = 4,
+        size: tuple[int, int] = (4, 4),
         whole: bool = False,
     ) -> None:
         super().__init__()
         self.first = first
         self.whole = whole
         self.embed = nn.Embedding(classes, shared) if classes else None
-        self.stem = Stem(first, channels, wrap, side)
+        self.stem = Stem(first, channels, wrap, size)
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> State:
         c_BC = z_BZ

@@ -1,4 +1,4 @@
-"""BigGAN (Brock et al. 2019, tables 4 to 9), for squares of 8 to 1024 px.
+"""BigGAN (Brock et al. 2019, tables 4 to 9).
 
 The residual networks of `sagan`, wider, with a class embedding shared by all norms of G and a part
 of z for each block of G. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 /
@@ -20,7 +20,7 @@ from paragan.layers.attention import SelfAttention
 from paragan.layers.blocks import NormImageOutput, Stem, UpBlock
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._block_networks import BlockGenerator
-from paragan.models._checks import image_side
+from paragan.models._checks import map_sizes
 from paragan.models._heads import residual_head
 from paragan.models._options import Attention, BigGANOptions, Places, WeightInit
 from paragan.models._residual import (
@@ -73,18 +73,17 @@ class Options(BigGANOptions):
 class Generator(BlockGenerator):
     """BigGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
-    model = "biggan"  # name in messages
     weight_init: WeightInit = "orthogonal"
 
     def __init__(self, options: BigGANOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
         classes = self.num_classes
-        plan = large_plan(options, shape, self.model)
+        plan = large_plan(options, shape)
         each = latent_per_block(options.latent, len(plan.g_widths) - 1, _LATENT_PER_BLOCK)
         self.latent = each * len(plan.g_widths)
         last: nn.Module = NormImageOutput(plan.g_widths[-1], shape[0], spectral_norm)
         if classes and not options.shared:
-            stem = Stem(self.latent, plan.g_widths[0], spectral_norm, plan.lowest)
+            stem = Stem(self.latent, plan.g_widths[0], spectral_norm, plan.sizes.lowest)
             blocks = [stem, *up_blocks(plan, classes, spectral_norm)]
         else:
             blocks = _vector_blocks(plan, each, classes, options.shared)
@@ -98,22 +97,22 @@ class Discriminator(ResidualDiscriminator):
     weight_init: WeightInit = "orthogonal"
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        plan = large_plan(options, shape, "biggan")
+        plan = large_plan(options, shape)
         super().__init__(options, plan, shape[0], num_classes, partial(residual_head, options.head))
 
 
-def large_plan(options: BigGANOptions, shape: tuple[int, int, int], model: str) -> ResidualPlan:
-    """Plan BigGAN's networks at one image size. model: name in messages."""
-    side = image_side(shape, model, 1024)
+def large_plan(options: BigGANOptions, shape: tuple[int, int, int]) -> ResidualPlan:
+    """Plan BigGAN's networks at one image size."""
+    sizes = map_sizes(shape)
     rows = _STUDIO
     attention: Attention = "default"
-    default: Places = largest_map(side // 2)
+    default: Places = largest_map(sizes.sides[-1] // 2)
     if isinstance(options, Options):
         attention = options.attention
         if options.flavour == "brock":
             rows = _BROCK
-            default = default if side > 32 else None
-    return residual_plan(shape_at(rows, side), side, options.width, attention, default)
+            default = default if sizes.sides[-1] > 32 else None
+    return residual_plan(shape_at(rows, sizes), sizes, options.width, attention, default)
 
 
 def _vector_blocks(plan: ResidualPlan, each: int, classes: int, shared: int) -> list[nn.Module]:
@@ -121,13 +120,18 @@ def _vector_blocks(plan: ResidualPlan, each: int, classes: int, shared: int) -> 
     point = shared if classes else 0
     norm = vector_norm(point + each, spectral_norm)
     entry = LatentEntry(
-        first=each, channels=plan.g_widths[0], classes=classes, shared=shared, wrap=spectral_norm, side=plan.lowest
+        first=each,
+        channels=plan.g_widths[0],
+        classes=classes,
+        shared=shared,
+        wrap=spectral_norm,
+        size=plan.sizes.lowest,
     )
     first = map(WithoutVector, first_attention(plan, spectral_norm))
     blocks: list[nn.Module] = [entry, *first]
     for number, (a, b) in enumerate(pairwise(plan.g_widths), start=1):
         columns = slice(point + number * each, point + (number + 1) * each)
         blocks.append(WithVector(UpBlock(a, b, norm, spectral_norm), slice(point), columns))
-        if plan.lowest << number in plan.g_attention:
+        if plan.sizes.sides[number] in plan.g_attention:
             blocks.append(WithoutVector(SelfAttention(b, spectral_norm)))
     return blocks

@@ -1,4 +1,4 @@
-"""BigGAN-deep (Brock et al. 2019, appendix B.2, tables 7 to 9), for squares of 8 to 1024 px.
+"""BigGAN-deep (Brock et al. 2019, appendix B.2, tables 7 to 9).
 
 Bottlenecks of four convolutions, two for each resolution; short-cuts that drop, repeat or add
 channels instead of computing them; every norm of G reads all of z and the class. Parameters with
@@ -22,7 +22,7 @@ from paragan.layers.blocks import Norm, NormImageOutput, ReluHead, Wrap
 from paragan.layers.resample import UpConv2d
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
-from paragan.models._checks import image_side
+from paragan.models._checks import map_sizes
 from paragan.models._options import NetworkOptions, Places, WeightInit
 from paragan.models._residual import (
     LARGE_SHAPES,
@@ -78,7 +78,7 @@ class Generator(BlockGenerator):
             classes=classes,
             shared=options.shared,
             wrap=spectral_norm,
-            side=plan.lowest,
+            size=plan.sizes.lowest,
             whole=True,
         )
         first = map(WithoutVector, first_attention(plan, spectral_norm))
@@ -87,7 +87,7 @@ class Generator(BlockGenerator):
             for outputs, up in ((a, False), (b, True)):
                 neck = UpNeck(inputs=a, outputs=outputs, up=up, norm=norm, wrap=spectral_norm)
                 blocks.append(WithVector(neck, slice(None)))
-            if plan.lowest << number in plan.g_attention:
+            if plan.sizes.sides[number] in plan.g_attention:
                 blocks.append(WithoutVector(SelfAttention(b, spectral_norm)))
         last = WithoutVector(NormImageOutput(plan.g_widths[-1], shape[0], spectral_norm), last=True)
         self.blocks = nn.ModuleList([*blocks, last])
@@ -106,7 +106,7 @@ class Discriminator(BlockDiscriminator):
             down = number < plan.halvings
             blocks.append(DownNeck(a, b, down, spectral_norm))
             blocks.append(DownNeck(b, b, False, spectral_norm))
-            if down and plan.side >> (number + 1) in plan.d_attention:
+            if down and plan.sizes.sides[-1] >> (number + 1) in plan.d_attention:
                 blocks.append(SelfAttention(b, spectral_norm))
         self.blocks = nn.ModuleList([*blocks, ReluHead(plan.d_widths[-1], self.num_classes, spectral_norm)])
 
@@ -189,11 +189,12 @@ class AddChannels(nn.Module):
 
 
 def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
-    side = image_side(shape, "biggan_deep", 1024)
-    attention: Places = default_attention(side)
+    sizes = map_sizes(shape)
+    side = sizes.sides[-1]
+    attention: Places = default_attention(sizes)
     if side >= 64:
         attention = {"g": largest_map(side), "d": side // 2 if side <= 256 else largest_map(side)}
-    return residual_plan(shape_at(_SHAPES, side), side, options.width, attention)
+    return residual_plan(shape_at(_SHAPES, sizes), sizes, options.width, attention)
 
 
 def _same(channels: int) -> nn.Conv2d:

@@ -1,4 +1,4 @@
-"""ContraGAN (Kang & Park 2020), for squares of 8 to 1024 px: BigGAN with a contrastive D.
+"""ContraGAN (Kang & Park 2020): BigGAN with a contrastive D.
 
 D embeds images and classes in one space. Its features are those embeddings, (B, 2, E): of the
 images, then of their classes, each of length 1. Parameters with the defaults (G / D): 32 px, 10
@@ -29,18 +29,15 @@ class Options(ContrastOptions):
 class Generator(biggan.Generator):
     """ContraGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
-    model = "contragan"
-
 
 class Discriminator(ResidualDiscriminator):
     """ContraGAN's discriminator: x_BCHW and y_B to a `DiscriminatorOutput` with embeddings."""
 
-    model = "contragan"
     weight_init: WeightInit = "orthogonal"
 
     def __init__(self, options: ContrastOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        embed = options.embed or (512 if shape[1] <= 32 else 768 if shape[1] <= 64 else 1536)
-        plan = biggan.large_plan(options, shape, self.model)
+        embed = options.embed or (512 if min(shape[1:]) <= 32 else 768 if min(shape[1:]) <= 64 else 1536)
+        plan = biggan.large_plan(options, shape)
         super().__init__(options, plan, shape[0], num_classes, partial(_head, embed))
 
 

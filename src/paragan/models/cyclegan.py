@@ -19,6 +19,7 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import Count
 from paragan.core.outputs import GeneratorOutput
 from paragan.layers.precision import at_least_float32
+from paragan.models._checks import check_size_multiple
 from paragan.models._options import WeightInit
 from paragan.models.pix2pix import Patch, PatchHead
 
@@ -52,9 +53,9 @@ class Generator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
-        if len(shape) != 3 or shape[1] % 4 or shape[2] % 8:
-            found = "x".join(map(str, shape))
-            raise DataError(f"cyclegan needs two images side by side, their sides multiples of 4, not {found}")
+        if len(shape) != 3 or shape[2] % 2:
+            raise DataError(f"cyclegan needs two images side by side, not samples of shape {shape}; use data unpaired")
+        check_size_multiple((*shape[:2], shape[2] // 2), 4)
         self.weight_init = options.weight_init
         self.has_identity = options.identity
         self.to_a = translator(shape[0], options.width, options.blocks)

@@ -1,4 +1,4 @@
-"""Strided convolutions without pooling (DCGAN, Radford et al. 2016), for squares of 8 to 128 px.
+"""Strided convolutions without pooling (DCGAN, Radford et al. 2016).
 
 As in current benchmarks, D has a 3x3 before every 4x4 of stride two and a 3x3 after the last, and G
 ends in a 3x3. At 32 px unconditional, G has 3,812,355 and D 2,931,009 parameters. With labels:
@@ -20,7 +20,7 @@ from paragan.layers.blocks import Head, ImageOutput, Stem, Wrap, identity_wrap
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
-from paragan.models._checks import image_side, lowest_side, num_doublings
+from paragan.models._checks import map_sizes
 from paragan.models._options import NetworkOptions, WeightInit
 
 
@@ -50,9 +50,9 @@ class Generator(BlockGenerator):
         super().__init__(options, num_classes)
         self.weight_init = options.weight_init
         self.latent = options.latent
-        side = image_side(shape, "dcgan")
-        widths = _widths(side, options.width)[::-1]
-        stem = Stem(options.latent, widths[0], side=lowest_side(side))
+        sizes = map_sizes(shape)
+        widths = _widths(sizes.doublings, options.width)[::-1]
+        stem = Stem(options.latent, widths[0], size=sizes.lowest)
         ups = [Up(a, b, self.num_classes) for a, b in pairwise(widths)]
         self.blocks = nn.ModuleList([stem, *ups, ImageOutput(widths[-1], shape[0])])
 
@@ -65,7 +65,7 @@ class Discriminator(BlockDiscriminator):
         self.weight_init = options.weight_init
         norm: type[nn.Module] = AffineBatchNorm if options.d_norm == "batch" else nn.Identity
         wrap = spectral_norm if options.d_norm == "spectral" else identity_wrap
-        *hidden, last = _widths(image_side(shape, "dcgan"), options.width)
+        *hidden, last = _widths(map_sizes(shape).doublings, options.width)
         downs = [Down(a, b, norm, wrap) for a, b in pairwise((shape[0], *hidden))]
         same = Same(hidden[-1], last, norm, wrap)
         self.blocks = nn.ModuleList([*downs, same, Head(last, self.num_classes, wrap)])
@@ -108,6 +108,6 @@ class Down(nn.Module):
         return F.leaky_relu(self.norm(self.conv(self.same(h))), 0.2, inplace=True)
 
 
-def _widths(side: int, width: int) -> tuple[int, ...]:
+def _widths(doublings: int, width: int) -> tuple[int, ...]:
     """Return channels from the image down to the smallest map: (64, 128, 256, 512) at 32 px."""
-    return tuple(width * min(2**step, 16) for step in range(num_doublings(side) + 1))
+    return tuple(width * min(2**step, 16) for step in range(doublings + 1))

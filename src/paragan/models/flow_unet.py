@@ -3,14 +3,14 @@
 x_t = (1 - t) x + t n goes from an image at t = 0 to noise at t = 1, and the network predicts
 v = n - x. G maps noise to an image by `steps` steps of an ODE solver, of which one is z - v(z, 1).
 D is the encoder of the U-Net with a head for each map, so it can start from G's weights. The U-Net
-is that of Ho et al. 2020 (DDPM) without attention, on patches, for squares of 8 to 512 px.
+is that of Ho et al. 2020 (DDPM) without attention, on patches.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import gcd, log, prod
+from math import gcd, log, prod, sqrt
 from typing import Literal
 
 import torch
@@ -23,7 +23,7 @@ from paragan.layers.blocks import fill_zero, run_blocks
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
-from paragan.models._checks import image_side
+from paragan.models._checks import check_size_multiple
 from paragan.models._options import NetworkOptions
 
 _WAVES = 32  # of the time, as sines and cosines
@@ -138,9 +138,9 @@ class ZeroEmbedding(nn.Embedding):
 class Heads(nn.Module):
     """A head for each map, whose logits are added."""
 
-    def __init__(self, shapes: list[tuple[int, int]], classes: int) -> None:
+    def __init__(self, shapes: list[tuple[int, int, int]], classes: int) -> None:
         super().__init__()
-        self.heads = nn.ModuleList([MapHead(*shape, classes) for shape in shapes])
+        self.heads = nn.ModuleList([MapHead(shape, classes) for shape in shapes])
 
     def forward(self, maps: list[Tensor], y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         outputs = [head(h, y_B) for head, h in zip(self.heads, maps, strict=True)]
@@ -153,16 +153,17 @@ class MapHead(nn.Module):
 
     keeps_float32 = True
 
-    def __init__(self, width: int, side: int, classes: int) -> None:
+    def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
+        width = shape[0]
         self.mix = nn.Conv2d(width, width, 1)
-        self.basis = nn.Parameter(torch.randn(width, side, side))
+        self.basis = nn.Parameter(torch.randn(shape))
         self.linear = nn.Linear(width, 1)
         self.embed = ZeroEmbedding(classes, width) if classes else None
 
     def fill(self, role: str, tensor: Tensor, generator: torch.Generator) -> None:
-        """Draw the weights of the positions with a standard deviation of 1 / side."""
-        tensor.normal_(0.0, 1 / tensor.shape[-1], generator=generator)
+        """Draw the weights of the positions with a standard deviation of 1 / side, of a square as large."""
+        tensor.normal_(0.0, 1 / sqrt(tensor[0].numel()), generator=generator)
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with autocast_off(h):
@@ -179,7 +180,7 @@ class Encoder(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
         widths = _widths(options)
-        self.map_shapes = _map_shapes(options, image_side(shape, "flow_unet", 512))
+        self.map_shapes = _map_shapes(options, shape)
         _check_bottleneck(options, shape[0])
         embed = options.embed
         self.time = nn.Sequential(nn.Linear(2 * _WAVES, embed), nn.SiLU(), nn.Linear(embed, embed))
@@ -283,16 +284,13 @@ def _check_bottleneck(options: Options, channels: int) -> None:
         )
 
 
-def _map_shapes(options: Options, side: int) -> list[tuple[int, int]]:
-    """Return channels and side of each map, that of the middle block last; `ConfigError` for a side in between."""
+def _map_shapes(options: Options, shape: tuple[int, int, int]) -> list[tuple[int, int, int]]:
+    """Return the shape of each map, that of the middle block last; `ConfigError` for sides in between."""
     widths = _widths(options)
     factor = _PATCH << (len(widths) - 1)
-    if side % factor:
-        raise ConfigError(
-            f"model.multiples: {len(widths)} maps of patches of {_PATCH} need a side that is a multiple of "
-            f"{factor}, not {side}; give fewer multiples"
-        )
-    shapes = [(width, side // _PATCH >> level) for level, width in enumerate(widths)]
+    check_size_multiple(shape, factor, f"model.multiples of {len(widths)} maps")
+    height, width = (side // _PATCH for side in shape[1:])
+    shapes = [(channels, height >> level, width >> level) for level, channels in enumerate(widths)]
     return [*shapes, shapes[-1]]
 
 

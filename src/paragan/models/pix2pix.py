@@ -1,4 +1,4 @@
-"""U-Net and PatchGAN for image to image (pix2pix, Isola et al. 2017), for 8 to 512 px.
+"""U-Net and PatchGAN for image to image (pix2pix, Isola et al. 2017).
 
 At 256 px the defaults are the paper's: G with 54,413,955 parameters in eight halvings, D with
 2,768,705 and logits of 70x70 pixels each. Dropout is on the 512 -> 512 layers that follow the
@@ -24,7 +24,7 @@ from paragan.layers.blocks import run_blocks
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.random import Dropout
 from paragan.layers.strided_conv import DownConv4x4, UpConv4x4
-from paragan.models._checks import image_side, num_doublings
+from paragan.models._checks import map_sizes
 from paragan.models._options import WeightInit
 
 
@@ -63,8 +63,9 @@ class Generator(nn.Module):
     ) -> None:
         super().__init__()
         self.weight_init = options.weight_init
-        side = image_side(shape, "pix2pix", 512)
-        levels = (side & -side).bit_length() - 1  # halvings down to 1 px, or to 3
+        map_sizes(shape)  # refuses other sizes
+        sides = shape[1] | shape[2]
+        levels = (sides & -sides).bit_length() - 1  # halvings down to an uneven side: 1 or 3 px of most squares
         self.input_multiple = 2**levels
         widths = _widths(options.width, levels)
         norm = _norm(options.norm)
@@ -93,7 +94,7 @@ class Discriminator(nn.Module):
         super().__init__()
         self.weight_init = options.weight_init
         # more halvings would leave too small a map
-        halvings = min(3, num_doublings(image_side(shape, "pix2pix", 512)))
+        halvings = min(3, map_sizes(shape).doublings)
         widths = _widths(options.width, halvings + 1)
         norm = _norm(options.norm)
         patches = []

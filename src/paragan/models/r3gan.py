@@ -1,4 +1,4 @@
-"""R3GAN (Huang et al. 2024, "The GAN is dead; long live the GAN!"), for squares of 8 to 512 px.
+"""R3GAN (Huang et al. 2024, "The GAN is dead; long live the GAN!").
 
 Residual networks without norms, the same for both players: 1x1 to twice the channels, grouped 3x3,
 1x1 back, biases before the two activations and nowhere else, Fix-up initialisation (Zhang et al.
@@ -27,7 +27,7 @@ from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.resample import downsample, upsample
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
-from paragan.models._checks import image_side, lowest_side, num_doublings
+from paragan.models._checks import map_sizes
 from paragan.models._options import NetworkOptions
 
 _SLOPE = 0.2
@@ -65,7 +65,7 @@ class Generator(BlockGenerator):
         start = LearntInput(
             latent=options.latent,
             width=widths[0],
-            side=lowest_side(shape[1]),
+            size=map_sizes(shape).lowest,
             classes=self.num_classes,
             embed=options.embed,
         )
@@ -81,7 +81,7 @@ class Discriminator(BlockDiscriminator):
         widths = _widths(options, shape)[::-1]
         start = ColourConv(shape[0], widths[0])
         stages = _stages(options, widths, "down")
-        head = BasisHead(widths[-1], lowest_side(shape[1]), self.num_classes)
+        head = BasisHead(widths[-1], map_sizes(shape).lowest, self.num_classes)
         self.blocks = nn.ModuleList([start, *stages, head])
 
 
@@ -182,10 +182,10 @@ class LearntInput(nn.Module):
 
     fill = fill_normal
 
-    def __init__(self, latent: int, width: int, side: int, classes: int, embed: int) -> None:
+    def __init__(self, latent: int, width: int, size: tuple[int, int], classes: int, embed: int) -> None:
         super().__init__()
         self.embed = FixupEmbedding(classes, embed) if classes else None
-        self.basis = nn.Parameter(torch.randn(width, side, side))
+        self.basis = nn.Parameter(torch.randn(width, *size))
         self.linear = FixupLinear(latent + (embed if classes else 0), width)
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
@@ -210,15 +210,15 @@ class BasisHead(nn.Module):
 
     keeps_float32 = True
 
-    def __init__(self, width: int, side: int, classes: int) -> None:
+    def __init__(self, width: int, size: tuple[int, int], classes: int) -> None:
         super().__init__()
-        self.basis = nn.Parameter(torch.randn(width, side, side))
+        self.basis = nn.Parameter(torch.randn(width, *size))
         self.linear = FixupLinear(width, width if classes else 1)
         self.embed = FixupEmbedding(classes, width, 1 / sqrt(width)) if classes else None
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
-        """Draw the weights of the map with a standard deviation of 1 / side."""
-        tensor.normal_(0.0, 1 / tensor.shape[-1], generator=generator)
+        """Draw the weights of the map with a standard deviation of 1 / side, of a square as large."""
+        tensor.normal_(0.0, 1 / sqrt(tensor[0].numel()), generator=generator)
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with autocast_off(h):
@@ -232,7 +232,7 @@ class BasisHead(nn.Module):
 
 def _widths(options: Options, shape: tuple[int, int, int]) -> list[int]:
     """Return the channels of all maps, from the smallest up, or raise `ConfigError` if their number is wrong."""
-    default = [options.width] * (num_doublings(image_side(shape, "r3gan", 512)) + 1)
+    default = [options.width] * (map_sizes(shape).doublings + 1)
     widths = options.g_widths
     if widths is not None and len(widths) != len(default):
         counts = f"{len(widths)} widths for {len(default)} maps"

@@ -1,4 +1,4 @@
-"""ReACGAN (Kang et al. 2021, "Rebooting ACGAN"), for squares of 8 to 1024 px.
+"""ReACGAN (Kang et al. 2021, "Rebooting ACGAN").
 
 The networks of `contragan`; the loss of D's embeddings is `penalties/data_to_data`, once for each
 side, instead of `penalties/contrastive`. Parameters with the defaults (G / D): 32 px, 10 classes
@@ -21,10 +21,6 @@ class Options(ContrastOptions):
 class Generator(contragan.Generator):
     """ReACGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
-    model = "reacgan"
-
 
 class Discriminator(contragan.Discriminator):
     """ReACGAN's discriminator: x_BCHW and y_B to a `DiscriminatorOutput` with embeddings."""
-
-    model = "reacgan"

@@ -18,12 +18,12 @@ import torch
 import torch.nn.functional as F
 from torch import Generator as Draws, Tensor, nn
 
-from paragan.core.errors import DataError
 from paragan.core.option_types import Count
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.precision import at_least_float32
 from paragan.layers.resample import UpConv2d
 from paragan.layers.spectral_norm import spectral_norm
+from paragan.models._checks import check_size_multiple
 from paragan.models._options import WeightInit
 
 SAMPLE = "image"
@@ -58,10 +58,7 @@ class Generator(nn.Module):
         self, options: Options, shape: tuple[int, ...], num_classes: int = 0, condition_channels: int | None = None
     ) -> None:
         super().__init__()
-        if len(shape) != 3 or shape[1] % options.factor or shape[2] % options.factor:
-            found = "x".join(map(str, shape))
-            factor = options.factor
-            raise DataError(f"real_esrgan with factor={factor} needs images of multiples of {factor}, not {found}")
+        check_size_multiple(shape, options.factor, f"model.factor={options.factor}")
         channels = shape[0]
         width = options.width
         self.first = nn.Conv2d(condition_channels or channels, width, 3, padding=1)

@@ -1,4 +1,4 @@
-"""Self-attention GAN (Zhang et al. 2019), for squares of 8 to 512 px.
+"""Self-attention GAN (Zhang et al. 2019).
 
 The residual networks of `sngan` with spectral norm and attention in both. Parameters with the
 default width (G / D): 32 px, 10 classes 4,386,308 / 1,075,586; 64 px, 200 classes 13,387,396 /
@@ -13,7 +13,7 @@ from typing import Literal
 
 from paragan.core.option_types import Count
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.models._checks import image_side
+from paragan.models._checks import map_sizes
 from paragan.models._heads import residual_head
 from paragan.models._options import Attention, NetworkOptions, WeightInit
 from paragan.models._residual import (
@@ -66,5 +66,5 @@ class Discriminator(ResidualDiscriminator):
 
 
 def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
-    side = image_side(shape, "sagan", 512)
-    return sngan_plan(side, options.width, options.attention, default_attention(side))
+    sizes = map_sizes(shape)
+    return sngan_plan(sizes, options.width, options.attention, default_attention(sizes))

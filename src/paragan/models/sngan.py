@@ -1,4 +1,4 @@
-"""Residual GAN with spectral norm in D (SNGAN, Miyato et al. 2018), for squares of 8 to 512 px.
+"""Residual GAN with spectral norm in D (SNGAN, Miyato et al. 2018).
 
 With labels: class-conditional norms in G and a projection in D (Miyato & Koyama 2018). Parameters
 with the default width (G / D): 32 px, 10 classes 4,304,387 / 1,055,105; 64 px, 200 classes
@@ -15,7 +15,7 @@ from typing import Literal
 
 from paragan.core.option_types import Count
 from paragan.layers.blocks import identity_wrap
-from paragan.models._checks import image_side
+from paragan.models._checks import map_sizes
 from paragan.models._heads import residual_head
 from paragan.models._options import NetworkOptions, WeightInit
 from paragan.models._residual import ResidualDiscriminator, ResidualGenerator, ResidualPlan, sngan_plan
@@ -60,4 +60,4 @@ class Discriminator(ResidualDiscriminator):
 
 
 def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
-    return sngan_plan(image_side(shape, "sngan", 512), options.width)
+    return sngan_plan(map_sizes(shape), options.width)

@@ -1,4 +1,4 @@
-"""StyleGAN2 (Karras et al. 2020), for squares of 8 to 1024 px.
+"""StyleGAN2 (Karras et al. 2020).
 
 A mapping network turns a latent into a style that scales the channels of every layer; each
 resolution adds to the image; D has residual blocks and minibatch standard deviation. In pure torch.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import sqrt
+from math import prod, sqrt
 from typing import Literal, cast
 
 import torch
@@ -28,7 +28,7 @@ from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.resample import blur
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
-from paragan.models._checks import image_side, lowest_side, num_doublings
+from paragan.models._checks import MapSizes, map_sizes
 from paragan.models._heads import CONTRASTIVE_PENALTIES, stack_points
 from paragan.models._options import NetworkOptions
 from paragan.models._style import (
@@ -57,7 +57,7 @@ class Options(NetworkOptions):
     width: Count = 512
     """Largest number of channels of a feature map."""
     base: Count = 32768
-    """Channels of a feature map of side s: base / s, at most `width`."""
+    """Channels of a feature map of (shorter) side s: base / s, at most `width`."""
     mixing: Fraction = 0.9
     """Share of the images that mix the styles of two latents."""
     noise: bool = True
@@ -82,8 +82,8 @@ class Generator(BlockGenerator):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
         self.latent = options.latent
-        side = image_side(shape, "stylegan2", 1024)
-        widths = _widths(options, side)
+        sizes = map_sizes(shape)
+        widths = _widths(options, sizes)
         self.styles = (2 * len(widths), options.style)
         mapping = Mapping(
             latent=options.latent,
@@ -93,9 +93,8 @@ class Generator(BlockGenerator):
             num=self.styles[0],
             mixing=options.mixing,
         )
-        lowest = lowest_side(side)
-        stages = [_stage(options, widths, n, lowest, shape[0]) for n in range(len(widths))]
-        self.blocks = nn.ModuleList([mapping, ConstantInput(widths[0], lowest), *stages])
+        stages = [_stage(options, widths, n, sizes.size(n), shape[0]) for n in range(len(widths))]
+        self.blocks = nn.ModuleList([mapping, ConstantInput(widths[0], sizes.lowest), *stages])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None, shift_BLW: Tensor | None = None) -> Tensor:
         w_BLW = self.blocks[0](z_BZ, y_B)
@@ -126,11 +125,11 @@ class Discriminator(BlockDiscriminator):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
-        side = image_side(shape, "stylegan2", 1024)
-        widths = _widths(options, side)[::-1]
+        sizes = map_sizes(shape)
+        widths = _widths(options, sizes)[::-1]
         halves = [BlurDownBlock(a, b, options.residual) for a, b in pairwise(widths)]
         head = _head(options, widths[-1], self.num_classes)
-        end = MinibatchStdHead(widths[-1], lowest_side(side), options.group, head)
+        end = MinibatchStdHead(widths[-1], sizes.lowest, options.group, head)
         self.blocks = nn.ModuleList([FromImage(shape[0], widths[0]), *halves, end])
 
 
@@ -165,11 +164,11 @@ class MinibatchStdHead(nn.Module):
 
     keeps_float32 = True
 
-    def __init__(self, channels: int, side: int, group: int, head: nn.Module) -> None:
+    def __init__(self, channels: int, size: tuple[int, int], group: int, head: nn.Module) -> None:
         super().__init__()
         self.spread = MinibatchStd(group)
         self.conv = EqualConv2d(channels + 1, channels, 3, gain=GAIN)
-        self.linear = EqualLinear(channels * side**2, channels, gain=GAIN)
+        self.linear = EqualLinear(channels * prod(size), channels, gain=GAIN)
         self.head = head
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -242,20 +241,18 @@ def _head(options: Options, features: int, classes: int) -> nn.Module:
     return ProjectionHead(features, classes)
 
 
-def _widths(options: Options, side: int) -> list[int]:
+def _widths(options: Options, sizes: MapSizes) -> list[int]:
     """Return channels from the smallest map up."""
-    sides = [side >> number for number in reversed(range(num_doublings(side) + 1))]
-    return [min(max(1, options.base // side), options.width) for side in sides]
+    return [min(max(1, options.base // side), options.width) for side in sizes.sides]
 
 
-def _stage(options: Options, widths: list[int], number: int, lowest: int, colours: int) -> SynthesisBlock:
-    """Return one block of G, whose map has the side lowest << number."""
+def _stage(options: Options, widths: list[int], number: int, size: tuple[int, int], colours: int) -> SynthesisBlock:
+    """Return one block of G. size: of its map."""
     width = widths[number]
-    side = lowest << number
     style = options.style
-    convs = [StyledConv(width, width, style, side, up=False, noise=options.noise)]
+    convs = [StyledConv(width, width, style, size, up=False, noise=options.noise)]
     if number:
-        up = StyledConv(widths[number - 1], width, style, side, up=True, noise=options.noise)
+        up = StyledConv(widths[number - 1], width, style, size, up=True, noise=options.noise)
         convs.insert(0, up)
     first = 2 * number - 1 if number else 0
     is_last = number == len(widths) - 1

@@ -16,13 +16,13 @@ from math import gcd
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paragan.core.errors import DataError
 from paragan.core.option_types import Count
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.precision import at_least_float32
 from paragan.layers.resample import UpConv2d
 from paragan.layers.vector_quantizer import VectorQuantizer
+from paragan.models._checks import check_size_multiple
 from paragan.models._options import WeightInit
 from paragan.models.pix2pix import Patch, PatchHead
 
@@ -56,13 +56,8 @@ class Generator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
-        factor = 2**options.halvings
-        if len(shape) != 3 or shape[1] % factor or shape[2] % factor:
-            found = "x".join(map(str, shape))
-            raise DataError(
-                f"vqgan with halvings={options.halvings} needs images of multiples of {factor}, not {found}"
-            )
-        self.input_multiple = factor
+        self.input_multiple = 2**options.halvings
+        check_size_multiple(shape, self.input_multiple, f"model.halvings={options.halvings}")
         widths = [options.width * min(2**level, 4) for level in range(options.halvings)]
         to_codes = nn.Conv2d(widths[-1], options.depth, 1)
         down = _downwards(shape[0], widths)
