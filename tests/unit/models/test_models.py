@@ -38,20 +38,6 @@ def test_smallest_and_largest_images_pass_through_both_networks(name, size):
     assert DiscriminatorOutput.of(d(x_BCHW, y_B)).logits_B.shape == (2,)
 
 
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("name", ["dcgan", "sngan", "sagan", "biggan", "biggan_deep"])
-@pytest.mark.parametrize(
-    ("shape", "size"), [((1, 28, 28), 32), ((3, 32, 64), 64), ((3, 2000, 2000), 0), ((3, 4, 4), 8)]
-)
-def test_unsupported_sizes_are_refused_with_a_remedy(name, side, shape, size):
-    size = size or {"dcgan": 128, "sngan": 512, "sagan": 512}.get(name, 1024)
-    found = f"{shape[1]}x{shape[2]}"
-    with pytest.raises(
-        ConfigError, match=f"^model {name} does not support images of {found}, .* resize them to {size}x{size} "
-    ):
-        on_meta(name, side, shape, 0)
-
-
 def test_sngan_normalises_every_weight_of_d_and_sums_what_is_not_negative():
     net = sngan.Discriminator(sngan.Options(width=4), (1, 8, 8), 3)
     assert all("parametrizations" in where for where, p in net.named_parameters() if p.dim() > 1)

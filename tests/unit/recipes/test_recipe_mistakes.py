@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
         ("vocoder", {"model.rates": [4, 5]}, "hifigan generates audio of 1xN samples, N a multiple of 20, not 1x4096"),
         ("digits", {"penalties": ["log_mel"]}, "penalty log_mel does not support images"),
         ("digits", {"penalties": ["codebook"]}, "penalty codebook does not support images"),
-        ("vqgan-cifar10", {"model.halvings": 5}, "vqgan with halvings=5 needs images of multiples of 32, not"),
+        ("vqgan-cifar10", {"model.halvings": 5}, "not a multiple of 32, which model.halvings=5 needs"),
         (
             "superres",
             {"model.factor": 2},
