@@ -99,7 +99,7 @@ def test_r3gan_class_vectors_and_linear_layers_are_drawn_by_fan_in(classes):
 
 def test_r3gan_logit_is_the_product_with_the_class_vector():
     """Nothing divides it: the scale is in the initial vectors alone, as Adam would see the difference."""
-    head = r3gan.BasisHead(6, 4, 3).double()
+    head = r3gan.BasisHead(6, (4, 4), 3).double()
     h, y = normal(5, 6, 4, 4, std=1.0), torch.tensor([0, 2, 1, 1, 0])
     features = torch.einsum("bchw,chw->bc", h, head.basis)
     expected = torch.einsum("bf,of,bo->b", features, head.linear.weight, head.embed.weight[y])

@@ -130,10 +130,3 @@ def test_r3gan_starts_as_fix_up_says():
         expected = 8**-0.25 * (2 / 1.04 / fan_in) ** 0.5
         assert abs(float(layer.weight.detach().std()) / expected - 1) < 0.05
     assert not any(p.any() for name, p in net.named_parameters() if "bias" in name)
-
-
-@pytest.mark.parametrize("name", ["dcgan", "sngan", "sagan", "stylegan2"])
-def test_size_above_the_largest_of_a_model_names_models_that_reach_it(name):
-    with pytest.raises(ConfigError) as refusal:
-        on_meta(name, "Generator", (3, 2048, 2048), 0)
-    assert ("model=stylegan2 and biggan reach 1024 px" in str(refusal.value)) == (name != "stylegan2")

@@ -39,7 +39,11 @@ def folder(tmp_path_factory):
             {"model.factor": 2},
             r"forward\(low\) returned a tensor of \(2, 3, 8, 8\); return one of",
         ),
-        ("superres", {"data.size": 12, "data.factor": 2, "model.factor": 8}, "images of multiples of 8, not 3x12x12"),
+        (
+            "superres",
+            {"data.size": 12, "data.factor": 2, "model.factor": 8},
+            "not a multiple of 8, which model.factor=8 needs; use 8 or 16",
+        ),
         (
             "translate",
             {"data.a": "dark"},
