@@ -55,7 +55,7 @@ class Generator(nn.Module):
         super().__init__()
         if len(shape) != 3 or shape[2] % 2:
             raise DataError(f"cyclegan needs two images side by side, not samples of shape {shape}; use data unpaired")
-        check_size_multiple((*shape[:2], shape[2] // 2), 4)
+        check_size_multiple((*shape[:2], shape[2] // 2), self.input_multiple)
         self.weight_init = options.weight_init
         self.has_identity = options.identity
         self.to_a = translator(shape[0], options.width, options.blocks)
