@@ -15,7 +15,7 @@ import importlib
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, is_dataclass, make_dataclass
+from dataclasses import dataclass, fields, is_dataclass, make_dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -236,7 +236,8 @@ def _options(path: Path, name: str) -> type:
 
 @cache
 def _dataset_options(kind: type) -> type:
-    return make_dataclass("Options", [], bases=(DatasetOptions, kind), frozen=True, namespace={"__doc__": kind.__doc__})
+    bases = (kind,) if any(field.name == "labels" for field in fields(kind)) else (DatasetOptions, kind)
+    return make_dataclass("Options", [], bases=bases, frozen=True, namespace={"__doc__": kind.__doc__})
 
 
 def _is_readable(node: ast.stmt) -> bool:

@@ -33,6 +33,7 @@ class EncodedImages(ABC):
     split_hashes: NDArray[np.uint32]
     notices: tuple[str, ...] = ()
     ignored: Mapping[str, int] = MappingProxyType({})
+    has_label_file: bool = False
 
     def __len__(self) -> int:
         return len(self.split_hashes)
@@ -105,6 +106,8 @@ class EncodedImages(ABC):
     def fingerprint(self, rows: Rows, settings: str) -> str:
         """Hash settings and the names and stamps of these rows; no image is read."""
         digest = hashlib.blake2b(settings.encode(), digest_size=8)
+        if self.has_label_file and self.labels is not None:
+            digest.update(f"{self.class_names}".encode("utf-8", "replace") + self.labels[rows].tobytes())
         for row in rows.tolist():
             digest.update(os.fsencode(f"\0{self.name(row)}\0{self.stamp(row)}"))
         return digest.hexdigest()
@@ -141,6 +144,13 @@ class SelectedImages(EncodedImages):
             self.class_names = tuple(images.class_names[label] for label in used)
             dropped = sorted(set(images.class_names) - set(self.class_names))
         self.notices = (*notices, *images.notices, *describe_empty_classes(dropped))
+
+    def rows(self, split: str, held_out: float) -> Rows:
+        """Return the rows of a split, in which no image changes its split, unless one were empty."""
+        is_held_out = np.isin(self._rows, self._images.rows("held_out", held_out))
+        if is_held_out.all() or not is_held_out.any():
+            return super().rows(split, held_out)
+        return np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         """Return the encoded images of the other object."""

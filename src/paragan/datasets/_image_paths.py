@@ -6,8 +6,8 @@ import os
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 
-HELD_OUT = (b"held_out", b"val", b"valid", b"validation", b"test")  # the first that exists is used
 _AFTER_SLASH = bytes([ord("/") + 1])
 _MAX_LINK_PATHS = 64
 LABEL_SUFFIXES = (b".cls", b".json", b".jsonl", b".csv")
@@ -39,18 +38,22 @@ class PathList:
         return os.fsdecode(self._bytes[self._ends[row] : self._ends[row + 1]])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ArrangedPaths:
     """Paths of images of both splits, in the order of rows.
 
     labels: int32, index into class_names per path; None without classes. num_train: number of
-    training images, which come first; None: the split follows from `split_hashes`.
+    training images, which come first; None: the split follows from `split_hashes`. levels: folders that
+    may contain class folders. ignored: number of images that are not read, by folder. notices: warnings.
     """
 
     paths: list[bytes]
     labels: NDArray[np.int32] | None
     class_names: tuple[str, ...]
     num_train: int | None
+    levels: tuple[bytes, ...] = ()
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
 
     @property
     def split_hashes(self) -> NDArray[np.uint32]:
@@ -75,7 +78,7 @@ class ArrangedPaths:
             rows = [row for row in rows if row < num_train] + [row for row in rows if row >= num_train]
             num_train = sum(row < num_train for row in rows)
         labels = None if self.labels is None else self.labels[rows]
-        return ArrangedPaths([self.paths[row] for row in rows], labels, self.class_names, num_train)
+        return replace(self, paths=[self.paths[row] for row in rows], labels=labels, num_train=num_train)
 
 
 def hash_names(names: Iterable[bytes]) -> NDArray[np.uint32]:
@@ -97,58 +100,6 @@ def find_files(root: Path, broken_links: list[bytes] | None = None) -> list[byte
     except OSError as error:
         name = os.fsdecode(error.filename)
         raise DataError(f"{name}: the folder cannot be listed ({error.strerror}); check its permissions") from None
-
-
-def arrange(paths: list[bytes], name: str) -> ArrangedPaths:
-    """Return the images of both splits with their classes, from sorted paths.
-
-    If the folders `train` and one of `held_out val valid validation test` exist, they are the splits,
-    and images elsewhere are left out. Otherwise the split follows from a hash of the path: an image
-    stays in its split when others are added. Classes are the folders at the top of a split, if there
-    are two or more. A single root folder, as archives often have, is skipped. Raises `DataError` if
-    images are next to class folders.
-    """
-    root = common_folders(paths)[-1]
-    split_folders = _split_folders(paths, root)
-    tops = [root] if split_folders is None else split_folders
-    parts = [paths[rows_in(paths, top)] for top in tops]
-    classes = _classes(paths, tops, name)
-    labels = [_labels(part, top, classes) for part, top in zip(parts, tops, strict=True)]
-    return ArrangedPaths(
-        [path for part in parts for path in part],
-        np.concatenate(labels) if classes else None,
-        tuple(folder.decode("utf-8", "replace") for folder in classes),
-        None if split_folders is None else len(parts[0]),
-    )
-
-
-def _classes(paths: list[bytes], tops: list[bytes], name: str) -> list[bytes]:
-    """Return the class folders of all `tops`; empty if there are fewer than two."""
-    classes = sorted(set().union(*(folder_names(paths, top) for top in tops)))
-    if len(classes) < 2:
-        return []
-    for top in tops:
-        stray = next((path for path in paths[rows_in(paths, top)] if path.find(b"/", len(top)) < 0), None)
-        if stray is not None:
-            raise DataError(
-                f"{name}: {os.fsdecode(stray)!r} is next to {len(classes)} class folders; move it into one of them"
-            )
-    return classes
-
-
-def _labels(paths: list[bytes], top: bytes, classes: list[bytes]) -> NDArray[np.int32]:
-    """Return the number of the class of each of the sorted paths in `top`."""
-    labels = np.empty(len(paths), np.int32)
-    for number, folder in enumerate(classes):
-        labels[rows_in(paths, top + folder + b"/")] = number
-    return labels
-
-
-def class_folder_levels(paths: list[bytes]) -> list[bytes]:
-    """Return the folders that may contain class folders, each with a final slash."""
-    *parents, root = common_folders(paths)
-    folders = _split_folders(paths, root)
-    return [*parents, root] if folders is None else [*parents, *folders]
 
 
 def common_folders(paths: list[bytes]) -> list[bytes]:
@@ -180,20 +131,6 @@ def rows_in(paths: list[bytes], top: bytes) -> slice:
 def is_hidden(path: bytes) -> bool:
     """Return whether a file or one of its parent folders is hidden."""
     return any(word.startswith((b".", b"__MACOSX")) for word in path.removeprefix(b"./").split(b"/"))
-
-
-def split_of(name: bytes) -> bytes | None:
-    """Return the split that a folder is named after; None for other names."""
-    return name if name in (b"train", *HELD_OUT) else None
-
-
-def _split_folders(paths: list[bytes], root: bytes) -> list[bytes] | None:
-    """Return the folders of both splits; None if there is no `train`, or nothing to hold out."""
-    names = folder_names(paths, root)
-    held_out = next((name for name in HELD_OUT if name in names), None)
-    if b"train" not in names or held_out is None:
-        return None
-    return [root + b"train/", root + held_out + b"/"]
 
 
 def _walk(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from paragan.core.addresses import secret_in_url as secret_in_url
@@ -21,10 +21,10 @@ class IdxOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class FolderOptions:
-    """A folder, .zip or .tar file of images, searched recursively. Its sub-folders are the classes."""
+    """Images of a path, searched recursively. Sub-folders are the classes, or files have the labels."""
 
     path: FilePath = ""
-    """The folder, .zip or .tar file."""
+    """A folder, archive (zip; tar, plain or compressed), folder of tar files, Parquet, Hugging Face's, or shards."""
     size: ImageSize = 64
     """Size in pixels to which images are resized: a number for squares, or HEIGHTxWIDTH."""
     channels: Literal[1, 3] = 3
@@ -33,6 +33,10 @@ class FolderOptions:
     """Shape of the images: `center` crops the largest part of this shape, `squash` changes the aspect ratio."""
     background: Annotated[int, Interval(ge=0, le=255)] = 255
     """Grey level, 0 to 255, behind transparent pixels."""
+    classes: Literal["folders", "none"] | None = None
+    """Whether sub-folders are classes: `folders` or `none`; null: by their names, and labels in files come first."""
+    labels: bool | FilePath = field(default=True, repr=False)
+    """Labels of the data; false: none, the run is unconditional. FILE.csv: columns of file names and of labels."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of the images held out from training, if the data has no folders `train` and `val`."""
     flip: bool = False

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.core.errors import DataError
-from paragan.datasets._image_paths import HELD_OUT, common_folders
+from paragan.datasets._image_paths import common_folders
 from paragan.datasets.base.file_readers import FileReader
 
 _NAMES = ((b"a", b"b"), (b"input", b"target"), (b"low", b"high"))
-_SPLITS = b"|".join((b"train", b"training", b"testing", *HELD_OUT))
+_SPLITS = b"train|training|held_out|val|valid|validation|test|testing"
 _FOLDER = re.compile(rb"(?is)(|.*?/)(%s|)[_-]?(a|b|input|target|low|high)/(.*)" % _SPLITS)
 SIDE_NAMES = "A/ and B/ (also trainA/ and trainB/, input/ and target/, low/ and high/)"
 _LENGTH_BYTES = 8

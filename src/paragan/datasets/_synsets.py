@@ -39,7 +39,7 @@ def source(
     shape = (3, *height_and_width(size))
     settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
     settings += " bicubic" if resize == "bicubic" else ""
-    images = FileImages(files, ArrangedPaths(paths, labels, names, len(paths)))
+    images = FileImages(files, ArrangedPaths(paths=paths, labels=labels, class_names=names, num_train=len(paths)))
     rows = images.rows("train", held_out=0)
     identify = partial(images.fingerprint, rows, f"{shape} {settings}")
     return ImageSource(images=images, rows=rows, shape=shape, decode=find_decoder(resize, size), identify=identify)

@@ -1,15 +1,17 @@
-"""Readers of tar archives: a stream of any, plain, gzip or xz, in bounded memory, and headers of plain ones."""
+"""Readers of tar archives: a stream of plain or compressed ones in bounded memory, and headers of plain ones."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import importlib
 import io
 import lzma
 import os
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +20,7 @@ from paragan.core.files import open_regular_file
 
 _XZ_MEMORY = 160 << 20  # bytes; a file may require gigabytes to unpack
 _CHUNK_BYTES = 1 << 20
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _DAMAGE_ERRORS = (tarfile.TarError, ValueError, EOFError, RecursionError)
 
 
@@ -63,6 +66,8 @@ def is_tar(path: Path, is_plain: bool = False) -> bool:
             if is_plain:
                 with tarfile.open(fileobj=file, mode="r:"):
                     return True
+            if file.peek(4).startswith(_ZSTD_MAGIC):  # which not every Python unpacks
+                return True
             with tarfile.open(fileobj=file, mode="r:*"):
                 return True
     except (OSError, zlib.error, lzma.LZMAError, *_DAMAGE_ERRORS):
@@ -98,10 +103,16 @@ def _raise_data_errors(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: no such file; check data.path") from None
     except lzma.LZMAError as error:
         raise DataError(f"{path}: damaged xz file ({error}); download it again") from None
-    except (gzip.BadGzipFile, zlib.error, EOFError):
-        raise DataError(f"{path}: damaged gzip file; download it again") from None
+    except (OSError, zlib.error, EOFError) as error:  # as gzip and bz2 raise on damage
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DataError(f"{path}: damaged {path.suffix[1:]} file; download it again") from None
     except _DAMAGE_ERRORS as error:
         raise DataError(f"{path}: damaged tar archive ({error}); download or copy it again") from None
+    except Exception as error:
+        if type(error).__name__ != "ZstdError":  # of whichever package is installed
+            raise
+        raise DataError(f"{path}: damaged zstd file ({error}); download it again") from None
 
 
 class _BoundedReader(io.RawIOBase):
@@ -116,8 +127,12 @@ class _BoundedReader(io.RawIOBase):
         self._stream: IO[bytes] = raw
         if start.startswith(b"\x1f\x8b"):
             self._stream = gzip.GzipFile(fileobj=raw)  # type: ignore[assignment]
+        elif start.startswith(b"BZh"):
+            self._stream = bz2.BZ2File(raw)  # type: ignore[assignment]
         elif start == b"\xfd7zXZ\x00":
             self._stream = _XzReader(raw)  # type: ignore[assignment]
+        elif start.startswith(_ZSTD_MAGIC):
+            self._stream = _open_zstd(raw, path)
 
     def read(self, size: int = -1) -> bytes:
         """Read at most `size` bytes; tarfile never passes -1 for a stream."""
@@ -128,6 +143,15 @@ class _BoundedReader(io.RawIOBase):
                 f"{self._path}: unpacks to more than {self._max_bytes:,} bytes; is it a decompression bomb?"
             )
         return data
+
+
+def _open_zstd(raw: IO[bytes], path: Path) -> IO[bytes]:
+    """Return the unpacked stream. Raises `DataError` if neither Python (3.14) nor a package can unpack it."""
+    for module, name in (("compression.zstd", "ZstdFile"), ("backports.zstd", "ZstdFile"), ("zstandard", "open")):
+        with suppress(ImportError):
+            unpacked: IO[bytes] = getattr(importlib.import_module(module), name)(raw)
+            return unpacked
+    raise DataError(f"{path}: reading zstd needs the package zstandard; install it with `pip install zstandard`")
 
 
 class _XzReader:

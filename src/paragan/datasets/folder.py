@@ -23,7 +23,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> ImageSource
     `damaged: skip`, every image is decoded here unless the result is cached, and damaged images are
     excluded. Raises `DataError` if the folder is missing or has fewer than two images.
     """
-    images = open_encoded_images(options.path)
+    labels = options.labels if isinstance(options.labels, str) else ""
+    images = open_encoded_images(options.path, classes=options.classes, labels=labels)
     shape = (options.channels, *height_and_width(options.size))
     settings = f"{options.crop} {options.background}"
     settings += " bicubic" if options.resize == "bicubic" else ""

@@ -24,9 +24,10 @@ from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Interval, height_and_width
 from paragan.core.source import DerivedSource, Source, image_specs
-from paragan.datasets import _image_decoding, _image_paths
+from paragan.datasets import _image_decoding
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._encoded_images import EncodedImages
+from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_formats import is_image_file
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._pair_files import SIDE_NAMES, PairReader, TwoSides, find_sides, match_names, split_pair
@@ -106,7 +107,7 @@ def open_pairs(path: str, skip: bool = False) -> tuple[EncodedImages, TwoSides |
     if pairs:
         files = PairReader(files, pairs)
         paths = files.images()
-    arranged = _image_paths.arrange(paths, path)
+    arranged = arrange(paths, path, "none")
     return FileImages(files, replace(arranged, labels=None, class_names=()), notices), sides if pairs else None
 
 

@@ -6,7 +6,7 @@ Source: your files, as in `folder`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -40,7 +40,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """
     if options.flip:
         raise ConfigError("data.flip=true would exchange A and B; use data.flip=false")
-    images = folder.source(options, split)
+    images = folder.source(replace(options, classes="folders"), split)
     names = images.class_names
     if options.a is None and options.b is None and len(names) == 2:
         chosen = names

@@ -15,6 +15,7 @@ from pathlib import Path
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.datasets import _image_paths, _tar_files
+from paragan.datasets._folder_layout import split_of
 from paragan.datasets._image_formats import START_BYTES, is_image_file, kind_of_file
 from paragan.storage import zip_files
 
@@ -66,6 +67,10 @@ class FileReader(ABC):
     def where(self, path: str) -> str:
         """Return the name of the file in messages."""
         return f"{self.name}: {path}"
+
+    def set_read(self, path: bytes) -> None:
+        """Count a file as read, as one of labels is."""
+        self.ignored[kind_of_file(path)] -= 1
 
     def _sort(self, paths: Iterable[bytes]) -> list[bytes]:
         """Return the images among the visible ones of these paths, sorted; note the others."""
@@ -263,7 +268,7 @@ class TarReader(FileReader):
 def _split_prefix(tar: Path, folder: Path) -> str:
     """Return the folder of the split that a tar file, or the folder it is in, is named after."""
     for name in (tar.name.partition("-")[0].partition(".")[0], tar.parent.name if tar.parent != folder else ""):
-        if _image_paths.split_of(os.fsencode(name)):
+        if split_of(os.fsencode(name)):
             return f"{name}/"
     return ""
 

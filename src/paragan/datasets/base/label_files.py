@@ -84,6 +84,7 @@ def _read_dataset_json(files: FileReader, top: bytes) -> FileLabels | None:
         by_path: dict[bytes, object] = {}
         for name, label in pairs.items() if isinstance(pairs, dict) else pairs:
             _add(by_path, top + os.fsencode(str(name).removeprefix("./")), label)
+    files.set_read(os.fsencode(path))
     return FileLabels(where=files.where(path), by_path=by_path)
 
 
@@ -102,23 +103,27 @@ def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels | None:
         folder = table.rpartition(b"/")[0]
         for name, label in labels.items():
             _add(by_path, os.path.join(folder, os.fsencode(name)), label)
+        files.set_read(table)
     return FileLabels(where=where, by_path=by_path)
 
 
 def _read_web_labels(files: FileReader, paths: list[bytes], suffix: bytes) -> FileLabels | None:
     """Read the label files that have the names of images, but for the suffix."""
     labels: dict[bytes, object] = {}
-    for path in (path for path in files.label_files if path.endswith(suffix)):
-        label = _read_web_label(files, os.fsdecode(path))
+    files_of = {path.removesuffix(suffix): path for path in files.label_files if path.endswith(suffix)}
+    keys = {key for path in paths for key in _keys(path) if key in files_of} if files_of else set()
+    for key in sorted(keys):
+        label = _read_web_label(files, os.fsdecode(files_of[key]))
         if label is not None:
-            labels[path.removesuffix(suffix)] = label
+            labels[key] = label
+            files.set_read(files_of[key])
     by_path: dict[bytes, object] = {}
     others = []
     for path in paths if labels else ():
-        key = next((key for key in _keys(path) if key in labels), None)
-        if key is not None and path.find(b".", len(key) + 1) < 0:
-            by_path[path] = labels[key]
-        elif key is not None:
+        cut = next((key for key in _keys(path) if key in labels), None)
+        if cut is not None and path.find(b".", len(cut) + 1) < 0:
+            by_path[path] = labels[cut]
+        elif cut is not None:
             others.append(path)
     if not by_path:
         return None
@@ -187,8 +192,9 @@ def _json_rows(content: bytes, where: str) -> Iterator[Mapping[str, object]]:
             yield row
 
 
-def _read(files: FileReader, path: str, max_bytes: int = _MAX_BYTES) -> bytes:
+def _read(files: FileReader, path: str, max_bytes: int = 0) -> bytes:
     content = files.read(path)
+    max_bytes = max_bytes or _MAX_BYTES
     if len(content) > max_bytes:
         raise DataError(f"{files.where(path)}: {len(content):,} bytes of labels, the limit is {max_bytes:,}")
     return content

@@ -13,10 +13,11 @@ from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.datasets import _image_paths, _tar_files
 from paragan.datasets._encoded_images import EncodedImages, describe_empty_classes
+from paragan.datasets._folder_layout import Choice, arrange
 from paragan.datasets._image_paths import ArrangedPaths, PathList
 from paragan.datasets._label_values import number_labels
 from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader, ZipReader
-from paragan.datasets.base.label_files import FileLabels, find_labels
+from paragan.datasets.base.label_files import FileLabels, find_labels, read_label_table
 from paragan.datasets.base.shard_images import ShardImages
 from paragan.datasets.base.table_images import TableImages, has_arrow_files, table_files
 from paragan.storage.shard_folder import ShardFolder, has_shards
@@ -35,7 +36,7 @@ class FileImages(EncodedImages):
         self.num_train = arranged.num_train
         self.split_hashes = arranged.split_hashes
         self.notices = (*notices, *files.notices)
-        self.ignored = dict(files.ignored.most_common())
+        self.ignored = {**arranged.ignored, **{kind: n for kind, n in files.ignored.most_common() if n > 0}}
         self._files = files
         self._paths = PathList(arranged.paths)
 
@@ -56,13 +57,16 @@ class FileImages(EncodedImages):
         return self._files.stamp(self._paths[row])
 
 
-def open_encoded_images(path: str, option: str = "data.path") -> EncodedImages:
+def open_encoded_images(
+    path: str, option: str = "data.path", classes: Choice = None, labels: str = ""
+) -> EncodedImages:
     """Open the images of a path; only names and labels are read.
 
     path: a folder, a .zip or .tar file, a folder of tar files (also WebDataset's), a .parquet file or
     a folder of them, a folder of Hugging Face, or shards in a folder or at an address. option: name of
-    the path in messages. Raises `DataError` for a path without two images, and for what can be read
-    in more than one way.
+    the path in messages. classes: whether folders are classes; None: by their names. labels: a CSV file
+    of the classes of images; empty: those next to the images. Raises `DataError` for a path without two
+    images, and for folders that can be read in more than one way.
     """
     if has_shards(path):
         return ShardImages(ShardFolder(path, _CACHE_BYTES if is_url(path) else 0))
@@ -78,20 +82,22 @@ def open_encoded_images(path: str, option: str = "data.path") -> EncodedImages:
             files = open_tars(tars, root)
             paths = files.images()
     check_image_count(files, paths, option)
-    return _arrange_images(files, paths)
+    return _arrange_images(files, paths, classes, labels)
 
 
-def _arrange_images(files: FileReader, paths: list[bytes]) -> FileImages:
+def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labels: str) -> FileImages:
     """Return the sorted images of a folder or archive with their labels, those of files before those of folders."""
-    from_files = find_labels(files, paths)
-    arranged = _image_paths.arrange(paths, files.name)
-    if from_files is None or not from_files.by_path:
-        notices = () if from_files is None else from_files.notices
+    from_files = read_label_table(labels, paths) if labels else find_labels(files, paths)
+    has_labels = from_files is not None and bool(from_files.by_path)
+    arranged = arrange(paths, files.name, classes, has_labels)
+    if not has_labels:
+        notices = (*arranged.notices, *(from_files.notices if from_files else ()))
         if isinstance(files, TarReader) and files.has_several:
             arranged = replace(arranged.in_order(files.in_order(paths)), labels=None, class_names=())
         else:
-            notices = (*notices, *_class_folder_warnings(files, paths, arranged.class_names))
+            notices = (*notices, *_class_folder_warnings(files, paths, arranged))
         return FileImages(files, arranged, notices)
+    assert from_files is not None
     if from_files.is_web and isinstance(files, TarReader):
         arranged = arranged.in_order(files.in_order(arranged.paths))
     return _label_from_files(files, arranged, from_files)
@@ -109,7 +115,9 @@ def _label_from_files(files: FileReader, arranged: ArrangedPaths, labels: FileLa
     values = [labels.by_path[path] for path in arranged.paths]
     classes = number_labels(values, labels.where, lambda row: os.fsdecode(arranged.paths[row]))
     arranged = replace(arranged, labels=classes.labels, class_names=classes.names)
-    return FileImages(files, arranged, (*labels.notices, *classes.notices))
+    images = FileImages(files, arranged, (*labels.notices, *classes.notices))
+    images.has_label_file = True
+    return images
 
 
 def _tars_in(root: Path) -> list[Path]:
@@ -117,11 +125,11 @@ def _tars_in(root: Path) -> list[Path]:
     return [path for path in paths if (path.suffix == ".tgz" or ".tar" in path.suffixes) and _tar_files.is_tar(path)]
 
 
-def _class_folder_warnings(files: FileReader, paths: list[bytes], class_names: tuple[str, ...]) -> tuple[str, ...]:
+def _class_folder_warnings(files: FileReader, paths: list[bytes], arranged: ArrangedPaths) -> tuple[str, ...]:
     """Return a line for all empty class folders, if there are some. paths: sorted, of both splits."""
-    classes = set(map(os.fsencode, class_names))
+    classes = set(map(os.fsencode, arranged.class_names))
     empty: list[str] = []
-    for top in _image_paths.class_folder_levels(paths):
+    for top in arranged.levels:
         without_images = set(files.folders(top)) - _image_paths.folder_names(paths, top) - classes
         empty += [os.fsdecode(top + name) for name in sorted(without_images)]
     return describe_empty_classes(empty, has_classes=bool(classes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ import numpy as np
 
 from paragan.core.errors import DataError
 from paragan.datasets._encoded_images import EncodedImages
-from paragan.datasets._image_paths import HELD_OUT, hash_names
+from paragan.datasets._folder_layout import SPLITS, split_of
+from paragan.datasets._image_paths import hash_names
 from paragan.datasets._label_values import LABEL_NAMES, number_labels
 
 _BATCH_ROWS = 16
@@ -124,15 +126,12 @@ def has_arrow_files(root: Path) -> bool:
 
 def _splits(files: list[Path]) -> tuple[list[Path], list[Path]]:
     """Return the files of training and held-out samples; all and none without such names."""
-    named: dict[str, list[Path]] = {}
+    named: dict[str | None, list[Path]] = {}
     for path in files:
-        name = path.stem.split("-")[0]
-        known = name == "train" or name.encode() in HELD_OUT
-        named.setdefault(name if known else path.parent.name, []).append(path)
-    held_out = next((name.decode() for name in HELD_OUT if name.decode() in named), None)
-    if "train" not in named or held_out is None:
-        return files, []
-    return named["train"], named[held_out]
+        split = split_of(os.fsencode(path.stem.split("-")[0])) or split_of(os.fsencode(path.parent.name))
+        named.setdefault(split, []).append(path)
+    held_out = next((named[split] for split in SPLITS[1:] if split in named), [])
+    return (named["train"], held_out) if "train" in named and held_out else (files, [])
 
 
 def _require_pyarrow(where: str) -> None:

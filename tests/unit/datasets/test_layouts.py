@@ -1,0 +1,152 @@
+"""Folders as people have them, and what each is: the training and held-out images, classes, and what is not read."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+
+import pytest
+
+from paragan.datasets.base.open_images import open_encoded_images
+from tests.data_refusals import refusal
+from tests.odd_folders import fill, png
+
+
+def splits(images, held_out=0.2):
+    rows = [images.rows(split, held_out).tolist() for split in ("train", "held_out")]
+    return [{images.name(row) for row in part} for part in rows]
+
+
+LAYOUTS = {  # what is there: (training images or None for a share, held-out images, classes, not read)
+    "flat": ([". 10"], 8, 2, (), {}),
+    "classes": (["cats/ 5", "dogs/ 5"], 8, 2, ("cats", "dogs"), {}),
+    "kaggle": (["Train/cats/ 5", "Train/dogs/ 5", "Test/cats/ 2", "Test/dogs/ 2"], 10, 4, ("cats", "dogs"), {}),
+    "brain-mri": (["Training/a/ 4", "Training/b/ 4", "Testing/a/ 3", "Testing/b/ 3"], 8, 6, ("a", "b"), {}),
+    "three": (["train/ 6", "val/ 3", "test/ 4"], 6, 3, (), {"images in test/": 4}),
+    "valid-test": (["TRAIN/a/ 3", "TRAIN/b/ 3", "valid/a/ 2", "test/b/ 2"], 6, 2, ("a", "b"), {"images in test/": 2}),
+    "validation": (["train_set/ 6", "validation_set/ 2"], 6, 2, (), {}),
+    "coco": (["train2017/ 6", "val2017/ 2", "annotations/x.json 1"], 6, 2, (), {".json": 1}),
+    "dogs-vs-cats": (["train/ 6", "test1/ 2"], 6, 2, (), {}),
+    "stl": (["train/ 6", "test/ 2", "unlabeled/ 9"], 6, 2, (), {"images in unlabeled/": 9}),
+    "splits-in-classes": (["a/train/ 3", "a/test/ 2", "b/train/ 3", "b/test/ 2"], 6, 4, ("a", "b"), {}),
+    "test-beside-classes": (["a/ 5", "b/ 5", "test/ 3"], 8, 2, ("a", "b"), {"images in test/": 3}),
+    "test-beside-images": ([". 10", "test/ 3"], 8, 2, (), {"images in test/": 3}),
+    "ffhq": (["images1024/00000/ 5", "images1024/01000/ 5"], 8, 2, (), {}),
+    "stylegan": (["00000/ 5", "00001/ 5"], 8, 2, (), {}),
+    "digits": (["0/ 5", "1/ 5"], 8, 2, ("0", "1"), {}),
+    "masks": (["images/ 10", "masks/ 10"], 8, 2, (), {"images in masks/": 10}),
+    "masks-in-splits": (
+        ["train/image/ 6", "train/label/ 6", "val/image/ 2", "val/label/ 2"], 6, 2, (),
+        {"images in train/label/": 6, "images in val/label/": 2},
+    ),
+    "classes-of-images": (
+        ["images/a/ 5", "images/b/ 5", "masks/a/ 5", "masks/b/ 5"], 8, 2, ("a", "b"), {"images in masks/": 10},
+    ),
+    "vehicles": (["bus/ 5", "car/ 5", "train/ 5"], 12, 3, ("bus", "car", "train"), {}),
+    "one-class": (["photos/cats/ 10"], 8, 2, (), {}),
+    "others": (
+        ["a/ 5", "b/ 5", "x.zip 1", "b/y.txt 1", "notes 1"], 8, 2, ("a", "b"),
+        {".zip": 1, ".txt": 1, "without extension": 1},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_folder_is_read_as_a_person_would_say(tmp_path, name):
+    counts, num_train, num_held_out, classes, ignored = LAYOUTS[name]
+    images = open_encoded_images(str(fill(tmp_path, *counts)))
+    train, held_out = splits(images)
+    assert len(train) + len(held_out) == num_train + num_held_out
+    if images.num_train is not None:
+        assert (len(train), len(held_out)) == (num_train, num_held_out)
+    assert images.class_names == classes
+    assert images.ignored == ignored
+    for row in range(len(images)):
+        if classes:
+            assert f"{classes[images.labels[row]]}/" in images.name(row)
+    assert not any("test" in path.lower() for path in train)
+
+
+@pytest.mark.parametrize("pack", ["zip", "tar"])
+@pytest.mark.parametrize("name", ["kaggle", "three", "masks", "stylegan"])
+def test_an_archive_is_read_as_its_folder(tmp_path, name, pack):
+    root = fill(tmp_path / "root", *LAYOUTS[name][0])
+    path = tmp_path / f"x.{pack}"
+    files = [file for file in sorted(root.rglob("*")) if file.is_file()]
+    if pack == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for file in files:
+                archive.write(file, str(file.relative_to(root)))
+    else:
+        with tarfile.open(path, "w") as archive:
+            for file in reversed(files):
+                archive.add(file, str(file.relative_to(root)))
+    of_folder, of_archive = (open_encoded_images(str(source)) for source in (root, path))
+    assert splits(of_folder) == splits(of_archive)
+    assert (of_folder.class_names, of_folder.ignored) == (of_archive.class_names, of_archive.ignored)
+
+
+@pytest.mark.parametrize(
+    ("counts", "word"),
+    [
+        (["A/1.png 1", "A/2.png 1", "B/1.png 1", "B/2.png 1"], "data.name=paired"),
+        (["trainA/ 3", "trainB/ 4", "testA/ 2", "testB/ 2"], "data.name=unpaired"),
+        (["LR/1.png 1", "LR/2.png 1", "HR/1.png 1", "HR/2.png 1"], "data.name=paired"),
+        (["test/ 3", "val/ 3"], "train"),
+    ],
+)
+def test_what_is_something_else_is_refused_with_both_ways(tmp_path, counts, word):
+    root = str(fill(tmp_path, *counts))
+    message = refusal(lambda: open_encoded_images(root))
+    assert word in message and "data.classes=folders" in message and "data.classes=none" in message
+    assert len(open_encoded_images(root, classes="folders").class_names) == len({c.split("/")[0] for c in counts})
+
+
+@pytest.mark.parametrize(
+    ("counts", "folders", "none"),
+    [
+        (["00000/ 3", "00001/ 3"], ("00000", "00001"), 6),
+        (["images/ 3", "masks/ 3"], ("images", "masks"), 6),
+        (["cats/1.png 1", "cats/2.png 1", "dogs/1.png 1", "dogs/2.png 1"], ("cats", "dogs"), 4),
+        (["a/ 3", "b/ 3", "test/ 2"], ("a", "b", "test"), 6),
+    ],
+)
+def test_the_setting_decides_what_folders_are(tmp_path, counts, folders, none):
+    root = str(fill(tmp_path, *counts))
+    images = open_encoded_images(root, classes="folders")
+    assert images.class_names == folders and not images.notices
+    images = open_encoded_images(root, classes="none")
+    assert images.class_names == () and images.labels is None and len(images) == none and not images.notices
+
+
+@pytest.mark.parametrize(
+    "counts", [["00000/ 3", "00001/ 3"], ["cats/1.png 1", "cats/2.png 1", "dogs/1.png 1", "dogs/2.png 1"]]
+)
+def test_a_guess_is_said_with_the_way_to_say_it(tmp_path, counts):
+    (notice,) = open_encoded_images(str(fill(tmp_path, *counts))).notices
+    assert "data.classes=folders" in notice and "data.classes=none" in notice
+
+
+def test_stray_images_next_to_classes_name_the_setting(tmp_path):
+    root = str(fill(tmp_path, "a/ 2", "b/ 2", ". 1"))
+    assert "data.classes=none" in refusal(lambda: open_encoded_images(root))
+    assert len(open_encoded_images(root, classes="none")) == 5
+
+
+def test_describe_is_one_line_of_what_happens(tmp_path):
+    root = fill(tmp_path, "a/ 10", "b/ 10", "x.jfif.zip 1")
+    line = open_encoded_images(str(root)).describe(0.2)
+    assert "20 images in 2 classes" in line and "ignored: 1 .zip" in line and "\n" not in line
+    train, held_out = splits(open_encoded_images(str(root)))
+    assert f"trains on {len(train)}, holds out {len(held_out)}" in line
+
+
+def test_names_with_newlines_and_links_are_one_line_each(tmp_path):
+    fill(tmp_path, "a\nb/ 2", "c/ 2")
+    (tmp_path / "c" / "link.png").symlink_to(tmp_path / "c" / "1_0.png")
+    (tmp_path / "folder").symlink_to(tmp_path / "c")
+    images = open_encoded_images(str(tmp_path))
+    assert images.class_names == ("a\nb", "c", "folder")
+    assert all("\n" not in line for line in (*images.notices, images.describe()))
+    (tmp_path / "stray\n.png").write_bytes(png())
+    refusal(lambda: open_encoded_images(str(tmp_path)))
