@@ -16,7 +16,7 @@ from PIL import Image
 
 from paragan.datasets.base.open_images import open_encoded_images
 from tests.data_refusals import refusal
-from tests.odd_folders import fill, png
+from tests.image_folders import fill, png
 
 
 def table(path, text):

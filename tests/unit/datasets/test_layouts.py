@@ -9,7 +9,7 @@ import pytest
 
 from paragan.datasets.base.open_images import open_encoded_images
 from tests.data_refusals import refusal
-from tests.odd_folders import fill, png
+from tests.image_folders import fill, png
 
 
 def splits(images, held_out=0.2):
