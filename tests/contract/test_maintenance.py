@@ -18,7 +18,6 @@ from tests.checkout_copy import CheckoutCopy
 from tests.processes import ROOT
 
 TIMEOUT_S = 200
-POLICY_TESTS = "tests/contract/test_policy.py"
 VERB_TEST = "tests/contract/test_maintenance.py::test_each_file_of_the_command_line_is_a_verb_or_part_of_one"
 
 CURVES = '''"""`paragan curves`: the losses of a run as text."""
@@ -30,19 +29,6 @@ def curves(run: Path) -> None:
     """Print the losses of a run."""
     print(f"losses of {run}")
 '''
-OPTION = {
-    "src/paragan/game/options.py": (
-        "    micro_batches: ",
-        '    max_value: Positive | None = None\n    """Limit of each value of the gradient."""\n',
-    ),
-    "src/paragan/game/policy.py": ("    micro_batches: ", "    max_value: float | None = None\n"),
-    "src/paragan/build/players.py": ("        micro_batches=", "        max_value=options.max_value,\n"),
-    "src/paragan/game/player.py": (
-        "        norm = self.strategy.finish(self.net, self.policy.max_norm, scale)",
-        "        if self.policy.max_value is not None:\n"
-        "            nn.utils.clip_grad_value_(self.net.parameters(), self.policy.max_value)\n",
-    ),
-}
 
 
 def test_each_file_of_the_command_line_is_a_verb_or_part_of_one():
@@ -82,17 +68,3 @@ def test_a_verb_is_its_file_and_its_line_in_the_table(copy):
         assert "curves   Print the losses of a run." in (copy.folder / page).read_text()
     done = copy.run("pytest", "-q", "tests/unit/cli/test_run_script.py", "-k", "usage", timeout_s=TIMEOUT_S)
     assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(6 * TIMEOUT_S)
-def test_an_option_of_the_step_is_four_files_and_none_can_be_forgotten(copy):
-    copy.insert(POLICY_TESTS, '    "micro_batches": 2,', '    "max_value": 1e-3,\n')
-    tests = ("-q", "-x", POLICY_TESTS, "tests/contract/test_maintenance.py", "-m", "not slow")
-    for forgotten in (None, *OPTION):
-        for name, (line, text) in OPTION.items():
-            copy.restore(name)
-            if name != forgotten:
-                copy.insert(name, line, text)
-        done = copy.run("pytest", *tests, timeout_s=TIMEOUT_S)
-        assert done.returncode == (1 if forgotten else 0), f"{forgotten} is forgotten: {done.stdout}"

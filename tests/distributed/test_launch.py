@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -208,56 +207,6 @@ def maps(process):
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
-
-
-@pytest.mark.slow
-def test_ranks_with_other_settings_are_refused(tmp_path, started):
-    port = free_port()
-    started += [by_hand(tmp_path / "run", rank, port, f"train.batch={16 + rank}") for rank in range(2)]
-    said = [process.communicate(timeout=200) for process in started]
-    assert [process.returncode for process in started] == [2, 2], said
-    lines = "".join(out + complaints for out, complaints in said)
-    assert lines == "ranks differ: train.batch is 16 on rank 0 and 17 on rank 1; give the same command on all hosts\n"
-    assert not (tmp_path / "run" / "config.yaml").exists()
-
-
-@pytest.mark.slow
-def test_missing_rank_ends_the_start_at_the_time_out(tmp_path, started):
-    started.append(process := by_hand(tmp_path / "run", 0, free_port(), "train.timeout_s=1"))
-    said, complaints = process.communicate(timeout=100)
-    assert process.returncode == 75, said + complaints
-    assert "rank 1 failed or did not join within 1 s; the last checkpoint is intact" in complaints
-    assert "Traceback" not in complaints
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [0, 1])
-def test_signal_while_a_rank_waits_for_the_other_ends_it_with_85(number, tmp_path, started):
-    """Rank 0 waits in the rendezvous, the other for a server at MASTER_PORT; `train.timeout_s` is 60."""
-    started.append(process := by_hand(tmp_path / "run", number, free_port()))
-    wait_for(lambda: "libtorch_cpu" in maps(process), process)
-    time.sleep(8)  # until it waits; an earlier signal ends it in the same way
-    sent = time.monotonic()
-    process.send_signal(signal.SIGTERM)
-    _, complaints = process.communicate(timeout=100)
-    assert process.returncode == 85, complaints
-    assert time.monotonic() - sent < 30  # half of what it would have waited
-    assert "stopped before the first step" in complaints
-
-
-@pytest.mark.slow
-@pytest.mark.chaos
-def test_hanging_rank_ends_the_run_at_the_time_out(tmp_path, started):
-    port, out = free_port(), tmp_path / "run"
-    words = ("train.timeout_s=5", "train.watchdog=null", "train.kimg=160")
-    started += [by_hand(out, rank, port, *words) for rank in range(2)]
-    wait_for(lambda: newest(out) >= "step-000000020", started[0])
-    started[1].send_signal(signal.SIGSTOP)
-    said, complaints = started[0].communicate(timeout=100)
-    assert started[0].returncode == 75, said + complaints
-    assert "did not answer in time" in complaints or "not every rank joined" in complaints
-    assert "Traceback" not in complaints
-    assert json.loads((out / "exit.json").read_text())["code"] == 75
 
 
 @pytest.mark.slow

@@ -73,12 +73,6 @@ def test_pipeline_of_deep_networks_on_four_ranks_is_the_batch(four_ranks, uneven
     assert max(four_ranks.run(case, options={"micro_batches": 2}, uneven=uneven)) <= TOLERANCE
 
 
-@pytest.mark.slow
-def test_pipeline_with_recompute_is_the_batch(two_ranks):
-    options = {"micro_batches": 4}
-    assert max(two_ranks.run(f"{CASES}:zoo", model="sngan", options=options, penalty="r1", recompute=True)) <= TOLERANCE
-
-
 @pytest.mark.parametrize(("norm", "micro_batches"), [("batch", 1), ("instance", 3)])
 def test_pipeline_relays_the_maps_of_a_u_net(two_ranks, norm, micro_batches):
     assert max(two_ranks.run(f"{CASES}:u_net", norm=norm, micro_batches=micro_batches)) <= TOLERANCE
@@ -107,14 +101,6 @@ def test_pipeline_network_that_cannot_be_run_is_refused_on_all_ranks(two_ranks, 
     assert all(message in said for said in two_ranks.run(f"{CASES}:faulty", fault=fault))
 
 
-@pytest.mark.slow
-def test_pipeline_of_four_stages_is_the_batch(four_ranks):
-    for difference in four_ranks.run(
-        f"{CASES}:zoo", model="sngan", options={"micro_batches": 2}, penalty="gradient_penalty"
-    ):
-        assert difference <= TOLERANCE
-
-
 @pytest.mark.parametrize(("saved_on", "read_on"), [(2, (1, 4)), slow(4, (2,)), slow(2, (2, 3)), slow(4, (1, 3, 4))])
 def test_pipeline_checkpoint_is_read_by_any_other(tmp_path, request, saved_on, read_on):
     """On four ranks two stages with sharded copies."""
@@ -126,13 +112,6 @@ def test_pipeline_checkpoint_is_read_by_any_other(tmp_path, request, saved_on, r
     for size in read_on:
         g, d = players[size]
         assert max(pools[size].run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
-
-
-@pytest.mark.slow
-def test_pipeline_reads_the_checkpoint_of_any_other(tmp_path, two_ranks, four_ranks):
-    checkpoints = "tests.distributed.cases_checkpoints"
-    two_ranks.run(f"{checkpoints}:save", folder=str(tmp_path), g="zero3", d="zero1")
-    assert max(four_ranks.run(f"{checkpoints}:go_on", folder=str(tmp_path), g="pipeline", d="pipeline")) <= TOLERANCE
 
 
 def test_pipeline_resumed_on_equal_ranks_repeats_every_bit(two_ranks, tmp_path):

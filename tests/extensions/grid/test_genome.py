@@ -1,15 +1,12 @@
 """A genome is the whole of a player: a clone of it goes on as the player itself would."""
 
 import json
-import struct
 from dataclasses import asdict, replace
 from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, strategies as st
 
-from paragan.core.errors import CheckpointError
 from paragan.core.types import Side
 from paragan.extensions.grid.genome import Genome, Traits
 from paragan.game.policy import Policy
@@ -91,31 +88,6 @@ def test_clone_drops_state_of_another_optimiser_type():
     weights = Genome.from_player(gan.g, Traits(lr=1e-3)).weights
     assert all(torch.equal(tensors(other.g)[name], value) for name, value in weights.items())
     scheme.step(other, stream)  # and it starts anew
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda raw: raw[:-1],
-        lambda raw: raw[: len(raw) // 2],
-        lambda raw: b"",
-        lambda raw: struct.pack("<Q", 2**60) + raw[8:],
-        lambda raw: raw.replace(b"net/", b"nit/", 1),
-    ],
-)
-def test_invalid_genome_bytes_raise(spoil):
-    raw = spoil(GENOME.pack().numpy().tobytes())
-    with pytest.raises(CheckpointError):
-        Genome.unpack(torch.frombuffer(bytearray(raw or b"\0"), dtype=torch.uint8), GENOME)
-
-
-GENOME = Genome.from_player(played(steps=1)[0].g, Traits(lr=1e-3))
-
-
-@given(st.binary(min_size=1, max_size=400))
-def test_random_genome_bytes_only_raise(raw):
-    with pytest.raises(CheckpointError):
-        Genome.unpack(torch.frombuffer(bytearray(raw), dtype=torch.uint8), GENOME)
 
 
 @pytest.mark.parametrize(

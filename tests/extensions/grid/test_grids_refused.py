@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import threading
 
 import pytest
@@ -108,15 +107,6 @@ def test_workers_without_a_grid():
 def test_a_coordinator_that_cannot_be_one(address):
     with pytest.raises(ConfigError, match=r"coordinator must be HOST:PORT, such as 127.0.0.1:0, not "):
         config(f"coordinator={json.dumps(address)}")
-
-
-def test_a_busy_port(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as busy:
-        port = busy.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port} .*; end the process"):
-            workers.evolution_on_workers(
-                config("workers=2", f"coordinator=127.0.0.1:{port}"), tmp_path, print, lambda: False
-            )
 
 
 class TestOffer:

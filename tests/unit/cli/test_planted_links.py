@@ -139,13 +139,6 @@ def test_a_pipe_is_neither_read_nor_appended_to(tmp_path):
     os.close(reader)
 
 
-def test_a_file_larger_than_the_limit_is_refused(tmp_path):
-    (tmp_path / "a").write_bytes(b"12345")
-    assert files.read_bytes(tmp_path / "a", 5) == b"12345"
-    with pytest.raises(OSError, match="more than 4 bytes"):
-        files.read_bytes(tmp_path / "a", 4)
-
-
 def test_a_link_is_neither_appended_to_nor_locked(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "outside")
     for opened in (files.open_to_append, files.open_lock_file):
@@ -184,16 +177,6 @@ def test_what_stands_in_the_place_of_a_checkpoint_is_removed_and_not_followed(tm
         assert left == {f"damaged-{name}" if is_folder else name}
     else:
         assert left == ({name} if name == "step-000000001" and not is_folder else set())
-
-
-@pytest.mark.parametrize("kind", ["folder", "nothing", "pipe"])
-def test_run_replaces_a_link_in_the_place_of_its_next_checkpoint(trained, tmp_path, kind, capfd):
-    run, outside = Path(shutil.copytree(trained[0], tmp_path / "run")), tmp_path / "outside"
-    outside.mkdir()
-    IN_PLACE[kind](run / "checkpoints" / "step-000000008", outside)
-    assert call(run, "train") == 0, capfd.readouterr().err
-    assert read_checkpoint(run / "checkpoints" / "step-000000008").step == 8
-    assert not list(outside.iterdir())
 
 
 @pytest.mark.parametrize("kind", ["folder", "nothing", "file"])

@@ -1,8 +1,5 @@
 """The recipe `vocoder`: a run of a config on audio, its penalty, and what is refused."""
 
-import json
-
-import pytest
 import torch
 
 from paragan.core.outputs import DiscriminatorOutput, Outputs
@@ -10,7 +7,6 @@ from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.layers.log_mel import LogMel
 from paragan.penalties import log_mel
-from tests.tiny_run import train_whole_and_in_parts
 
 SMALL = {
     "model.width": 32,
@@ -20,16 +16,6 @@ SMALL = {
     "every.log_steps": 1,
     "every.sample_kimg": 0.004,
 }
-
-
-@pytest.mark.slow
-def test_run_resumes_to_the_same_weights(tmp_path):
-    whole = train_whole_and_in_parts(tmp_path, "vocoder", SMALL, 0.012, 0.006)
-    newest = whole.history[-1]
-    assert {"g/loss/log_mel", "g/loss/feature_matching_l1", "d/loss/adversarial/mpd/0"} <= newest.keys()
-    start = whole.records("start")[0]
-    assert start["data"]["tensors"] == {"audio": "1x1024 float32", "mel": "40x16 float32"}
-    assert json.loads((whole.folder / "exit.json").read_text())["code"] == 0
 
 
 def test_penalty_is_the_distance_of_spectrograms():
