@@ -71,6 +71,7 @@ def format_report(report: DatasetReport) -> list[str]:
         f"  shorter side  {low:,} to {high:,} px, median {middle:,}; {report.not_square:,} not square",
         f"  formats       {kinds or 'none'}",
         f"  classes       {_classes(report.classes)}",
+        *([f"  pairs         {report.pairs}"] if report.pairs else []),
         *(f"  warning: {line}" for line in report.warnings),
         f"  duplicates    {len(report.duplicates):,}",
         *_first_lines([f"{name} equals {earlier}" for name, earlier in report.duplicates]),

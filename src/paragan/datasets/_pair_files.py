@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from paragan.core.errors import DataError
-from paragan.datasets._image_paths import common_folders
+from paragan.datasets._folder_layout import arrange
+from paragan.datasets._image_paths import ArrangedPaths, common_folders
 from paragan.datasets.base.file_readers import FileReader
+from paragan.datasets.base.open_images import list_images
 
 _NAMES = ((b"a", b"b"), (b"input", b"target"), (b"low", b"high"))
 _SPLITS = b"train|training|held_out|val|valid|validation|test|testing"
@@ -32,6 +36,19 @@ class TwoSides:
     paths: tuple[dict[bytes, bytes], dict[bytes, bytes]]
     num_others: int
 
+    def arrange(self, name: str) -> ArrangedPaths:
+        """Return the files in splits, with A and B as classes. name: of the data in messages."""
+        files = {rest + b".%d" % side: (path, side) for side in (0, 1) for rest, path in self.paths[side].items()}
+        arranged = arrange(sorted(files), name, "none")
+        chosen = [files[key] for key in arranged.paths]
+        return replace(
+            arranged,
+            paths=[path for path, _ in chosen],
+            labels=np.array([side for _, side in chosen], np.int32),
+            class_names=self.names,
+            ignored={**arranged.ignored, "images elsewhere": self.num_others},
+        )
+
 
 def find_sides(paths: list[bytes]) -> TwoSides | None:
     """Return the files of two folders named as the sides of pairs; None if there are none. paths: sorted."""
@@ -49,6 +66,21 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
             a, b = (", ".join(sorted(side)[:_MAX_NAMED]) for side in folders)
             return TwoSides((a, b), sides, len(paths) - len(of_names))
     return None
+
+
+def describe_sides(path: str) -> tuple[str, str] | None:
+    """Return a line about two folders that are named as sides, and the recipe for them; None without such folders."""
+    try:
+        _, paths = list_images(path)
+    except DataError:  # which reading the images reports, if it is one
+        return None
+    if (sides := find_sides(paths)) is None:
+        return None
+    pairs, notices = match_names(sides, path, skip=True)
+    text = f"{len(pairs):,} of equal names in {sides.names[0]} and {sides.names[1]}"
+    is_paired = 2 * len(pairs) > max(map(len, sides.paths))
+    recipe = "pix2pix-facades" if is_paired else "translate"
+    return "; ".join((text, *(notices if is_paired else ()))), recipe
 
 
 def match_names(sides: TwoSides, where: str, skip: bool) -> tuple[dict[str, tuple[str, str]], tuple[str, ...]]:

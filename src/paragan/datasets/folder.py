@@ -11,20 +11,22 @@ from typing import Literal
 from paragan.core.option_types import height_and_width
 from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
+from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import FolderOptions as Options
 from paragan.datasets.base.open_images import open_encoded_images
 
 
-def source(options: Options, split: Literal["train", "held_out"]) -> ImageSource:
-    """Return a split of shape (channels, height, width).
+def source(options: Options, split: Literal["train", "held_out"], images: EncodedImages | None = None) -> ImageSource:
+    """Return a split of shape (channels, height, width). images: instead of those of `options.path`.
 
     Only the file names are read; a damaged file raises `DataError` when it is fetched. With
     `damaged: skip`, every image is decoded here unless the result is cached, and damaged images are
     excluded. Raises `DataError` if the folder is missing or has fewer than two images.
     """
-    labels = options.labels if isinstance(options.labels, str) else ""
-    images = open_encoded_images(options.path, classes=options.classes, labels=labels)
+    if images is None:
+        labels = options.labels if isinstance(options.labels, str) else ""
+        images = open_encoded_images(options.path, classes=options.classes, labels=labels)
     shape = (options.channels, *height_and_width(options.size))
     settings = f"{options.crop} {options.background}"
     settings += " bicubic" if options.resize == "bicubic" else ""

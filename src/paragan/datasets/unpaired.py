@@ -6,7 +6,8 @@ Source: your files, as in `folder`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -18,8 +19,11 @@ from paragan.core import rng
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.source import EncodedSource, Source, TensorSpec
 from paragan.datasets import folder
+from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import FolderOptions
+from paragan.datasets._pair_files import find_sides
+from paragan.datasets.base.open_images import FileImages, list_images, open_encoded_images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,31 +37,62 @@ class Options(FolderOptions):
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return `both` (channels, height, 2 * width), uint8: an image of A at the left, one of B at the right.
+    """Return `both` (channels, height, 2 * width): an image of A at the left, one of B at the right.
 
     An epoch has every image of A once; each is next to a random image of B, in the held-out split
     next to the one of its number. Raises `DataError` as `folder` does, and without the two kinds.
     """
     if options.flip:
         raise ConfigError("data.flip=true would exchange A and B; use data.flip=false")
-    images = folder.source(replace(options, classes="folders"), split)
-    names = images.class_names
-    if options.a is None and options.b is None and len(names) == 2:
-        chosen = names
-    elif options.a in names and options.b in names and options.a != options.b:
-        chosen = (options.a, options.b)
-    else:
-        listed = ", ".join(names) or "none"
-        raise DataError(
-            f"data.path={options.path}: data unpaired needs two sub-folders of images, but these are there: {listed}; "
-            "pass data.a=NAME data.b=NAME"
-        )
-    rows = [np.flatnonzero(images.labels == names.index(name)) for name in chosen]
-    for name, kind_rows in zip(chosen, rows, strict=True):
+    images, kinds = _open(options)
+    data = folder.source(options, split, images)
+    rows = [np.flatnonzero(data.labels == _number(data.class_names, name)) for name in kinds]
+    for name, kind_rows in zip(kinds, rows, strict=True):
         if not len(kind_rows):
             part = "training" if split == "train" else "held-out"
             raise DataError(f"data.path={options.path}: {name!r} has no {part} images; pass another data.held_out")
-    return _Unpaired(images, rows[0], rows[1], split == "train")
+    unpaired = _Unpaired(data, rows[0], rows[1], split == "train")
+    unpaired.reading = _describe(images, kinds, options.held_out)
+    return unpaired
+
+
+def _open(options: Options) -> tuple[EncodedImages, Sequence[str]]:
+    """Return images of classes, and the names of A and B; test folders named as those of A and B are held out."""
+    with suppress(DataError):  # of other paths than folders and archives of files
+        files, paths = list_images(options.path, "unpaired")
+        if (sides := find_sides(paths)) is not None:
+            for kinds in (sides.names, sides.names[::-1]):
+                folders = zip((options.a, options.b), kinds, strict=True)
+                if all(folder is None or f"{folder}/" in kind.split(", ") for folder, kind in folders):
+                    return FileImages(files, sides.arrange(options.path)), kinds
+    images = open_encoded_images(options.path, classes="folders")
+    names = images.class_names
+    if options.a is None and options.b is None and len(names) == 2:
+        return images, names
+    if options.a in names and options.b in names and options.a != options.b:
+        return images, (options.a, options.b)
+    listed = ", ".join(names) or "none"
+    raise DataError(
+        f"data.path={options.path}: data unpaired needs two sub-folders of images, but these are there: {listed}; "
+        "pass data.a=NAME data.b=NAME"
+    )
+
+
+def _number(names: Sequence[str], name: str) -> int:
+    return names.index(name) if name in names else -1
+
+
+def _describe(images: EncodedImages, kinds: Sequence[str], held_out: float) -> str:
+    """Return what A and B are read from, and how many images are held out and not read."""
+    assert images.labels is not None
+    texts = []
+    num_others = len(images) + sum(count for kind, count in images.ignored.items() if kind.startswith("images"))
+    for letter, name in zip("AB", kinds, strict=True):
+        is_kind = images.labels == images.class_names.index(name)
+        num_held_out = is_kind[images.rows("held_out", held_out)].sum()
+        num_others -= is_kind.sum()
+        texts.append(f"{letter} from {name}: {is_kind.sum():,} images, {num_held_out:,} held out")
+    return "; ".join((*texts, f"{num_others:,} other images are not read" if num_others else "")).removesuffix("; ")
 
 
 class _Unpaired(EncodedSource):
@@ -69,7 +104,7 @@ class _Unpaired(EncodedSource):
         self.b = b
         self.is_random = is_random
         channels, height, width = images.shape
-        self.tensors = {"both": TensorSpec((channels, height, 2 * width), torch.uint8)}
+        self.tensors = {"both": TensorSpec((channels, height, 2 * width), images.tensors["image"].dtype)}
         self.notices = images.notices
         self.fingerprint = f"{images.fingerprint} unpaired {len(a)} {len(b)} {a[0]} {b[0]}"
 

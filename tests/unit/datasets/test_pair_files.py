@@ -1,5 +1,6 @@
 """Pairs in two folders: each layout, held against Pillow; what has no partner, what is no pair, channels, shapes."""
 
+import shlex
 import tarfile
 import zipfile
 
@@ -7,8 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from paragan.cli.main import main
 from paragan.core.errors import DataError
 from paragan.datasets import paired
+from paragan.datasets.preparation.dataset_check import check_dataset
 
 LAYOUTS = {
     "folders": ("A/{}.png", "B/{}.jpg"),
@@ -208,3 +211,29 @@ def test_files_of_different_shape_are_refused(tmp_path):
     write(tmp_path, LAYOUTS["trainA"], range(2), sizes=((40, 30), (40, 20)))
     with pytest.raises(DataError, match="40 x 30 and 40 x 20"):
         source(tmp_path)
+
+
+@pytest.mark.parametrize("layout", ["trainA", "folders", "A/train", "low"])
+def test_check_counts_pairs_and_prints_their_command(tmp_path, layout):
+    write(tmp_path, LAYOUTS[layout], range(6))
+    report = check_dataset(str(tmp_path))
+    assert report.pairs.startswith("6 ") and "train pix2pix-facades" in report.command and not report.classes
+    extra = tmp_path / LAYOUTS[layout][0].format("alone")
+    picture(0).save(extra)
+    report = check_dataset(str(tmp_path))
+    assert "alone" in report.pairs and report.command.endswith("data.damaged=skip")
+
+
+def test_check_of_unpaired_folders_prints_their_command(tmp_path):
+    write(tmp_path, ("trainA/{}.png", "trainB/x{}.png"), range(4))
+    report = check_dataset(str(tmp_path))
+    assert report.pairs.startswith("0 ") and "train translate" in report.command
+
+
+def test_command_of_the_check_trains(tmp_path, capsys):
+    write(tmp_path / "pairs", LAYOUTS["folders"], range(6), ("L", "RGB"))
+    assert main(["data", "check", str(tmp_path / "pairs")]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "To train:" in line]
+    words = shlex.split(line.partition(" train ")[2])
+    more = ["train.kimg=0.001", "model.width=2", "data.size=16", "--out", str(tmp_path / "run")]
+    assert main(["train", *words, *more]) == 0

@@ -60,3 +60,11 @@ def test_missing_partner_exits_with_2(tmp_path, capsys):
     (tmp_path / "pairs/trainB/2.png").unlink()
     assert train(*FACADES, f"data.path={tmp_path / 'pairs'}", out=tmp_path / "run") == 2
     assert "trainA/2.png" in capsys.readouterr().err
+
+
+def test_translate_holds_out_test_folders_and_says_so(tmp_path, capsys):
+    for folder, numbers in (("trainA", range(5)), ("trainB", range(5, 12)), ("testA", range(2)), ("testB", range(3))):
+        write(tmp_path / "kinds", (folder + "/{}.png",), numbers, ("RGB",))
+    words = ("translate", "data.size=16", "model.width=4", "model.blocks=1", "train.batch=2", "train.kimg=0.004")
+    assert train(*words, f"data.path={tmp_path / 'kinds'}", out=tmp_path / "run") == 0
+    assert "2 held out; B from testB/, trainB/: 10 images, 3 held out" in capsys.readouterr().out

@@ -18,6 +18,7 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import height_and_width, size_of
 from paragan.core.source import untrained_classes
 from paragan.datasets import _image_decoding
+from paragan.datasets._pair_files import describe_sides
 from paragan.datasets.base.open_images import describe_missing, open_encoded_images
 from paragan.datasets.base.shard_images import ShardImages
 from paragan.storage.shard_folder import ShardFolder, has_shards
@@ -34,7 +35,8 @@ class DatasetReport:
 
     images: number of image files. damaged: a message each. sides: minimum, median and maximum
     shorter side in pixels. num_halves: images twice as wide as high, as pairs are. kinds: images by
-    kind: colour, grey, palette, alpha, 16-bit, CMYK. duplicates: an image and the first that equals
+    kind: colour, grey, palette, alpha, 16-bit, CMYK. pairs: of files in two folders, and those without a
+    partner, in words. duplicates: an image and the first that equals
     it. warnings: about class folders without images. size: to train with. num_smaller: images that
     are enlarged to it.
     """
@@ -49,6 +51,8 @@ class DatasetReport:
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     classes: dict[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    pairs: str = ""
+    recipe: str = "own"
     size: int | str = 0
     num_smaller: int = 0
     advice: list[str] = field(default_factory=list)
@@ -66,12 +70,14 @@ def check_dataset(
     size = parse_size(size)
     if path and not is_url(path) and not Path(path).exists():
         raise DataError(f"{describe_missing(path)}; pass the folder of your images")
-    images = open_encoded_images(path)
+    sides_of_pairs = describe_sides(path)
+    images = open_encoded_images(path, classes="none" if sides_of_pairs else None)
     counts = Counter([] if images.labels is None else images.labels.tolist())
     classes = {name: counts[label] for label, name in enumerate(images.class_names)}
     trained = Counter([] if images.labels is None else images.labels[images.rows("train", 0.1)].tolist())
     untrained = untrained_classes(images.class_names, [trained[label] for label in range(len(images.class_names))])
     report = DatasetReport(path=path, images=len(images), classes=classes, warnings=(*images.notices, *untrained))
+    report.pairs, report.recipe = sides_of_pairs or ("", "own")
     sides = []
     kinds: Counter[str] = Counter()
     first_rows: dict[bytes, int] = {}
@@ -127,12 +133,11 @@ def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | str | None
     report.num_smaller = int((sides < min(height_and_width(report.size))).sum())
     report.advice = _advice(report)
     dataset = ["data.name=shards"] if has_shards(report.path) else []
-    words = ["train", "own", *dataset, f"data.path={report.path}", f"data.size={report.size}"]
-    if set(report.kinds) == {"grey"}:
+    recipe = "pix2pix-facades" if _holds_pairs(report) else report.recipe
+    words = ["train", recipe, *dataset, f"data.path={report.path}", f"data.size={report.size}"]
+    if set(report.kinds) == {"grey"} and recipe != "pix2pix-facades":
         words.append("data.channels=1")
-    if _holds_pairs(report):
-        words = ["train", "pix2pix-facades", f"data.path={report.path}", f"data.size={report.size}"]
-    if report.damaged and not dataset:
+    if (report.damaged or "damaged=skip" in report.pairs) and not dataset:
         words.append("data.damaged=skip")
     report.command = f"{program_command()} {shlex.join(words)}"
 
