@@ -30,6 +30,7 @@ class Verb:
 VERBS = {
     "train": Verb("train:train_command", takes_settings=True),
     "eval": Verb("evaluate:score_run"),
+    "score": Verb("score:score_folders"),
     "list": Verb("list:list_all"),
     "config": Verb("config:config", takes_settings=True),
     "plan": Verb("plan:plan_command", "planning", takes_settings=True),

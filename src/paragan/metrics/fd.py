@@ -77,11 +77,24 @@ class Metric(RunningMetric):
     def compute(self) -> float:
         """Return the distance. Raises `ConfigError` below two images."""
         mean_F, covariance_FF = self.seen.mean_and_covariance()
-        # root(S1 S2) has the trace of root(root(S1) S2 root(S1)): symmetric, so never complex.
-        product_FF = self.real_root_FF @ covariance_FF @ self.real_root_FF
-        overlap = torch.linalg.eigvalsh(_symmetric(product_FF)).clamp(min=0).sqrt().sum()
-        spread = self.real_covariance_FF.trace() + covariance_FF.trace() - 2 * overlap
-        return max(0.0, float((self.real_mean_F - mean_F).square().sum() + spread))
+        real = (self.real_mean_F, self.real_covariance_FF, self.real_root_FF)
+        return frechet_distance(mean_F, covariance_FF, *real)
+
+
+def frechet_distance(
+    mean_F: Tensor,
+    covariance_FF: Tensor,
+    real_mean_F: Tensor,
+    real_covariance_FF: Tensor,
+    real_root_FF: Tensor | None = None,
+) -> float:
+    """Return the squared distance of two Gaussians. real_root_FF: of the real covariance; None: computed."""
+    real_root_FF = root(real_covariance_FF) if real_root_FF is None else real_root_FF
+    # root(S1 S2) has the trace of root(root(S1) S2 root(S1)): symmetric, so never complex.
+    product_FF = real_root_FF @ covariance_FF @ real_root_FF
+    overlap = torch.linalg.eigvalsh(_symmetric(product_FF)).clamp(min=0).sqrt().sum()
+    spread = real_covariance_FF.trace() + covariance_FF.trace() - 2 * overlap
+    return max(0.0, float((real_mean_F - mean_F).square().sum() + spread))
 
 
 def root(covariance_FF: Tensor) -> Tensor:

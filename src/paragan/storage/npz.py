@@ -1,9 +1,10 @@
-"""Safe reader of npz files: no unpickling, no decompression beyond the declared, allowed size."""
+"""Safe reader of npz files, and their writer: no unpickling, no decompression beyond the declared, allowed size."""
 
 from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
+from paragan.core.files import atomic_write
 from paragan.storage import zip_files
 
 MAX_BYTES = 16 << 30
@@ -36,6 +38,14 @@ def read_array(path: Path, name: str, max_bytes: int = MAX_BYTES) -> NDArray[Any
             raise DataError(f"{path}: no array {name!r}; the file has {listed}")
         zip_files.check_member(members[name], str(path), max_bytes)
         return _read_member_array(archive, members[name], f"{path}: {name}")
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays of numbers to an .npz file, atomically."""
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                npy.write_array(member, array, allow_pickle=False)
 
 
 def _read_member_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> NDArray[Any]:

@@ -20,4 +20,4 @@ def decode_whole(data: bytes, where: str, channels: int, background: int = 255) 
 def whole_image(image: Image.Image, channels: int, background: int = 255, where: str = "image") -> Tensor:
     """Return a Pillow image as `decode_whole` returns an encoded one."""
     converted = _image_decoding.convert_image(image, where, channels, background)
-    return torch.from_numpy(_image_decoding.to_chw_array(converted)).float() / 127.5 - 1
+    return torch.tensor(_image_decoding.to_chw_array(converted)).float() / 127.5 - 1

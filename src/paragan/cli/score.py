@@ -1,0 +1,64 @@
+"""`paragan score`: distances between two folders of images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paragan.cli.arguments import AsJson
+from paragan.cli.progress import show_progress
+
+_GENERATED = "Generated images: a folder, archive or shards; or statistics (.npz with mu and sigma)."
+Generated = Annotated[str, typer.Argument(metavar="GENERATED", help=_GENERATED)]
+Real = Annotated[str, typer.Argument(metavar="REAL", help="Real images, or statistics, to compare with.")]
+_FEATURES = "Extractor: a name of `paragan list features`, a .pt2 file, or {name: …} as in a recipe."
+Features = Annotated[str, typer.Option(metavar="NAME|FILE", help=_FEATURES)]
+_METRICS = "Metrics, separated by commas."
+Metrics = Annotated[str, typer.Option(metavar="NAMES", help=_METRICS)]
+_SAVE = "Write the statistics of REAL, for later calls and for other programs."
+Save = Annotated[Path | None, typer.Option("--save-stats", metavar="FILE", help=_SAVE)]
+
+
+def score_folders(
+    generated: Generated,
+    real: Real,
+    *,
+    features: Features = "inception",
+    metrics: Metrics = "fd,kid,precision,recall,density,coverage",
+    save_stats: Save = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two folders of images: fd (FID), kid, precision, recall, density, coverage.
+
+    Images are passed to the extractor at their own size. Published values need the features `inception`, whose
+    weights `paragan metrics import-weights` stores.
+    """
+    from paragan.evaluation import folder_scores
+    from paragan.runs.score_folders import open_extractor
+
+    names = [name.strip() for name in metrics.split(",")]
+    for name in names:
+        folder_scores.check_metric(name)
+    extractor = open_extractor(features)
+    with show_progress("images") as update:
+        real_set = folder_scores.read_images(real, extractor, update)
+        if save_stats is not None:
+            folder_scores.save_statistics(real_set, save_stats)
+        generated_set = folder_scores.read_images(generated, extractor, update)
+    values = folder_scores.compare(generated_set, real_set, names)
+    counts = [None if images.features is None else len(images.features) for images in (generated_set, real_set)]
+    if as_json:
+        print(json.dumps({"features": extractor.name, "sha256": extractor.sha256, "images": counts, "metrics": values}))
+        return
+    print(f"{generated} and {real}: {_count(counts[0])} and {_count(counts[1])}, features {extractor.name}")
+    for name, value in values.items():
+        published = extractor.published_names.get(name, name)
+        text = f"{value:.6g}  ({folder_scores.direction_mark(name)})" if isinstance(value, float) else value
+        print(f"  {published:10}  {text}")
+
+
+def _count(number: int | None) -> str:
+    return "statistics" if number is None else f"{number:,} images"
