@@ -117,7 +117,7 @@ MAKE_FOLDERS = {  # file: why it need not call `create_subfolder`
     "src/paragan/export/bundle.py": "the folder that the user names, or one that `create_subfolder` returned",
     "src/paragan/extensions/clusters/cluster_runs.py": "the folder of rendered jobs, which the user names",
     "src/paragan/runs/folder.py": "the run folder",
-    "src/paragan/runs/apply_files.py": "the folder that the user names",
+    "src/paragan/runs/output_folder.py": "the folder that the user names",
     "src/paragan/storage/animation.py": "the parent of the file that the user names",
     "src/paragan/storage/disk_cache.py": "in the user's cache",
     "src/paragan/datasets/_damaged_images.py": "in the user's cache",

@@ -25,8 +25,9 @@ from paragan.core.files import read_json_lines
 from paragan.core.network_factory import Model
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.export.bundle import read_score
+from paragan.export.class_labels import Label
 from paragan.export.sampled_images import SampledImages
-from paragan.export.sampler import Label, Sampler
+from paragan.export.sampler import Sampler
 from paragan.runs.folder import RunFolder, run_name
 from paragan.runs.run_request import RunRequest
 from paragan.runs.train import train_in_program

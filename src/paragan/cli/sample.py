@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,12 +11,17 @@ import typer
 from paragan.cli.arguments import Best, Code, RunOrFile, Seed, Steps, Trust, trusted
 from paragan.cli.progress import show_progress
 
-Num = Annotated[int | None, typer.Option(min=1, max=10_000, help="Number of images (default: 64; 1 in an animation).")]
+Num = Annotated[int | None, typer.Option(min=1, help="Number of images (default: 64; 1 in an animation).")]
 Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Class; repeatable.")]
 _TRUNCATION = "In (0, 1]: resample components of z beyond T; more typical, less varied images."
 Truncation = Annotated[float | None, typer.Option(metavar="T", help=_TRUNCATION)]
-_OUT = "A .png or .jpg sheet, or a .webp, .gif or .mp4 animation (default: in the run's samples/)."
-Out = Annotated[Path | None, typer.Option(metavar="FILE", help=_OUT)]
+_OUT = (
+    "A .png or .jpg sheet, or a .webp, .gif or .mp4 animation (default: in the run's samples/); or a folder for "
+    "single files, or one .npz array, of any number of images."
+)
+Out = Annotated[Path | None, typer.Option(metavar="FILE|DIR", help=_OUT)]
+_FORMAT = "Format of single files; webp is lossless."
+Format = Annotated[Literal["png", "webp"], typer.Option("--format", help=_FORMAT)]
 Grid = Annotated[str | None, typer.Option(metavar="ROWSxCOLUMNS", help="Shape of the sheet, such as 4x10.")]
 ByClass = Annotated[bool, typer.Option("--classes", help="One row per class: all classes, or those of --class.")]
 _WALK = "Write an animation that interpolates a loop of POINTS latents."
@@ -42,12 +48,14 @@ def sample_command(
     mode: Mode = None,
     inputs: Input = None,
     steps: Steps = None,
+    file_format: Format = "png",
     best: Best = False,
     trust: Trust = False,
     code: Code = None,
 ) -> None:
     """Write images or an animation from a trained generator."""
     from paragan.runs.open_generator import open_generator
+    from paragan.runs.sample_files import write_files
     from paragan.runs.write_samples import SampleRequest, write_samples
 
     request = SampleRequest(
@@ -63,8 +71,10 @@ def sample_command(
         mode=mode,
         inputs=inputs,
         steps=steps,
+        file_format=file_format,
     )
     sampler = open_generator(path, trusted(trust, code), best, steps=steps)
     with show_progress("images" if walk is None else "frames") as update:
-        target = write_samples(sampler, path, request, update)
+        write = write_files if request.has_single_files else partial(write_samples, path=path)
+        target = write(sampler, request=request, update=update)
     print(target)

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.evaluation.fixed_samples import side_by_side
+from paragan.export.class_labels import Label
 from paragan.export.sampled_images import SampledImages
-from paragan.export.sampler import Label, Sampler
+from paragan.export.sampler import Sampler
 from paragan.game.sampling import Mode
 from paragan.storage.animation import save_frames
 from paragan.storage.image_sheet import make_sheet

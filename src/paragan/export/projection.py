@@ -16,7 +16,8 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import GeneratorOutput
-from paragan.export.sampler import Label, Sampler
+from paragan.export.class_labels import Label
+from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import check_inputs
 from paragan.layers.modes import in_mode
 

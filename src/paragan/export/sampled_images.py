@@ -50,6 +50,10 @@ class SampledImages(Sequence[Image.Image]):
             return SampledImages(self.tensor[index], None if self.labels is None else self.labels[index])
         return to_pil_image(_bytes(self.tensor[index]))
 
+    def to_bytes(self) -> Tensor:
+        """Return uint8 x_BCHW, rounded."""
+        return ((self.tensor.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+
     def save(self, path: str | Path, columns: int = 10) -> Path:
         """Save a sheet, .png or .jpg, `columns` images per row; images below 32 px are enlarged."""
         path = Path(path)

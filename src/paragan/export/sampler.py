@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any, Protocol, SupportsIndex, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.core.registry import closest_name, did_you_mean
 from paragan.core.source import Source
 from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.export.application import Applicable, Application, find_application
+from paragan.export.class_labels import Label, as_list, class_numbers
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages
 from paragan.game import latents
@@ -26,7 +25,6 @@ from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images, with_steps
 
-Label = str | SupportsIndex
 _MAX_IMAGES = 1 << 20  # all of them are in memory at once
 _PAIRS_AT_ONCE = 8
 
@@ -133,6 +131,33 @@ class Sampler(Applicable):
         channels, height, width = self.info.shape
         return find_application(self.net, call, (getattr(self.net, "condition_channels", channels), height, width))
 
+    def blocks(
+        self,
+        n: int,
+        labels: Label | Sequence[Label] | None = None,
+        seed: int | None = None,
+        truncation: float | None = None,
+        mode: Mode | None = None,
+        *,
+        steps: int | None = None,
+        is_wanted: Sequence[bool] | None = None,
+    ) -> Iterator[tuple[int, SampledImages]]:
+        """Yield the images of `sample`, any number of them, in blocks of 64, each with the number of its first.
+
+        is_wanted: for each image; blocks without one are left out.
+        """
+        chosen = None if labels is None else self.labels(len(as_list(labels)), labels)
+        for first in range(0, n, latents.BLOCK):
+            rows = range(first, min(first + latents.BLOCK, n))
+            if is_wanted is not None and not any(is_wanted[row] for row in rows):
+                continue
+            z_BZ, y_B = latents.draw_block(self._prior(1, seed), first // latents.BLOCK, len(rows))
+            if chosen is not None:
+                y_B = chosen[torch.tensor(rows) % len(chosen)]
+            with with_steps(self.net, steps):
+                z_BZ = self._truncated(z_BZ, truncation)
+                yield first, self.generate(z_BZ, y_B, mode=mode, seed=seed, truncation=truncation)
+
     def conditions(self, n: int, images: Tensor | None = None) -> Tensor | None:
         """Return the input images of n samples; None for a generator that takes latents only."""
         if not self.takes_condition:
@@ -173,7 +198,9 @@ class Sampler(Applicable):
 
         They are not truncated for a generator with styles, where `generate` truncates the styles.
         """
-        z_BZ = latents.draw(self._prior(n, seed), n)[0]
+        return self._truncated(latents.draw(self._prior(n, seed), n)[0], truncation)
+
+    def _truncated(self, z_BZ: Tensor, truncation: float | None) -> Tensor:
         cut = latents.truncated(z_BZ, truncation)
         if isinstance(self.net, StyledGenerator):
             return z_BZ
@@ -195,11 +222,7 @@ class Sampler(Applicable):
         """Return y_B of n images: the given classes in turn, or drawn. option: name in messages."""
         if labels is None:
             return latents.draw(self._prior(n, seed), n)[1]
-        is_one = isinstance(labels, str) or not isinstance(labels, (Sequence, Tensor))
-        listed: list[Any] = [labels] if is_one else list(labels)  # type: ignore[arg-type]
-        if not listed:
-            raise ConfigError(f"{option} is an empty list; name at least one class, or leave it out")
-        numbers = [self._number(label, option) for label in listed]
+        numbers = class_numbers(labels, self.class_names, self.num_classes, option)
         return torch.tensor(numbers).repeat(-(-n // len(numbers)))[:n]
 
     def generate(
@@ -245,28 +268,6 @@ class Sampler(Applicable):
             raise ConfigError(f"seed must be an integer, or None for the run's, not {seed!r}")
         latent: Any = self.net.latent
         return Prior(seed=self.seed if seed is None else seed, latent=int(latent), num_classes=self.num_classes)
-
-    def _number(self, label: Label, option: str) -> int:
-        """Return the class with this number, or this name (ignoring case if that is unique)."""
-        if not self.num_classes:
-            raise ConfigError(f"{option}: this generator is unconditional; leave it out")
-        names = self.class_names
-        if isinstance(label, str):
-            same = [name for name in names if name.casefold() == label.casefold()]
-            if label in names or len(same) == 1:
-                return names.index(label if label in names else same[0])
-        try:
-            is_digits = isinstance(label, str) and label.isdecimal()
-            number = int(label) if is_digits else operator.index(label)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            number = -1
-        if isinstance(label, bool) or not 0 <= number < self.num_classes:
-            listed = ", ".join(" ".join(name.split()) for name in names[:20]) + (", …" if len(names) > 20 else "")
-            unknown = " ".join(repr(label).split())[:60]
-            meant = did_you_mean(closest_name(label, names) if isinstance(label, str) else None)
-            classes = f"{listed} or a number below {self.num_classes}"
-            raise ConfigError(f"{option}: unknown class {unknown}; choose one of {classes}{meant}")
-        return number
 
 
 def check_count(n: object) -> None:

@@ -17,10 +17,14 @@ BLOCK = 64  # rows per draw: row i is the same for any number of rows
 
 def draw(prior: Prior, n: int) -> tuple[Tensor, Tensor | None]:
     """Return n latents and, with classes, n labels. A larger n starts with the same rows."""
-    rows = [Rows(step=k // BLOCK, first=0, count=min(BLOCK, n - k), total=BLOCK) for k in range(0, n, BLOCK)]
-    blocks = [prior.draw("sample", block) for block in rows]
+    blocks = [draw_block(prior, first // BLOCK, min(BLOCK, n - first)) for first in range(0, n, BLOCK)]
     z_BZ = torch.cat([z for z, _ in blocks])
     return z_BZ, torch.cat([y for _, y in blocks if y is not None]) if prior.num_classes else None
+
+
+def draw_block(prior: Prior, number: int, count: int = BLOCK) -> tuple[Tensor, Tensor | None]:
+    """Return the first `count` latents and labels of a block of 64, by its number."""
+    return prior.draw("sample", Rows(step=number, first=0, count=count, total=BLOCK))
 
 
 def truncated(z_BZ: Tensor, threshold: float | None) -> Tensor:

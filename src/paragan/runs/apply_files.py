@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -18,7 +15,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from paragan.core.errors import ConfigError, DataError
-from paragan.core.files import check_no_link, create_subfolder, read_bytes, write_bytes, write_text
+from paragan.core.files import create_subfolder, write_bytes
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 from paragan.datasets.base.open_images import list_images
 from paragan.datasets.base.whole_images import decode_whole
@@ -26,9 +23,9 @@ from paragan.export.application import Application
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.game.sampling import Mode
+from paragan.runs.output_folder import prepare_output_folder
 
 _RECORD = "applied.json"
-_MAX_RECORD_BYTES = 1 << 16
 _TOKENS = ".safetensors"
 Tokens = Literal["encode", "decode"]
 Update = Callable[[int, int], None]  # (number done, total)
@@ -76,7 +73,9 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
     if request.tokens is not None and not application.has_tokens:
         raise ConfigError("apply: this generator has no tokens; leave --encode and --decode out")
     files, names = _list_inputs(source, request)
-    _prepare_folder(out, source, sampler, request)
+    if out.resolve().is_relative_to(source.resolve()):
+        raise ConfigError(f"--out: '{out}' is in the folder of the inputs; pass another folder")
+    prepare_output_folder(out, _RECORD, sampler, asdict(request))
     background = int(getattr(sampler.config.data.options, "background", 255))
     ending = _TOKENS if request.tokens == "encode" else ".png" if application.kind == "image" else ".wav"
     applied = AppliedFiles()
@@ -115,35 +114,6 @@ def _targets(names: Sequence[str], out: Path, ending: str) -> list[Path]:
         own = path.with_suffix(ending)
         targets.append(out / (own if counts[own] == 1 else path.with_name(path.name + ending)))
     return targets
-
-
-def _prepare_folder(out: Path, source: Path, sampler: Sampler, request: ApplyRequest) -> None:
-    """Create the folder with a record of what its files are made by; refuse one with others."""
-    check_no_link(out)
-    if out.resolve().is_relative_to(source.resolve()):
-        raise ConfigError(f"--out: '{out}' is in the folder of the inputs; pass another folder")
-    record = json.dumps({"weights": _digest(sampler), **asdict(request)}, sort_keys=True)
-    if not out.is_dir() or not any(out.iterdir()):
-        out.mkdir(parents=True, exist_ok=True)
-        write_text(out / _RECORD, record)
-    elif _recorded(out) != record:
-        raise ConfigError(
-            f"--out: '{out}' holds other files, or results of another checkpoint or of other options; pass a new folder"
-        )
-
-
-def _recorded(out: Path) -> str:
-    with suppress(OSError, UnicodeDecodeError):
-        return read_bytes(out / _RECORD, _MAX_RECORD_BYTES).decode()
-    return ""
-
-
-def _digest(sampler: Sampler) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for name, value in sorted(sampler.net.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _output(

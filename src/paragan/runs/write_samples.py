@@ -40,9 +40,21 @@ class SampleRequest:
     mode: Literal["eval", "train-stats"] | None = None
     inputs: Path | None = None
     steps: int | None = None
+    file_format: Literal["png", "webp"] = "png"
+
+    @property
+    def has_single_files(self) -> bool:
+        """Whether `out` is a folder of images, or an array of them."""
+        return self.out is not None and (self.out.suffix in ("", ".npz") or self.out.is_dir())
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` for options that do not fit together; needs no generator."""
+        if self.has_single_files:
+            return
+        if self.num is not None and self.num > _MAX_IMAGES:
+            raise ConfigError(
+                f"--num: a sheet or film has at most {_MAX_IMAGES:,} images; pass a folder or .npz file to --out"
+            )
         if self.out is not None:
             check_path = check_sheet_path if self.walk is None else check_animation_path
             check_path("--out", self.out)
@@ -170,12 +182,12 @@ def _target(sampler: Sampler, path: Path, request: SampleRequest) -> Path:
         return request.out
     kind, ending = ("sample", ".png") if request.walk is None else ("walk", ".webp")
     seed = sampler.seed if request.seed is None else request.seed
-    options = map(_file_name_word, request.name_words)
+    options = map(file_name_word, request.name_words)
     words = [kind, f"step-{sampler.info.step}", f"seed-{seed}", *options]
     name = "-".join(words)[:150] + ending
     return create_subfolder(path, "samples") / name if path.is_dir() else path.parent / name
 
 
-def _file_name_word(word: str) -> str:
+def file_name_word(word: str) -> str:
     """Return the word without characters that some file systems do not support."""
     return re.sub(r"[^\w.-]+", "_", word, flags=re.ASCII)

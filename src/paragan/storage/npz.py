@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,29 @@ def read_array(path: Path, name: str, max_bytes: int = MAX_BYTES) -> NDArray[Any
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays of numbers to an .npz file, atomically."""
     with atomic_write(path) as file, zipfile.ZipFile(file, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                npy.write_array(member, array, allow_pickle=False)
+        _write(archive, arrays)
+
+
+def write_rows(
+    path: Path,
+    name: str,
+    shape: tuple[int, ...],
+    rows: Iterable[NDArray[np.uint8]],
+    others: Callable[[], Mapping[str, NDArray[Any]]],
+) -> None:
+    """Write an array of bytes by pieces of its first axis, one in memory at a time, and other arrays after it."""
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w") as archive:
+        with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            npy.write_array_header_2_0(member, {"descr": "|u1", "fortran_order": False, "shape": shape})
+            for piece in rows:
+                member.write(np.ascontiguousarray(piece).tobytes())
+        _write(archive, others())
+
+
+def _write(archive: zipfile.ZipFile, arrays: Mapping[str, NDArray[Any]]) -> None:
+    for name, array in arrays.items():
+        with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            npy.write_array(member, array, allow_pickle=False)
 
 
 def _read_member_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> NDArray[Any]:

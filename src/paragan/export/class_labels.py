@@ -1,0 +1,55 @@
+"""Classes as a user names them: by name or number, one or several."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.registry import closest_name, did_you_mean
+
+Label = str | SupportsIndex
+
+
+def as_list(labels: Label | Sequence[Label]) -> list[Any]:
+    """Return one label, or several, as a list."""
+    is_one = isinstance(labels, str) or not isinstance(labels, (Sequence, Tensor))
+    return [labels] if is_one else list(labels)  # type: ignore[arg-type]
+
+
+def class_numbers(
+    labels: Label | Sequence[Label], names: Sequence[str], num_classes: int, option: str = "labels"
+) -> list[int]:
+    """Return the numbers of classes. option: name in messages. Raises `ConfigError` for one that does not exist."""
+    listed = as_list(labels)
+    if not listed:
+        raise ConfigError(f"{option} is an empty list; name at least one class, or leave it out")
+    if not num_classes:
+        raise ConfigError(f"{option}: this generator is unconditional; leave it out")
+    return [_number(label, names, num_classes, option) for label in listed]
+
+
+def _number(label: Label, names: Sequence[str], num_classes: int, option: str) -> int:
+    """Return the class with this number, or this name (ignoring case if that is unique)."""
+    if isinstance(label, str):
+        same = [name for name in names if name.casefold() == label.casefold()]
+        if label in names or len(same) == 1:
+            return names.index(label if label in names else same[0])
+    try:
+        is_digits = isinstance(label, str) and label.isdecimal()
+        number = int(label) if is_digits else operator.index(label)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = -1
+    if isinstance(label, bool) or not 0 <= number < num_classes:
+        raise ConfigError(_unknown(label, names, num_classes, option))
+    return number
+
+
+def _unknown(label: Label, names: Sequence[str], num_classes: int, option: str) -> str:
+    listed = ", ".join(" ".join(name.split()) for name in names[:20]) + (", …" if len(names) > 20 else "")
+    unknown = " ".join(repr(label).split())[:60]
+    meant = did_you_mean(closest_name(label, names) if isinstance(label, str) else None)
+    return f"{option}: unknown class {unknown}; choose one of {listed} or a number below {num_classes}{meant}"

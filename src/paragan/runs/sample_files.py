@@ -1,0 +1,122 @@
+"""Images of a generator as single files, or in one array: for scores by other programs, and for training on them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paragan.core.errors import ConfigError
+from paragan.core.files import create_subfolder, write_bytes
+from paragan.export.class_labels import Label
+from paragan.export.sampled_images import SampledImages
+from paragan.export.sampler import Sampler
+from paragan.export.tensor_sampler import check_inputs
+from paragan.runs.output_folder import prepare_output_folder
+from paragan.runs.write_samples import SampleRequest, file_name_word
+from paragan.storage import npz
+
+_RECORD = "sampled.json"
+_DEFAULT_NUM = 64
+_PILLOW: dict[str, dict[str, Any]] = {"png": {"format": "PNG"}, "webp": {"format": "WEBP", "lossless": True}}
+Update = Callable[[int, int], None]
+
+
+def write_files(sampler: Sampler, request: SampleRequest, update: Update) -> Path:
+    """Write `request.num` images to the folder or .npz file `request.out`, and return its path.
+
+    Image number k is that of `Sampler.sample`, for any number of images, so that a stopped call continues and a
+    larger number adds files. request.by_class: so many of each class, in a folder named after it. An array
+    has the images as `arr_0`, uint8 (N, H, W, C), and the labels as `arr_1`, int64 (N,), if there are classes.
+    """
+    check_inputs(sampler, "sample --out DIR")
+    if request.grid or request.walk:
+        raise ConfigError("--grid and --walk are for sheets and films; leave them out, or pass a file to --out")
+    assert request.out is not None
+    num = request.num or _DEFAULT_NUM
+    groups = _groups(sampler, request)
+    total = num * len(groups)
+    if request.out.suffix == ".npz":
+        _write_array(sampler, request, num, list(groups.values()), lambda done: update(done, total))
+        return request.out
+    options: dict[str, Any] = {
+        "seed": request.seed,
+        "classes": request.classes,
+        "by_class": request.by_class,
+        "mode": request.mode,
+    }
+    options |= {"truncation": request.truncation, "steps": request.steps, "format": request.file_format}
+    prepare_output_folder(request.out, _RECORD, sampler, options)
+    for number, (folder, labels) in enumerate(groups.items()):
+        place = create_subfolder(request.out, folder) if folder else request.out
+        for done in _write_images(sampler, request, num, labels, place):
+            update(number * num + done, total)
+    return request.out
+
+
+def _groups(sampler: Sampler, request: SampleRequest) -> dict[str, Sequence[Label] | None]:
+    """Return the labels of each sub-folder; one without a name unless there is one for each class."""
+    named = sampler.labels(len(request.classes), request.classes, option="--class") if request.classes else None
+    numbers = None if named is None else named.tolist()
+    if not request.by_class:
+        return {"": numbers}
+    if not sampler.class_names:
+        raise ConfigError("--classes: this generator has no classes that it draws differently; leave --classes out")
+    chosen = range(sampler.num_classes) if numbers is None else numbers
+    names = {number: file_name_word(sampler.class_names[number]) for number in chosen}
+    is_unique = len(set(names.values())) == len(names)
+    return {name if is_unique else f"{number}-{name}": [number] for number, name in names.items()}
+
+
+def _write_images(
+    sampler: Sampler, request: SampleRequest, num: int, labels: Sequence[Label] | None, folder: Path
+) -> Iterator[int]:
+    """Write the files that are missing; yield how many are done."""
+    width = max(6, len(str(num - 1)))
+    paths = [folder / f"{row:0{width}}.{request.file_format}" for row in range(num)]
+    is_missing = [not path.exists() for path in paths]
+    for first, images in _blocks(sampler, request, num, labels, is_missing):
+        for row, image in enumerate(images, start=first):
+            if is_missing[row]:
+                content = io.BytesIO()
+                image.save(content, **_PILLOW[request.file_format])
+                write_bytes(paths[row], content.getvalue())
+        yield first + len(images)
+
+
+def _blocks(
+    sampler: Sampler,
+    request: SampleRequest,
+    num: int,
+    labels: Sequence[Label] | None,
+    is_wanted: Sequence[bool] | None = None,
+) -> Iterator[tuple[int, SampledImages]]:
+    return sampler.blocks(
+        num, labels, request.seed, request.truncation, request.mode, steps=request.steps, is_wanted=is_wanted
+    )
+
+
+def _write_array(
+    sampler: Sampler,
+    request: SampleRequest,
+    num: int,
+    groups: Sequence[Sequence[Label] | None],
+    update: Callable[[int], None],
+) -> None:
+    assert request.out is not None
+    channels, height, width = sampler.info.shape
+    labels: list[int] = []
+
+    def rows() -> Iterator[NDArray[np.uint8]]:
+        for group in groups:
+            for _, images in _blocks(sampler, request, num, group):
+                labels.extend(images.labels or ())
+                yield images.to_bytes().permute(0, 2, 3, 1).numpy()
+                update(len(labels))
+
+    shape = (num * len(groups), height, width, channels)
+    npz.write_rows(request.out, "arr_0", shape, rows(), lambda: {"arr_1": np.array(labels)} if labels else {})

@@ -1,0 +1,103 @@
+"""`paragan sample --out DIR` and `--out FILE.npz`: the images of `Sampler.sample`, any number of them."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import paragan as pg
+from paragan.cli.main import main
+
+NUM = 70  # more than a block of latents
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run with classes."""
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    tiny = {"data.size": 8, "model.width": 4, "model.latent": 8, "train.batch": 16, "train.kimg": 0.064}
+    pg.train("digits", {**tiny, "evaluation.features": None, "writers": ["jsonl"]}, out=out)
+    return out
+
+
+def sample(run, out, *words):
+    return main(["sample", str(run), "--num", str(NUM), "--out", str(out), *words])
+
+
+def pixels(path):
+    with Image.open(path) as image:
+        return np.asarray(image.convert("L"))
+
+
+def expected(run, n=NUM, **options):
+    x = pg.load(run).sample(n, **options).tensor
+    return ((x + 1) * 127.5).round().to(torch.uint8)[:, 0].numpy()
+
+
+@pytest.mark.parametrize("file_format", ["png", "webp"])
+def test_files_are_the_images_of_sample(run, tmp_path, file_format):
+    assert sample(run, tmp_path / "out", "--format", file_format, "--seed", "3") == 0
+    files = sorted((tmp_path / "out").glob(f"*.{file_format}"))
+    assert [file.stem for file in files] == [f"{number:06}" for number in range(NUM)]
+    difference = np.stack([pixels(file) for file in files]).astype(int) - expected(run, seed=3)
+    assert np.abs(difference).max() <= 1
+
+
+@pytest.mark.parametrize("words", [["--truncation", "0.5"], ["--class", "3", "--class", "8"]])
+def test_options_of_a_sheet_apply_to_files(run, tmp_path, words):
+    assert sample(run, tmp_path / "out", *words) == 0
+    options = {"truncation": 0.5} if "--truncation" in words else {"labels": ["3", "8"]}
+    files = sorted((tmp_path / "out").glob("*.png"))
+    assert np.abs(np.stack(list(map(pixels, files))).astype(int) - expected(run, **options)).max() <= 1
+
+
+def test_each_class_has_a_folder_and_so_many_images(run, tmp_path):
+    assert main(["sample", str(run), "--num", "3", "--classes", "--out", str(tmp_path / "out")]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == list("0123456789")
+    assert all(len(list((tmp_path / "out" / str(digit)).glob("*.png"))) == 3 for digit in range(10))
+    image = pixels(tmp_path / "out" / "7" / "000002.png").astype(int)
+    assert np.abs(image - expected(run, 3, labels=7)[2]).max() <= 1
+
+
+def test_larger_number_adds_files_and_missing_ones_are_written_again(run, tmp_path):
+    assert main(["sample", str(run), "--num", "5", "--out", str(tmp_path / "out")]) == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.png")}
+    (tmp_path / "out" / "000002.png").unlink()
+    (tmp_path / "out" / "000004.png").write_bytes(b"mine")
+    assert main(["sample", str(run), "--num", "9", "--out", str(tmp_path / "out")]) == 0
+    after = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.png")}
+    assert len(after) == 9
+    assert after["000002.png"] == before["000002.png"]
+    assert after["000004.png"] == b"mine"  # files that are there are left alone
+
+
+def test_folder_of_other_options_is_refused(run, tmp_path, capsys):
+    assert main(["sample", str(run), "--num", "2", "--out", str(tmp_path / "out")]) == 0
+    assert main(["sample", str(run), "--num", "2", "--seed", "9", "--out", str(tmp_path / "out")]) == 2
+    assert "other options" in capsys.readouterr().err
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "mine.txt").write_text("mine")
+    assert main(["sample", str(run), "--num", "2", "--out", str(tmp_path / "photos")]) == 2
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["mine.txt"]
+
+
+def test_array_has_images_and_labels(run, tmp_path):
+    assert sample(run, tmp_path / "samples.npz") == 0
+    with np.load(tmp_path / "samples.npz") as arrays:
+        assert arrays["arr_0"].dtype == np.uint8
+        assert np.abs(arrays["arr_0"][..., 0].astype(int) - expected(run)).max() <= 1
+        assert arrays["arr_1"].tolist() == list(pg.load(run).sample(NUM).labels)
+
+
+@pytest.mark.parametrize(
+    "words", [["--grid", "2x3"], ["--walk", "4"], ["--class", "nonsense"], ["--truncation", "2"], ["--num", "0"]]
+)
+def test_what_does_not_apply_is_one_line(run, tmp_path, capsys, words):
+    assert main(["sample", str(run), *words, "--out", str(tmp_path / "out")]) == 2
+    assert words[0] in (message := capsys.readouterr().err.strip()) or "truncation" in message
+    assert "\n" not in message
+
+
+def test_sheet_of_too_many_images_names_the_folder(run, tmp_path, capsys):
+    assert main(["sample", str(run), "--num", "20000", "--out", str(tmp_path / "sheet.png")]) == 2
+    assert "folder" in capsys.readouterr().err
