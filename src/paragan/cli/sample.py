@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from paragan.cli.arguments import Best, Code, RunOrFile, Seed, Steps, Trust, trusted
 from paragan.cli.progress import show_progress
+
+if TYPE_CHECKING:
+    from paragan.core.outside_code import CodeFolder
+    from paragan.runs.write_samples import SampleRequest
 
 Num = Annotated[int | None, typer.Option(min=1, help="Number of images (default: 64; 1 in an animation).")]
 Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Class; repeatable.")]
@@ -54,9 +57,7 @@ def sample_command(
     code: Code = None,
 ) -> None:
     """Write images or an animation from a trained generator."""
-    from paragan.runs.open_generator import open_generator
-    from paragan.runs.sample_files import write_files
-    from paragan.runs.write_samples import SampleRequest, write_samples
+    from paragan.runs.write_samples import SampleRequest
 
     request = SampleRequest(
         num=num,
@@ -73,8 +74,16 @@ def sample_command(
         steps=steps,
         file_format=file_format,
     )
-    sampler = open_generator(path, trusted(trust, code), best, steps=steps)
-    with show_progress("images" if walk is None else "frames") as update:
-        write = write_files if request.has_single_files else partial(write_samples, path=path)
-        target = write(sampler, request=request, update=update)
-    print(target)
+    print(_write(path, request, trusted(trust, code), best))
+
+
+def _write(path: Path, request: SampleRequest, trust: bool | CodeFolder, best: bool) -> Path:
+    from paragan.runs.open_generator import open_generator
+    from paragan.runs.sample_files import write_files
+    from paragan.runs.write_samples import write_samples
+
+    sampler = open_generator(path, trust, best, steps=request.steps)
+    with show_progress("images" if request.walk is None else "frames") as update:
+        if request.has_single_files:
+            return write_files(sampler, request, update)
+        return write_samples(sampler, path, request, update)

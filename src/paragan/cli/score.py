@@ -14,7 +14,7 @@ from paragan.cli.progress import show_progress
 _GENERATED = "Generated images: a folder, archive or shards; or statistics (.npz with mu and sigma)."
 Generated = Annotated[str, typer.Argument(metavar="GENERATED", help=_GENERATED)]
 Real = Annotated[str, typer.Argument(metavar="REAL", help="Real images, or statistics, to compare with.")]
-_FEATURES = "Extractor: a name of `paragan list features`, a .pt2 file, or {name: …} as in a recipe."
+_FEATURES = "Extractor: a name that `list features` prints, a .pt2 file, or {name: …} as in a recipe."
 Features = Annotated[str, typer.Option(metavar="NAME|FILE", help=_FEATURES)]
 _METRICS = "Metrics, separated by commas."
 Metrics = Annotated[str, typer.Option(metavar="NAMES", help=_METRICS)]
@@ -34,7 +34,7 @@ def score_folders(
     """Compare two folders of images: fd (FID), kid, precision, recall, density, coverage.
 
     Images are passed to the extractor at their own size. Published values need the features `inception`, whose
-    weights `paragan metrics import-weights` stores.
+    weights `metrics import-weights` stores.
     """
     from paragan.evaluation import folder_scores
     from paragan.runs.score_folders import open_extractor

@@ -77,8 +77,9 @@ class Metric(RunningMetric):
     def compute(self) -> float:
         """Return the distance. Raises `ConfigError` below two images."""
         mean_F, covariance_FF = self.seen.mean_and_covariance()
-        real = (self.real_mean_F, self.real_covariance_FF, self.real_root_FF)
-        return frechet_distance(mean_F, covariance_FF, *real)
+        return frechet_distance(
+            mean_F, covariance_FF, self.real_mean_F, self.real_covariance_FF, real_root_FF=self.real_root_FF
+        )
 
 
 def frechet_distance(
