@@ -8,7 +8,8 @@ from random import Random
 import numpy as np
 from PIL import Image
 
-from paragan.datasets._image_decoding import decode_resized
+from paragan.datasets._options import PixelOptions
+from paragan.datasets._pixel_format import PixelFormat
 from tests.attacks.mutations import mutate_bytes
 
 _FORMATS = {
@@ -34,7 +35,13 @@ def _encoded(kind: str, mode: str) -> bytes:
 def fuzz_images(draws: Random, root: Path) -> None:
     kind = draws.choice(list(_FORMATS))
     data = mutate_bytes(draws, _encoded(kind, draws.choice(_FORMATS[kind])))
-    decode_resized(data, "fuzzed image", size=(8, 8), channels=draws.choice((1, 3)), crop=draws.choice((True, False)))
+    options = PixelOptions(
+        channels=draws.choice((1, 3, 4, 5)),
+        crop=draws.choice(("center", "squash", "random")),
+        bits=draws.choice((8, 16)),
+        range=draws.choice((None, (-100.0, 300.0))),
+    )
+    PixelFormat(size=(8, 8), options=options).decode(data, "fuzzed image", draws.choice((None, draws.getrandbits(60))))
 
 
 TARGETS = {"images": fuzz_images}

@@ -33,8 +33,8 @@ class TensorSpec:
 
     @property
     def is_image(self) -> bool:
-        """Whether this is uint8 (C, H, W), which the loader maps from 0…255 to [-1, 1]."""
-        return self.dtype == torch.uint8 and len(self.shape) == 3
+        """Whether this is uint8 or uint16 (C, H, W), which the loader maps from 0…255 or 0…65535 to [-1, 1]."""
+        return self.dtype in (torch.uint8, torch.uint16) and len(self.shape) == 3
 
     def fits(self, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
         """Return whether a sample of this shape and type has the declared ones."""
@@ -206,10 +206,10 @@ class StreamedSource(Source):
 
 
 def image_specs(
-    shape: tuple[int, int, int], has_labels: bool = False, has_pairs: bool = False
+    shape: tuple[int, int, int], has_labels: bool = False, has_pairs: bool = False, dtype: torch.dtype = torch.uint8
 ) -> dict[str, TensorSpec]:
-    """Return the declaration of uint8 images of this shape."""
-    image = TensorSpec(shape, torch.uint8)
+    """Return the declaration of images of this shape. dtype: uint8 or uint16."""
+    image = TensorSpec(shape, dtype)
     label = {"label": TensorSpec((), torch.int64)} if has_labels else {}
     return {"image": image, **label, **({"condition": image} if has_pairs else {})}
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
@@ -12,45 +11,25 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn.functional import interpolate
 
-from paragan.core.errors import DataError
-from paragan.core.option_types import height_and_width
 from paragan.datasets import _image_decoding
+from paragan.datasets._options import PixelOptions
 
 Pixels = NDArray[np.uint8]
 
 _GROUP_BYTES = 1 << 20  # larger groups gain nothing: a call costs as much as resizing 10,000 pixels
 
 
-def find_decoder(
-    resize: str, size: int | str, channels: int = 3, crop: str = "center", background: int = 255
-) -> Callable[[bytes, str], Pixels]:
-    """Return the decoder of encoded images for settings of a data set; `DataError` for another `resize`."""
-    decoders: dict[str, Callable[..., Pixels]] = {
-        "lanczos": _image_decoding.decode_resized,
-        "bicubic": decode_unresized,
-    }
-    if resize not in decoders:
-        raise DataError(f"data.resize={resize!r} is no filter; use {' or '.join(decoders)}")
-    sides = height_and_width(size)
-    return partial(decoders[resize], size=sides, channels=channels, crop=crop == "center", background=background)
-
-
-def decode_unresized(
-    data: bytes,
-    where: str,
-    size: tuple[int, int],
-    channels: int = 3,
-    crop: bool = True,
-    background: int = 255,
-) -> NDArray[np.uint8]:
+def decode_unresized(data: bytes, where: str, size: tuple[int, int], options: PixelOptions) -> Pixels:
     """Decode the bytes of a file to uint8 (channels, height, width), to be resized to `size`.
 
-    size: height and width. crop: to the largest centred part of their ratio in whole pixels; what
-    remains of an uneven number is cut at the right or at the bottom. If the copy would take more than
-    `MAX_BYTES`, the image is resized here, with Pillow's bicubic filter.
+    size: height and width. With `crop: center`, the image is cropped to the largest centred part of
+    their ratio in whole pixels; what remains of an uneven number is cut at the right or at the bottom.
+    If the copy would take more than `MAX_BYTES`, the image is resized here, with Pillow's bicubic filter.
     """
-    image = _image_decoding.convert_image(_image_decoding.decode_image(data, where), where, channels, background)
-    box = _largest_part(image.size, size) if crop else (0, 0, *image.size)
+    channels = options.channels
+    image = _image_decoding.decode_image(data, where)
+    image = _image_decoding.convert_image(image, where, channels, options.background)
+    box = _largest_part(image.size, size) if options.crop == "center" else (0, 0, *image.size)
     if (
         image.width * image.height * (_image_decoding.bytes_per_pixel(image.mode) + channels)
         > _image_decoding.MAX_BYTES

@@ -23,6 +23,7 @@ from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.files import read_bytes, write_text
 from paragan.datasets._encoded_images import EncodedImages, SelectedImages
+from paragan.datasets._tiff_bands import Values
 from paragan.storage.download import cache_dir
 
 _MAX_NAMED = 3
@@ -57,12 +58,12 @@ def exclude_damaged(
     return SelectedImages(images, intact, (_warning(sorted(damaged), len(images)),)) if damaged else images
 
 
-def with_skip_hint(decode: Callable[[bytes, str], Any]) -> Callable[[bytes, str], Any]:
+def with_skip_hint(decode: Callable[..., Values]) -> Callable[..., Values]:
     """Wrap a decoder so that its errors also name the setting that excludes damaged images."""
 
-    def decode_with_hint(data: bytes, where: str) -> Any:
+    def decode_with_hint(data: bytes, where: str, *draw: int) -> Values:
         try:
-            return decode(data, where)
+            return decode(data, where, *draw)
         except DataError as error:
             raise DataError(f"{error}; pass data.damaged=skip to exclude damaged images") from None
 

@@ -13,22 +13,24 @@ from importlib import import_module
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, JpegImagePlugin, UnidentifiedImageError
+from PIL import Image, JpegImagePlugin, UnidentifiedImageError
 
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.datasets._image_formats import FORMATS, image_suffix
+from paragan.datasets._tiff_bands import Values
 
 MAX_PIXELS = 1 << 26  # 67 million
+TOP_OF_16_BITS = 65_535
 MAX_BYTES = 256 << 20  # memory to decode and convert one image, in addition to its file
 _MAX_SIDE = 65_535  # resizing needs tables of this length
 STRIP_PIXELS = 1 << 18
-_HIGH_DEPTH_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I")
+HIGH_DEPTH_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 _ALPHA_MODES = ("RGBA", "LA", "PA", "RGBa", "La")
 # extra bytes per pixel; measured with VmHWM
 _DECODER_BYTES = {"WEBP": 12, "progressive": 6, "TIFF": 4}
-_ORIENTATION = 0x0112
-_TRANSPOSE_OF_ORIENTATION = {  # by Exif orientation
+ORIENTATION = 0x0112
+TRANSPOSE_OF_ORIENTATION = {  # by Exif orientation
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -59,11 +61,10 @@ def decode_image(data: bytes, where: str) -> Image.Image:
     """Decode an image in its stored mode; of an animation, the first frame.
 
     A JPEG that would take more than `MAX_BYTES` is decoded at half its width and height. where: the
-    file in messages. Raises `DataError` if the image is damaged, too large, or has floating-point
-    pixels, whose range is unknown.
+    file in messages. Raises `DataError` if the image is damaged or too large.
     """
     _make_bomb_warnings_errors()
-    with _raise_data_errors(where):
+    with raise_image_errors(where):
         image = _open(data, where)
         extra = _DECODER_BYTES.get("progressive" if "progressive" in image.info else image.format or "", 0)
         pixels = image.width * image.height
@@ -71,18 +72,33 @@ def decode_image(data: bytes, where: str) -> Image.Image:
         is_large = pixels > MAX_PIXELS or pixels * max(stored + extra, 2 * stored) > MAX_BYTES
         if image.format in ("JPEG", "MPO") and is_large:
             image.draft(image.mode, (image.width // 2, image.height // 2))
-        if image.width * image.height > MAX_PIXELS:
-            raise Image.DecompressionBombError
-        if max(image.size) > _MAX_SIDE:
-            raise DataError(
-                f"{where}: {image.width:,} x {image.height:,} pixels; the longer side is at most {_MAX_SIDE:,}: cut "
-                "the image into parts"
-            )
+        check_num_pixels(*image.size, where)
         _check_memory(pixels * extra + image.width * image.height * stored, image, where)
         image.load()
-    if image.mode == "F":
-        raise DataError(f"{where}: floating-point images are not supported; save it with 8 or 16 bits")
     return image
+
+
+def check_num_pixels(width: int, height: int, where: str) -> None:
+    """Raise an error for too many pixels, and for a side that cannot be resized."""
+    if width * height > MAX_PIXELS:
+        raise Image.DecompressionBombError
+    if max(width, height) > _MAX_SIDE:
+        raise DataError(
+            f"{where}: {width:,} x {height:,} pixels; the longer side is at most {_MAX_SIDE:,}: cut the image into "
+            "parts"
+        )
+
+
+def check_values(values: Values, where: str) -> None:
+    """Raise `DataError` for values whose range is not known: negative, above 16 bits, or floating-point."""
+    if values.dtype.kind == "u" and values.dtype.itemsize <= 2:
+        return
+    low, high = values.min(), values.max()
+    if values.dtype.kind == "f" or low < 0 or high > TOP_OF_16_BITS:
+        raise DataError(
+            f"{where}: values of {values.dtype} from {low:g} to {high:g}, of which the range is not known; pass the "
+            f"lowest and the highest value of all images, such as data.range=[{low:g},{high:g}]"
+        )
 
 
 def _open(data: bytes, where: str) -> Image.Image:
@@ -97,7 +113,6 @@ def _open(data: bytes, where: str) -> Image.Image:
     return Image.open(io.BytesIO(data), formats=(FORMATS[suffix],))
 
 
-@cache
 def _register_heic(where: str) -> None:
     try:
         import_module("pillow_heif").register_heif_opener()
@@ -108,20 +123,20 @@ def _register_heic(where: str) -> None:
 
 
 def convert_image(image: Image.Image, where: str, channels: int, background: int) -> Image.Image:
-    """Return the image upright in 8-bit grey (1 channel) or RGB (3), over a grey `background`.
+    """Return the image upright in 8-bit grey (1 channel) or RGB (3) over a grey `background`, or in RGBA (4).
 
     An image that has this form already is returned unchanged. Raises `DataError` if the image and
-    its copies would take more than `MAX_BYTES`.
+    its copies would take more than `MAX_BYTES`, and for values without a known range.
     """
-    with _raise_data_errors(where):
-        mode = "L" if channels == 1 else "RGB"
-        transpose = _TRANSPOSE_OF_ORIENTATION.get(image.getexif().get(_ORIENTATION, 1))
-        needs_conversion = image.mode != mode or _has_transparency(image)
-        copies = needs_conversion + (transpose is not None)
-        needed = bytes_per_pixel(image.mode) + copies * bytes_per_pixel(mode)
-        _check_memory(image.width * image.height * needed, image, where)
-        if needs_conversion:
-            image = _convert_mode(image, mode, background)
+    with raise_image_errors(where):
+        if image.mode in ("I", "F"):
+            check_values(np.asarray(image), where)
+        mode = {1: "L", 3: "RGB", 4: "RGBA"}[channels]
+        transpose = TRANSPOSE_OF_ORIENTATION.get(image.getexif().get(ORIENTATION, 1))
+        needs_conversion = image.mode != mode or (has_transparency(image) and mode != "RGBA")
+        copied = (needs_conversion + (transpose is not None)) * bytes_per_pixel(mode)
+        _check_memory(image.width * image.height * (bytes_per_pixel(image.mode) + copied), image, where)
+        image = _convert_mode(image, mode, background) if needs_conversion else image
         return image if transpose is None else image.transpose(transpose)
 
 
@@ -136,10 +151,11 @@ def _convert_mode(image: Image.Image, mode: str, background: int) -> Image.Image
 
 
 def _convert_strip(image: Image.Image, mode: str, background: int) -> Image.Image:
-    if image.mode in _HIGH_DEPTH_MODES:
-        levels = np.asarray(image).astype(np.int64).clip(0, 65535)
-        image = Image.fromarray((levels // 257).astype(np.uint8))
-    if _has_transparency(image):
+    if image.mode in HIGH_DEPTH_MODES:
+        image = Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
+    if has_transparency(image) and mode == "RGBA":
+        return image.convert(mode)
+    if has_transparency(image):
         backdrop = Image.new("RGBA", image.size, (background, background, background, 255))
         image = Image.alpha_composite(backdrop, image.convert("RGBA"))
     if image.mode not in ("1", "L"):
@@ -161,53 +177,18 @@ def _check_memory(num_bytes: int, image: Image.Image, where: str) -> None:
         )
 
 
-def image_kind(image: Image.Image) -> str:
-    """Return the kind of an image: colour, grey, palette, alpha, 16-bit or CMYK."""
-    if image.mode in _HIGH_DEPTH_MODES:
-        return "16-bit"
-    if _has_transparency(image):
-        return "alpha"
-    return {"P": "palette", "CMYK": "CMYK", "L": "grey", "1": "grey"}.get(image.mode, "colour")
-
-
-def decode_resized(
-    data: bytes,
-    where: str,
-    size: tuple[int, int],
-    channels: int = 3,
-    crop: bool = True,
-    background: int = 255,
-) -> NDArray[np.uint8]:
-    """Decode the bytes of a file to uint8 (channels, *size), as `decode_resized_image`."""
-    return to_chw_array(decode_resized_image(data, where, size, channels, crop, background))
-
-
-def decode_resized_image(
-    data: bytes, where: str, size: tuple[int, int], channels: int, crop: bool, background: int
-) -> Image.Image:
-    """Decode the bytes of a file to a grey or RGB image, resized with Lanczos' filter.
-
-    where: the file in messages. size: height and width. crop: to the largest centred part of their
-    ratio; else the aspect ratio changes. Raises `DataError` as `decode_image` and `convert_image`.
-    """
-    image = convert_image(decode_image(data, where), where, channels, background)
-    height, width = size
-    lanczos = Image.Resampling.LANCZOS
-    return ImageOps.fit(image, (width, height), lanczos) if crop else image.resize((width, height), lanczos)
-
-
 def to_chw_array(image: Image.Image) -> NDArray[np.uint8]:
     """Return the pixels of a grey or colour image as contiguous uint8 (channels, height, width)."""
     pixels = np.asarray(image)
     return np.ascontiguousarray(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
 
 
-def _has_transparency(image: Image.Image) -> bool:
+def has_transparency(image: Image.Image) -> bool:
     return image.mode in _ALPHA_MODES or "transparency" in image.info
 
 
 @contextmanager
-def _raise_data_errors(where: str) -> Iterator[None]:
+def raise_image_errors(where: str) -> Iterator[None]:
     """Turn errors of Pillow into a `DataError` that names the file."""
     try:
         yield

@@ -9,15 +9,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import PurePath
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import height_and_width
-from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._image_paths import ArrangedPaths, folder_names
 from paragan.datasets._image_source import ImageSource
+from paragan.datasets._options import PixelOptions
+from paragan.datasets._pixel_format import PixelFormat
 from paragan.datasets.base.file_readers import FileReader
 from paragan.datasets.base.open_images import FileImages
 
@@ -33,16 +35,16 @@ def source(
     labels: Labels,
     names: tuple[str, ...],
     size: int | str,
-    resize: str = "lanczos",
+    resize: Literal["lanczos", "bicubic"] = "lanczos",
 ) -> ImageSource:
     """Return a source of cropped and resized colour images. labels: index into `names` of each."""
-    shape = (3, *height_and_width(size))
+    pixels = PixelFormat(size=height_and_width(size), options=PixelOptions(resize=resize))
     settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
     settings += " bicubic" if resize == "bicubic" else ""
     images = FileImages(files, ArrangedPaths(paths=paths, labels=labels, class_names=names, num_train=len(paths)))
     rows = images.rows("train", held_out=0)
-    identify = partial(images.fingerprint, rows, f"{shape} {settings}")
-    return ImageSource(images=images, rows=rows, shape=shape, decode=find_decoder(resize, size), identify=identify)
+    identify = partial(images.fingerprint, rows, f"{pixels.shape} {settings}")
+    return ImageSource(images=images, rows=rows, shape=pixels.shape, decode=pixels.decode, identify=identify)
 
 
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
+from paragan.core.addresses import is_url
 from paragan.core.option_types import height_and_width
-from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import FolderOptions as Options
+from paragan.datasets._pixel_format import PixelFormat
 from paragan.datasets.base.open_images import open_encoded_images
 
 
@@ -27,12 +28,18 @@ def source(options: Options, split: Literal["train", "held_out"], images: Encode
     if images is None:
         labels = options.labels if isinstance(options.labels, str) else ""
         images = open_encoded_images(options.path, classes=options.classes, labels=labels)
-    shape = (options.channels, *height_and_width(options.size))
-    settings = f"{options.crop} {options.background}"
-    settings += " bicubic" if options.resize == "bicubic" else ""
-    decode = find_decoder(options.resize, options.size, options.channels, options.crop, options.background)
+    pixels = PixelFormat(size=height_and_width(options.size), options=options)
+    identity = f"{pixels.shape} {pixels.settings}"
     if options.damaged == "skip":
-        images = exclude_damaged(images, decode, f"folder {shape} {settings}", options.path)
+        images = exclude_damaged(images, pixels.decode, f"folder {identity}", options.path)
     rows = images.rows(split, options.held_out)
-    identify = partial(images.fingerprint, rows, f"{shape} {settings}")
-    return ImageSource(images=images, rows=rows, shape=shape, decode=with_skip_hint(decode), identify=identify)
+    return ImageSource(
+        images=images,
+        rows=rows,
+        shape=pixels.shape,
+        decode=with_skip_hint(pixels.decode),
+        identify=partial(images.fingerprint, rows, identity),
+        dtype=pixels.dtype,
+        draws_crops=options.crop == "random" and split == "train",
+        notices=() if split == "held_out" or is_url(options.path) else pixels.warnings(images, rows),
+    )

@@ -30,7 +30,9 @@ from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_formats import is_image_file
 from paragan.datasets._image_source import ImageSource
+from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_files import SIDE_NAMES, PairReader, TwoSides, find_sides, match_names, split_pair
+from paragan.datasets._pixel_format import PixelFormat
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 from paragan.datasets.base.open_images import FileImages, list_images
 
@@ -122,9 +124,10 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     names = [os.fsencode(root.name)]
     if not (root.is_file() and is_image_file(names[0], bytes)):
         files, names = list_images(path, option="--input", min_images=1)
+    pixels = PixelFormat(size=shape[1:], options=PixelOptions(channels=shape[0]))
     images = []
     for name in map(os.fsdecode, names):
-        x_CHW = _image_decoding.decode_resized(files.read(name), files.where(name), shape[1:], shape[0])
+        x_CHW = pixels.decode(files.read(name), files.where(name))
         images.append(torch.tensor(x_CHW))
     return torch.stack(images)
 

@@ -13,9 +13,9 @@ from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Interval, Natural, height_and_width
 from paragan.core.source import Source
-from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._image_source import ImageSource
-from paragan.datasets._options import secret_in_url
+from paragan.datasets._options import PixelOptions, secret_in_url
+from paragan.datasets._pixel_format import PixelFormat
 from paragan.datasets.base.in_memory import compute_fingerprint
 from paragan.datasets.base.shard_images import ShardImages
 from paragan.storage.disk_cache import DiskCache
@@ -25,7 +25,7 @@ _DEFAULT_SIZE = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(PixelOptions):
     """A folder written by `data prepare`, local or remote: shards of images with an index.
 
     Samples, classes and the two splits are those of the folder, zip or tar file they were made of.
@@ -35,22 +35,13 @@ class Options:
     """The folder with `dataset.json`, or its address: http(s)://, s3://, gs:// or az://."""
     size: ImageSize | None = None
     """Size in pixels, a number or HEIGHTxWIDTH; null: that of `data prepare --size`, else 64."""
-    channels: Literal[1, 3] = 3
-    """Channels: 1 for grey, 3 for colour."""
-    crop: Literal["center", "squash"] = "center"
-    """Shape of the images: `center` crops the largest part of this shape, `squash` changes the aspect ratio."""
-    background: Annotated[int, Interval(ge=0, le=255)] = 255
-    """Grey level, 0 to 255, behind transparent pixels."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of the images held out from training, if the source had no folders `train` and `val`."""
     disk_cache_mb: Natural = 16384
     """MiB of remote shards cached on the local disk, in PARAGAN_CACHE or ~/.cache/paragan; 0: none."""
-    flip: bool = False
-    """Mirror half of the training images, chosen at random in every epoch."""
-    resize: Literal["lanczos", "bicubic"] = "lanczos"
-    """Filter for resizing: Pillow's `lanczos`, or `bicubic` of torch: faster, a little less sharp."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if problem := secret_in_url(self.path):
             raise ValueError(problem)
 
@@ -73,14 +64,20 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         raise DataError(
             f"{folder.address} has no images to {purpose}; prepare the data again, from two images at least"
         )
-    settings = [size, options.channels, options.crop, options.background, options.held_out, split]
-    bicubic = ("bicubic",) if options.resize == "bicubic" else ()
+    pixels = PixelFormat(size=height_and_width(size), options=options)
+    settings = [size, options.channels, options.held_out, split, pixels.settings]
+    settings = [size, options.channels, options.held_out, split, pixels.settings]
+    if split == "train" and not is_url(options.path):
+        images.notices = (*images.notices, *pixels.warnings(images, rows))
     return ImageSource(
         images=images,
         rows=rows,
-        shape=(options.channels, *height_and_width(size)),
-        decode=find_decoder(options.resize, size, options.channels, options.crop, options.background),
-        identify=partial(compute_fingerprint, folder.description.index.sha256, *settings, *bicubic),
+        shape=pixels.shape,
+        decode=pixels.decode,
+        identify=partial(compute_fingerprint, folder.description.index.sha256, *settings),
+        dtype=pixels.dtype,
+        draws_crops=options.crop == "random" and split == "train",
+        notices=() if split == "held_out" or is_url(options.path) else pixels.warnings(images, rows),
     )
 
 

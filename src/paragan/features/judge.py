@@ -81,7 +81,7 @@ class RotatedSource(Source):
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.tensors = image_specs(source.shape, has_labels=True)
+        self.tensors = image_specs(source.shape, has_labels=True, dtype=source.tensors["image"].dtype)
         self._quarters = 1 if source.shape[1] == source.shape[2] else 2
         self.class_names = tuple(f"turned by {90 * turn}" for turn in range(0, 4, self._quarters))
         self.fingerprint = f"turned {source.fingerprint}"
@@ -92,9 +92,9 @@ class RotatedSource(Source):
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return images and rotations: row i is image i % n, rotated i // n times."""
         turns, rows = np.divmod(np.asarray(indices), len(self.source))
-        x_BCHW = self.source.fetch(rows)["image"]
-        turned = [x.rot90(int(turn) * self._quarters, (1, 2)) for x, turn in zip(x_BCHW, turns, strict=True)]
-        return {"image": torch.stack(turned), "label": torch.from_numpy(turns)}
+        x_BCHW = self.source.fetch(rows)["image"].numpy()  # torch does not rotate uint16
+        turned = [np.rot90(x, int(turn) * self._quarters, (1, 2)) for x, turn in zip(x_BCHW, turns, strict=True)]
+        return {"image": torch.from_numpy(np.stack(turned)), "label": torch.from_numpy(turns)}
 
 
 def train_or_load(

@@ -62,7 +62,7 @@ class Loader(BatchStream):
     Row r of batch number `position` is at place position * batch + r of the seeded order (`Order`),
     on every rank. share: (first, count) of the rows that this rank loads, all by default. flip:
     mirror each sample's images with probability 1/2, drawn per place; sources of pairs draw flips
-    themselves. Images, as the source declares them, are copied to the device as uint8 and returned
+    themselves. Images, as the source declares them, are copied to the device as stored and returned
     in [-1, 1] as `dtype`; other tensors are returned unchanged. is_pinned: whether copies to the
     device start from pinned memory, which lets them overlap with computation.
 
@@ -174,14 +174,15 @@ def _flip_draws(seed: int, places: Places) -> list[bool]:
 
 def _flip_in_place(x_BCHW: Tensor, is_flipped: list[bool]) -> None:
     """Mirror some images; one at a time, which needs no memory that the processor has not touched."""
-    for x_CHW, flip in zip(x_BCHW, is_flipped, strict=True):
-        if flip:
-            for x_HW in x_CHW:  # a larger copy could start native threads for each thread that decodes
-                x_HW.copy_(x_HW.flip(1))
+    for x_CHW, flip in zip(x_BCHW.numpy(), is_flipped, strict=True):
+        if flip:  # in NumPy, because torch could start native threads for each thread that decodes
+            x_CHW[...] = x_CHW[..., ::-1].copy()
 
 
 def normalise(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Map uint8 values 0…255 to [-1, 1]."""
+    """Map uint8 values 0…255, or uint16 values 0…65535, to [-1, 1]."""
+    if x_BCHW.dtype == torch.uint16:
+        return (x_BCHW.to(torch.float32) / 32767.5 - 1).to(dtype)  # narrower types do not hold the values
     return x_BCHW.to(dtype) / 127.5 - 1
 
 

@@ -19,7 +19,9 @@ UNTRAINED = "classes without training images: 'c'; G cannot learn them"
 
 def put(path, number, width=8):
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.full((8, width, 3), number, np.uint8)).save(path)
+    pixels = np.full((8, width, 3), number, np.uint8)
+    pixels[0, 0] = 255
+    Image.fromarray(pixels).save(path)
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from PIL import Image
 
 from paragan.cli.main import main
 from paragan.core.errors import DataError
-from paragan.datasets._image_decoding import decode_resized
+from paragan.datasets._options import PixelOptions
+from paragan.datasets._pixel_format import PixelFormat
 from paragan.datasets.preparation import prepare
 from paragan.datasets.preparation.prepare import prepare_shards
 from paragan.storage.shard_folder import UNFINISHED, Encoding, ShardFolder
@@ -50,7 +51,8 @@ def test_resized_images_have_the_pixels_of_the_decoder(tmp_path, images):
     for row, path in enumerate(files):
         image = Image.open(io.BytesIO(opened.read(row)))
         assert (image.format, image.mode) == ("PNG", "L")
-        assert np.array_equal(np.asarray(image)[None], decode_resized(path.read_bytes(), "", (8, 8), 1, False, 0))
+        grey = PixelFormat(size=(8, 8), options=PixelOptions(channels=1, crop="squash", background=0))
+        assert np.array_equal(np.asarray(image)[None], grey.decode(path.read_bytes(), ""))
 
 
 def test_metadata_of_the_source_is_not_copied(tmp_path, images):

@@ -12,6 +12,7 @@ from PIL import Image
 from paragan.core.errors import DataError
 from paragan.datasets import _batched_resize, _image_decoding, _image_source, folder, imagenet, shards
 from paragan.datasets._batched_resize import resize_in_groups
+from paragan.datasets._options import PixelOptions
 from paragan.loading import open_images
 from tests.prepared_shards import image_folder, prepared
 
@@ -45,7 +46,9 @@ def by_pillow(image, size, crop=True):
 
 
 def resized(data, size, channels=3, crop=True):
-    pixels = _batched_resize.decode_unresized(data, "x", (size, size), channels, crop)
+    pixels = _batched_resize.decode_unresized(
+        data, "x", (size, size), PixelOptions(channels=channels, crop="center" if crop else "squash")
+    )
     ((_, x_CHW),) = resize_in_groups([(0, pixels)], (channels, size, size))
     return x_CHW
 
@@ -123,14 +126,14 @@ def test_image_too_large_to_copy_is_resized_by_pillow(monkeypatch):
     image = noise(61, 45)
     monkeypatch.setattr(_image_decoding, "MAX_BYTES", 61 * 45 * 7 - 1)
     expected = _image_decoding.to_chw_array(image.resize((32, 32), BICUBIC, (8, 0, 53, 45)))
-    assert np.array_equal(_batched_resize.decode_unresized(encoded(image), "x", (32, 32)), expected)
+    assert np.array_equal(_batched_resize.decode_unresized(encoded(image), "x", (32, 32), PixelOptions()), expected)
 
 
 def test_large_image_is_copied_strip_by_strip(monkeypatch):
     image = noise(61, 45)
-    expected = _batched_resize.decode_unresized(encoded(image), "x", (32, 32))
+    expected = _batched_resize.decode_unresized(encoded(image), "x", (32, 32), PixelOptions())
     monkeypatch.setattr(_image_decoding, "STRIP_PIXELS", 100)
-    assert np.array_equal(_batched_resize.decode_unresized(encoded(image), "x", (32, 32)), expected)
+    assert np.array_equal(_batched_resize.decode_unresized(encoded(image), "x", (32, 32), PixelOptions()), expected)
 
 
 @pytest.mark.parametrize("module", [folder, shards, imagenet])

@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.option_types import height_and_width, size_of
 from paragan.core.source import untrained_classes
-from paragan.datasets import _image_decoding
+from paragan.datasets._image_values import ValueSummary, read_values
+from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_files import describe_sides
+from paragan.datasets._tiff_bands import Values
 from paragan.datasets.base.open_images import describe_missing, open_encoded_images
 from paragan.datasets.base.shard_images import ShardImages
 from paragan.storage.shard_folder import ShardFolder, has_shards
@@ -37,6 +38,7 @@ class DatasetReport:
     shorter side in pixels. num_halves: images twice as wide as high, as pairs are. kinds: images by
     kind: colour, grey, palette, alpha, 16-bit, CMYK. pairs: of files in two folders, and those without a
     partner, in words. duplicates: an image and the first that equals
+    kind: colour, grey, alpha, 16-bit. duplicates: an image and the first that equals
     it. warnings: about class folders without images. size: to train with. num_smaller: images that
     are enlarged to it.
     """
@@ -79,27 +81,28 @@ def check_dataset(
     report = DatasetReport(path=path, images=len(images), classes=classes, warnings=(*images.notices, *untrained))
     report.pairs, report.recipe = sides_of_pairs or ("", "own")
     sides = []
-    kinds: Counter[str] = Counter()
+    summary = ValueSummary()
     first_rows: dict[bytes, int] = {}
     for row in range(len(images)):
         where = images.where(row)
         try:
-            image = _image_decoding.decode_image(images.read([row])[0], where)
-            _image_decoding.convert_image(image, where, channels=3, background=255)
+            stored = read_values(images.read([row])[0], where)
         except DataError as error:
             report.damaged.append(str(error))
         else:
-            sides.append(min(image.size))
-            report.not_square += image.width != image.height
-            report.num_halves += image.width == 2 * image.height
-            kinds[_image_decoding.image_kind(image)] += 1
-            first = first_rows.setdefault(_digest(image), row)
+            height, width, _ = stored.values_HWC.shape
+            sides.append(min(height, width))
+            report.not_square += width != height
+            report.num_halves += width == 2 * height
+            summary.add(stored)
+            first = first_rows.setdefault(_digest(stored.values_HWC), row)
             if first != row:
                 report.duplicates.append((images.name(row), images.name(first)))
         progress(row + 1, len(images))
     if isinstance(images, ShardImages):
         report.damaged += _damaged_files(images.folder, report.damaged)
-    report.kinds = dict(kinds.most_common())
+    report.kinds = dict(summary.kinds.most_common())
+    report.warnings += tuple(summary.warnings(PixelOptions(channels=1 if set(report.kinds) == {"grey"} else 3)))
     _add_advice(report, np.array(sides), size)
     return report
 
@@ -119,8 +122,8 @@ def _damaged_files(shards: ShardFolder, damaged: list[str]) -> list[str]:
     return [f"{file}: size or sha256 differs from dataset.json" for file in unnamed]
 
 
-def _digest(image: Image.Image) -> bytes:
-    return hashlib.sha256(f"{image.mode} {image.size}".encode() + image.tobytes()).digest()
+def _digest(values_HWC: Values) -> bytes:
+    return hashlib.sha256(f"{values_HWC.dtype} {values_HWC.shape}".encode() + values_HWC.tobytes()).digest()
 
 
 def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | str | None) -> None:

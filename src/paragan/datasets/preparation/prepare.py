@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import PIL
 from PIL import Image
@@ -19,8 +20,10 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import height_and_width
 from paragan.datasets._damaged_images import exclude_damaged
 from paragan.datasets._encoded_images import EncodedImages
-from paragan.datasets._image_decoding import decode_image, decode_resized_image
+from paragan.datasets._image_decoding import decode_image
 from paragan.datasets._image_formats import image_suffix
+from paragan.datasets._options import PixelOptions
+from paragan.datasets._pixel_format import PixelFormat
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.dataset_check import parse_size
 from paragan.storage.byte_store import StoredFile
@@ -155,9 +158,9 @@ def _encode(data: bytes, where: str, encoding: Encoding | None) -> tuple[bytes, 
                 f"list all such files with `{program_command()} data check`, or pass --damaged skip"
             )
         return data, suffix
-    size = height_and_width(encoding.size)
-    is_cropped = encoding.crop == "center"
-    image = decode_resized_image(data, where, size, encoding.channels, is_cropped, encoding.background)
+    crop: Literal["center", "squash"] = "center" if encoding.crop == "center" else "squash"
+    options = PixelOptions(channels=encoding.channels, crop=crop, background=encoding.background)
+    image = PixelFormat(size=height_and_width(encoding.size), options=options).picture(data, where)
     image = Image.frombytes(image.mode, image.size, image.tobytes())  # without metadata of the source
     stream = io.BytesIO()
     if encoding.format == "jpeg":

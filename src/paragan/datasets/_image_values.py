@@ -1,0 +1,187 @@
+"""Values of an image as its file stores them, of any depth and number of bands, and their mapping by a range."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from paragan.core.errors import DataError
+from paragan.datasets import _image_decoding, _tiff_bands
+from paragan.datasets._options import PixelOptions
+from paragan.datasets._tiff_bands import Tiff, Values
+
+_LUMA = {0: 0.299, 1: 0.587, 2: 0.114}
+_WIDE_MODES = ("F", *_image_decoding.HIGH_DEPTH_MODES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredValues:
+    """Values (H, W, C) of an image; alpha, if there is some, is the last band.
+
+    orientation: of Exif, by which the values are not turned yet. has_more: further pages or frames.
+    """
+
+    values_HWC: Values
+    has_alpha: bool
+    orientation: int
+    has_more: bool
+
+    @property
+    def colours_HWC(self) -> Values:
+        """The values without alpha."""
+        return self.values_HWC[..., : self.values_HWC.shape[2] - self.has_alpha]
+
+    @property
+    def kind(self) -> str:
+        """Depth above 8 bits, or: alpha, grey, colour."""
+        if self.values_HWC.dtype.itemsize > 1:
+            return f"{8 * self.values_HWC.dtype.itemsize}-bit"
+        return "alpha" if self.has_alpha else "grey" if self.values_HWC.shape[2] == 1 else "colour"
+
+    @property
+    def top(self) -> int:
+        """Value of full intensity without a range: of 8 bits, or of 16 for all other types."""
+        return 255 if self.values_HWC.dtype.itemsize == 1 else _image_decoding.TOP_OF_16_BITS
+
+
+def is_beyond_pillow(data: bytes, channels: int) -> bool:
+    """Return whether a TIFF file has values that Pillow does not read, or a fourth band that is none of alpha."""
+    layout = _tiff_bands.read_layout(data)
+    if layout is None:
+        return False
+    bands = layout.shape[2]
+    is_usual = layout.dtype.kind == "u" and layout.dtype.itemsize <= 2 and bands <= 4
+    return not is_usual or (channels == bands == 4 and not layout.has_alpha)
+
+
+def read_values(data: bytes, where: str) -> StoredValues:
+    """Read the first page of an image, with all its bits and bands if it is TIFF, PNG or grey.
+
+    Raises `DataError` as `decode_image`.
+    """
+    with _image_decoding.raise_image_errors(where):
+        layout = _tiff_bands.read_layout(data)
+        if layout is None:
+            return _pillow_values(_image_decoding.decode_image(data, where), data)
+        return _tiff_values(data, layout, where)
+
+
+def _tiff_values(data: bytes, layout: Tiff, where: str) -> StoredValues:
+    height, width, bands = layout.shape
+    _image_decoding.check_num_pixels(width, height, where)
+    _check_memory(2 * width * height * bands * layout.dtype.itemsize, where)
+    return StoredValues(
+        values_HWC=_tiff_bands.read_bands(data, layout),
+        has_alpha=layout.has_alpha,
+        orientation=layout.tags.get(_image_decoding.ORIENTATION, 1),
+        has_more=bool(layout.tags.next),
+    )
+
+
+def _pillow_values(image: Image.Image, data: bytes) -> StoredValues:
+    has_alpha = _image_decoding.has_transparency(image) and image.mode not in _WIDE_MODES
+    mode = "RGBA" if has_alpha else "L" if image.mode in ("1", "L") else "RGB"
+    values = np.asarray(image if image.mode in (mode, *_WIDE_MODES) else image.convert(mode))
+    if image.format == "PNG" and data[24] == 16 and data[25] in (2, 6) and "transparency" not in image.info:
+        low = Image.open(
+            io.BytesIO(data), formats=("PNG",)
+        )  # in the other order, of which Pillow returns the high bytes, too
+        low.tile = [tile._replace(args=f"{low.mode};16L") for tile in low.tile]  # type: ignore[attr-defined]
+        values = values * np.uint16(256) + np.asarray(low)
+    return StoredValues(
+        values_HWC=values.reshape(image.height, image.width, -1),
+        has_alpha=has_alpha,
+        orientation=image.getexif().get(_image_decoding.ORIENTATION, 1),
+        has_more=image.format != "MPO" and getattr(image, "is_animated", False),  # photos hold their preview
+    )
+
+
+def read_levels(data: bytes, where: str, options: PixelOptions) -> Iterator[Image.Image]:
+    """Yield the channels of an image, upright, as floating-point levels from 0 to 1."""
+    stored = read_values(data, where)
+    colours_HWC = stored.colours_HWC
+    full_range = (0.0, float(stored.top))
+    # levels of a channel and of alpha, and what they are computed from
+    _check_memory(stored.values_HWC.nbytes + 16 * stored.values_HWC[..., 0].size, where)
+    if options.range is None:
+        _image_decoding.check_values(colours_HWC, where)
+    mixtures = _mix_bands(colours_HWC.shape[2], stored.has_alpha, options.channels, where)
+    alpha_HW = _levels(stored.values_HWC[..., -1], full_range, where) if stored.has_alpha else np.float32(1)
+    is_kept = options.channels == len(mixtures) + 1
+    transpose = _image_decoding.TRANSPOSE_OF_ORIENTATION.get(stored.orientation)
+    for weights in (*mixtures, {}) if is_kept else mixtures:
+        level_HW = np.zeros(colours_HWC.shape[:2], np.float32)
+        for band, weight in weights.items():
+            level_HW += weight * _levels(colours_HWC[..., band], options.range or full_range, where)
+        if not weights:
+            level_HW += alpha_HW
+        elif stored.has_alpha and not is_kept:
+            level_HW = level_HW * alpha_HW + (1 - alpha_HW) * np.float32(options.background / 255)
+        image = Image.fromarray(level_HW)
+        yield image if transpose is None else image.transpose(transpose)
+
+
+def _mix_bands(num_bands: int, has_alpha: bool, channels: int, where: str) -> list[dict[int, float]]:
+    """Return the weights of bands in each channel that is not alpha: grey, RGB, or the first bands."""
+    if channels == 1 and num_bands in (3, 4):
+        return [_LUMA]
+    if num_bands == 1 and channels in (3, 4):
+        return [{0: 1.0}] * 3
+    if num_bands + (has_alpha or channels == 4) < channels:
+        raise DataError(f"{where}: {num_bands} bands, but data.channels={channels}; pass data.channels={num_bands}")
+    return [{band: 1.0} for band in range(min(num_bands, channels))]
+
+
+def _levels(values_HW: Values, limits: tuple[float, float], where: str) -> Values:
+    """Map the limits to 0 and 1, and cut what is outside; float32."""
+    low, high = limits
+    levels_HW: Values = values_HW.astype(np.float32 if values_HW.dtype.itemsize <= 2 else np.float64)
+    np.subtract(levels_HW, low, out=levels_HW)
+    np.divide(levels_HW, high - low, out=levels_HW)
+    if not np.isfinite(levels_HW).all():
+        raise DataError(f"{where}: some values are not finite; replace them, or leave the image out")
+    return levels_HW.clip(0, 1, out=levels_HW).astype(np.float32, copy=False)
+
+
+def _check_memory(num_bytes: int, where: str) -> None:
+    if num_bytes > _image_decoding.MAX_BYTES:
+        limit = _image_decoding.MAX_BYTES >> 20
+        raise DataError(f"{where}: {num_bytes >> 20} MiB to decode; the limit is {limit} MiB: make the image smaller")
+
+
+class ValueSummary:
+    """Range, bands, pages and kinds of the images of a data set."""
+
+    def __init__(self) -> None:
+        self.low = np.inf
+        self.high = -np.inf
+        self.top = 255
+        self.max_bands = 0
+        self.num_with_more = 0
+        self.kinds: Counter[str] = Counter()
+
+    def add(self, stored: StoredValues) -> None:
+        """Count an image."""
+        self.low = min(self.low, float(stored.colours_HWC.min()))
+        self.high = max(self.high, float(stored.colours_HWC.max()))
+        self.top = max(self.top, stored.top)
+        self.max_bands = max(self.max_bands, stored.colours_HWC.shape[2])
+        self.num_with_more += stored.has_more
+        self.kinds[stored.kind] += 1
+
+    def warnings(self, options: PixelOptions) -> Iterator[str]:
+        """Yield a line for a range that is hardly used, for further pages, and for bands that are not read."""
+        if options.range is None and 0 < self.high - self.low < self.top / 8:
+            values = f"values are from {self.low:g} to {self.high:g} of 0 to {self.top}"
+            fix = f"data.range=[{self.low:g},{self.high:g}]"
+            yield f"{values}, less than an eighth of the range: images are nearly even; pass {fix}"
+        if self.num_with_more:
+            yield f"{self.num_with_more:,} images have several pages or frames; the first is read"
+        if self.max_bands > max(options.channels, 3 if options.channels == 1 else 0):
+            fix = f"data.channels={self.max_bands} trains on all"
+            yield f"images have {self.max_bands} bands, of which the first are read; {fix}"

@@ -1,0 +1,106 @@
+"""From encoded images to pixels of one shape, as the settings of a data set say: bands, depth, crop and size."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from paragan.core.errors import DataError
+from paragan.datasets import _batched_resize, _image_decoding
+from paragan.datasets._encoded_images import EncodedImages, Rows
+from paragan.datasets._image_formats import image_suffix
+from paragan.datasets._image_values import ValueSummary, is_beyond_pillow, read_levels, read_values
+from paragan.datasets._options import PixelOptions
+from paragan.datasets._tiff_bands import Values
+
+_FILTERS = {"lanczos": Image.Resampling.LANCZOS, "bicubic": Image.Resampling.BICUBIC}
+_OF_PILLOW = (1, 3, 4)  # channels
+_NUM_EXAMINED = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelFormat:
+    """Pixels that a data set returns: uint8, or uint16 with 16 bits. size: height and width."""
+
+    size: tuple[int, int]
+    options: PixelOptions = field(default_factory=PixelOptions)
+
+    def __post_init__(self) -> None:
+        if self.options.resize not in _FILTERS:
+            raise DataError(f"data.resize={self.options.resize!r} is no filter; use {' or '.join(_FILTERS)}")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width."""
+        return self.options.channels, *self.size
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """Type of the pixels."""
+        return np.dtype(np.uint8 if self.options.bits == 8 else np.uint16)
+
+    @property
+    def settings(self) -> str:
+        """The settings, apart from the shape, on which pixels depend."""
+        options = self.options
+        words = [options.crop, str(options.background), "bicubic" if options.resize == "bicubic" else ""]
+        words += ["" if options.bits == 8 else "16 bits", str(options.range or "")]
+        return " ".join(filter(None, words))
+
+    def decode(self, data: bytes, where: str, draw: int | None = None) -> Values:
+        """Decode an image to `shape`; with `resize: bicubic` perhaps to another size, for `resize_in_groups`.
+
+        where: the file in messages. draw: a random number, for the place of a random crop; None: the centre.
+        """
+        options = self.options
+        is_usual = options.bits == 8 and options.range is None and options.channels in _OF_PILLOW
+        if not is_usual or is_beyond_pillow(data, options.channels):
+            levels = [np.asarray(self._cut(level, where, draw)) for level in read_levels(data, where, options)]
+            return np.rint(np.stack(levels).clip(0, 1) * (2**options.bits - 1)).astype(self.dtype)
+        if options.resize == "bicubic" and options.crop in ("center", "squash"):
+            return _batched_resize.decode_unresized(data, where, self.size, options)
+        return _image_decoding.to_chw_array(self.picture(data, where, draw))
+
+    def picture(self, data: bytes, where: str, draw: int | None = None) -> Image.Image:
+        """Decode an image to a grey, RGB or RGBA one of 8 bits and this size."""
+        image = _image_decoding.decode_image(data, where)
+        image = _image_decoding.convert_image(image, where, self.options.channels, self.options.background)
+        return self._cut(image, where, draw)
+
+    def warnings(self, images: EncodedImages, rows: Rows) -> tuple[str, ...]:
+        """Return warnings about values, bands and pages, after a look at a few rows; JPEG is always usual."""
+        summary = ValueSummary()
+        for place in np.linspace(0, len(rows) - 1, min(_NUM_EXAMINED, len(rows))):
+            row = int(rows[int(place)])
+            with suppress(DataError):  # which is raised when the image is fetched
+                (data,) = images.read([row])
+                if image_suffix(data) != ".jpg":
+                    summary.add(read_values(data, images.where(row)))
+        return tuple(summary.warnings(self.options))
+
+    def _cut(self, image: Image.Image, where: str, draw: int | None) -> Image.Image:
+        """Return the part of an upright image that the settings choose, resized to `size`."""
+        height, width = self.size
+        crop = self.options.crop
+        if crop == "none" and image.size != (width, height):
+            raise DataError(
+                f"{where}: {image.width} x {image.height} pixels, but data.crop=none takes {width} x {height} alone; "
+                "pass data.crop=center, random or squash, or another data.size"
+            )
+        resample = _FILTERS[self.options.resize]
+        if crop == "center":
+            return ImageOps.fit(image, (width, height), resample)
+        return image.resize((width, height), resample, self._part(*image.size, draw) if crop == "random" else None)
+
+    def _part(self, width: int, height: int, draw: int | None) -> tuple[float, float, float, float]:
+        """Return the box of a part of `size` in pixels of the image, which counts as enlarged if it is smaller."""
+        scale = max(1.0, self.size[0] / height, self.size[1] / width)
+        num_top = round(height * scale) - self.size[0] + 1
+        num_left = round(width * scale) - self.size[1] + 1
+        centre = (num_left - 1) // 2 * num_top + (num_top - 1) // 2
+        left, top = divmod((centre if draw is None else draw) % (num_top * num_left), num_top)
+        right = min((left + self.size[1]) / scale, width)
+        return left / scale, top / scale, right, min((top + self.size[0]) / scale, height)
