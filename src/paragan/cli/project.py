@@ -11,7 +11,7 @@ import typer
 from paragan.cli.arguments import AsJson, Best, Code, RunOrFile, Seed, Trust, trusted
 from paragan.cli.progress import show_progress
 
-Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="An image file; cropped to a square and resized.")]
+Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="An image file; cropped to the run's shape and resized.")]
 _CLASS = "Class of the image (default: the nearest one)."
 Class = Annotated[str | None, typer.Option("--class", metavar="NAME|INDEX", help=_CLASS)]
 Steps = Annotated[int, typer.Option(min=1, max=10_000, help="Steps of the optimisation.")]

@@ -182,7 +182,8 @@ def _advice(report: DatasetReport) -> list[str]:
         )
     elif report.not_square:
         lines.append(
-            f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash"
+            f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash; "
+            "data.size=HEIGHTxWIDTH trains on rectangles"
         )
     return [*lines, *_class_advice(report.classes)]
 
