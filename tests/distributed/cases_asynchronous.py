@@ -1,6 +1,7 @@
 """What ranks do that hold one player each."""
 
 import random
+import resource
 import time
 from functools import cache
 from statistics import median
@@ -175,6 +176,19 @@ def resumed(world: World, folder: str, words: list[str]) -> list:
     run("parts", "train.kimg=0.032")
     parts, again = run("parts")
     return [sorted(whole), steps == again == 4, max(distance(whole[side], parts[side]) for side in whole)]
+
+
+def memory(world: World, num_g: int, steps: int) -> list:
+    """Megabytes at most after the first tenth, and at the end."""
+    gan, scheme, stream = begun(world, num_g)
+    found = []
+    for step in range(steps):
+        scheme.step(gan, stream)
+        if step in (steps // 10, steps - 1):
+            found.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    scheme.quiesce()
+    scheme.close()
+    return found
 
 
 def stuck(world: World) -> str:

@@ -47,6 +47,12 @@ def test_the_bound_is_kept_under_random_delays(two_ranks, bound, steps):
         assert max(map(int, lags)) == oldest and versions == [steps, steps] and waited > 0, (side, lags)
 
 
+@pytest.mark.parametrize("bound", [slow(1), 3])
+def test_the_bound_is_kept_by_two_and_two(four_ranks, bound):
+    found = four_ranks.run(f"{CASES}:bounded", num_g=2, bound=bound, steps=40, timeout=200)
+    assert all(max(map(int, lags)) <= bound and versions == [40, 40] for _, lags, versions, _ in found), found
+
+
 @pytest.mark.parametrize(("name", "state_dtype"), [("ddp", "bf16"), ("zero3", "bf16"), ("local_sgd", "exact")])
 def test_opponent_after_a_pause_is_d(four_ranks, name, state_dtype):
     """G's opponent is at most two steps old, and D itself after a pause."""
@@ -125,3 +131,10 @@ def test_a_rank_of_a_run_holds_one_player(two_ranks, tmp_path):
     assert set(of_g) == {"g"} and set(of_d) == {"d"} and of_g["g"] > 0 and of_d["d"] > 0
     names = {path.name for path in (tmp_path / "checkpoints" / "step-000000004").iterdir()}
     assert {"g.safetensors", "d.safetensors"} <= names
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_memory_is_flat_over_2000_steps(two_ranks):
+    for early, late in two_ranks.run(f"{CASES}:memory", num_g=1, steps=2000, timeout=600):
+        assert late - early < 8, (early, late)  # MB; a message held back each step would be 12 KB times 1,800

@@ -73,6 +73,12 @@ def test_pipeline_of_deep_networks_on_four_ranks_is_the_batch(four_ranks, uneven
     assert max(four_ranks.run(case, options={"micro_batches": 2}, uneven=uneven)) <= TOLERANCE
 
 
+@pytest.mark.slow
+def test_pipeline_with_recompute_is_the_batch(two_ranks):
+    options = {"micro_batches": 4}
+    assert max(two_ranks.run(f"{CASES}:zoo", model="sngan", options=options, penalty="r1", recompute=True)) <= TOLERANCE
+
+
 @pytest.mark.parametrize(("norm", "micro_batches"), [("batch", 1), ("instance", 3)])
 def test_pipeline_relays_the_maps_of_a_u_net(two_ranks, norm, micro_batches):
     assert max(two_ranks.run(f"{CASES}:u_net", norm=norm, micro_batches=micro_batches)) <= TOLERANCE

@@ -14,6 +14,14 @@ def payload(pool, name="ddp", options=None, parts=1, total=20):
     return pool.run(f"{CASES}:payload", name=name, options=options or {}, parts=parts, total=total)
 
 
+def test_every_other_update_sends_half(two_ranks):
+    for every_update, every_other in zip(
+        payload(two_ranks), payload(two_ranks, "local_sgd", {"every": 2}), strict=True
+    ):
+        assert every_other["parameters"] == every_update["parameters"] / 2 > 0
+        assert every_update["norm"] > 0
+
+
 def test_accumulation_of_four_sends_a_quarter(two_ranks):
     one, four = payload(two_ranks)[0], payload(two_ranks, parts=4, total=80)[0]
     assert four["parameters"] == one["parameters"] / 4
@@ -41,6 +49,13 @@ def test_synchronized_gradients_are_those_of_a_plain_loop(two_ranks):
     for difference, spread in found:
         assert difference <= 1e-12
         assert [value <= 1e-12 for value in spread] == [False, False, False, True, False, False, False]
+
+
+def test_synchronized_gradients_send_as_many_bytes_as_averaged_weights(two_ranks):
+    options = {"every": 2, "synchronize": "gradients"}  # no averaging in 4 steps
+    weights, gradients = payload(two_ranks, "local_sgd", {"every": 2}), payload(two_ranks, "local_sgd", options)
+    for a, b in zip(weights, gradients, strict=True):
+        assert b["parameters"] == a["parameters"]
 
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["fp32", "bf16"])

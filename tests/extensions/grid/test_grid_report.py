@@ -8,7 +8,7 @@ import statistics
 import pytest
 
 from paragan.report.chart import run_end
-from paragan.report.grid_record import GridHistory
+from paragan.report.grid_record import Grid, GridHistory
 from paragan.report.page import Page
 from paragan.report.population import PopulationSection, population_section
 from paragan.report.record import Record
@@ -76,6 +76,12 @@ def test_cells_without_line_or_score_are_empty(tmp_path):
     assert found[3][1:] == ("3 best", "4.5", "")
 
 
+def test_names_from_the_record_stay_text(page):
+    parsed = Parsed(page)
+    assert "<b>nonsaturating</b>" in parsed.text and "<b>nonsaturating" not in page
+    assert not [a for _, a in parsed.tags if "style" in a or any(name.startswith("on") for name in a)]
+
+
 def test_the_curves_are_the_best_and_the_median_of_each_generation(page, run):
     lines = lines_of(run)[:-1]  # the last is told twice, with the ensemble
     scores = [[told["score"] for told in line["cells"].values()] for line in lines]
@@ -119,6 +125,16 @@ def test_a_grid_of_thousands_is_drawn_without_numbers(tmp_path, shape):
     page = Page(folder).render()
     assert len(page.encode()) <= 300_000 and "The grid is too large for numbers" in page
     assert len(re.findall(r'<td class="h\d(?: top)?"></td>', page)) == math.prod(shape) and not tiles(page)
+
+
+def test_what_a_grid_keeps_of_a_record_is_bounded():
+    large = {"generation": 0, "cells": {str(n): {"score": 1.0, "weights": [1] * 500} for n in range(9000)}}
+    found = population(large, shape=(64, 64))
+    for n in range(1, 40):
+        found.add(n, 1.0, {"generation": n, "profile": {"wall_s": {f"r{n}-{m}": 1 for m in range(99)}}})
+    assert len(found.latest.scores) == 4096 and len(found.wall_s) <= 16
+    assert len(population(large).weights) == 64
+    assert Grid.read({"shape": [1, 1], "losses": ["x" * 99] * 99}).losses == ("x" * 40,) * 16
 
 
 def test_resumed_session_preserves_past_unless_grid_changed():

@@ -1,15 +1,17 @@
 """Frames of the control plane: what was sent comes out, and nothing else does."""
 
 import hmac
+import json
 import os
 import stat
+import struct
 
 import pytest
 from hypothesis import given, settings, strategies as some
 
 from paragan.core.errors import ConfigError, RankError
 from paragan.extensions.grid.transports import control, signed_frames
-from paragan.extensions.grid.transports.signed_frames import DOWN, HEAD, FrameSigner, session_key
+from paragan.extensions.grid.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, session_key
 from paragan.extensions.grid.workers.run_token import find_token, new_token, save_token
 
 TOKEN = "ab" * 32
@@ -59,6 +61,25 @@ def test_one_changed_bit_is_noticed(values, data):
 
 
 @pytest.mark.parametrize(
+    "other",
+    [
+        FrameSigner(session_key(TOKEN, b"m" * 32), DOWN),
+        FrameSigner(session_key(new_token(), b"n" * 32), DOWN),
+        FrameSigner(KEY, UP),
+    ],
+)
+def test_a_frame_of_another_session_token_or_direction_does_not_fit(other):
+    with pytest.raises(RankError, match="signature"):
+        opened(FrameSigner(KEY, DOWN), other.pack({"a": 1}))
+
+
+@pytest.mark.parametrize("size", [0, 1, 101, 2**31, 2**32 - 1])
+def test_a_size_that_no_frame_has_is_refused_by_its_head_alone(size):
+    with pytest.raises(RankError, match=f"a frame of {size} bytes is invalid; the range is 2 to 100"):
+        FrameSigner(KEY, DOWN, 100).body_size(struct.pack(">I", size) + bytes(32))
+
+
+@pytest.mark.parametrize(
     "body",
     [
         *(b"[1]", b"12", b"null", b'"text"', b'{"a', b"{}{}", b"  "),
@@ -73,6 +94,15 @@ def test_one_changed_bit_is_noticed(values, data):
 def test_signed_or_not_only_plain_objects_are_taken(body):
     with pytest.raises(RankError, match="a signed frame is not a JSON object with finite numbers"):
         opened(FrameSigner(KEY, DOWN), signed(FrameSigner(KEY, DOWN), body))
+
+
+def test_nothing_is_parsed_that_is_not_signed(monkeypatch):
+    out, into = ends()
+    frame = bytearray(out.pack({"a": 1}))
+    frame[5] ^= 1
+    monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("parsed"))
+    with pytest.raises(RankError, match="signature"):
+        opened(into, bytes(frame))
 
 
 def test_signatures_are_compared_in_constant_time(monkeypatch):

@@ -93,6 +93,26 @@ def test_stacked_adam_takes_only_players_whose_policies_it_honours(name):
     assert can_stack([cell.gan.g for cell in found]) == (name in STACKED)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"arguments": {"weight_decay": 0.1}}, {"arguments": {"amsgrad": True}}, {"kind": torch.optim.AdamW}],
+    ids=str,
+)
+def test_stacked_adam_is_not_used_for_other_optimisers(changes):
+    kind = changes.pop("kind", torch.optim.Adam)
+    found = cells()
+    for cell in found:
+        player = cell.gan.g
+        cell.gan.g = Player(
+            side=Side.G,
+            net=player.net,
+            strategy=player.strategy,
+            policy=Policy(kind=kind, lr=player.policy.lr, **changes),
+        )
+    assert not can_stack([cell.gan.g for cell in found])
+    assert can_stack([cell.gan.d for cell in found])
+
+
 def test_stacked_adam_skips_only_the_cell_with_a_bad_gradient():
     one, other = cells(), cells()
     for found in (one, other):

@@ -223,6 +223,27 @@ def test_strange_statistics_are_left_out(value):
     assert columns_section(value) is None
 
 
+@pytest.mark.parametrize(
+    ("change", "num_tables"),
+    [
+        ({"moments": None}, 2),
+        ({"outside": "x"}, 2),
+        ({"name": ["x"] * 1000}, 2),
+        ({"correlations": [[[1, 0], [0, 1]], [[1], [0, 1]]]}, 0),
+        ({"correlations": [[[1, "x"], [None, 1]], [[1, 0], [0, 1]]]}, 2),
+        ({"correlations": 7}, 0),
+        ({"total": -1}, 2),
+        ({"data": [0, 0], "generated": [0, 0]}, 2),
+    ],
+)
+def test_columns_with_parts_that_are_missing(change, num_tables):
+    column = BINS_OF | {key: value for key, value in change.items() if key in BINS_OF}
+    value = {"total": 2, "columns": [column, column], "correlations": [[[1, 0], [0, 1]]] * 2}
+    section = columns_section(value | {key: new for key, new in change.items() if key not in BINS_OF})
+    assert len(section.columns) == section.total == 2 and len(section.correlations) == num_tables
+    assert all(len(column.name) <= 40 for column in section.columns)
+
+
 def test_largest_difference_of_correlations_is_said():
     column = BINS_OF
     value = {

@@ -68,3 +68,11 @@ def test_loaded_generator_samples_from_held_out_inputs(run):
     generator = pg.load(run)
     torch.testing.assert_close(generator.sample(3), generator.net(audio=held_out(3)).images, rtol=0, atol=0)
     assert len(repr(generator)) < 80
+
+
+def test_exported_generator_does_not_sample_without_inputs(run, tmp_path):
+    assert main(["export", str(run), "--out", str(tmp_path)]) == 0
+    with pytest.raises(
+        pg.ConfigError, match=r"maps audio to audio, and there is no data here; call net\(audio=audio\)"
+    ):
+        pg.load(tmp_path).sample(3)

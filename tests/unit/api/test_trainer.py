@@ -153,6 +153,13 @@ def test_dataset_draws_are_those_of_the_place_in_the_stream(tmp_path):
     assert torch.equal(again["point"], samples["point"][1:])
 
 
+def test_dataset_of_mappings_trains_and_resumes(tmp_path):
+    whole = trainer(tmp_path / "whole", Points()).run()
+    trainer(tmp_path / "parts", Points(), settings={**TINY, "train.kimg": BATCH * 2 / 1000}).run()
+    parts = trainer(tmp_path / "parts", Points()).run()
+    assert all(torch.equal(value, saved(parts)[name]) for name, value in saved(whole).items())
+
+
 class Drawn(nn.Module):
     latent = 3
 

@@ -128,6 +128,22 @@ def test_a_generator_for_a_run_of_a_recipe_is_refused(tmp_path):
         pg.load(tmp_path / "run", generator=Painter)
 
 
+def test_a_stopped_run_from_memory_resumes_bit_for_bit(tmp_path, monkeypatch, painted):
+    monkeypatch.setattr(Critic, "stop_at", 9)
+    stopped_run = from_memory(tmp_path / "run")
+    assert not stopped_run.is_finished
+    assert json.loads((tmp_path / "run" / "exit.json").read_text())["code"] == 85
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    stopped = newest(tmp_path / "run").name
+    assert "step-000000000" < stopped < "step-000000008"
+    monkeypatch.setattr(Critic, "stop_at", 0)
+    run = stopped_run.resume()
+    assert run.is_finished
+    for name in ("g.safetensors", "d.safetensors", "state.json"):
+        a, b = (newest(one.folder) / name for one in (run, painted))
+        assert a.read_bytes() == b.read_bytes(), name
+
+
 def test_another_class_does_not_resume_the_run(painted):
     with pytest.raises(pg.CheckpointError, match=r"model\.discriminator.*fresh=True"):
         from_memory(painted.folder, StoppedCritic)

@@ -1,5 +1,8 @@
 """`g.init` and `d.init`: a player that starts from weights in safetensors files."""
 
+import json
+import shutil
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -14,7 +17,7 @@ from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.game.network import CalledNetwork
 from paragan.game.sampling import generate_images
-from tests.tiny_run import SMALL, TINY, train
+from tests.tiny_run import SMALL, TINY, newest, train
 
 WORDS = (
     *TINY,
@@ -107,6 +110,24 @@ def test_a_player_has_other_weights_than_the_run(tmp_path, source):
     assert all(torch.equal(value, theirs[name]) for name, value in trainer.players["d"].net.state_dict().items())
     assert [line.partition(" from ")[0] for line in lines] == ["init", "d.init"]
     assert "; D" not in lines[0]
+
+
+def test_a_run_from_player_weights_resumes_without_the_files_bit_for_bit(tmp_path, source):
+    moved = shutil.copy(source / "d.safetensors", tmp_path / "moved.safetensors")
+    words = [*WORDS, f"d.init={{path: {moved}, prefix: encoder.}}"]
+
+    def run(folder, kimg):
+        return main(["train", "digits", *words, f"train.kimg={kimg}", "--out", str(tmp_path / folder)])
+
+    assert run("whole", 0.064) == 0
+    assert run("parts", 0.032) == 0
+    (tmp_path / "moved.safetensors").unlink()
+    assert run("parts", 0.064) == 0
+    for name in ("g.safetensors", "d.safetensors"):
+        assert (newest(tmp_path / "parts") / name).read_bytes() == (newest(tmp_path / "whole") / name).read_bytes()
+    record = (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()
+    events = [line["text"] for line in map(json.loads, record) if line["kind"] == "event"]
+    assert [text.startswith(f"d.init from {moved}: D all") for text in events] == [True]
 
 
 def test_weights_that_do_not_fit_are_one_line(tmp_path, source, capsys):

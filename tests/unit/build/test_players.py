@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from paragan import build
+from paragan.build.initial_weights import load_initial_weights
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.cli.main import main
 from paragan.config import compare, dump, parse_recipe, read_recipe
@@ -117,6 +119,18 @@ def test_order_of_players_is_compared_and_refused_at_a_resume(tmp_path, words):
     (tmp_path / "config.yaml").write_text(dump(before))
     with pytest.raises(CheckpointError, match=r"\(players was \['denoiser', 'doubt'\], now \['doubt', 'denoiser'\]\)"):
         former_run(RunFolder(tmp_path), after, print)
+
+
+def test_player_starts_from_a_file_of_weights(tmp_path, words):
+    weights = {"weight": torch.full((1, 1, 3, 3), 0.5), "bias": torch.ones(1)}
+    save_file(weights, tmp_path / "denoiser.safetensors")
+    assert (tmp_path / "denoiser.safetensors").read_bytes()[:1] == b"\x80"  # as of a pickle
+    config = read_recipe("digits", [*words, "players.denoiser.init=denoiser.safetensors"])
+    trainer = build.trainer(config, tmp_path, print, lambda: False)
+    recorded, lines = load_initial_weights(config, trainer, None, print)
+    assert torch.equal(trainer.players["denoiser"].net.weight, weights["weight"])
+    assert lines == ["players.denoiser.init from denoiser.safetensors: denoiser all 2 tensors"]
+    assert len(recorded.players["denoiser"].init.sha256) == 64
 
 
 def test_players_survive_writing_and_reading_a_config(words):

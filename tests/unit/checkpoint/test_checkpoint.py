@@ -102,6 +102,14 @@ def test_prune_damaged_later_checkpoints_keeps_good_ones(store):
     assert (store.folder / "damaged-step-000000009").exists()
 
 
+def test_writer_same_step_damaged_twice_is_set_aside(store):
+    for _ in range(2):
+        store.save(*example(4))
+        truncate(store.save(*example(8)) / "g.safetensors")
+        store.save(*example(6))
+    assert [p.name for p in store.paths()] == ["step-000000004", "step-000000006"]
+
+
 def test_writer_tied_weights_are_saved_under_both_names(store):
     gan = fresh_game()
     gan.g.net.register_buffer("tied", next(gan.g.net.parameters()).detach())
@@ -109,11 +117,34 @@ def test_writer_tied_weights_are_saved_under_both_names(store):
     assert "net/tied" in store.newest().groups["g"]
 
 
+def test_newest_all_damaged_raises_with_advice(store):
+    truncate(store.save(*example(1)) / "d.safetensors")
+    with pytest.raises(CheckpointError, match="all checkpoints are damaged; start anew with --fresh"):
+        store.newest()
+
+
+def test_reader_newer_format_is_refused(store):
+    path = store.save(*example(1))
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
+    with pytest.raises(
+        CheckpointError,
+        match="has format 99, but this paragan reads only format 1; use the paragan version that wrote it",
+    ):
+        read_checkpoint(path)
+
+
 def test_save_with_missing_piece_raises(store):
     store.save(*example(1))
     with pytest.raises(CheckpointError, match=r"g: net/w: pieces are missing .*; earlier checkpoints are intact"):
         store.save(2, {"g": Pieces({"net/w": torch.zeros(2)}, {"net/w": TensorLayout.rows((4,), 0, 2)})}, {})
     assert files_of(store.folder) == ["step-000000001"]
+
+
+def test_save_piece_of_another_shape_than_its_layout_raises(store):
+    pieces = Pieces({"net/w": torch.zeros(3)}, {"net/w": TensorLayout.rows((4,), 0, 1)})
+    with pytest.raises(CheckpointError, match=r"net/w has shape \(3,\), its layout \[4\]"):
+        store.save(1, {"g": pieces}, {})
 
 
 class Bomb:

@@ -13,9 +13,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import paragan as pg
+from paragan.checkpoint import reader
 from paragan.cli.export import export
 from paragan.cli.sample import sample_command
 from paragan.core import registry
+from paragan.core.layout import TensorLayout
 from paragan.export import generator_file
 from paragan.runs.evaluate import evaluate_run
 from paragan.runs.open_run import open_run
@@ -55,6 +57,24 @@ def test_load_damaged_checkpoint_is_skipped(run):
         assert "checkpoints: all checkpoints are damaged" in refused(run)
     shutil.rmtree(run / "checkpoints")
     assert "no checkpoint yet; train first" in refused(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda values: values.clear(), "'players' is missing"),
+        (lambda values: values["model"].update(shape=[1, 8]), "the shape [1, 8] is not that of images"),
+        (lambda values: values["model"].update(shape=[1, 0, 8]), "state.json: invalid value"),
+        (lambda values: values["model"].update(shape=[1, 8, "8"]), "state.json: invalid value"),
+        (lambda values: values["model"].update(class_names=[1]), "state.json: invalid value"),
+        (lambda values: values["clock"].update(step=None), "state.json: invalid value"),
+        (lambda values: values["model"].update(shape=[1, 16, 16]), "checkpoint of another model"),
+        (lambda values: values.update(clock=5), "state.json: invalid value"),
+    ],
+)
+def test_load_invalid_checkpoint_values_is_one_line(run, change, said):
+    rewrite_state(run, change)
+    assert said in refused(run)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +122,17 @@ def test_load_complex_weights_is_refused(run, dtype):
     found = generator_file.read(file)
     generator_file.write(file, replace(found, weights={name: value.to(dtype) for name, value in found.weights.items()}))
     assert f"is {dtype} instead of torch.float32; export it again" in refused(file)
+
+
+@pytest.mark.parametrize("shape", [[1 << 63, 0], [1 << 62, 4, 0]])
+def test_load_huge_shape_is_one_line(run, shape):
+    entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}
+    header = json.dumps({"__metadata__": {"format": generator_file.FORMAT}, "net/a": entry}).encode()
+    path = run / "g.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    assert "safetensors" in refused(path)
+    with pytest.raises(pg.CheckpointError, match=r"safetensors|net/a cannot be read"):
+        dict(reader._open_group(path.parent, {path.name: {"net/a": TensorLayout.whole(shape)}}))
 
 
 def test_load_foreign_or_damaged_file_is_one_line(run, tmp_path):

@@ -140,3 +140,9 @@ def test_reader_only_one_group_ignores_other_files(tmp_path):
     assert list(read_checkpoint(path, only="g").groups) == ["g"]
     with pytest.raises(CheckpointError, match=r"d\.safetensors is missing or damaged"):
         read_checkpoint(path)
+
+
+def test_reader_only_absent_group_is_refused(tmp_path):
+    path = CheckpointWriter(folder=tmp_path).save(1, {"d": Pieces({"net/w": torch.zeros(2)})}, {})
+    with pytest.raises(CheckpointError, match=r"g\.safetensors is missing or damaged \(not in the manifest\)"):
+        read_checkpoint(path, only="g")

@@ -179,6 +179,16 @@ def test_what_stands_in_the_place_of_a_checkpoint_is_removed_and_not_followed(tm
         assert left == ({name} if name == "step-000000001" and not is_folder else set())
 
 
+@pytest.mark.parametrize("kind", ["folder", "nothing", "pipe"])
+def test_run_replaces_a_link_in_the_place_of_its_next_checkpoint(trained, tmp_path, kind, capfd):
+    run, outside = Path(shutil.copytree(trained[0], tmp_path / "run")), tmp_path / "outside"
+    outside.mkdir()
+    IN_PLACE[kind](run / "checkpoints" / "step-000000008", outside)
+    assert call(run, "train") == 0, capfd.readouterr().err
+    assert read_checkpoint(run / "checkpoints" / "step-000000008").step == 8
+    assert not list(outside.iterdir())
+
+
 @pytest.mark.parametrize("kind", ["folder", "nothing", "file"])
 def test_score_in_the_background_replaces_a_link_in_the_place_of_its_checkpoint(tmp_path, kind):
     outside = tmp_path / "outside"

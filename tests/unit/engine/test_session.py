@@ -16,6 +16,7 @@ from paragan.engine.options import EveryOptions
 from paragan.engine.pace import ProgressTimer
 from paragan.engine.session import Session
 from paragan.writers.console import clock_time
+from paragan.writers.jsonl import Writer
 
 SETTINGS = [
     "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "train.kimg=0.16", "every.log_steps=4",
@@ -183,6 +184,22 @@ def test_session_skipped_updates_are_reported(tmp_path):
     train(run)
     events = [(x["step"], x["text"]) for x in record(tmp_path) if x["kind"] == "event"]
     assert events == [(4, "g: 1 updates skipped, their gradients were not finite")]
+
+
+def test_jsonl_resumed_record_drops_later_lines(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 4}\n{"step": 5}\n{"step": 7}\n{"st')
+    writer = Writer(None, tmp_path, step=5)
+    writer.write(Event(kind="step", step=6, images=60, seconds=0.1))
+    writer.close()
+    assert [x["step"] for x in record(tmp_path)] == [4, 5, 6]
+
+
+def test_jsonl_failed_attempt_is_overwritten(tmp_path):
+    """It was refused, or killed before its first checkpoint: the next begins its own record."""
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "start", "step": 0}\n{"kind": "score", "step": 0}\n')
+    Writer(None, tmp_path, step=0).close()
+    assert record(tmp_path) == []
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3599, "59:59"), (3725, "1:02:05")])

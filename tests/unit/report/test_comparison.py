@@ -12,10 +12,11 @@ from paragan.cli.main import main
 from paragan.report.comparison import read_comparison
 from paragan.report.comparison_page import render_comparison_page
 from paragan.report.page import Page
+from paragan.report.panels import _metric_curves, best_evaluation
 from paragan.report.record import open_record
 from paragan.report.terminal import render_run, summary_line
 from paragan.report.terminal_comparison import comparison_json
-from tests.browser import made_runs
+from tests.browser import made_run, made_runs
 from tests.browser.made_run import line
 from tests.unit.report.test_report import LINES
 
@@ -157,6 +158,15 @@ def test_metric_with_other_settings_does_not_compare_while_others_do(tmp_path, n
     assert charts == {"fd[judge]": ["A", "B"], f"{name}, protocol 1": ["A"], f"{name}, protocol 2": ["B"]}
 
 
+def test_curve_and_best_value_of_a_run_go_on_where_a_metric_is_added(tmp_path):
+    added = score(4, 3.0, protocol={**PROTOCOL, "coverage": COVERAGE}, coverage=0.5)
+    record = open_record(run(tmp_path / "a", score(2, 1.0), added))
+    record.read()
+    scores = record.history.scores
+    (curve,) = _metric_curves("fd[judge]", scores)
+    assert [point.value for point in curve.points] == [1.0, 3.0] and best_evaluation("fd[judge]", scores).step == 2
+
+
 def test_protocol_that_changes_within_a_run_splits_its_curve(tmp_path):
     changed = run(tmp_path / "a", score(2, 1.0, num_images=400), score(4, 5.0), score(6, 6.0))
     found = read_comparison([changed, run(tmp_path / "b", score(2, 5.5))])
@@ -223,3 +233,10 @@ def test_a_record_of_many_protocols_and_settings_gives_a_small_page(tmp_path):
     page = render_comparison_page(read_comparison(folders))
     assert len(page.encode()) < 2_000_000 and "3,800 more settings differ." in page
     assert page.count('data-chart="metric-') == 48
+
+
+def test_text_of_the_runs_stays_text(tmp_path):
+    bad = "<script>alert(1)</script>"
+    folder = run(tmp_path / "<i>x", score(2, 1.0, protocol={bad: bad}), config=f"'{bad}': '{bad}'\n")
+    page = render_comparison_page(read_comparison([folder, made_run.make(tmp_path / "b", steps=5)]))
+    assert bad not in page and "<i>x" not in page and "&lt;script&gt;" in page

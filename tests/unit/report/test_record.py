@@ -83,6 +83,13 @@ def test_a_record_that_was_cut_back_is_read_anew(tmp_path):
     assert reader.read() and len(reader.history.scores) == 1 and reader.history.step < 400
 
 
+def test_seconds_of_all_sessions_add_up():
+    history = History()
+    for kind, seconds in (("start", 0.0), ("step", 10.0), ("start", 0.5), ("step", 4.0)):
+        history.add(kind, RecordEntry(step=1, kimg=1.0, values={"seconds": seconds}))
+    assert history.seconds == 14.0
+
+
 @pytest.mark.parametrize("odd", [math.inf, math.nan, None, "x", 10**400])
 def test_seconds_that_are_no_number_do_not_count(odd):
     history = History()

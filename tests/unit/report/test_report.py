@@ -5,13 +5,16 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
 from paragan.cli.report import report
+from paragan.core.errors import CheckpointError, ConfigError, DataError
 from paragan.report.page import Page
+from paragan.report.sample_media import save_run_animation
 from paragan.report.series import CAPACITY
 from paragan.writers.report import Writer
 from tests.browser import made_run
@@ -143,6 +146,14 @@ def test_page_of_long_run_is_small_with_first_and_last_sample(tmp_path):
     assert points_of(page, "coverage") == 100
 
 
+def test_page_marks_values_that_are_not_numbers(tmp_path):
+    folder = made_run.make(tmp_path / "run", steps=30)
+    made_run.append(folder, made_run.line("step", 620, **{"d/real": float("nan"), "d/fake": float("-inf")}))
+    page = Page(folder).render()
+    assert page.count('class="bad"') == 4  # two lines, on both axes
+    assert "d/real is not finite" in page and "NaN" not in page and "Infinity" not in page
+
+
 LINES = [
     "",
     "{",
@@ -168,6 +179,14 @@ def test_any_line_gives_a_page(tmp_path, line):
     page = Page(folder).render()
     page.encode()
     assert "still here" in page
+
+
+def test_no_run_folder_is_refused_in_one_line(tmp_path):
+    for place, problem in ((tmp_path, "a folder without"), (tmp_path / "none", "missing")):
+        pattern = rf"{re.escape(str(place))}: not a run folder \({problem}"
+        with pytest.raises(CheckpointError, match=pattern) as error:
+            Page(place).render()
+        assert "\n" not in str(error.value)
 
 
 def test_writer_renders_page_at_evaluations_first_samples_and_end(tmp_path):
@@ -200,6 +219,13 @@ def test_animation_of_run_loops_forever(run, tmp_path):
     report(run, film=tmp_path / "film.webp")
     with Image.open(tmp_path / "film.webp") as made:
         assert made.n_frames == 6 and made.info["loop"] == 0
+
+
+def test_animation_without_samples_or_of_unknown_format_raises(tmp_path, run):
+    with pytest.raises(DataError, match=r"the run has no samples/step-\*\.png; train with a lower every\.sample_kimg"):
+        save_run_animation(tmp_path, tmp_path / "film.webp")
+    with pytest.raises(ConfigError, match=r"--film: cannot write 'film\.avi'; an animation is \.webp, \.gif or \.mp4"):
+        report(run, film=Path("film.avi"))
 
 
 def test_command_writes_the_page_and_prints_its_path(run, tmp_path, capsys):
