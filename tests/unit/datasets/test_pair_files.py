@@ -218,6 +218,7 @@ def test_check_counts_pairs_and_prints_their_command(tmp_path, layout):
     write(tmp_path, LAYOUTS[layout], range(6))
     report = check_dataset(str(tmp_path))
     assert report.pairs.startswith("6 ") and "train pix2pix-facades" in report.command and not report.classes
+    assert "data.direction=a_to_b" in report.command and not any("augment" in line for line in report.advice)
     extra = tmp_path / LAYOUTS[layout][0].format("alone")
     picture(0).save(extra)
     report = check_dataset(str(tmp_path))

@@ -138,7 +138,9 @@ def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | str | None
     dataset = ["data.name=shards"] if has_shards(report.path) else []
     recipe = "pix2pix-facades" if _holds_pairs(report) else report.recipe
     words = ["train", recipe, *dataset, f"data.path={report.path}", f"data.size={report.size}"]
-    if set(report.kinds) == {"grey"} and recipe != "pix2pix-facades":
+    if report.pairs and recipe == "pix2pix-facades":
+        words.append("data.direction=a_to_b")
+    elif set(report.kinds) == {"grey"} and recipe != "pix2pix-facades":
         words.append("data.channels=1")
     if (report.damaged or "damaged=skip" in report.pairs) and not dataset:
         words.append("data.damaged=skip")
@@ -159,7 +161,7 @@ def _advice(report: DatasetReport) -> list[str]:
             f"{_files(len(report.damaged))} damaged: remove or repair them (training stops at the "
             "first one), or pass data.damaged=skip to exclude them"
         )
-    if report.images < FEW_IMAGES:
+    if report.images < FEW_IMAGES and not report.pairs:
         lines.append(
             f"only {report.images:,} images: D will memorise them; use augmentation "
             "(augment.name=diffaugment, on in the recipe own) and the penalty r1"
@@ -180,7 +182,7 @@ def _advice(report: DatasetReport) -> list[str]:
             "images are twice as wide as high, as pairs of input and target are: the command trains on pairs, from the "
             "right half to the left; `train own` would crop the middle, with the seam"
         )
-    elif report.not_square:
+    elif report.not_square and not report.pairs:
         lines.append(
             f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash; "
             "data.size=HEIGHTxWIDTH trains on rectangles"
