@@ -21,22 +21,27 @@ from paragan.datasets._options import FolderOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Options(FolderOptions):
-    """A folder, .zip or .tar file of images, and by how much the copies are smaller."""
+    """Images of a path, and by how much the copies are smaller."""
 
+    crop: Literal["center", "squash", "random", "none"] = "random"
+    """Part of an image: `random` crops at the original resolution; `center` and `squash` reduce whole images."""
     factor: Literal[2, 4, 8] = 4
     """Height of an image divided by that of its reduced copy."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if any(side % self.factor for side in height_and_width(self.size)):
             raise ValueError(f"size must be a multiple of factor={self.factor}, not {self.size}")
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return `image` (channels, height, width) and `low` (channels, height / factor, width / factor), uint8.
+    """Return `image` (channels, height, width) and `low` (channels, height / factor, width / factor), uint8 or uint16.
 
     `low` is reduced by a bicubic filter with antialiasing. Labels are left out. Errors as in `folder`.
     """
-    return _LowResolution(folder.source(options, split), options.factor)
+    pairs = _LowResolution(folder.source(options, split), options.factor)
+    pairs.reading = f"low is reduced {options.factor} times by a bicubic filter, from crops: {options.crop}"
+    return pairs
 
 
 class _LowResolution(DerivedSource):
@@ -46,7 +51,7 @@ class _LowResolution(DerivedSource):
         super().__init__(source)
         self.factor = factor
         channels, height, width = source.shape
-        low = TensorSpec((channels, height // factor, width // factor), torch.uint8)
+        low = TensorSpec((channels, height // factor, width // factor), source.tensors["image"].dtype)
         self.class_names = ()
         self.tensors = {"image": source.tensors["image"], "low": low}
         self.fingerprint = f"{source.fingerprint} low resolution {factor}"
@@ -57,7 +62,7 @@ class _LowResolution(DerivedSource):
 
 
 def reduced(image: Tensor, factor: int) -> Tensor:
-    """Return uint8 images (B, C, H, W) at 1 / `factor` of their size, rounded."""
+    """Return uint8 or uint16 images (B, C, H, W) at 1 / `factor` of their size, rounded."""
     size = [side // factor for side in image.shape[2:]]
     low = F.interpolate(image.float(), size, mode="bicubic", antialias=True)
-    return low.round().clamp(0, 255).to(torch.uint8)
+    return low.round().clamp(0, torch.iinfo(image.dtype).max).to(image.dtype)

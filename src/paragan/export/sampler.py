@@ -128,8 +128,7 @@ class Sampler(Applicable):
             z_BZ = self.latents(len(x_BCHW), seed)
             return self.generate(z_BZ, None, mode=mode, conditions=x_BCHW, seed=seed).tensor
 
-        channels, height, width = self.info.shape
-        return find_application(self.net, call, (getattr(self.net, "condition_channels", channels), height, width))
+        return find_application(self.net, call, self.info.condition_shape)
 
     def blocks(
         self,

@@ -111,7 +111,7 @@ class TensorSampler(Sampler):
         with suppress(DataError, ConfigError, OSError):
             if self.held_out is not None and (spec := self.held_out().tensors.get(name)):
                 return tuple(spec.shape)
-        return tuple(self.info.shape)
+        return self.info.condition_shape
 
     def _audio_format(self) -> AudioFormat | None:
         if len(self.info.shape) != 2 or self.config.data.name == FROM_MEMORY:

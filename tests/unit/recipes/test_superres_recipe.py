@@ -45,6 +45,38 @@ def test_copies_are_reduced_images(folder):
     assert torch.equal(alone["low"][0], found["low"][3])
 
 
+def test_crops_are_pixels_of_the_file_drawn_by_place(tmp_path):
+    draws = np.random.default_rng(0)
+    pixels = draws.integers(0, 256, (40, 56, 3), dtype=np.uint8)
+    for number in range(4):
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    train = source(tmp_path)
+    windows = np.lib.stride_tricks.sliding_window_view(pixels, (16, 16), (0, 1)).reshape(-1, 3, 16, 16)
+    known = {window.tobytes() for window in windows}
+    first = train.fetch(np.zeros(30, int), np.arange(30), 1)
+    corners = {image.numpy().tobytes() for image in first["image"]}
+    assert corners <= known and len(corners) > 20
+    again = train.fetch(np.zeros(5, int), np.arange(5, 10), 1)
+    assert torch.equal(again["image"], first["image"][5:10]) and torch.equal(again["low"], first["low"][5:10])
+    held_out = low_resolution.source(low_resolution.Options(path=str(tmp_path), size=16), "held_out")
+    centre = pixels[12:28, 20:36].transpose(2, 0, 1)
+    assert np.array_equal(held_out.fetch([0], [7], 1)["image"][0], centre)
+
+
+def test_16_bits_stay_in_both_images(tmp_path):
+    for number in range(3):
+        levels = np.random.default_rng(number).integers(0, 65536, (24, 24), dtype=np.uint16)
+        Image.fromarray(levels).save(tmp_path / f"{number}.png")
+    found = source(tmp_path, bits=16, channels=1, factor=2).fetch([0])
+    expected = F.interpolate(found["image"].double(), (8, 8), mode="bicubic", antialias=True).clamp(0, 65535)
+    assert found["low"].dtype == torch.uint16
+    assert (found["low"].double() - expected).abs().max() <= 0.51
+
+
+def test_filter_and_factor_are_said(folder):
+    assert {"bicubic", "2", "random"} <= set(source(folder, factor=2).reading.replace(":", "").split())
+
+
 def test_flips_mirror_both_images_of_a_sample(folder):
     plain, flipped = (Loader(source(folder), 8, 0, torch.device("cpu"), flip=flip) for flip in (False, True))
     a, b = plain.fetch(0), flipped.fetch(0)
