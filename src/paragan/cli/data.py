@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Check images before training on them, or pack them into shards.")
 _MAX_LISTED = 10
 
-_IMAGES = "A folder, .zip or .tar file of images, or a folder of shards."
+_IMAGES = "What `train` and `data prepare` read: folders, archives, shards, Parquet; also .npz and .npy files."
 Images = Annotated[str, typer.Argument(metavar="PATH", help=_IMAGES)]
 _SIZE = "Image size to train with, as 64 or 96x160 (default: chosen from the images)."
 Size = Annotated[str | None, typer.Option(metavar="PIXELS", help=_SIZE)]
@@ -65,11 +65,14 @@ def check(path: Images, size: Size = None, as_json: AsJson = False) -> None:
 def format_report(report: DatasetReport) -> list[str]:
     """Return the report as lines of text."""
     low, middle, high = report.sides
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.kinds.items())
+    kinds, formats = (", ".join(f"{n:,} {name}" for name, n in of.items()) for of in (report.kinds, report.formats))
+    ranges = (f"{depth} {low:g} to {high:g}" for depth, (low, high) in report.ranges.items())
     lines = [
-        f"{report.path}: {report.images:,} images",
+        f"{report.path}: {report.summary}",
+        f"  splits        {report.splits['train']:,} train, {report.splits['held_out']:,} held out",
         f"  shorter side  {low:,} to {high:,} px, median {middle:,}; {report.not_square:,} not square",
-        f"  formats       {kinds or 'none'}",
+        f"  formats       {'; '.join(filter(None, (formats, kinds))) or 'none'}",
+        f"  values        {', '.join(ranges) or 'none'}",
         f"  classes       {_classes(report.classes)}",
         *([f"  pairs         {report.pairs}"] if report.pairs else []),
         *(f"  warning: {line}" for line in report.warnings),

@@ -67,15 +67,23 @@ class EncodedImages(ABC):
             is_held_out[lowest[self.split_hashes[lowest].argmin()]] = True
         return is_held_out
 
+    def class_sizes(self, rows: Rows | None = None) -> list[int]:
+        """Return the number of images of each class, of all rows or some; empty without labels."""
+        if self.labels is None:
+            return []
+        return np.bincount(self.labels if rows is None else self.labels[rows], minlength=len(self.class_names)).tolist()
+
     def describe(self, held_out: float = 0.1) -> str:
         """Return one line of what is read, and what a run makes of it."""
-        num_held_out = len(self.rows("held_out", held_out))
         classes = f" in {len(self.class_names):,} classes" if self.class_names else ""
-        drawn = "; labels drawn as in the data" if self.class_names else ""
+        num_train = len(self.rows("train", held_out))
+        drawn = ("labels drawn as in the data",) if self.class_names else ()
+        return f"{len(self):,} images{classes}: trains on {num_train:,}, {self.describe_rest(num_train, *drawn)}"
+
+    def describe_rest(self, num_train: int, *facts: str) -> str:
+        """Return what is not trained on, with facts in between."""
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.ignored.items())
-        ignored = f"; ignored: {kinds}" if kinds else ""
-        training = f"trains on {len(self) - num_held_out:,}, holds out {num_held_out:,}"
-        return f"{len(self):,} images{classes}: {training}{drawn}{ignored}"
+        return "; ".join([f"holds out {len(self) - num_train:,}", *facts, *([f"ignored: {kinds}"] if kinds else [])])
 
     @abstractmethod
     def read(self, rows: Sequence[int]) -> list[bytes]:

@@ -81,7 +81,7 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
         splits[rows_in(paths, top)] = -1
     rows = np.concatenate([np.flatnonzero(splits == split) for split in (0, 1)])
     return ArrangedPaths(
-        paths=[paths[row] for row in rows.tolist()],
+        paths=paths if (np.diff(rows, prepend=-1) == 1).all() and len(rows) == len(paths) else [paths[r] for r in rows],
         labels=labels[rows] if classes else None,
         class_names=tuple(folder.decode("utf-8", "replace") for folder in classes),
         num_train=int((splits == 0).sum()) if any(part.split for part in parts) else None,
@@ -106,8 +106,14 @@ def _find_splits(paths: list[bytes], root: bytes, folder: bytes | None = None) -
 
 def _find_splits_of_classes(paths: list[bytes], root: bytes) -> list[_Part]:
     """Return the folders of both splits in every class folder; none if one has no training split."""
-    found = [_find_splits(paths, root + name + b"/", name) for name in sorted(folder_names(paths, root))]
-    return [part for parts in found for part in parts] if len(found) > 1 and all(found) else []
+    parts: list[_Part] = []
+    folders = sorted(folder_names(paths, root))
+    for folder in folders if len(folders) > 1 else []:
+        found = _find_splits(paths, root + folder + b"/", folder)
+        if not found:
+            return []
+        parts += found
+    return parts
 
 
 def _find_untrained(paths: list[bytes], root: bytes, name: str) -> list[bytes]:

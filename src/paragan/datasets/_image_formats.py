@@ -50,10 +50,14 @@ def is_image_file(name: bytes, read_start: Callable[[], bytes]) -> bool:
     read_start: returns the first `START_BYTES`, which decide if the extension is unknown or missing. A
     file with the extension of an image is one whatever it holds: it may be damaged.
     """
-    lower = name.lower()
-    if lower.endswith(_EXTENSIONS):
+    if has_image_extension(name):
         return True
-    return not lower.endswith(_NOT_IMAGES) and image_suffix(read_start()) is not None
+    return not name.lower().endswith(_NOT_IMAGES) and image_suffix(read_start()) is not None
+
+
+def has_image_extension(name: bytes) -> bool:
+    """Return whether a file has the extension of an image."""
+    return name.lower().endswith(_EXTENSIONS)
 
 
 def kind_of_file(name: bytes) -> str:

@@ -69,7 +69,7 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
 
 
 def describe_sides(path: str) -> tuple[str, str] | None:
-    """Return a line about two folders that are named as sides, and the recipe for them; None without such folders."""
+    """Return a line about two folders that are named as sides, and the recipe for them; None if they are classes."""
     try:
         _, paths = list_images(path)
     except DataError:  # which reading the images reports, if it is one
@@ -79,6 +79,8 @@ def describe_sides(path: str) -> tuple[str, str] | None:
     pairs, notices = match_names(sides, path, skip=True)
     text = f"{len(pairs):,} of equal names in {sides.names[0]} and {sides.names[1]}"
     is_paired = 2 * len(pairs) > max(map(len, sides.paths))
+    if sides.num_others or not (is_paired or "A" in sides.names[0]):  # classes that have such names
+        return None
     recipe = "pix2pix-facades" if is_paired else "translate"
     return "; ".join((text, *(notices if is_paired else ()))), recipe
 

@@ -33,7 +33,7 @@ def source(options: Options, split: Literal["train", "held_out"], images: Encode
     if options.damaged == "skip":
         images = exclude_damaged(images, pixels.decode, f"folder {identity}", options.path)
     rows = images.rows(split, options.held_out)
-    return ImageSource(
+    source = ImageSource(
         images=images,
         rows=rows,
         shape=pixels.shape,
@@ -43,3 +43,5 @@ def source(options: Options, split: Literal["train", "held_out"], images: Encode
         draws_crops=options.crop == "random" and split == "train",
         notices=() if split == "held_out" or is_url(options.path) else pixels.warnings(images, rows),
     )
+    source.reading = images.describe_rest(len(rows)) if split == "train" else ""
+    return source

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.core.files import atomic_write
+from paragan.core.files import atomic_write, open_regular_file
 from paragan.storage import zip_files
 
 MAX_BYTES = 16 << 30
@@ -21,23 +22,29 @@ _MAX_HEADER_BYTES = 4096
 
 
 def array_names(path: Path) -> list[str]:
-    """Return the names of the arrays in a file, in its order."""
+    """Return the names of the arrays in a file, in its order; none for the one array of a .npy file."""
+    if path.suffix == ".npy":
+        return []
     with zip_files.open_zip(path) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]
 
 
 def read_array(path: Path, name: str, max_bytes: int = MAX_BYTES) -> NDArray[Any]:
-    """Read one array.
+    """Read one array; that of a .npy file whatever its name.
 
     Raises `DataError` if it is missing, damaged, of Python objects, or larger than `max_bytes`.
     """
+    if path.suffix == ".npy":
+        with zip_files.raise_data_errors(str(path)), open_regular_file(path) as file:
+            return _read_npy(file, min(os.fstat(file.fileno()).st_size, max_bytes), str(path))
     with zip_files.open_zip(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if name not in members:
             listed = ", ".join(members) or "no arrays"
             raise DataError(f"{path}: no array {name!r}; the file has {listed}")
         zip_files.check_member(members[name], str(path), max_bytes)
-        return _read_member_array(archive, members[name], f"{path}: {name}")
+        with archive.open(members[name]) as stream:
+            return _read_npy(stream, members[name].file_size, f"{path}: {name}")
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -68,24 +75,23 @@ def _write(archive: zipfile.ZipFile, arrays: Mapping[str, NDArray[Any]]) -> None
             npy.write_array(member, array, allow_pickle=False)
 
 
-def _read_member_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> NDArray[Any]:
-    with archive.open(info) as stream:
-        try:
-            version = npy.read_magic(stream)
-            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            shape, is_fortran, dtype = read(stream, max_header_size=_MAX_HEADER_BYTES)
-        except ValueError as error:
-            reason = str(error).splitlines()[0]
-            raise DataError(f"{where}: invalid npy header ({reason}); save the file again") from None
-        if dtype.hasobject:
-            raise DataError(
-                f"{where}: Python objects are not supported, as they would have to be unpickled; save numbers or text"
-            )
-        declared = math.prod(shape) * dtype.itemsize
-        remaining = info.file_size - stream.tell()
-        if declared != remaining:
-            raise DataError(
-                f"{where}: {remaining:,} bytes follow the header, which declares {declared:,}; save the file again"
-            )
-        array = np.frombuffer(bytearray(stream.read()), dtype)  # writable, for torch
+def _read_npy(stream: IO[bytes], num_bytes: int, where: str) -> NDArray[Any]:
+    try:
+        version = npy.read_magic(stream)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, is_fortran, dtype = read(stream, max_header_size=_MAX_HEADER_BYTES)
+    except ValueError as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{where}: invalid npy header ({reason}); save the file again") from None
+    if dtype.hasobject:
+        raise DataError(
+            f"{where}: Python objects are not supported, as they would have to be unpickled; save numbers or text"
+        )
+    declared = math.prod(shape) * dtype.itemsize
+    remaining = num_bytes - stream.tell()
+    if declared != remaining:
+        raise DataError(
+            f"{where}: {remaining:,} bytes follow the header, which declares {declared:,}; save the file again"
+        )
+    array = np.frombuffer(bytearray(stream.read(remaining)), dtype)  # writable, for torch
     return array.reshape(shape, order="F" if is_fortran else "C")

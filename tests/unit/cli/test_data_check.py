@@ -1,6 +1,7 @@
 """`paragan data check`: what it finds in a folder or zip file, what it advises, and how it ends."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from PIL import Image
 
 from paragan.cli import data as verb
 from paragan.core.errors import DataError
+from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.dataset_check import check_dataset
 
 NOISE = np.random.default_rng(0)
@@ -160,3 +162,60 @@ def test_folder_that_holds_an_archive_only_names_it(tmp_path, name):
     (tmp_path / "README").write_text("about")
     with pytest.raises(DataError, match=f"pass the archive: data.path={tmp_path / name}"):
         check_dataset(str(tmp_path))
+
+
+def test_check_prints_splits_values_formats_and_what_is_not_read(folder, capsys):
+    for name in ("notes.txt", "more.zip", "x.txt"):
+        (folder / name).touch()
+    put(folder / "test" / "1.png")
+    code, out, _ = run(capsys, folder)
+    found = check_dataset(str(folder))
+    train, held_out = found.splits["train"], found.splits["held_out"]
+    assert code == 0 and train + held_out == 32 and f"{train} train, {held_out} held out" in out
+    assert found.ignored == {"images in test/": 1, ".txt": 2, ".zip": 1} and "2 .txt, 1 .zip" in out
+    assert found.formats == {"png": 32} and found.ranges["8-bit"] == (0, 255) and "8-bit 0 to 255" in out
+    assert f"trains on {train}, holds out {held_out}" in out.splitlines()[0]
+
+
+@pytest.mark.parametrize(("high", "is_said"), [(4095, True), (12_000, False)])
+def test_check_says_that_a_set_uses_little_of_its_range(tmp_path, high, is_said):
+    for number in range(3):
+        values = np.linspace(number, high, 64).astype(np.uint16).reshape(8, 8)
+        put(tmp_path / f"{number}.png", image=Image.fromarray(values))
+    found = check_dataset(str(tmp_path))
+    assert found.ranges == {"16-bit": (0, high)}
+    assert any("eighth" in line for line in found.warnings) == is_said
+
+
+@pytest.mark.parametrize("name", ["x.npz", "x.npy"])
+def test_check_reads_arrays_and_prints_their_data_set(tmp_path, capsys, name):
+    images = NOISE.integers(0, 200, (40, 12, 12, 3), np.uint8)
+    path = tmp_path / name
+    np.save(path, images) if name == "x.npy" else np.savez(path, images=images, labels=np.arange(40) % 4)
+    code, out, _ = run(capsys, path)
+    found = check_dataset(str(path))
+    assert code == 0 and f"train own data.name=npz data.path={path}" in out
+    assert (found.images, found.splits["train"] + found.splits["held_out"]) == (40, 40)
+    assert found.classes == ({} if name == "x.npy" else dict.fromkeys("0123", 10))
+    assert found.sides == (12, 12, 12) and found.ranges["8-bit"][1] == images.max()
+    with pytest.raises(DataError, match=r"data\.name=npz"):
+        open_encoded_images(str(path))
+
+
+def test_check_names_the_recipe_for_large_photos_and_classes_of_one_image(tmp_path):
+    for number in range(4):
+        put(tmp_path / ("one" if number == 0 else "many") / f"{number}.png", 140, 140)
+    found = check_dataset(str(tmp_path))
+    assert advice(found, "own-256") and advice(found, "'one'")
+    for path in tmp_path.rglob("*.png"):
+        put(path, 100, 100)
+    put(tmp_path / "one" / "5.png", 100, 100)
+    found = check_dataset(str(tmp_path))
+    assert not advice(found, "own-256") and not advice(found, "'one'")
+
+
+def test_check_reads_what_prepare_reads(tmp_path, folder):
+    for kind in ("zip", "tar", "bztar"):
+        packed = shutil.make_archive(str(tmp_path / kind), kind, folder)
+        found = check_dataset(packed)
+        assert (found.images, found.classes) == (32, {"cats": 30, "dogs": 2})

@@ -16,7 +16,7 @@ from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.datasets import _image_paths, _tar_files
 from paragan.datasets._folder_layout import split_of
-from paragan.datasets._image_formats import START_BYTES, is_image_file, kind_of_file
+from paragan.datasets._image_formats import START_BYTES, has_image_extension, is_image_file, kind_of_file
 from paragan.storage import zip_files
 
 MAX_FILE_BYTES = 256 << 20
@@ -78,7 +78,8 @@ class FileReader(ABC):
         self.ignored.clear()
         self.label_files = []
         for path in paths:
-            if is_image_file(path, partial(self._start, os.fsdecode(path))):
+            # most names show it without a look at the file
+            if has_image_extension(path) or is_image_file(path, partial(self._start, os.fsdecode(path))):
                 images.append(path)
                 continue
             self.ignored[kind_of_file(path)] += 1
@@ -95,7 +96,7 @@ class FolderReader(FileReader):
         """Return the sorted relative paths of all images in `top`, which is empty or ends with a slash."""
         links: list[bytes] = []
         found = _image_paths.find_files(Path(self.name, os.fsdecode(top)), links)
-        paths = self._sort(top + path for path in found)
+        paths = self._sort([top + path for path in found] if top else found)
         if links:
             named = ", ".join(repr(os.fsdecode(top + link)) for link in sorted(links)[:_MAX_NAMED])
             self.notices = (f"links that lead to no file are ignored: {len(links):,} ({named})",)

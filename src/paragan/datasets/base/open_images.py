@@ -23,6 +23,7 @@ from paragan.datasets.base.table_images import TableImages, has_arrow_files, tab
 from paragan.storage.shard_folder import ShardFolder, has_shards
 
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2", ".zst")
+ARRAY_SUFFIXES = (".npz", ".npy")
 _FORMATS = "png jpg jpeg webp bmp gif tif tiff"
 _CACHE_BYTES = 16 << 30  # of remote shards on the local disk
 
@@ -188,6 +189,8 @@ def check_path(path: str, dataset: str = "folder", option: str = "data.path") ->
         )
     if not path:
         raise DataError(f"{option} is required for dataset {dataset!r}; pass {option}=DIR")
+    if Path(path).suffix in ARRAY_SUFFIXES:
+        raise DataError(f"{option}: {path!r} holds arrays; pass data.name=npz")
     if not Path(path).exists():
         hint = "check its path" if option == "SRC" else f"pass {option}=DIR"
         raise DataError(f"{option}: {describe_missing(path)}; {hint}")

@@ -16,16 +16,21 @@ from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.option_types import height_and_width, size_of
 from paragan.core.source import untrained_classes
-from paragan.datasets._image_values import ValueSummary, read_values
+from paragan.datasets._encoded_images import EncodedImages
+from paragan.datasets._image_formats import image_suffix
+from paragan.datasets._image_values import StoredValues, ValueSummary, read_values
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_files import describe_sides
 from paragan.datasets._tiff_bands import Values
-from paragan.datasets.base.open_images import describe_missing, open_encoded_images
+from paragan.datasets.base.open_images import ARRAY_SUFFIXES, describe_missing, open_encoded_images
 from paragan.datasets.base.shard_images import ShardImages
+from paragan.datasets.preparation.array_images import ArrayImages
 from paragan.storage.shard_folder import ShardFolder, has_shards
 
 FEW_IMAGES = 1000
 _MAX_CLASS_RATIO = 10
+_MAX_NAMED = 5
+_LARGE_SIDE = 128  # of images that are too large for the recipe own
 # sizes suggested by default; larger networks are slow without an accelerator
 _SUGGESTED = (8, 12, 16, 24, 32, 48, 64)
 
@@ -36,10 +41,11 @@ class DatasetReport:
 
     images: number of image files. damaged: a message each. sides: minimum, median and maximum
     shorter side in pixels. num_halves: images twice as wide as high, as pairs are. kinds: images by
-    kind: colour, grey, palette, alpha, 16-bit, CMYK. pairs: of files in two folders, and those without a
-    partner, in words. duplicates: an image and the first that equals
-    kind: colour, grey, alpha, 16-bit. duplicates: an image and the first that equals
-    it. warnings: about class folders without images. size: to train with. num_smaller: images that
+    kind: colour, grey, alpha, 16-bit. pairs: of files in two folders, and those without a partner, in
+    words. duplicates: an image and the first that equals it. warnings: about values, and class folders
+    without images. summary: what a run makes of it, in words. splits: number of images. ranges: lowest
+    and highest value by depth (`8-bit`). formats: images by format. ignored: files that are not read, by
+    kind. size: to train with. num_smaller: images that
     are enlarged to it.
     """
 
@@ -53,6 +59,11 @@ class DatasetReport:
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     classes: dict[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    summary: str = ""
+    splits: dict[str, int] = field(default_factory=dict)
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    formats: dict[str, int] = field(default_factory=dict)
+    ignored: dict[str, int] = field(default_factory=dict)
     pairs: str = ""
     recipe: str = "own"
     size: int | str = 0
@@ -72,21 +83,39 @@ def check_dataset(
     size = parse_size(size)
     if path and not is_url(path) and not Path(path).exists():
         raise DataError(f"{describe_missing(path)}; pass the folder of your images")
-    sides_of_pairs = describe_sides(path)
-    images = open_encoded_images(path, classes="none" if sides_of_pairs else None)
-    counts = Counter([] if images.labels is None else images.labels.tolist())
-    classes = {name: counts[label] for label, name in enumerate(images.class_names)}
-    trained = Counter([] if images.labels is None else images.labels[images.rows("train", 0.1)].tolist())
-    untrained = untrained_classes(images.class_names, [trained[label] for label in range(len(images.class_names))])
-    report = DatasetReport(path=path, images=len(images), classes=classes, warnings=(*images.notices, *untrained))
-    report.pairs, report.recipe = sides_of_pairs or ("", "own")
+    is_array = Path(path).suffix in ARRAY_SUFFIXES
+    pairs, recipe = (None if is_array else describe_sides(path)) or ("", "own")
+    images = ArrayImages(path) if is_array else open_encoded_images(path, classes="none" if pairs else None)
+    names = images.class_names
+    untrained = untrained_classes(names, images.class_sizes(images.rows("train", 0.1)))
+    report = DatasetReport(
+        path=path,
+        images=len(images),
+        classes=dict(zip(names, images.class_sizes(), strict=True)),
+        warnings=(*images.notices, *untrained),
+        summary=images.describe(),
+        splits={split: len(images.rows(split, 0.1)) for split in ("train", "held_out")},
+        ignored=dict(images.ignored),
+        pairs=pairs,
+        recipe=recipe,
+    )
+    sides = _examine(images, report, progress)
+    if isinstance(images, ShardImages):
+        report.damaged += _damaged_files(images.folder, report.damaged)
+    _add_advice(report, np.array(sides), size)
+    return report
+
+
+def _examine(images: EncodedImages, report: DatasetReport, progress: Callable[[int, int], None]) -> list[int]:
+    """Decode all images, add what they are to the report, and return their shorter sides."""
     sides = []
     summary = ValueSummary()
+    formats: Counter[str] = Counter()
     first_rows: dict[bytes, int] = {}
     for row in range(len(images)):
-        where = images.where(row)
         try:
-            stored = read_values(images.read([row])[0], where)
+            (data,) = images.read([row])
+            stored = read_values(data, images.where(row))
         except DataError as error:
             report.damaged.append(str(error))
         else:
@@ -94,17 +123,17 @@ def check_dataset(
             sides.append(min(height, width))
             report.not_square += width != height
             report.num_halves += width == 2 * height
+            formats[(image_suffix(data) or ".other")[1:]] += 1
             summary.add(stored)
+            _widen(report.ranges, stored)
             first = first_rows.setdefault(_digest(stored.values_HWC), row)
             if first != row:
                 report.duplicates.append((images.name(row), images.name(first)))
         progress(row + 1, len(images))
-    if isinstance(images, ShardImages):
-        report.damaged += _damaged_files(images.folder, report.damaged)
+    report.formats = dict(formats.most_common())
     report.kinds = dict(summary.kinds.most_common())
     report.warnings += tuple(summary.warnings(PixelOptions(channels=1 if set(report.kinds) == {"grey"} else 3)))
-    _add_advice(report, np.array(sides), size)
-    return report
+    return sides
 
 
 def parse_size(size: int | str | None) -> int | str | None:
@@ -122,6 +151,14 @@ def _damaged_files(shards: ShardFolder, damaged: list[str]) -> list[str]:
     return [f"{file}: size or sha256 differs from dataset.json" for file in unnamed]
 
 
+def _widen(ranges: dict[str, tuple[float, float]], stored: StoredValues) -> None:
+    """Add the values of an image to the range of its depth."""
+    depth = f"{8 * stored.values_HWC.dtype.itemsize}-bit"
+    low, high = float(stored.colours_HWC.min()), float(stored.colours_HWC.max())
+    before = ranges.get(depth, (low, high))
+    ranges[depth] = (min(low, before[0]), max(high, before[1]))
+
+
 def _digest(values_HWC: Values) -> bytes:
     return hashlib.sha256(f"{values_HWC.dtype} {values_HWC.shape}".encode() + values_HWC.tobytes()).digest()
 
@@ -136,6 +173,11 @@ def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | str | None
     report.num_smaller = int((sides < min(height_and_width(report.size))).sum())
     report.advice = _advice(report)
     dataset = ["data.name=shards"] if has_shards(report.path) else []
+    if Path(report.path).suffix in ARRAY_SUFFIXES:
+        report.command = (
+            f"{program_command()} {shlex.join(['train', 'own', 'data.name=npz', f'data.path={report.path}'])}"
+        )
+        return
     recipe = "pix2pix-facades" if _holds_pairs(report) else report.recipe
     words = ["train", recipe, *dataset, f"data.path={report.path}", f"data.size={report.size}"]
     if report.pairs and recipe == "pix2pix-facades":
@@ -187,12 +229,26 @@ def _advice(report: DatasetReport) -> list[str]:
             f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash; "
             "data.size=HEIGHTxWIDTH trains on rectangles"
         )
-    return [*lines, *_class_advice(report.classes)]
+    return [*lines, *_recipe_advice(report), *_class_advice(report.classes)]
+
+
+def _recipe_advice(report: DatasetReport) -> list[str]:
+    if report.sides[1] < _LARGE_SIDE or report.recipe != "own" or _holds_pairs(report):
+        return []
+    command = f"{program_command()} {shlex.join(['train', 'own-256', f'data.path={report.path}'])}"
+    return [f"images of {report.sides[1]:,} px: on a GPU, the recipe own-256 trains at 128 to 512 px: {command}"]
 
 
 def _class_advice(sizes: Mapping[str, int]) -> list[str]:
     if not sizes:
         return []
+    single = [name for name, size in sizes.items() if size == 1]
+    names = ", ".join(map(repr, single[:_MAX_NAMED])) + (", …" if len(single) > _MAX_NAMED else "")
+    line = f"classes of one image: {names}; it is trained on, and such a class cannot be scored; add images"
+    return [line] * bool(single) + _balance_advice(sizes)
+
+
+def _balance_advice(sizes: Mapping[str, int]) -> list[str]:
     rare, common = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
     if sizes[rare] * _MAX_CLASS_RATIO >= sizes[common]:
         return []
