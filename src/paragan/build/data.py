@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, DataError
 from paragan.core.network_factory import Model
 from paragan.core.roles import Roles
 from paragan.core.source import DerivedSource, Source, StreamedSource, describe_tensors, untrained_classes
@@ -22,6 +24,7 @@ from paragan.game.player_checks import check_paired_data
 from paragan.game.scheme import Batches
 from paragan.loading.loader import BatchRows, BatchStream, Loader
 from paragan.loading.pipeline import Pipeline
+from paragan.loading.subset import ClassSubset
 
 _MAX_THREADS = 4  # enough for the training speed of most games
 _MAX_READERS = 64  # of all ranks of a host, while storage is slow to respond
@@ -79,12 +82,39 @@ def open_data(config: RunConfig, model: Model | None = None) -> Data:
         return Data(model.source, model.held_out, is_image=False)
     module = registry.load_chosen("datasets", config.data)
     options = config.data.options
-    splits: list[Source] = [module.source(options, split) for split in ("train", "held_out")]
-    if not options.labels:
-        splits = [UnlabelledSource(source) if source.class_names else source for source in splits]
-    train, held_out = splits
-    train.notices = (*train.notices, *untrained_classes(train.class_names, train.class_sizes()))
+    train, held_out = (module.source(options, split) for split in ("train", "held_out"))
+    if options.labels:
+        train, held_out = _with_trained_classes(train, held_out)
+        train.notices += _label_notices(config, train)
+    elif train.class_names:
+        train, held_out = UnlabelledSource(train), UnlabelledSource(held_out)
     return Data(train, held_out, getattr(options, "flip", False), train.is_image and sample_name(config, model) is None)
+
+
+def _with_trained_classes(train: Source, held_out: Source) -> tuple[Source, Source]:
+    """Leave out the classes without training images, of which G cannot learn anything, and say so."""
+    notices = untrained_classes(train.class_names, sizes := train.class_sizes())
+    if not notices:
+        return train, held_out
+    classes = np.flatnonzero(sizes).tolist()
+    train, held_out = ClassSubset(train, classes), ClassSubset(held_out, classes)
+    if not len(held_out):
+        raise DataError("data: no class has training and held-out images; add images, or pass data.labels=false")
+    train.notices += notices
+    return train, held_out
+
+
+def _label_notices(config: RunConfig, train: Source) -> tuple[str, ...]:
+    """Return a line if labels are drawn otherwise than real samples are."""
+    if config.data.options.label_distribution == "uniform" or not train.class_names:
+        return ()
+    if not train.class_sizes():
+        return ("labels are drawn uniformly, because the data does not count its classes (Source.class_sizes)",)
+    if config.data.options.balance == "classes" and len(set(train.class_sizes())) > 1:
+        return (
+            "data.balance=classes: labels of G follow the data; data.label_distribution=uniform balances them, too",
+        )
+    return ()
 
 
 def sample_name(config: RunConfig, model: Model | None) -> str | None:
@@ -99,7 +129,9 @@ def sample_name(config: RunConfig, model: Model | None) -> str | None:
 
 
 def check_samples(config: RunConfig, data: Data, model: Model | None) -> None:
-    """Raise `ConfigError` for data without the tensor that the model generates."""
+    """Raise `ConfigError` for data without the tensor that the model generates, and labels that it does not draw."""
+    if isinstance(model, TensorGame) and config.data.options.label_distribution != "data":
+        raise ConfigError("data.label_distribution: G has the labels of its batch; use data.balance=classes")
     sample = sample_name(config, model)
     tensors = data.train.tensors
     if not (sample is None and data.is_image) and sample not in tensors:
@@ -126,11 +158,12 @@ def batch_stream(
     is_automatic: whether decoded data is read ahead if `loading.prefetch` is null. world: the ranks
     that share the resources of a host.
     """
+    labels_N = _labels_to_balance(config, source)
     if isinstance(source, StreamedSource):
         from paragan.loading.iterable_stream import IterableStream
 
         return IterableStream(source, config.train.batch, device, share or (0, config.train.batch))
-    loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip)
+    loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip, balanced_by=labels_N)
     options = config.loading
     threads = options.threads or min(_MAX_THREADS, torch.get_num_threads())
     depth = options.prefetch
@@ -148,6 +181,15 @@ def batch_stream(
         max_bytes=_MAX_BYTES,
         timeout_s=config.train.timeout_s,
     )
+
+
+def _labels_to_balance(config: RunConfig, source: Source) -> NDArray[np.int64] | None:
+    """Return the labels of all samples if batches hold equally many of each class."""
+    if config.data.options.balance == "none":
+        return None
+    if (labels_N := source.row_labels()) is None:
+        raise ConfigError("data.balance=classes needs data whose labels are known before it is read; use none")
+    return labels_N
 
 
 def _controlled_pipeline(config: RunConfig, loader: Loader, threads: int, world: World) -> Pipeline:

@@ -146,7 +146,10 @@ def prior(
     sample = sample_name(config, model)
     if sample is None:
         classes = int(getattr(generator, "num_classes", data.num_classes))
-        return Prior(seed=config.seed, latent=latent_of(generator), num_classes=classes, device=device)
+        is_counted = config.data.options.label_distribution == "data" and classes == data.num_classes
+        sizes = tuple(data.train.class_sizes()) if is_counted else ()
+        latent = latent_of(generator)
+        return Prior(seed=config.seed, latent=latent, num_classes=classes, class_sizes=sizes, device=device)
     tensors = data.train.tensors
     of_g = generator_arguments(generator, tensors)
     return Prior(

@@ -100,8 +100,18 @@ TORCH_OPTIMISERS = (
 
 
 @dataclass(frozen=True)
-class DatasetOptions:
+class LabelOptions:
     """Options of every dataset, added to those of its file; fingerprints of data ignore them."""
+
+    label_distribution: Literal["data", "uniform"] = field(default="data", repr=False)
+    """Labels of generated samples: by the training images of each class, or `uniform`."""
+    balance: Literal["none", "classes"] = field(default="none", repr=False)
+    """`classes`: batches hold equally many real samples of each class, however many the data has."""
+
+
+@dataclass(frozen=True)
+class DatasetOptions(LabelOptions):
+    """Options of a dataset whose file has no `labels` of its own."""
 
     labels: bool = field(default=True, repr=False)
     """Whether the labels of the data are used. false: none, the run is unconditional."""

@@ -24,7 +24,7 @@ from typing import get_type_hints
 
 from paragan.core import from_memory, outside_code
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import TORCH_OPTIMISERS, Choice, DatasetOptions
+from paragan.core.option_types import TORCH_OPTIMISERS, Choice, DatasetOptions, LabelOptions
 from paragan.core.outside_code import reraise_as_config_error
 
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z`])")  # not in "et al. 2018"
@@ -236,8 +236,8 @@ def _options(path: Path, name: str) -> type:
 
 @cache
 def _dataset_options(kind: type) -> type:
-    bases = (kind,) if any(field.name == "labels" for field in fields(kind)) else (DatasetOptions, kind)
-    return make_dataclass("Options", [], bases=bases, frozen=True, namespace={"__doc__": kind.__doc__})
+    added = LabelOptions if any(field.name == "labels" for field in fields(kind)) else DatasetOptions
+    return make_dataclass("Options", [], bases=(added, kind), frozen=True, namespace={"__doc__": kind.__doc__})
 
 
 def _is_readable(node: ast.stmt) -> bool:

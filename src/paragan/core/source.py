@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core.errors import ConfigError, DataError
@@ -137,9 +138,14 @@ class Source(ABC):
         """Return the name of a sample in messages; a source of files returns that of the file."""
         return f"sample {row}"
 
+    def row_labels(self) -> NDArray[np.int64] | None:
+        """Return the label of every sample, int64 (N,); None where that takes reading all of them."""
+        return None
+
     def class_sizes(self) -> Sequence[int]:
         """Return the number of samples of each class; empty where that takes reading all of them."""
-        return ()
+        labels_N = self.row_labels() if self.class_names else None
+        return () if labels_N is None else np.bincount(labels_N, minlength=len(self.class_names)).tolist()
 
 
 class EncodedSource(Source):
@@ -188,6 +194,10 @@ class DerivedSource(EncodedSource):
     def where(self, row: int) -> str:
         """Return the name that the other source has for a sample."""
         return self.source.where(row)
+
+    def row_labels(self) -> NDArray[np.int64] | None:
+        """Return the labels of the other source."""
+        return self.source.row_labels() if "label" in self.tensors else None
 
 
 class StreamedSource(Source):
@@ -259,7 +269,7 @@ def finite_tensors(
 
 
 def untrained_classes(class_names: Sequence[str], sizes: Sequence[int]) -> tuple[str, ...]:
-    """Return a warning that names the classes without training images, if there are some.
+    """Return a line that names the classes without training images, if there are some.
 
     sizes: number of training images of each class; empty: not known.
     """
@@ -267,10 +277,7 @@ def untrained_classes(class_names: Sequence[str], sizes: Sequence[int]) -> tuple
     if not missing:
         return ()
     named = ", ".join(missing[:_MAX_NAMED]) + (", …" if len(missing) > _MAX_NAMED else "")
-    return (
-        f"classes without training images: {named}; G cannot learn them, but samples and scores draw all classes: add "
-        "training images, or remove the classes",
-    )
+    return (f"classes without training images are left out, also of the held-out ones: {named}; add training images",)
 
 
 def describe_tensors(tensors: Mapping[str, TensorSpec]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core import rng
@@ -66,9 +67,9 @@ class ImageSource(EncodedSource):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def class_sizes(self) -> list[int]:
-        """Return the number of images of each class."""
-        return [] if self.labels is None else np.bincount(self.labels, minlength=len(self.class_names)).tolist()
+    def row_labels(self) -> NDArray[np.int64] | None:
+        """Return the labels of the images."""
+        return None if self.labels is None else self.labels.astype(np.int64)
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]  # computed when it is read

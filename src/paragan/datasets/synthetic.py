@@ -71,6 +71,10 @@ class SyntheticImages(Source):
     def __len__(self) -> int:
         return self._count
 
+    def class_sizes(self) -> list[int]:
+        """Return equal sizes: classes are drawn with equal probability."""
+        return [1] * len(self.class_names)
+
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return uint8 images and int64 labels. indices: int64 array (B,) in [0, N)."""
         rows = [self._row(operator.index(row)) for row in indices]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -48,6 +49,7 @@ class SavedGame:
     phases: PhaseClock = field(default_factory=PhaseClock, init=False)  # of the thread that trains
     saved_at: int = field(default=-1, init=False)  # step of the newest checkpoint
     is_score_pending: bool = field(default=False, init=False)  # a stop interrupted the newest score
+    data_change: str = field(default="", init=False)  # of the data since the checkpoint that was restored
     _base_sha256: dict[str, str] = field(default_factory=dict, init=False)
 
     @property
@@ -92,12 +94,14 @@ class SavedGame:
         self.scheme.quiesce()
         groups, values = self.state()
         source = self.batches.source
+        sample = self.prior.arguments[0]
         facts = {"class_names": source.class_names, "condition_channels": source.condition_channels}
         raise_if_not_finite(self.world, self.clock.step, groups, source)
         values |= {
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,
-            "model": {"shape": source.tensors[self.prior.arguments[0]].shape, **facts},
+            "model": {"shape": source.tensors[sample].shape, "class_sizes": self.prior.class_sizes, **facts},
+            "data": {"samples": len(source), "fingerprint": source.fingerprint},
             "owes_score": self.is_score_pending,
         }
         path = self.checkpoints.save(self.clock.step, groups, values)
@@ -138,6 +142,9 @@ class SavedGame:
     def resume_from(self, checkpoint: Checkpoint) -> None:
         """Restore this checkpoint, on this rank."""
         values = checkpoint.values
+        source = self.batches.source
+        _check_class_names(checkpoint, source.class_names)
+        self.data_change = _describe_change(values.get("data"), source)
         with restoring(checkpoint):
             position = read_counts(values, "position")["position"]
             clock = read_counts(values["clock"], "step", "images")
@@ -164,6 +171,28 @@ class SavedGame:
             if penalty.frozen_sha256 is not None:
                 sha256[f"of penalty {penalty.name}"] = penalty.frozen_sha256
         return sha256
+
+
+def _check_class_names(checkpoint: Checkpoint, names: Sequence[str]) -> None:
+    """Raise `CheckpointError` if a class was called otherwise at the save: labels would mean other classes."""
+    saved = checkpoint.values.get("model", {}).get("class_names", names)
+    for number, (before, now) in enumerate(zip_longest(saved, names)):
+        if before != now:
+            was = "did not exist" if before is None else f"was {before!r}"
+            now_is = "does not exist" if now is None else f"is {now!r}"
+            raise CheckpointError(
+                f"checkpoint {checkpoint.path}: class {number} {was}, and now {now_is}; give the classes of the data "
+                "their former names, or start anew with --fresh"
+            )
+
+
+def _describe_change(saved: Any, source: Source) -> str:
+    """Return how the data differs from that of a save, in a line; empty if it does not, or the save is older."""
+    if not isinstance(saved, Mapping) or saved.get("fingerprint") == source.fingerprint:
+        return ""
+    count = f"{saved.get('samples')} training samples, now {len(source)}"
+    files = f"{len(source)} training samples as before, but other files, times or settings"
+    return f"the data has changed since the checkpoint: {files if saved.get('samples') == len(source) else count}"
 
 
 def _check_frozen_networks(checkpoint: Checkpoint, side: Side, frozen: Mapping[str, str]) -> None:

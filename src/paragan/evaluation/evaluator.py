@@ -72,7 +72,7 @@ class Evaluator:
     def score_network(self, generator: CalledNetwork, prior: Prior) -> Score:
         """Score a generator on the latents of the stream "score"."""
         found = self.score(sample_generator(generator, prior, self.num_images, self.mode))
-        return replace(found, protocol={**found.protocol, **steps_protocol(generator.module)})
+        return replace(found, protocol={**found.protocol, **prior.protocol, **steps_protocol(generator.module)})
 
     def score(self, generate: Generate) -> Score:
         """Score `num_images` rows of `generate`; `DivergedError` if images are not finite."""
@@ -146,7 +146,7 @@ class Evaluator:
             **{name: values for name, values in compared.items() if values != reference},
             "real": {"split": "held_out", "num_images": self._num_real},
             "mode": self.mode,
-            "sampling": f"{MODE_DESCRIPTIONS[self.mode]}, labels uniform",
+            "sampling": MODE_DESCRIPTIONS[self.mode],
         }
 
     def _compared(self, metric: ChosenMetric) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from paragan.core.source import DerivedSource, Source, StreamedSource, image_specs
 from paragan.core.types import Rows
-from paragan.datasets.base.program_data import TensorSource
 from paragan.evaluation.fixed_samples import fetch_batch
 from paragan.evaluation.fixed_tensors import is_pictured
 from paragan.evaluation.generated_features import Generate, to_uint8
@@ -42,7 +41,7 @@ class SampleImages(DerivedSource):
         tensors = self.source.decode(encoded, rows, places, seed)
         image = tensors[self.sample]
         image = image if image.dtype == torch.uint8 else to_uint8(image)
-        return {"image": image, "label": tensors["label"]} if self.class_names else {"image": image}
+        return {"image": image, "label": tensors["label"].flatten()} if self.class_names else {"image": image}
 
 
 def is_scored(source: Source, sample: str) -> bool:
@@ -83,7 +82,7 @@ def sample_inputs(generator: CalledNetwork, source: Source, prior: Prior, total:
         batch = fetch_batch(source, Rows(step=0, first=first, count=count, total=total), prior, numbers)
         inputs = prior.feed("score", batch).fake_inputs
         made = generate_tensors(generator, inputs, mode, prior.seed, first).images.clamp(-1, 1)
-        return made, batch.tensors["label"] if "label" in (prior.generator_arguments or ()) else None
+        return made, batch.tensors["label"].flatten() if "label" in (prior.generator_arguments or ()) else None
 
     return generate
 
@@ -95,8 +94,7 @@ def _shape(source: Source, sample: str) -> tuple[int, int, int]:
 
 def _class_names(source: Source) -> tuple[str, ...]:
     """Return the classes of the labels of tensors in memory, numbers from 0; empty without such labels."""
-    labels_N = source.whole("label") if isinstance(source, TensorSource) else None
-    if labels_N is None or labels_N.dtype != torch.int64 or labels_N.dim() != 1:
+    if (labels_N := source.row_labels()) is None:
         return ()
-    lowest, highest = (int(value) for value in labels_N.aminmax())
+    lowest, highest = int(labels_N.min()), int(labels_N.max())
     return tuple(map(str, range(highest + 1))) if lowest == 0 < highest < _MAX_CLASSES else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,15 @@ class GeneratorInfo:
     """Facts about a generator that its config lacks.
 
     shape: of a sample, (C, H, W) of images; an axis of -1 has any length. images: real samples in
-    training. condition_channels: of the images that samples are generated from; None without them.
+    training. class_sizes: by which labels are drawn, as of `Prior`. condition_channels: of the images
+    that samples are generated from; None without them.
     """
 
     shape: tuple[int, ...]
     class_names: tuple[str, ...]
     step: int
     images: int
+    class_sizes: tuple[int, ...] = ()
     condition_channels: int | None = None
 
     @property
@@ -57,7 +59,17 @@ class GeneratorInfo:
         if len(class_names) > _MAX_CLASSES or not all(isinstance(name, str) for name in class_names):
             raise ValueError("class_names")
         names = tuple(class_names)
-        return cls(shape=axes, class_names=names, step=step, images=images, condition_channels=channels)
+        sizes = _class_sizes(values.get("class_sizes", ()), len(names))
+        named = cls(shape=axes, class_names=names, step=step, images=images)
+        return replace(named, class_sizes=sizes, condition_channels=channels)
+
+
+def _class_sizes(values: Any, num_classes: int) -> tuple[int, ...]:
+    sizes = tuple(values)
+    is_valid = all(type(size) is int and size >= 0 for size in sizes) and 0 < sum(sizes) < 1 << 48
+    if sizes and not (is_valid and len(sizes) == num_classes):
+        raise ValueError("class_sizes")
+    return sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +95,7 @@ def write(path: Path, exported: GeneratorFile) -> None:
         "config": exported.config,
         "shape": json.dumps(info.shape),
         "class_names": json.dumps(info.class_names),
+        "class_sizes": json.dumps(info.class_sizes),
         "step": str(info.step),
         "kimg": str(info.images / 1000),
         "images": str(info.images),

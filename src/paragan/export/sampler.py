@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from paragan.export.class_labels import Label, as_list, class_numbers
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages
 from paragan.game import latents
-from paragan.game.label_use import gives_equal_images
+from paragan.game.label_use import gives_equal_images, ignores_labels
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
@@ -71,7 +72,9 @@ class Sampler(Applicable):
         if not self.num_classes or self.takes_condition:
             return self.num_classes
         prior = replace(self._prior(1, None), device=next(self.net.parameters()).device)
-        return 0 if gives_equal_images(self.net, prior) else self.num_classes
+        # equal images may be those of classes that have hardly trained
+        is_ignored = gives_equal_images(self.net, prior) and ignores_labels(copy.deepcopy(self.net), prior)
+        return 0 if is_ignored else self.num_classes
 
     @property
     def takes_condition(self) -> bool:
@@ -98,7 +101,7 @@ class Sampler(Applicable):
 
         Equal seeds give equal images, and the images of a smaller n are the first of a larger one.
 
-        labels: classes by name or number, one or several, taken in turn; None: drawn uniformly.
+        labels: classes by name or number, one or several, taken in turn; None: drawn as in training.
         seed: of latents and labels; None: the run's.
         truncation: in (0, 1]; bounds every component of a latent (`game.latents.truncated`) or, for
         a generator with styles, scales the distance from the mean style: smaller is more typical
@@ -266,7 +269,9 @@ class Sampler(Applicable):
         if seed is not None and not isinstance(seed, Integral):
             raise ConfigError(f"seed must be an integer, or None for the run's, not {seed!r}")
         latent: Any = self.net.latent
-        return Prior(seed=self.seed if seed is None else seed, latent=int(latent), num_classes=self.num_classes)
+        prior = Prior(seed=self.seed if seed is None else seed, latent=int(latent), num_classes=self.num_classes)
+        is_counted = len(self.info.class_sizes) == prior.num_classes
+        return replace(prior, class_sizes=self.info.class_sizes) if is_counted else prior
 
 
 def check_count(n: object) -> None:

@@ -183,7 +183,7 @@ def sample_tensors(
         batch = Batch(rows) if source is None else fetch_batch(source, rows, prior, numbers % (len(source) or n))
         if label_K is not None:
             label_B = label_K[torch.from_numpy(numbers) % len(label_K)].to(prior.device)
-            batch = replace(batch, tensors={**batch.tensors, "label": label_B})
+            batch = replace(batch, tensors={**batch.tensors, "label": label_B.reshape_as(batch.tensors["label"])})
         inputs = prior.feed("sample", batch).fake_inputs
         blocks.append(generate_tensors(generator, inputs, mode, prior.seed, first).images.cpu())
     if len({block.shape[1:] for block in blocks}) > 1:

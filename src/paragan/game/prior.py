@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +16,9 @@ from paragan.core.types import IMAGE_ARGUMENTS, Batch, Rows, TurnInputs, present
 
 @dataclass(frozen=True, kw_only=True)
 class Prior:
-    """Prior of latents, z ~ N(0, 1)^Z, and of labels, uniform over the classes, if any.
+    """Prior of latents, z ~ N(0, 1)^Z, and of labels, if there are classes.
 
+    class_sizes: samples of each class, by which labels are drawn; empty: equally many.
     uses_labels: False for a generator that ignores its labels (`game.label_use`): no score and no
     sheet compares its classes. arguments: names of D's arguments in a batch (`TurnInputs`).
     generator_arguments: those of G; then only `latent` is drawn, and labels are those of the batch.
@@ -24,6 +27,7 @@ class Prior:
     seed: int
     latent: int
     num_classes: int = 0
+    class_sizes: tuple[int, ...] = ()
     device: torch.device = torch.device("cpu")
     dtype: torch.dtype = torch.float32
     uses_labels: bool = True
@@ -41,7 +45,21 @@ class Prior:
         z = rng.normal(self.seed, f"{stream}/z", rows, (self.latent,))
         if not self.num_classes:
             return z, None
-        return z, rng.integers(self.seed, f"{stream}/y", rows, self.num_classes)
+        ends_K = self._class_ends
+        numbers_B = rng.integers(self.seed, f"{stream}/y", rows, int(ends_K[-1]))
+        return z, torch.searchsorted(ends_K, numbers_B.contiguous(), right=True)  # a micro-batch is strided
+
+    @cached_property
+    def _class_ends(self) -> Tensor:
+        """Cumulated sizes of the classes over their greatest common divisor: 1, 2, 3, … of equal ones."""
+        sizes = self.class_sizes or (1,) * self.num_classes
+        return torch.tensor(sizes).cumsum(0) // math.gcd(*sizes)
+
+    @property
+    def protocol(self) -> dict[str, str]:
+        """How labels are drawn, as an entry of a score's protocol; nothing without classes."""
+        distribution = "uniform" if len(set(self.class_sizes)) < 2 else "as in the training data"
+        return {"labels": distribution} if self.num_classes else {}
 
     @property
     def num_comparable_classes(self) -> int:

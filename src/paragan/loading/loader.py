@@ -16,7 +16,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.phases import Phase, phase
 from paragan.core.source import Source, check_finite
 from paragan.core.types import Batch, Rows
-from paragan.loading.order import Order
+from paragan.loading.order import ClassOrder, Order
 
 _LOOKAHEAD = 4096  # positions permuted at once: little slower than a hundred
 
@@ -62,9 +62,10 @@ class Loader(BatchStream):
     Row r of batch number `position` is at place position * batch + r of the seeded order (`Order`),
     on every rank. share: (first, count) of the rows that this rank loads, all by default. flip:
     mirror each sample's images with probability 1/2, drawn per place; sources of pairs draw flips
-    themselves. Images, as the source declares them, are copied to the device as stored and returned
-    in [-1, 1] as `dtype`; other tensors are returned unchanged. is_pinned: whether copies to the
-    device start from pinned memory, which lets them overlap with computation.
+    themselves. balanced_by: labels of all samples; each comes equally often (`ClassOrder`). Images,
+    as the source declares them, are copied to the device as stored and returned in [-1, 1] as `dtype`;
+    other tensors are returned unchanged. is_pinned: whether copies to the device start from pinned
+    memory, which lets them overlap with computation.
 
     Raises `ConfigError` if the source is empty, the share is not within the batch, there is no
     `image` to flip, or a sample differs from its declaration, and `DataError` for one with NaN or
@@ -80,6 +81,8 @@ class Loader(BatchStream):
         dtype: torch.dtype = torch.float32,
         share: tuple[int, int] | None = None,
         flip: bool = False,
+        *,
+        balanced_by: Places | None = None,
     ) -> None:
         super().__init__(source)
         self._batch = batch
@@ -92,7 +95,7 @@ class Loader(BatchStream):
         if self._flip and not self._flipped:
             raise ConfigError("data.flip=true mirrors images, but the data set has none; use data.flip=false")
         self.seed = seed
-        self._order = Order(len(source), seed)
+        self._order = Order(len(source), seed) if balanced_by is None else ClassOrder(balanced_by, seed)
         # first place, and the rows from there
         self._lookahead: tuple[int, Places] = (0, np.empty(0, dtype=np.int64))
         self.is_pinned = _copies_from_pinned_memory(device)

@@ -11,7 +11,6 @@ power of two could be four times as large, and most of the work would be walking
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,26 +38,61 @@ class Order:
         rows = np.empty_like(places)
         for epoch in np.unique(epochs):
             in_epoch = epochs == epoch
-            rows[in_epoch] = self._permute(places[in_epoch], rng.key(self.seed, "order", int(epoch)))
+            keys = _round_keys(np.array([rng.key(self.seed, "order", int(epoch))], np.uint64))
+            rows[in_epoch] = _permuted(places[in_epoch], np.uint64(self.num_rows), keys)
         return rows
 
-    def _permute(self, places: Indices, key: int) -> Indices:
-        """Apply the permutation of 0 … num_rows - 1 of one epoch to these places."""
-        height = math.isqrt(self.num_rows - 1) + 1
-        width = -(-self.num_rows // height)
-        keys = _mix(np.arange(1, _ROUNDS + 1, dtype=np.uint64) * _GOLDEN_GAMMA + np.uint64(key))
-        words = _feistel(places.astype(np.uint64), keys, height, width)
-        outside = np.flatnonzero(words >= self.num_rows)
-        while outside.size:
-            words[outside] = _feistel(words[outside], keys, height, width)
-            outside = outside[words[outside] >= self.num_rows]
-        return words.astype(np.int64)
+
+class ClassOrder:
+    """Seeded order in which each class comes once in as many rows as there are classes.
+
+    The rows of a class come in permutations, again and again. labels_N: of all rows, int64.
+    """
+
+    def __init__(self, labels_N: Indices, seed: int) -> None:
+        self._key = np.uint64(rng.key(seed, "classes"))
+        self._rows = np.argsort(labels_N, kind="stable")
+        _, self._starts, self._sizes = np.unique(labels_N[self._rows], return_index=True, return_counts=True)
+
+    def at(self, positions: Indices) -> Indices:
+        """Return the row numbers at these positions, as `Order.at`."""
+        turns, places = np.divmod(positions, len(self._sizes))
+        classes = self._classes(turns, places)
+        epochs, turns = np.divmod(turns, self._sizes[classes])
+        keys = _round_keys(_mix(classes * _GOLDEN_GAMMA + self._key) + epochs.astype(np.uint64))
+        return self._rows[self._starts[classes] + _permuted(turns, self._sizes[classes].astype(np.uint64), keys)]
+
+    def _classes(self, turns: Indices, places: Indices) -> _Words:
+        """Return the classes at these places of turns, each of which is a permutation of the classes."""
+        num = len(self._sizes)
+        numbers, of_position = np.unique(turns, return_inverse=True)
+        words = (numbers[:, None] * num + np.arange(num)).astype(np.uint64)
+        return _mix(words * _GOLDEN_GAMMA + self._key).argsort(1)[of_position, places].astype(np.uint64)
 
 
-def _feistel(words: _Words, keys: _Words, height: int, width: int) -> _Words:
+def _round_keys(keys_B: _Words) -> _Words:
+    """Return the keys of the rounds, (rounds, B)."""
+    return _mix(np.arange(1, _ROUNDS + 1, dtype=np.uint64)[:, None] * _GOLDEN_GAMMA + keys_B)
+
+
+def _permuted(places: Indices, sizes: _Words | np.uint64, keys: _Words) -> Indices:
+    """Apply a permutation of 0 … size - 1 to each place. sizes, keys: of all places, or of each."""
+    height = np.ceil(np.sqrt(sizes)).astype(np.uint64)
+    width = (sizes + height - np.uint64(1)) // height
+    words = _feistel(places.astype(np.uint64), keys, height, width)
+    outside = np.flatnonzero(words >= sizes)
+    each = (np.broadcast_to(values, (*values.shape[:-1], len(words))) for values in (keys, height, width, sizes))
+    keys, height, width, sizes = each
+    while outside.size:
+        words[outside] = _feistel(words[outside], keys[:, outside], height[outside], width[outside])
+        outside = outside[words[outside] >= sizes[outside]]
+    return words.astype(np.int64)
+
+
+def _feistel(words: _Words, keys: _Words, height: _Words | np.uint64, width: _Words | np.uint64) -> _Words:
     """Apply a permutation of 0 … height * width - 1."""
-    modulus = np.uint64(height)
-    other = np.uint64(width)
+    modulus = height
+    other = width
     half, hashed = np.divmod(words, other)
     for key in keys:
         half = (half + _mix(hashed ^ key) % modulus) % modulus

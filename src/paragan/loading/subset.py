@@ -1,4 +1,4 @@
-"""Subset of a data set for each of several cells.
+"""Subset of a data set: for each of several cells, or of some classes.
 
 Source: J. Toutouh et al., "Data dieting in GAN training", 2020.
 """
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from paragan.core import rng
@@ -20,7 +21,7 @@ _BLOCK_ROWS = 256
 
 
 class SubsetSource(DerivedSource):
-    """A `Source` of selected rows of another source; labels are not renumbered."""
+    """A `Source` of selected rows of another source; labels are unchanged."""
 
     def __init__(self, source: Source, rows: Indices) -> None:
         super().__init__(source)
@@ -43,6 +44,31 @@ class SubsetSource(DerivedSource):
         """Return the name of a sample by position in the subset."""
         return self.source.where(int(self._rows[row]))
 
+    def row_labels(self) -> Indices | None:
+        """Return the labels by position in the subset."""
+        labels_N = super().row_labels()
+        return None if labels_N is None else labels_N[self._rows]
+
+
+class ClassSubset(SubsetSource):
+    """The samples of some classes of a source that knows its labels, which are numbered from 0."""
+
+    def __init__(self, source: Source, classes: Sequence[int]) -> None:
+        self._numbers = np.full(len(source.class_names), -1)
+        self._numbers[classes] = np.arange(len(classes))
+        super().__init__(source, np.flatnonzero(self._numbers[read_labels(source)] >= 0))
+        self.class_names = tuple(source.class_names[label] for label in classes)
+
+    def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
+        """Return samples with the numbers of these classes."""
+        tensors = super().decode(encoded, rows, places, seed)
+        return {**tensors, "label": torch.from_numpy(self._numbers[tensors["label"].numpy()])}
+
+    def row_labels(self) -> Indices | None:
+        """Return the labels by position in the subset."""
+        labels_N = super().row_labels()
+        return None if labels_N is None else self._numbers[labels_N]
+
 
 def random_rows(num: int, share: float, seed: int, cell: int) -> Indices:
     """Draw a sorted random share of `num` rows, at least one, for one cell; the rows of cells may overlap."""
@@ -51,7 +77,9 @@ def random_rows(num: int, share: float, seed: int, cell: int) -> Indices:
 
 
 def read_labels(source: Source) -> Indices:
-    """Read the label of every row of the whole data set, int64 (N,), block by block."""
+    """Return the label of every row, int64 (N,), read block by block where the source does not know them."""
+    if (known_N := source.row_labels()) is not None:
+        return known_N
     labels_N = np.empty(len(source), np.int64)
     for first in range(0, len(source), _BLOCK_ROWS):
         rows = np.arange(first, min(first + _BLOCK_ROWS, len(source)))

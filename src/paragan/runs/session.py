@@ -146,7 +146,7 @@ def _config_of_session(
 ) -> tuple[RunConfig, list[str]]:
     """Return the config with what former sessions and initial weights add, and messages about it. Loads the weights."""
     config = with_history(with_recorded_init(request.config, before), before, trainer.clock.step)
-    messages = change_messages(config, before)
+    messages = change_messages(config, before) + [trainer.data_change] * bool(trainer.data_change)
     if config.initial_paths and not resumed:
         from paragan.build.initial_weights import load_initial_weights  # few runs need it
 

@@ -12,6 +12,7 @@ from paragan.datasets.base.ragged import Padding
 from paragan.evaluation import tensor_images
 from paragan.features.base import classifier
 from paragan.game.network import CalledNetwork
+from paragan.loading.order import ClassOrder
 from tests.unit.api.test_trainer_samples import Labelled, Maker
 
 SETTINGS = {
@@ -191,3 +192,31 @@ def test_samples_that_are_no_images_in_floats_get_no_line_about_their_range(tmp_
     trainer(tmp_path, data=data, shape=shape, evaluation__features=None).run()
     out = capsys.readouterr().out
     assert "is in [0, 1]" not in out and "score     off (evaluation.metrics=null)" in out
+
+
+@pytest.mark.parametrize("shape", [(60,), (60, 1)])
+def test_labels_of_one_column_are_classes_and_balanced(tmp_path, shape):
+    label_N = (torch.arange(60) < 50).long()  # 10 of class 0
+    run = trainer(
+        tmp_path, _ByLabel, {"x": images()["image"], "label": label_N.reshape(shape)}, data__balance="classes"
+    )
+    run = run.run()
+    assert run.records("score")[-1]["protocol"]["extractor_task"] == "classes"
+    batch = run.trainer.source.fetch(ClassOrder(label_N.numpy(), 0).at(np.arange(4)))
+    assert batch["label"].flatten().sort().values.tolist() == [0, 0, 1, 1]
+    assert run.sample(3, labels=[1, 0]) is not None
+
+
+@pytest.mark.parametrize(("key", "value"), [("data__label_distribution", "uniform"), ("data__balance", "classes")])
+def test_distributions_of_labels_that_the_data_cannot_have_are_refused(tmp_path, key, value):
+    with pytest.raises(pg.ConfigError, match=key.replace("__", r"\.")):
+        trainer(tmp_path, **{key: value}).run()
+
+
+class _ByLabel(Maker):
+    def __init__(self, shape=SHAPE):
+        super().__init__(shape, 8)
+        self.latent = 7
+
+    def forward(self, latent, label):
+        return super().forward(torch.cat([latent, label.reshape(-1, 1).float()], 1))

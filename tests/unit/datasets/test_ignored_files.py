@@ -14,7 +14,7 @@ from paragan.datasets.preparation.dataset_check import check_dataset
 from paragan.datasets.preparation.prepare import prepare_shards
 
 BROKEN = "links that lead to no file are ignored: 2 ('b/gone.png', 'b/round.png')"
-UNTRAINED = "classes without training images: 'c'; G cannot learn them"
+UNTRAINED = "classes without training images are left out, also of the held-out ones: 'c'"
 
 
 def put(path, number, width=8):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core import rng
@@ -36,9 +37,9 @@ class InMemorySource(Source):
     def __len__(self) -> int:
         return len(self.images_NCHW)
 
-    def class_sizes(self) -> list[int]:
-        """Return the number of images of each class."""
-        return [] if self.labels_N is None else self.labels_N.bincount(minlength=len(self.class_names)).tolist()
+    def row_labels(self) -> NDArray[np.int64] | None:
+        """Return the labels of the images."""
+        return None if self.labels_N is None else self.labels_N.numpy()
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return copies of rows. indices: int64 array (B,) in [0, N)."""

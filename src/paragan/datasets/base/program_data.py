@@ -88,9 +88,11 @@ class TensorSource(Source):
         ragged = {name: [held[row] for row in rows.tolist()] for name, held in self._ragged.items()}
         return {**tensors, **self._padding.stacked(ragged)}
 
-    def whole(self, name: str) -> Tensor | None:
-        """Return a tensor of all samples; None without one of that name and one length."""
-        return self._held.get(name)
+    def row_labels(self) -> NDArray[np.int64] | None:
+        """Return the tensor `label`, int64 (N,) or (N, 1); None without one."""
+        label_N = self._held.get("label")
+        is_known = label_N is not None and label_N.dtype == torch.int64 and label_N.numel() == len(self)
+        return label_N.flatten().numpy() if label_N is not None and is_known else None
 
 
 class DatasetSource(Source):

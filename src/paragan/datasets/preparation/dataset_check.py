@@ -252,7 +252,8 @@ def _balance_advice(sizes: Mapping[str, int]) -> list[str]:
     rare, common = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
     if sizes[rare] * _MAX_CLASS_RATIO >= sizes[common]:
         return []
-    return [f"classes are imbalanced: {sizes[common]:,} images of {common!r}, {sizes[rare]:,} of {rare!r}"]
+    counts = f"{sizes[common]:,} images of {common!r}, {sizes[rare]:,} of {rare!r}"
+    return [f"classes are imbalanced: {counts}; labels are drawn as in the data, data.balance=classes evens the images"]
 
 
 def _files(count: int) -> str:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from paragan.config.grid_options import GridOptions
-from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.source import Source
-from paragan.core.types import Rows
 from paragan.game.prior import Prior
 from paragan.loading import subset
 from paragan.loading.order import Indices
@@ -82,24 +78,10 @@ class DataShares:
         raise ConfigError(f"{key}: the data has no class {label!r}; {hint}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassSubsetPrior(Prior):
-    """Prior with labels drawn uniformly from a subset of the classes.
+def with_classes(prior: Prior, classes: tuple[int, ...]) -> Prior:
+    """Return a prior that draws labels of these classes alone: D would learn that labels of others are fake.
 
-    Fakes of other classes would teach D that these labels are fake. classes: their numbers, at
-    least one.
+    An unconditional prior is unchanged.
     """
-
-    classes: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, prior: Prior, classes: tuple[int, ...]) -> Prior:
-        """Restrict a prior to these classes; an unconditional prior is returned unchanged."""
-        if not prior.num_classes:
-            return prior
-        return cls(**vars(prior), classes=classes)
-
-    def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
-        z, _ = super().draw_on_cpu(stream, rows)
-        indices = rng.integers(self.seed, f"{stream}/y", rows, len(self.classes))
-        return z, torch.tensor(self.classes)[indices]
+    sizes = prior.class_sizes or (1,) * prior.num_classes
+    return replace(prior, class_sizes=tuple(size * (label in classes) for label, size in enumerate(sizes)))

@@ -24,7 +24,7 @@ from paragan.core.option_types import Choice
 from paragan.core.types import Batch, Rows, Side
 from paragan.evaluation.evaluator import Evaluator
 from paragan.extensions.grid.cell import Cell, RandomOpponent
-from paragan.extensions.grid.data_shares import ClassSubsetPrior, DataShares
+from paragan.extensions.grid.data_shares import DataShares, with_classes
 from paragan.extensions.grid.executors.choice import select_executor
 from paragan.extensions.grid.fitness import FitnessEvaluator
 from paragan.extensions.grid.genome import EvalNetwork, Genome
@@ -116,7 +116,7 @@ class GridFactory:
         loss = 0 if cell.loss is None else grid_losses(self.config).index(cell.loss)
         gan.loss = self.losses[loss]
         if classes := self.data_shares.classes(number):
-            gan.prior = ClassSubsetPrior.of(gan.prior, classes)
+            gan.prior = with_classes(gan.prior, classes)
         if self.options.opponents == "random":
             assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
             gan = replace(gan, g=RandomOpponent(gan.g), d=RandomOpponent(gan.d))
