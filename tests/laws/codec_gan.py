@@ -21,7 +21,7 @@ SHARES = {"adversarial": 4.0, "feature_matching_l1": 4.0, "log_mel": 2.0, "l1": 
 DECAY = 0.999
 OPTIONS = encodec.Options(width=2, rates=(2, 4), codebooks=2, codes=8, depth=3, windows=(64, 32))
 ADAM = {"betas": (0.5, 0.9), "eps": 1e-5}  # the gradient of D's last bias is rounding, which Adam would make steps of
-MEL = {"fft": 64, "hop": 32, "bands": 8}
+MEL = {"n_fft": 64, "hop": 32, "n_mels": 8}
 
 
 def network(side: Side) -> nn.Module:

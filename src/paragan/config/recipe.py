@@ -23,6 +23,7 @@ from paragan.core import registry, strict_yaml
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import read_bytes
+from paragan.core.option_types import Choice
 from paragan.core.outside_code import CodeFolder
 from paragan.core.settings_tree import (
     COMMAND_LINE,
@@ -39,6 +40,7 @@ _MAX_NAMED = 5
 _PRESET = "preset="
 _RUN_FILES = ("metrics.jsonl", "checkpoints", "run.lock", "environment.json", "exit.json")
 _MAX_BYTES = 1 << 20
+_AUDIO = ("sample_rate", "n_fft", "hop", "win", "n_mels", "mel_scale")  # settings that parts share with the data
 
 
 def read_recipe(
@@ -121,7 +123,7 @@ def _validate(tree: Node, problems: list[Problem], outside: Container[str], cure
     from paragan.config.validation import validate_config
 
     try:
-        return validate_config(RunConfig, tree, outside, problems)
+        return with_data_settings(validate_config(RunConfig, tree, outside, problems))
     except ProblemsError as error:
         removed = [problem for problem in error.problems if problem.is_removed and problem.place != COMMAND_LINE]
         if not cure or not removed:
@@ -132,6 +134,24 @@ def _validate(tree: Node, problems: list[Problem], outside: Container[str], cure
             f"{tree.place.source} was written by an older version of paragan; settings and values in it that were "
             f"removed: {len(removed)}, namely {named}; {cure}"
         ) from None
+
+
+def with_data_settings(config: RunConfig) -> RunConfig:
+    """Return a copy in which settings of audio that are null have the values of the data set, which decides them."""
+    known = {name: getattr(config.data.options, name, None) for name in _AUDIO}
+
+    def fill(choice: Choice) -> Choice:
+        empty = {name: known[name] for name in _AUDIO if getattr(choice.options, name, "") is None}
+        return replace(choice, options=replace(choice.options, **empty)) if empty else choice
+
+    metrics = config.evaluation.metrics and tuple(map(fill, config.evaluation.metrics))
+    return replace(
+        config,
+        model=fill(config.model),
+        penalties=tuple(map(fill, config.penalties)),
+        evaluation=replace(config.evaluation, metrics=metrics),
+        writers=tuple(map(fill, config.writers)),
+    )
 
 
 def _describe_removed(problem: Problem) -> str:

@@ -90,6 +90,7 @@ Positive = Annotated[float, Interval(gt=0)]
 NotNegative = Annotated[float, Interval(ge=0)]
 Fraction = Annotated[float, Interval(ge=0, le=1)]
 Combine = Literal["sum", "mean"]  # of several discriminators
+MelScale = Literal["slaney", "htk"]
 ImageSize = Annotated[int | str, IsImageSize()]
 
 # Of torch.optim; without LBFGS (needs a closure), SparseAdam (sparse gradients) and Muon (takes matrices only).
@@ -133,3 +134,21 @@ class FileExtractorOptions(PretrainedOptions):
     """The weights, .npz or .safetensors; null: none."""
     sha256: str | None = None
     """Required sha256 of the weights file; null: any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectrumOptions:
+    """Log-mel spectrograms up to half of the sample rate. null: as the data has it, else as `layers.log_mel.LogMel`."""
+
+    sample_rate: Count | None = None
+    """Samples of audio per second; null: the data's, else 8,000."""
+    n_fft: Count | None = None
+    """Samples of a frame; null: the data's, else 256."""
+    hop: Count | None = None
+    """Samples from frame to frame; null: the data's, else 64."""
+    win: Count | None = None
+    """Samples of the window in a frame; null: the data's, else n_fft."""
+    n_mels: Count | None = None
+    """Mel bands; null: the data's, else 40."""
+    mel_scale: MelScale | None = None
+    """Formula of the mel scale; null: the data's, else slaney."""

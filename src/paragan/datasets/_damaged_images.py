@@ -48,7 +48,7 @@ def exclude_damaged(
         count = f"{len(damaged):,} of {len(images):,}" if len(intact) else f"all {len(images):,}"
         required = ", and training needs two others" if len(intact) else ""
         raise DataError(
-            f"data.path: {count} images in {name!r} are damaged{required}; "
+            f"data.path: {count} samples in {name!r} are damaged{required}; "
             f"list the damaged ones with `{program_command()} data check` and replace them"
         )
     if known is None:
@@ -80,13 +80,13 @@ def _decode_all(images: EncodedImages, decode: Callable[[bytes, str], Any]) -> s
             damaged.add(images.name(row))
         if time.monotonic() - last >= _PROGRESS_S:
             last = time.monotonic()
-            print(f"data.damaged=skip: {row + 1:,} of {len(images):,} images decoded", file=sys.stderr, flush=True)
+            print(f"data.damaged=skip: {row + 1:,} of {len(images):,} samples decoded", file=sys.stderr, flush=True)
     return damaged
 
 
 def _warning(damaged: list[str], total: int) -> str:
     named = ", ".join(map(repr, damaged[:_MAX_NAMED])) + (", …" if len(damaged) > _MAX_NAMED else "")
-    are = "image is" if len(damaged) == 1 else "images are"
+    are = "sample is" if len(damaged) == 1 else "samples are"
     return f"{len(damaged):,} of {total:,} {are} damaged and excluded (data.damaged=skip): {named}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from paragan.core.addresses import secret_in_url as secret_in_url
-from paragan.core.option_types import FilePath, ImageSize, Interval
+from paragan.core.option_types import Count, FilePath, ImageSize, Interval, MelScale, NotNegative, Positive
 
 
 @dataclass(frozen=True)
@@ -67,3 +67,53 @@ class FolderOptions(PixelOptions):
 
     `skip` decodes all images once before training.
     """
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioOptions:
+    """A folder or .zip file of audio, searched recursively, and the mel spectrograms of its segments.
+
+    The penalty and the metrics on spectrograms, the models and the writer of audio follow these settings.
+    """
+
+    path: FilePath = ""
+    """The folder or .zip file: wav, flac, ogg, mp3 and what else libsndfile reads; other formats by ffmpeg."""
+    sample_rate: Annotated[int, Interval(ge=1000, le=192_000)] = 8000
+    """Samples per second; files of other rates are resampled."""
+    segment: Annotated[int, Interval(ge=256, le=1 << 22)] = 4096
+    """Samples of a segment, a multiple of `hop`; shorter files are padded with silence."""
+    channels: Literal[1, 2] = 1
+    """Channels: 1, the mean of those of a file; 2, stereo."""
+    held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
+    """Share of the files held out from training, if the data has no folders `train` and `val`."""
+    damaged: Literal["stop", "skip"] = "stop"
+    """Handling of damaged files: `stop` the run at the first one, or `skip` them.
+
+    `skip` reads all files once before training.
+    """
+    n_fft: Count = 256
+    """Samples of a frame of the spectrogram; HiFi-GAN: 1024."""
+    hop: Count = 64
+    """Samples from frame to frame; HiFi-GAN: 256."""
+    win: Count | None = None
+    """Samples of the Hann window in a frame; null: n_fft."""
+    n_mels: Count = 40
+    """Mel bands; HiFi-GAN: 80."""
+    fmin: NotNegative = 0.0
+    """Lowest frequency of the bands in Hz."""
+    fmax: Positive | None = None
+    """Highest frequency of the bands in Hz; null: half of the sample rate. HiFi-GAN: 8000."""
+    mel_scale: MelScale = "slaney"
+    """Formula of the mel scale; filters have equal areas in both."""
+
+    def __post_init__(self) -> None:
+        if self.segment % self.hop:
+            raise ValueError(f"segment must be a multiple of hop={self.hop}, not {self.segment}")
+        if not self.hop <= self.n_fft <= self.segment:
+            raise ValueError(f"n_fft must be from hop={self.hop} to segment={self.segment}, not {self.n_fft}")
+        if not (self.win or self.n_fft) <= self.n_fft:
+            raise ValueError(f"win must be at most n_fft={self.n_fft}, not {self.win}")
+        if not self.fmin < (self.fmax or self.sample_rate / 2) <= self.sample_rate / 2:
+            raise ValueError(
+                f"fmax must be from fmin={self.fmin:g} to half of sample_rate={self.sample_rate}, not {self.fmax}"
+            )

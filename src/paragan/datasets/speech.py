@@ -20,14 +20,15 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.option_types import Interval
-from paragan.core.source import AudioFormat, Source, TensorSpec
+from paragan.core.source import Source
+from paragan.datasets import audio
+from paragan.datasets._options import AudioOptions
+from paragan.datasets.audio import audio_format as audio_format
 from paragan.datasets.base.in_memory import compute_fingerprint
 from paragan.layers.log_mel import LogMel
 
 SAMPLE_RATE = 8_000
 HOP = 64
-BANDS = 40
-_FFT = 256
 _SAMPLES = SAMPLE_RATE  # of an utterance, 1 s
 _HELD_OUT = 40
 _HARMONICS = 40
@@ -41,51 +42,43 @@ _FORMANTS_HZ = torch.tensor(
 _BANDWIDTHS_HZ = torch.tensor([60.0, 90.0, 150.0], dtype=torch.float64)
 
 
-@dataclass(frozen=True)
-class Options:
-    """Number and length of the training samples."""
+@dataclass(frozen=True, kw_only=True)
+class Options(AudioOptions):
+    """Number and length of the training samples; with a path, those of the data set `audio`."""
 
     utterances: Annotated[int, Interval(ge=1, le=100_000)] = 400
     """Training utterances of 1 s; 10 ms of computing each at the start. 40 more are held out."""
-    segment: Annotated[int, Interval(ge=256, le=8000)] = 4096
-    """Samples of a training segment, at 8,000 a second; a multiple of 64."""
 
     def __post_init__(self) -> None:
-        if self.segment % 64:
-            raise ValueError(f"segment must be a multiple of 64, not {self.segment}")
+        super().__post_init__()
+        if not self.path and (self.sample_rate, self.channels, self.segment <= 8000) != (8000, 1, True):
+            raise ValueError("path is empty, and synthesised speech has 8 kHz, 1 channel and 1 s; pass data.path=DIR")
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return segments `audio` (1, segment) in [-1, 1], and `mel` (40, segment / 64).
+    """Return segments `audio` (1, segment) in [-1, 1], and `mel` (n_mels, segment / hop).
 
-    A training segment begins at a random place of its utterance, a held-out one at its start. The
-    log-mel spectrogram has 40 bands, windows of 256 samples and a hop of 64 (`layers.log_mel`).
+    A training segment begins at a random place of its utterance, a held-out one at its start. With a path
+    these are segments of the files there, as of the data set `audio`.
     """
+    if options.path:
+        return audio.source(options, split)
     is_train = split == "train"
     first, count = (_HELD_OUT, options.utterances) if is_train else (0, _HELD_OUT)
-    fingerprint = compute_fingerprint("speech", options.utterances, options.segment, split)
-    return _Segments(first=first, count=count, segment=options.segment, is_random=is_train, fingerprint=fingerprint)
-
-
-def audio_format(options: Options) -> AudioFormat:
-    """Return the format of the audio, and how `mel` is computed from it."""
-    return AudioFormat(sample_rate=SAMPLE_RATE, channels=1, derived={"mel": LogMel(SAMPLE_RATE, _FFT, HOP, BANDS)})
+    return _Segments(options, first=first, count=count, is_random=is_train)
 
 
 class _Segments(Source):
     """Segments of `count` utterances from number `first` on, in memory from the first fetch on."""
 
-    def __init__(self, first: int, count: int, segment: int, is_random: bool, fingerprint: str) -> None:
+    def __init__(self, options: Options, *, first: int, count: int, is_random: bool) -> None:
         self.first = first
         self.count = count
-        self.segment = segment
+        self.segment = options.segment
         self.is_random = is_random
-        self.fingerprint = fingerprint
-        self.tensors = {
-            "audio": TensorSpec((1, segment), torch.float32),
-            "mel": TensorSpec((BANDS, segment // HOP), torch.float32),
-        }
-        self._mel = LogMel(SAMPLE_RATE, _FFT, HOP, BANDS)
+        self._mel = LogMel.of(options)
+        self.tensors = audio.specs(options)
+        self.fingerprint = compute_fingerprint("speech", options, first)
 
     def __len__(self) -> int:
         return self.count

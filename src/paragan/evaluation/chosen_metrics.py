@@ -19,7 +19,7 @@ _WORDS = {
     Needs.LABELS: "classes, which the data does not have",
     Needs.IMAGES: "generated images, which are not compared here",
     Needs.PAIRS: "pairs, which the data does not have",
-    Needs.AUDIO: "audio of 1xN samples, which the model does not generate",
+    Needs.AUDIO: "audio of 1xN or 2xN samples, which the model does not generate",
     Needs.TOKENS: "tokens, which only a model for named tensors returns",
 }
 

@@ -44,7 +44,7 @@ class TensorEvaluator(TargetEvaluator):
             needs.add(Needs.PAIRS)
         if len(spec.shape) == 3:
             needs.add(Needs.IMAGES)
-        if len(spec.shape) == 2 and spec.shape[0] == 1 and spec.dtype.is_floating_point:
+        if len(spec.shape) == 2 and spec.shape[0] in (1, 2) and spec.dtype.is_floating_point:
             needs.add(Needs.AUDIO)
         return frozenset(needs)
 

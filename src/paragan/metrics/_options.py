@@ -20,20 +20,6 @@ class RangeOptions:
 
 
 @dataclass(frozen=True)
-class AudioOptions:
-    """Spectrograms of audio that are compared."""
-
-    sample_rate: Count = 8000
-    """Samples of audio per second."""
-    fft: Count = 256
-    """Samples of a window."""
-    hop: Count = 64
-    """Samples from window to window."""
-    bands: Count = 40
-    """Mel bands, up to half of the sample rate."""
-
-
-@dataclass(frozen=True)
 class CodebookOptions:
     """Size of what G quantises by."""
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.metric import Direction
+from paragan.core.option_types import SpectrumOptions as Options
 from paragan.metrics._audio import AudioMetric
-from paragan.metrics._options import AudioOptions as Options
 
 __all__ = ["Metric", "Options"]
 
 
 @dataclass(frozen=True)
 class Metric(AudioMetric):
-    """Distance >= 0, mean over bands and frames, in nepers."""
+    """Distance >= 0, mean over channels, bands and frames, in nepers."""
 
     name = "log_mel_distance"
     direction = Direction.LOWER

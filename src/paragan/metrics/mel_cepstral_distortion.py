@@ -16,8 +16,8 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Direction
+from paragan.core.option_types import SpectrumOptions as Options
 from paragan.metrics._audio import AudioMetric
-from paragan.metrics._options import AudioOptions as Options
 
 __all__ = ["Metric", "Options"]
 
@@ -27,7 +27,7 @@ _DB_PER_NEPER = 10 / math.log(10)
 
 @dataclass(frozen=True)
 class Metric(AudioMetric):
-    """Distortion >= 0, mean over frames, in dB."""
+    """Distortion >= 0, mean over channels and frames, in dB."""
 
     name = "mel_cepstral_distortion"
     direction = Direction.LOWER
@@ -35,14 +35,15 @@ class Metric(AudioMetric):
 
     def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the distortion of each pair in dB, float64 (B,)."""
-        bands = self.spectrum.bands
-        if bands <= _COEFFICIENTS:
+        difference_BCMF = self.log_mel(made_B) - self.log_mel(target_B)
+        n_mels = difference_BCMF.shape[2]
+        if n_mels <= _COEFFICIENTS:
             raise ConfigError(
-                f"evaluation.metrics: mel_cepstral_distortion: bands={bands} is too few for {_COEFFICIENTS} "
+                f"evaluation.metrics: mel_cepstral_distortion: n_mels={n_mels} is too few for {_COEFFICIENTS} "
                 f"coefficients; use at least {_COEFFICIENTS + 1}"
             )
-        cepstrum_BDF = _cosines(bands) @ (self.log_mel(made_B) - self.log_mel(target_B))
-        return _DB_PER_NEPER * (2 * cepstrum_BDF.square().sum(1)).sqrt().mean(1)
+        cepstrum_BCDF = _cosines(n_mels) @ difference_BCMF
+        return _DB_PER_NEPER * (2 * cepstrum_BCDF.square().sum(2)).sqrt().flatten(1).mean(1)
 
 
 def _cosines(bands: int) -> Tensor:

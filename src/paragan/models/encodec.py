@@ -53,7 +53,7 @@ class Options:
 
 
 class Generator(nn.Module):
-    """`audio` (B, 1, T) in [-1, 1] to its reconstruction; losses and tokens are in `extra`."""
+    """`audio` (B, 1 or 2, T) in [-1, 1] to its reconstruction; losses and tokens are in `extra`."""
 
     latent = 0
     weight_init: WeightInit = "torch"
@@ -65,11 +65,11 @@ class Generator(nn.Module):
         self.input_multiple = frame
         widths = [options.width << level for level in range(len(options.rates) + 1)]
         last = nn.Conv1d(widths[-1], widths[-1], 7, padding=3)
-        self.encoder = nn.Sequential(*_downwards(widths, options.rates), nn.ELU(), last)
+        self.encoder = nn.Sequential(*_downwards([shape[0], *widths], options.rates), nn.ELU(), last)
         self.quantizer = ResidualQuantizer(options.codebooks, options.codes, widths[-1], options.depth)
         first = nn.Conv1d(widths[-1], widths[-1], 7, padding=3)
         self.decoder = nn.Sequential(first, *_upwards(widths[::-1], options.rates[::-1]), nn.ELU())
-        self.last = nn.Conv1d(widths[0], 1, 7, padding=3)
+        self.last = nn.Conv1d(widths[0], shape[0], 7, padding=3)
 
     def forward(self, audio: Tensor) -> GeneratorOutput:
         h, extra = self.quantizer(self.encoder(audio))
@@ -86,7 +86,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Audio (B, 1, T) to a list of outputs, one for each window."""
+    """Audio (B, 1 or 2, T) to a list of outputs, one for each window."""
 
     weight_init: WeightInit = "torch"
 
@@ -95,25 +95,26 @@ class Discriminator(nn.Module):
         longest = max(options.windows)
         _check_shape(shape, shape[-1] < longest, f"N at least {longest}, the longest of model.windows")
         width = max(1, options.width // 2)
-        self.scales = nn.ModuleList([StftDiscriminator(window, width) for window in options.windows])
+        self.scales = nn.ModuleList([StftDiscriminator(window, width, shape[0]) for window in options.windows])
 
     def forward(self, audio: Tensor) -> list[tuple[Tensor, list[Tensor]]]:
         return [net(audio) for net in self.scales]
 
 
 class StftDiscriminator(nn.Module):
-    """2-D convolutions over the real and the imaginary part of a spectrogram, (B, 2, frames, frequencies)."""
+    """2-D convolutions over the real and the imaginary part of spectrograms, (B, 2 * channels, frames, frequencies)."""
 
-    def __init__(self, window: int, width: int) -> None:
+    def __init__(self, window: int, width: int, channels: int = 1) -> None:
         super().__init__()
         self.window = window
-        first = nn.Conv2d(2, width, (3, 9), padding=(1, 4))
+        first = nn.Conv2d(2 * channels, width, (3, 9), padding=(1, 4))
         reducing = [nn.Conv2d(width, width, (3, 9), (1, 2), (d, 4), dilation=(d, 1)) for d in _DILATIONS]
         self.convs = nn.ModuleList([first, *reducing, nn.Conv2d(width, width, 3, padding=1)])
         self.last = nn.Conv2d(width, 1, 3, padding=1)
 
     def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
-        h = self._spectrogram(audio[:, 0])
+        h = self._spectrogram(audio.flatten(0, 1))
+        h = h.reshape(len(audio), -1, *h.shape[2:])
         features = []
         for conv in self.convs:
             h = F.leaky_relu(conv(h), _SLOPE)
@@ -149,9 +150,11 @@ class BottleneckResidual(nn.Module):
 
 
 def _downwards(widths: list[int], rates: tuple[int, ...]) -> list[nn.Module]:
-    """Return the first convolution, and a residual block and a strided convolution for each rate."""
-    layers: list[nn.Module] = [nn.Conv1d(1, widths[0], 7, padding=3)]
-    for (inputs, outputs), rate in zip(pairwise(widths), rates, strict=True):
+    """Return the first convolution, and a residual block and a strided convolution for each rate; widths: first the
+    channels of audio.
+    """
+    layers: list[nn.Module] = [nn.Conv1d(widths[0], widths[1], 7, padding=3)]
+    for (inputs, outputs), rate in zip(pairwise(widths[1:]), rates, strict=True):
         strided = nn.Conv1d(inputs, outputs, 2 * rate, rate, (rate + 1) // 2)
         layers += [BottleneckResidual(inputs), nn.ELU(), strided]
     return layers
@@ -168,6 +171,6 @@ def _upwards(widths: list[int], rates: tuple[int, ...]) -> list[nn.Module]:
 
 
 def _check_shape(shape: tuple[int, ...], does_not_fit: bool | int, length: str) -> None:
-    if len(shape) != 2 or shape[0] != 1 or does_not_fit:
+    if len(shape) != 2 or shape[0] not in (1, 2) or does_not_fit:
         found = "x".join(map(str, shape))
-        raise DataError(f"encodec reconstructs audio of 1xN samples, {length}, not {found}")
+        raise DataError(f"encodec reconstructs audio of 1xN or 2xN samples, {length}, not {found}")

@@ -5,7 +5,7 @@ G upsamples the frames of `mel` to samples of `audio` by transposed convolutions
 of residual blocks with several kernel sizes and dilations (section 2.2). D is a multi-period and a
 multi-scale discriminator (2.3): the first folds the audio by periods, the second reads it at lower and
 lower rates. The defaults are a small version, for 8 kHz and frames of 64 samples. The paper's networks
-have `bands: 80`; parameters:
+have `n_mels: 80`; parameters:
 
 | paper | flavour | width | rates | G | D: mpd, msd |
 |---|---|---|---|---|---|
@@ -74,8 +74,8 @@ _OF_A_SCALE = [
 class Options:
     """Sizes of both networks."""
 
-    bands: Count = 40
-    """Mel bands of a frame; the paper: 80."""
+    n_mels: Count | None = None
+    """Mel bands of a frame; null: the data's, else 40. The paper: 80."""
     width: Count = 128
     """Channels of G's first layer, halved by each upsampling; the paper: 512 (V1), 128 (V2), 256 (V3).
 
@@ -88,7 +88,7 @@ class Options:
 
 
 class Generator(nn.Module):
-    """`mel` (B, bands, F) to audio (B, 1, F * samples of a frame) in [-1, 1]."""
+    """`mel` (B, C * n_mels, F) to audio (B, C, F * samples of a frame) in [-1, 1]; C: 1 or 2 channels."""
 
     latent = 0
     weight_init: WeightInit = "torch"
@@ -96,15 +96,15 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         frame = prod(options.rates)
-        if len(shape) != 2 or shape[0] != 1 or shape[1] % frame:
+        if len(shape) != 2 or shape[0] not in (1, 2) or shape[1] % frame:
             found = "x".join(map(str, shape))
-            raise DataError(f"hifigan generates audio of 1xN samples, N a multiple of {frame}, not {found}")
+            raise DataError(f"hifigan generates audio of 1xN or 2xN samples, N a multiple of {frame}, not {found}")
         self.input_multiple = frame  # samples of audio
         widths = [max(1, options.width >> level) for level in range(len(options.rates) + 1)]
-        self.first = nn.Conv1d(options.bands, widths[0], 7, padding=3)
+        self.first = nn.Conv1d((options.n_mels or 40) * shape[0], widths[0], 7, padding=3)
         layers = zip(pairwise(widths), options.rates, strict=True)
         self.blocks = nn.ModuleList([Upsampling(a, b, rate, options.flavour) for (a, b), rate in layers])
-        self.last = nn.Conv1d(widths[-1], 1, 7, padding=3)
+        self.last = nn.Conv1d(widths[-1], shape[0], 7, padding=3)
         self.last_slope = _SLOPE if options.flavour == "small" else 0.01
 
     def forward(self, mel: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ class DilatedResidual(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Audio (B, 1, T) to the outputs of `mpd`, one for each period, and `msd`, one for each scale."""
+    """Audio (B, C, T) to the outputs of `mpd`, one for each period, and `msd`, one for each scale."""
 
     weight_init: WeightInit = "torch"
 
@@ -169,9 +169,9 @@ class Discriminator(nn.Module):
             of_a_scale = [ConvSize(width, 15), *(ConvSize(b, 21, 4, max(1, a // 4)) for a, b in pairwise(widths))]
             pools = [nn.AvgPool1d(factor) for factor in (1, 2)]
             wraps = [identity_wrap, identity_wrap]
-        self.mpd = nn.ModuleList([PeriodDiscriminator(period, of_a_period) for period in _PERIODS])
+        self.mpd = nn.ModuleList([PeriodDiscriminator(period, shape[0], of_a_period) for period in _PERIODS])
         scales = zip(pools, wraps, strict=True)
-        self.msd = nn.ModuleList([ScaleDiscriminator(pool, of_a_scale, wrap) for pool, wrap in scales])
+        self.msd = nn.ModuleList([ScaleDiscriminator(pool, shape[0], of_a_scale, wrap) for pool, wrap in scales])
 
     def forward(self, audio: Tensor) -> dict[str, list[tuple[Tensor, list[Tensor]]]]:
         return {"mpd": [net(audio) for net in self.mpd], "msd": [net(audio) for net in self.msd]}
@@ -180,11 +180,10 @@ class Discriminator(nn.Module):
 class PeriodDiscriminator(nn.Module):
     """Folds audio by a period, and looks at each phase of it."""
 
-    def __init__(self, period: int, layers: Sequence[ConvSize]) -> None:
+    def __init__(self, period: int, inputs: int, layers: Sequence[ConvSize]) -> None:
         super().__init__()
         self.period = period
         self.convs = nn.ModuleList()
-        inputs = 1
         for layer in layers:
             padding = (layer.kernel // 2, 0)
             self.convs.append(nn.Conv2d(inputs, layer.channels, (layer.kernel, 1), (layer.stride, 1), padding))
@@ -199,11 +198,10 @@ class PeriodDiscriminator(nn.Module):
 class ScaleDiscriminator(nn.Module):
     """Reads audio that `pool` has averaged."""
 
-    def __init__(self, pool: nn.Module, layers: Sequence[ConvSize], wrap: Wrap = identity_wrap) -> None:
+    def __init__(self, pool: nn.Module, inputs: int, layers: Sequence[ConvSize], wrap: Wrap = identity_wrap) -> None:
         super().__init__()
         self.pool = pool
         self.convs = nn.ModuleList()
-        inputs = 1
         for channels, kernel, stride, groups in layers:
             self.convs.append(wrap(nn.Conv1d(inputs, channels, kernel, stride, kernel // 2, groups=groups)))
             inputs = channels

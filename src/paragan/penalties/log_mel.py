@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Count
+from paragan.core.option_types import SpectrumOptions
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
@@ -17,19 +17,11 @@ from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PenaltyOptions):
+class Options(SpectrumOptions, PenaltyOptions):
     """Weight of the distance of spectrograms, and how these are computed."""
 
     weight: Weight = 45.0
     """Weight of the term in the loss; the paper's lambda."""
-    sample_rate: Count = 8000
-    """Samples of audio per second."""
-    fft: Count = 256
-    """Samples of a window."""
-    hop: Count = 64
-    """Samples from window to window."""
-    bands: Count = 40
-    """Mel bands, up to half of the sample rate."""
 
 
 class Penalty(OptionsPenalty):
@@ -41,13 +33,13 @@ class Penalty(OptionsPenalty):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self.mel = LogMel(options.sample_rate, options.fft, options.hop, options.bands)
+        self.mel = LogMel.of(options)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         fake = context.outputs.images
-        if fake.dim() != 3 or fake.shape[1] != 1:
+        if fake.dim() != 3 or fake.shape[1] not in (1, 2):
             shape = "x".join(map(str, fake.shape[1:]))
-            raise ConfigError(f"penalty log_mel needs audio of 1xN samples, not {shape}; leave it out")
+            raise ConfigError(f"penalty log_mel needs audio of 1xN or 2xN samples, not {shape}; leave it out")
         mel = self.mel.to(fake.device)
         difference = mel(fake) - mel(context.feed.real_sample.to(fake.dtype))
         return self.weight_at(context.feed.rows) * difference.abs().flatten(1).mean(1)

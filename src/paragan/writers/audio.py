@@ -12,6 +12,7 @@ from torch import Tensor
 from paragan.core.event import Event
 from paragan.core.files import atomic_write, create_subfolder
 from paragan.core.option_types import Count
+from paragan.writers._tracker import print_warning
 
 _NUM_SAMPLES = 4  # that are written; a sheet has 8
 
@@ -20,30 +21,39 @@ _NUM_SAMPLES = 4  # that are written; a sheet has 8
 class Options:
     """Rate of the files."""
 
-    sample_rate: Count = 8000
-    """Samples of audio per second."""
+    sample_rate: Count | None = None
+    """Samples of audio per second; null: the data's, else 8,000."""
 
 
 class Writer:
     """Writer of `step-0000100-generated-1.wav`; the data, which stays the same, is `data-1.wav`."""
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
-        self._options = options
+        self._sample_rate = options.sample_rate or 8000
         self._folder = folder
+        self._has_warned = False
 
     def write(self, event: Event) -> None:
-        """Write the audio of an event, if it has any: tensors (B, 1 or 2, T) in [-1, 1]."""
+        """Write the audio of an event, if it has any: tensors (B, 1 or 2, T) in [-1, 1]; say once what is no audio."""
         for row, samples_B in event.tensors.items():
             if samples_B.dim() != 3 or samples_B.shape[1] not in (1, 2):
+                self._warn(f"{row} of {'x'.join(map(str, samples_B.shape[1:]))} is no audio of 1xN or 2xN samples")
                 continue
             create_subfolder(self._folder, "samples")
             start = "" if row == "data" else f"step-{event.step:07d}-"
             for number, sample_CT in enumerate(samples_B[:_NUM_SAMPLES], 1):
                 path = self._folder / "samples" / f"{start}{row}-{number}.wav"
-                _save_wave(sample_CT, path, self._options.sample_rate)
+                _save_wave(sample_CT, path, self._sample_rate)
 
     def close(self) -> None:
-        """Do nothing: no resources are open."""
+        """Say that nothing was written in the whole run, if so."""
+        if not any(self._folder.glob("samples/*.wav")):
+            self._warn("the run has no samples of audio, 1xN or 2xN with N of at least 128")
+
+    def _warn(self, problem: str) -> None:
+        if not self._has_warned:
+            print_warning("audio", f"{problem}; nothing of it is written")
+            self._has_warned = True
 
 
 def _save_wave(audio_CT: Tensor, path: Path, sample_rate: int) -> None:

@@ -26,7 +26,7 @@ def run(tmp_path_factory):
 
 
 def held_out(n):
-    return speech.source(speech.Options(4, 1024), "held_out").fetch(torch.arange(n).numpy())["audio"]
+    return speech.source(speech.Options(utterances=4, segment=1024), "held_out").fetch(torch.arange(n).numpy())["audio"]
 
 
 def test_loaded_generator_makes_what_the_run_scores(run, capsys):

@@ -109,7 +109,7 @@ def test_damaged_pairs_are_skipped(tmp_path):
     options = paired.Options(path=str(tmp_path / "pairs"), size=8, damaged="skip")
     parts = [paired.source(options, split) for split in ("train", "held_out")]
     assert sum(map(len, parts)) == 4
-    assert parts[0].notices[0].startswith("2 of 6 images are damaged")
+    assert parts[0].notices[0].startswith("2 of 6 samples are damaged")
 
 
 def test_a_class_whose_images_all_are_damaged_is_no_class(photos):
@@ -138,7 +138,7 @@ def test_a_run_says_so_on_the_console_in_the_record_and_in_the_report(photos, tm
     words = [f"data.path={photos}", "data.damaged=skip", "train.kimg=0.016", *TINY, "--out", str(out)]
     assert main(["train", "own", *words]) == 0
     lines = (
-        "warning: 2 of 24 images are damaged and excluded (data.damaged=skip): 'cats/03.png', 'dogs/20.png'",
+        "warning: 2 of 24 samples are damaged and excluded (data.damaged=skip): 'cats/03.png', 'dogs/20.png'",
         "warning: folders without images are not classes: 'birds'",
     )
     console, record = capsys.readouterr().out.splitlines(), (out / "metrics.jsonl").read_text()

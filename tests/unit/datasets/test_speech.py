@@ -82,5 +82,5 @@ def test_audio_has_voice_noise_and_pauses():
 
 
 def test_segment_of_no_whole_hops_is_refused():
-    with pytest.raises(ValueError, match="segment must be a multiple of 64, not 300"):
+    with pytest.raises(ValueError, match="segment must be a multiple of hop=64, not 300"):
         registry.options("datasets", "speech")(segment=300)

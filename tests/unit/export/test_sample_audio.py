@@ -49,6 +49,37 @@ def test_loud_and_invalid_samples_are_clipped(tmp_path):
     np.testing.assert_allclose(found, [1, -1, 0, 0.5], atol=1e-4)
 
 
+def test_stereo_is_written_with_both_channels(tmp_path):
+    stereo = torch.linspace(-1, 1, 400).reshape(1, 2, 200)
+    audio.Writer(audio.Options(sample_rate=8000), tmp_path).write(
+        Event(kind="samples", step=7, images=7, tensors={"generated": stereo})
+    )
+    with wave.open(str(tmp_path / "samples" / "step-0000007-generated-1.wav")) as file:
+        assert file.getnchannels() == 2
+        samples = np.frombuffer(file.readframes(200), "<i2").reshape(-1, 2) / 32767
+    np.testing.assert_allclose(samples.T, stereo[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(4, 6, 200), (4, 200), (4, 1, 8, 8)])
+def test_what_cannot_be_written_is_said_once(tmp_path, capsys, shape):
+    writer = audio.Writer(audio.Options(), tmp_path)
+    for step in (1, 2):
+        writer.write(Event(kind="samples", step=step, images=7, tensors={"generated": torch.zeros(shape)}))
+    writer.close()
+    assert capsys.readouterr().err.count("warning: writer audio") == 1
+    assert not list(tmp_path.rglob("*.wav"))
+
+
+def test_a_run_without_audio_says_so_at_its_end(tmp_path, capsys):
+    audio.Writer(audio.Options(), tmp_path).close()
+    assert "no samples of audio" in capsys.readouterr().err
+
+
+def test_a_run_with_audio_says_nothing(run, capsys):
+    audio.Writer(audio.Options(), run.folder).close()
+    assert not capsys.readouterr().err
+
+
 def test_report_plays_the_newest_samples(run):
     text = (run.folder / "report.html").read_text()
     sources = re.findall(r'<audio [^>]*src="data:audio/wav;base64,([^"]+)"', text)

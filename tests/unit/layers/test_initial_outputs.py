@@ -159,7 +159,7 @@ VOCODERS = {
 def test_hifigan_is_the_authors_generator_and_starts_with_its_audio(flavour):
     torch.manual_seed(0)
     rates, dilations, depth, slope = VOCODERS[flavour]
-    options = hifigan.Options(bands=10, width=16, rates=tuple(rates), flavour=flavour)
+    options = hifigan.Options(n_mels=10, width=16, rates=tuple(rates), flavour=flavour)
     mel = normal(8, 10, 32, std=1.0)
     audio, plain_audio = [], []
     for seed in range(SEEDS):

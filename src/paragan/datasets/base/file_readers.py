@@ -29,7 +29,10 @@ class FileReader(ABC):
 
     name: path of the folder or archive. Set by `images`: notices: warnings about links; ignored:
     number of the other files by suffix; label_files: sorted paths of those that may hold labels.
+    endings: of the files to read instead of images, in lower case.
     """
+
+    endings: tuple[bytes, ...] = ()
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -78,8 +81,11 @@ class FileReader(ABC):
         self.ignored.clear()
         self.label_files = []
         for path in paths:
-            # most names show it without a look at the file
-            if has_image_extension(path) or is_image_file(path, partial(self._start, os.fsdecode(path))):
+            if self.endings:
+                is_read = path.lower().endswith(self.endings)
+            else:  # most names show it without a look at the file
+                is_read = has_image_extension(path) or is_image_file(path, partial(self._start, os.fsdecode(path)))
+            if is_read:
                 images.append(path)
                 continue
             self.ignored[kind_of_file(path)] += 1
