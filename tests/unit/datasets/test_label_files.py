@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
 import tarfile
 import zipfile
@@ -14,9 +15,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paragan.datasets import folder
+from paragan.datasets.base import label_files
 from paragan.datasets.base.open_images import open_encoded_images
-from tests.data_refusals import refusal
+from tests.data_refusals import record_reads, refusal
 from tests.image_folders import fill, png
+from tests.prepared_shards import prepared
+from tests.unit.datasets.test_shards import assert_equal
 
 
 def table(path, text):
@@ -210,3 +215,54 @@ def test_zstd_without_a_package_names_it(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "x.tar.zst").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(20))
     assert "pip install zstandard" in refusal(lambda: open_encoded_images(str(tmp_path / "x.tar.zst")))
+
+
+def test_files_without_labels_are_not_all_opened(tmp_path, monkeypatch):
+    monkeypatch.setattr(label_files, "_NUM_TRIED", 5)
+    reads = record_reads(monkeypatch)
+    fill(tmp_path, ". 20")
+    for row in range(20):
+        table(tmp_path / f"0_{row}.json", '{"caption": "a cat"}')
+    images = open_encoded_images(str(tmp_path))
+    assert images.class_names == () and images.ignored == {".json": 20} and len(reads) == 5
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip", "bztar", "web", "parquet", "shards"])
+def test_train_and_prepare_read_the_same(tmp_path, kind):
+    source = fill(tmp_path / "data", "a/ 6", "b/ 6")
+    paths = sorted(source.rglob("*.png"))
+    if kind == "web":
+        source = tmp_path / "web.tar"
+        with tarfile.open(source, "w") as archive:
+            for row, path in enumerate(paths):
+                add(archive, f"{row}.png", path.read_bytes())
+                add(archive, f"{row}.cls", b"%d" % (path.parent.name == "b"))
+    elif kind == "parquet":
+        parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+        import pyarrow
+
+        columns = {"image": [path.read_bytes() for path in paths], "label": [path.parent.name for path in paths]}
+        source = tmp_path / "x.parquet"
+        parquet.write_table(pyarrow.table(columns), source)
+    elif kind == "shards":
+        source = Path(prepared(source, tmp_path / "first").address)
+    elif kind != "folder":
+        source = Path(shutil.make_archive(str(tmp_path / "packed"), kind, source))
+    prepared(source, tmp_path / "out")
+    for split in ("train", "held_out"):
+        in_place, packed = (
+            folder.source(folder.Options(path=str(path), size=4), split) for path in (source, tmp_path / "out")
+        )
+        rows = np.arange(len(in_place))
+        assert len(in_place.class_names) == 2 and len(in_place) == len(packed)
+        assert_equal(in_place, packed)
+        assert (in_place.fetch(rows)["image"] == packed.fetch(rows)["image"]).all()
+
+
+def test_a_missing_label_of_a_table_names_its_row(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    import pyarrow
+
+    columns = {"image": [png(), png()], "label": pyarrow.array([1, None])}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
+    assert "row 1" in refusal(lambda: open_encoded_images(str(tmp_path / "x.parquet")))

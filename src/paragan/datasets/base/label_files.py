@@ -20,6 +20,7 @@ from paragan.datasets.base.file_readers import FileReader, FolderReader
 _FILE_NAMES = ("file_name", "filename", "file", "path", "image", "image_id", "image_path", "id", "name")
 _TABLES = (b"metadata.jsonl", b"metadata.csv")
 _MAX_BYTES = 128 << 20  # of a file with the labels of many images; parsing it takes several times as much
+_NUM_TRIED = 100
 _MAX_SAMPLE_BYTES = 1 << 20  # of a file with the label of one image
 _Name = TypeVar("_Name", str, bytes)
 _DAMAGE_ERRORS = (ValueError, RecursionError, csv.Error)
@@ -112,7 +113,9 @@ def _read_web_labels(files: FileReader, paths: list[bytes], suffix: bytes) -> Fi
     labels: dict[bytes, object] = {}
     files_of = {path.removesuffix(suffix): path for path in files.label_files if path.endswith(suffix)}
     keys = {key for path in paths for key in _keys(path) if key in files_of} if files_of else set()
-    for key in sorted(keys):
+    for number, key in enumerate(sorted(keys)):
+        if number == _NUM_TRIED and not labels:
+            return None  # captions or boxes: opening a million of them would take minutes
         label = _read_web_label(files, os.fsdecode(files_of[key]))
         if label is not None:
             labels[key] = label
