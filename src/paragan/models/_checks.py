@@ -38,10 +38,8 @@ def map_sizes(shape: tuple[int, ...]) -> MapSizes:
     sides cannot be halved so often. So images are multiples of 4, from 64 px of 8, from 128 px of 16, …
     Raises `ConfigError` for others.
     """
-    check_size_multiple(shape, 1)
+    check_size_multiple(shape, 1, min_side=_MIN_SIDE)
     sides = shape[1:]
-    if min(sides) < _MIN_SIDE:
-        raise ConfigError(f"data.size={size_of(*sides)} is too small for this model; use {_MIN_SIDE} or more")
     doublings = min(min(sides).bit_length() - 3, _MAX_DOUBLINGS)
     while doublings > 2 and min(sides) <= 8 << doublings and any(side % 2**doublings for side in sides):
         doublings -= 1
@@ -49,11 +47,15 @@ def map_sizes(shape: tuple[int, ...]) -> MapSizes:
     return MapSizes((sides[0] >> doublings, sides[1] >> doublings), doublings)
 
 
-def check_size_multiple(shape: tuple[int, ...], multiple: int, needed_by: str = "this model") -> None:
-    """Raise `ConfigError` for what is no image, and, with the nearest sizes, for sides that are no multiples."""
+def check_size_multiple(
+    shape: tuple[int, ...], multiple: int, needed_by: str = "this model", min_side: int = 1
+) -> None:
+    """Raise `ConfigError` for no image, a too small one, and, with the nearest sizes, sides that are no multiples."""
     if len(shape) != 3:
         raise ConfigError(f"{needed_by} needs images, but samples have shape {shape}; choose another model.name")
     sides = shape[1:]
+    if min(sides) < min_side:
+        raise ConfigError(f"data.size={size_of(*sides)} is too small for {needed_by}; use {min_side} or more")
     if any(side % multiple for side in sides):
         below = size_of(*(max(multiple, side - side % multiple) for side in sides))
         above = size_of(*(side + -side % multiple for side in sides))

@@ -21,7 +21,7 @@ from paragan.core.outputs import GeneratorOutput
 from paragan.layers.precision import at_least_float32
 from paragan.models._checks import check_size_multiple
 from paragan.models._options import WeightInit
-from paragan.models.pix2pix import Patch, PatchHead
+from paragan.models.pix2pix import MIN_PATCHED, Patch, PatchHead
 
 SAMPLE = "both"
 
@@ -82,6 +82,7 @@ class Discriminator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         self.weight_init = options.weight_init
+        check_size_multiple((*shape[:2], shape[2] // 2), 1, min_side=MIN_PATCHED << options.d_halvings)
         self.of_a = patches(shape[0], options)
         self.of_b = patches(shape[0], options)
 

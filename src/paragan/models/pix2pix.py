@@ -27,6 +27,8 @@ from paragan.layers.strided_conv import DownConv4x4, UpConv4x4
 from paragan.models._checks import map_sizes
 from paragan.models._options import WeightInit
 
+MIN_PATCHED = 3  # shorter side of the map that the last two layers of PatchGAN need
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:

@@ -58,7 +58,7 @@ class Generator(nn.Module):
         self, options: Options, shape: tuple[int, ...], num_classes: int = 0, condition_channels: int | None = None
     ) -> None:
         super().__init__()
-        check_size_multiple(shape, options.factor, f"model.factor={options.factor}")
+        check_size_multiple(shape, options.factor, f"model.factor={options.factor}", min_side=8)
         channels = shape[0]
         width = options.width
         self.first = nn.Conv2d(condition_channels or channels, width, 3, padding=1)

@@ -24,7 +24,7 @@ from paragan.layers.resample import UpConv2d
 from paragan.layers.vector_quantizer import VectorQuantizer
 from paragan.models._checks import check_size_multiple
 from paragan.models._options import WeightInit
-from paragan.models.pix2pix import Patch, PatchHead
+from paragan.models.pix2pix import MIN_PATCHED, Patch, PatchHead
 
 SAMPLE = "image"
 _BLOCKS = 1  # residual blocks of each resolution
@@ -88,6 +88,7 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
+        check_size_multiple(shape, 1, min_side=MIN_PATCHED << _D_HALVINGS)
         widths = [max(1, options.width // 2) * min(2**level, 8) for level in range(_D_HALVINGS + 1)]
         patches = []
         for level, (inputs, outputs) in enumerate(pairwise((shape[0], *widths))):
