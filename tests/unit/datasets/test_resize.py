@@ -168,12 +168,16 @@ def test_unknown_filter_is_refused(photos):
 def test_rectangles_are_of_the_largest_part_of_their_ratio(tmp_path, resize, of, part):
     """of, part: width and height of an image, and of its part that is not black."""
     image = Image.new("RGB", of)
-    image.paste(Image.new("RGB", part, "white"), ((of[0] - part[0]) // 2, (of[1] - part[1]) // 2))
+    x_HWC = np.full((part[1], part[0], 3), 255, np.uint8)
+    x_HWC[:, -part[0] // 8 :, 0] = x_HWC[-part[1] // 5 :, :, 1] = 128  # the right and the lower edge
+    image.paste(Image.fromarray(x_HWC), ((of[0] - part[0]) // 2, (of[1] - part[1]) // 2))
     for name in "ab":
         image.save(tmp_path / f"{name}.png")
     source = folder.source(folder.Options(path=str(tmp_path), size="20x40", resize=resize), "train")
     x_BCHW = source.fetch([0])["image"]
     assert x_BCHW.shape == (1, 3, 20, 40)
-    assert x_BCHW.min() > 230  # Pillow's filter reads a little beyond its box
+    assert x_BCHW[:, 2].min() > 230  # Pillow's filter reads a little beyond its box
+    assert (x_BCHW[0, 0] < 200).float().mean() == pytest.approx(1 / 8, abs=0.03)
+    assert (x_BCHW[0, 1] < 200).float().mean() == pytest.approx(1 / 5, abs=0.03)
     whole = folder.source(folder.Options(path=str(tmp_path), size="20x40", resize=resize, crop="squash"), "train")
     assert (whole.fetch([0])["image"].min() == 0) == (of != part)
