@@ -70,9 +70,12 @@ def format_report(report: DatasetReport) -> list[str]:
     lines = [
         f"{report.path}: {report.summary}",
         f"  splits        {report.splits['train']:,} train, {report.splits['held_out']:,} held out",
-        f"  shorter side  {low:,} to {high:,} px, median {middle:,}; {report.not_square:,} not square",
-        f"  formats       {'; '.join(filter(None, (formats, kinds))) or 'none'}",
-        f"  values        {', '.join(ranges) or 'none'}",
+        *(
+            [f"  shorter side  {low:,} to {high:,} px, median {middle:,}; {report.not_square:,} not square"]
+            if high
+            else []
+        ),
+        *([f"  formats       {formats}; {kinds}", f"  values        {', '.join(ranges)}"] if formats else []),
         f"  classes       {_classes(report.classes)}",
         *([f"  pairs         {report.pairs}"] if report.pairs else []),
         *(f"  warning: {line}" for line in report.warnings),

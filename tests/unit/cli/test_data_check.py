@@ -219,3 +219,20 @@ def test_check_reads_what_prepare_reads(tmp_path, folder):
         packed = shutil.make_archive(str(tmp_path / kind), kind, folder)
         found = check_dataset(packed)
         assert (found.images, found.classes) == (32, {"cats": 30, "dogs": 2})
+
+
+def test_check_reads_a_folder_of_sound(tmp_path, capsys):
+    soundfile = pytest.importorskip("soundfile", reason="soundfile is not installed")
+    pytest.importorskip("soxr", reason="soxr is not installed")
+    for number in range(3):
+        soundfile.write(tmp_path / f"{number}.wav", NOISE.uniform(-1, 1, 16_000), 16_000)
+    code, out, _ = run(capsys, tmp_path)
+    assert code == 0 and f"train vocoder data.path={tmp_path}" in out
+    assert "2 train, 1 held out" in out and "16000 Hz" in out and "px" not in out
+
+
+def test_a_folder_without_images_says_what_is_there(tmp_path):
+    for name in ("a.txt", "b.txt", "c.bin"):
+        (tmp_path / name).write_text("text")
+    with pytest.raises(DataError, match=r"no images .*ignored: 2 \.txt, 1 \.bin"):
+        check_dataset(str(tmp_path))

@@ -25,6 +25,7 @@ from paragan.storage.shard_folder import ShardFolder, has_shards
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2", ".zst")
 ARRAY_SUFFIXES = (".npz", ".npy")
 _FORMATS = "png jpg jpeg webp bmp gif tif tiff"
+_MAX_NAMED = 5
 _CACHE_BYTES = 16 << 30  # of remote shards on the local disk
 
 
@@ -177,7 +178,8 @@ def check_image_count(files: FileReader, paths: list[bytes], option: str = "data
     required = "at least one is required" if min_images == 1 else "at least two are required"
     archives = sorted(str(file) for file in root.glob("*") if file.suffix in _ARCHIVES) if root.is_dir() else []
     hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
-    hint = "; ".join((*files.notices, hint))
+    ignored = ", ".join(f"{number:,} {kind}" for kind, number in files.ignored.most_common(_MAX_NAMED))
+    hint = "; ".join((*files.notices, *([f"ignored: {ignored}"] if ignored else []), hint))
     raise DataError(f"{option}: {count} in {files.name!r}, {required}; {hint}")
 
 

@@ -16,13 +16,15 @@ from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.option_types import height_and_width, size_of
 from paragan.core.source import untrained_classes
+from paragan.datasets import audio
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_formats import image_suffix
 from paragan.datasets._image_values import StoredValues, ValueSummary, read_values
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_files import describe_sides
 from paragan.datasets._tiff_bands import Values
-from paragan.datasets.base.open_images import ARRAY_SUFFIXES, describe_missing, open_encoded_images
+from paragan.datasets.base.audio_files import ENDINGS
+from paragan.datasets.base.open_images import ARRAY_SUFFIXES, describe_missing, open_encoded_images, open_reader
 from paragan.datasets.base.shard_images import ShardImages
 from paragan.datasets.preparation.array_images import ArrayImages
 from paragan.storage.shard_folder import ShardFolder, has_shards
@@ -84,6 +86,8 @@ def check_dataset(
     if path and not is_url(path) and not Path(path).exists():
         raise DataError(f"{describe_missing(path)}; pass the folder of your images")
     is_array = Path(path).suffix in ARRAY_SUFFIXES
+    if not is_array and _holds_audio(path):
+        return _check_audio(path)
     pairs, recipe = (None if is_array else describe_sides(path)) or ("", "own")
     images = ArrayImages(path) if is_array else open_encoded_images(path, classes="none" if pairs else None)
     names = images.class_names
@@ -103,6 +107,23 @@ def check_dataset(
     if isinstance(images, ShardImages):
         report.damaged += _damaged_files(images.folder, report.damaged)
     _add_advice(report, np.array(sides), size)
+    return report
+
+
+def _holds_audio(path: str) -> bool:
+    """Return whether a folder or archive has audio files and no images."""
+    if not path or has_shards(path) or not (Path(path).is_dir() or Path(path).suffix == ".zip"):
+        return False
+    files = open_reader(path)
+    return not files.images() and any(kind.encode() in ENDINGS for kind in files.ignored)
+
+
+def _check_audio(path: str) -> DatasetReport:
+    """Report on audio files, of which the headers are read. Raises `DataError` as data set `audio` does."""
+    train, held_out = (audio.source(audio.Options(path=path), split) for split in ("train", "held_out"))
+    splits = {"train": len(train), "held_out": len(held_out)}
+    report = DatasetReport(path=path, images=0, summary=train.reading, warnings=train.notices, splits=splits)
+    report.command = f"{program_command()} {shlex.join(['train', 'vocoder', f'data.path={path}'])}"
     return report
 
 
