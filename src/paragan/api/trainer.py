@@ -69,7 +69,7 @@ class Trainer:
     as `Discriminators`. data: tensors or arrays by name, whose first axis is the samples; one tensor,
     array or DataFrame, whose columns the report names; a map-style
     torch `Dataset` whose samples are such mappings; a function of the epoch that returns an iterable
-    of them; or a `Source`. Tensors of uint8 (C, H, W) are mapped to [-1, 1], floating-point numbers
+    of them; or a `Source`. Tensors of uint8 and uint16 (C, H, W) are mapped to [-1, 1], floating-point numbers
     are cast to the format of the weights, others are unchanged.
 
     The parameters of `generator.forward` name its inputs: `latent` (or `z`), of length

@@ -121,8 +121,7 @@ def _dtypes(net: nn.Module) -> set[torch.dtype]:
 
 def check_floating_point(name: str, spec: TensorSpec) -> None:
     """Raise `ConfigError` if the tensor that G generates has no floating-point numbers in the data."""
-    is_image = spec.dtype == torch.uint8 and len(spec.shape) == 3  # those become float32
-    if not (is_image or spec.dtype.is_floating_point or spec.dtype.is_complex):
+    if not (spec.is_image or spec.dtype.is_floating_point or spec.dtype.is_complex):
         raise ConfigError(
             f"data: {name} is {dtype_name(spec.dtype)}, and a generator returns floating-point numbers; pass it as "
             "float32, classes and tokens as one-hot rows or as an argument that is not generated"
@@ -130,11 +129,11 @@ def check_floating_point(name: str, spec: TensorSpec) -> None:
 
 
 def check_channels_first(name: str, spec: TensorSpec) -> None:
-    """Raise `ConfigError` for uint8 images (H, W, C), whose rows would train as channels."""
+    """Raise `ConfigError` for images (H, W, C), whose rows would train as channels."""
     if spec.is_image and spec.shape[2] in (1, 3, 4) and min(spec.shape[:2]) > 4:
         raise ConfigError(
-            f"data: {name} is uint8 {spec.shape}, which looks like (height, width, channels); pass (channels, height, "
-            f"width): {name}.permute(0, 3, 1, 2) of all images, .permute(2, 0, 1) of one"
+            f"data: {name} is {dtype_name(spec.dtype)} {spec.shape}, which looks like (height, width, channels); pass "
+            f"(channels, height, width): {name}.permute(0, 3, 1, 2) of all images, .permute(2, 0, 1) of one"
         )
 
 

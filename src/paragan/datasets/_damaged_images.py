@@ -23,6 +23,7 @@ from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.files import read_bytes, write_text
 from paragan.datasets._encoded_images import EncodedImages, SelectedImages
+from paragan.datasets._image_decoding import PixelSettingError
 from paragan.datasets._tiff_bands import Values
 from paragan.storage.download import cache_dir
 
@@ -64,6 +65,8 @@ def with_skip_hint(decode: Callable[..., Values]) -> Callable[..., Values]:
     def decode_with_hint(data: bytes, where: str, *draw: int) -> Values:
         try:
             return decode(data, where, *draw)
+        except PixelSettingError:
+            raise
         except DataError as error:
             raise DataError(f"{error}; pass data.damaged=skip to exclude damaged images") from None
 
@@ -76,6 +79,8 @@ def _decode_all(images: EncodedImages, decode: Callable[[bytes, str], Any]) -> s
     for row in range(len(images)):
         try:
             decode(images.read([row])[0], images.where(row))
+        except PixelSettingError:
+            raise
         except DataError:
             damaged.add(images.name(row))
         if time.monotonic() - last >= _PROGRESS_S:

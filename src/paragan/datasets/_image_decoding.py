@@ -78,6 +78,10 @@ def decode_image(data: bytes, where: str) -> Image.Image:
     return image
 
 
+class PixelSettingError(DataError):
+    """Error for an image that is intact, but does not fit the settings of the data set."""
+
+
 def check_num_pixels(width: int, height: int, where: str) -> None:
     """Raise an error for too many pixels, and for a side that cannot be resized."""
     if width * height > MAX_PIXELS:
@@ -95,7 +99,7 @@ def check_values(values: Values, where: str) -> None:
         return
     low, high = values.min(), values.max()
     if values.dtype.kind == "f" or low < 0 or high > TOP_OF_16_BITS:
-        raise DataError(
+        raise PixelSettingError(
             f"{where}: values of {values.dtype} from {low:g} to {high:g}, of which the range is not known; pass the "
             f"lowest and the highest value of all images, such as data.range=[{low:g},{high:g}]"
         )

@@ -12,6 +12,7 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.datasets import _image_decoding, _tiff_bands
+from paragan.datasets._image_decoding import PixelSettingError
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._tiff_bands import Tiff, Values
 
@@ -43,10 +44,10 @@ class StoredValues:
             return f"{8 * self.values_HWC.dtype.itemsize}-bit"
         return "alpha" if self.has_alpha else "grey" if self.values_HWC.shape[2] == 1 else "colour"
 
-    @property
-    def top(self) -> int:
-        """Value of full intensity without a range: of 8 bits, or of 16 for all other types."""
-        return 255 if self.values_HWC.dtype.itemsize == 1 else _image_decoding.TOP_OF_16_BITS
+
+def top_of(values: Values) -> int:
+    """Return the value of full intensity without a range: of 8 bits, or of 16 for all other types."""
+    return 255 if values.dtype.itemsize == 1 else _image_decoding.TOP_OF_16_BITS
 
 
 def is_beyond_pillow(data: bytes, channels: int) -> bool:
@@ -105,7 +106,7 @@ def read_levels(data: bytes, where: str, options: PixelOptions) -> Iterator[Imag
     """Yield the channels of an image, upright, as floating-point levels from 0 to 1."""
     stored = read_values(data, where)
     colours_HWC = stored.colours_HWC
-    full_range = (0.0, float(stored.top))
+    full_range = (0.0, float(top_of(stored.values_HWC)))
     # levels of a channel and of alpha, and what they are computed from
     _check_memory(stored.values_HWC.nbytes + 16 * stored.values_HWC[..., 0].size, where)
     if options.range is None:
@@ -133,7 +134,9 @@ def _mix_bands(num_bands: int, has_alpha: bool, channels: int, where: str) -> li
     if num_bands == 1 and channels in (3, 4):
         return [{0: 1.0}] * 3
     if num_bands + (has_alpha or channels == 4) < channels:
-        raise DataError(f"{where}: {num_bands} bands, but data.channels={channels}; pass data.channels={num_bands}")
+        raise PixelSettingError(
+            f"{where}: {num_bands} bands, but data.channels={channels}; pass data.channels={num_bands}"
+        )
     return [{band: 1.0} for band in range(min(num_bands, channels))]
 
 
@@ -146,6 +149,26 @@ def _levels(values_HW: Values, limits: tuple[float, float], where: str) -> Value
     if not np.isfinite(levels_HW).all():
         raise DataError(f"{where}: some values are not finite; replace them, or leave the image out")
     return levels_HW.clip(0, 1, out=levels_HW).astype(np.float32, copy=False)
+
+
+def round_values(values: Values, limits: tuple[float, float] | None, bits: int, where: str) -> Values:
+    """Return values as uint8 or uint16: by a range, or from 0 to the highest of 8 or 16 bits."""
+    dtype = np.dtype(f"u{bits // 8}")
+    if limits is None:
+        _image_decoding.check_values(values, where)
+        if values.dtype == dtype:
+            return values
+        limits = (0.0, float(top_of(values)))
+    return np.stack([np.rint(_levels(part, limits, where) * (2**bits - 1)).astype(dtype) for part in values])
+
+
+def describe_range(low: float, high: float, top: int) -> tuple[str, ...]:
+    """Return a warning if values are outside of their range, or use less than an eighth of it."""
+    if low >= 0 and high <= top and not 0 < high - low < top / 8:
+        return ()
+    problem = "less than an eighth of it: images are nearly even" if low >= 0 and high <= top else "not within it"
+    values = f"values are from {low:g} to {high:g}, and the range is 0 to {top}"
+    return (f"{values}: {problem}; pass data.range=[{low:g},{high:g}]",)
 
 
 def _check_memory(num_bytes: int, where: str) -> None:
@@ -169,17 +192,15 @@ class ValueSummary:
         """Count an image."""
         self.low = min(self.low, float(stored.colours_HWC.min()))
         self.high = max(self.high, float(stored.colours_HWC.max()))
-        self.top = max(self.top, stored.top)
+        self.top = max(self.top, top_of(stored.values_HWC))
         self.max_bands = max(self.max_bands, stored.colours_HWC.shape[2])
         self.num_with_more += stored.has_more
         self.kinds[stored.kind] += 1
 
     def warnings(self, options: PixelOptions) -> Iterator[str]:
         """Yield a line for a range that is hardly used, for further pages, and for bands that are not read."""
-        if options.range is None and 0 < self.high - self.low < self.top / 8:
-            values = f"values are from {self.low:g} to {self.high:g} of 0 to {self.top}"
-            fix = f"data.range=[{self.low:g},{self.high:g}]"
-            yield f"{values}, less than an eighth of the range: images are nearly even; pass {fix}"
+        if options.range is None:
+            yield from describe_range(self.low, self.high, self.top)
         if self.num_with_more:
             yield f"{self.num_with_more:,} images have several pages or frames; the first is read"
         if self.max_bands > max(options.channels, 3 if options.channels == 1 else 0):

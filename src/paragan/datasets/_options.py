@@ -44,8 +44,13 @@ class PixelOptions:
     """Mirror half of the training images, chosen at random in every epoch."""
 
     def __post_init__(self) -> None:
-        if self.range is not None and not -math.inf < self.range[0] < self.range[1] < math.inf:
-            raise ValueError("range must be two finite numbers, the lower first, such as [-1024, 3071]")
+        check_range(self.range)
+
+
+def check_range(limits: tuple[float, float] | None) -> None:
+    """Raise `ValueError` for a range of values that is none."""
+    if limits is not None and not -math.inf < limits[0] < limits[1] < math.inf:
+        raise ValueError("range must be two finite numbers, the lower first, such as [-1024, 3071]")
 
 
 @dataclass(frozen=True, kw_only=True)

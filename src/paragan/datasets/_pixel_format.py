@@ -11,6 +11,7 @@ from PIL import Image, ImageOps
 from paragan.core.errors import DataError
 from paragan.datasets import _batched_resize, _image_decoding
 from paragan.datasets._encoded_images import EncodedImages, Rows
+from paragan.datasets._image_decoding import PixelSettingError
 from paragan.datasets._image_formats import image_suffix
 from paragan.datasets._image_values import ValueSummary, is_beyond_pillow, read_levels, read_values
 from paragan.datasets._options import PixelOptions
@@ -86,7 +87,7 @@ class PixelFormat:
         height, width = self.size
         crop = self.options.crop
         if crop == "none" and image.size != (width, height):
-            raise DataError(
+            raise PixelSettingError(
                 f"{where}: {image.width} x {image.height} pixels, but data.crop=none takes {width} x {height} alone; "
                 "pass data.crop=center, random or squash, or another data.size"
             )

@@ -18,17 +18,22 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, Interval
 from paragan.core.source import Source
 from paragan.datasets._encoded_images import NumberedClasses, number_classes
+from paragan.datasets._image_values import describe_range, round_values, top_of
+from paragan.datasets._options import check_range
+from paragan.datasets._tiff_bands import Values
 from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint, stratified_split
 from paragan.storage import npz
 
-_CHANNELS = (1, 3)
+_CHANNELS = (1, 3)  # of either layout; other numbers are on the shorter axis
+_MAX_CHANNELS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """An .npz file with uint8 images, integer labels and class names.
+    """An .npz file with images, integer labels and class names.
 
-    Images are (N, H, W, C), (N, C, H, W) or (N, H, W), labels (N,) or (N, 1).
+    Images are uint8 or uint16, other types with `range`, and (N, H, W, C), (N, C, H, W) or (N, H, W) of up to 16
+    channels; labels are (N,) or (N, 1).
     """
 
     path: FilePath = ""
@@ -37,49 +42,70 @@ class Options:
     """Name of the image array."""
     label_array: str = "labels"
     """Name of the label array; optional in the file."""
+    bits: Literal[8, 16] = 8
+    """Depth to which images are rounded."""
+    range: tuple[float, float] | None = None
+    """Values that become the darkest and the brightest; null: 0 and the highest of 8 or 16 bits."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of each class held out from training."""
     flip: bool = False
     """Mirror half of the training images, chosen at random in every epoch."""
 
+    def __post_init__(self) -> None:
+        check_range(self.range)
+
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (C, H, W). Raises `DataError` for a missing or invalid array."""
-    images_NCHW = _read_images(options)
+    images_NCHW, notices = _read_images(options)
     classes = _read_classes(options, len(images_NCHW))
     strata_N = np.zeros(len(images_NCHW)) if classes is None else classes.labels
     labels_N = torch.from_numpy(strata_N.astype(np.int64))
     rows = stratified_split(labels_N, round(1 / options.held_out), "npz")[split]
+    kept = (options.bits, options.range) if options.bits > 8 or options.range else ()
     fingerprint = compute_fingerprint(
-        Path(options.path), options.image_array, options.label_array, options.held_out, split
+        Path(options.path), options.image_array, options.label_array, options.held_out, split, *kept
     )
     images_NCHW = images_NCHW[rows].contiguous()
-    if classes is None:
-        return InMemorySource(images_NCHW, fingerprint=fingerprint)
-    labelled = InMemorySource(images_NCHW, labels_N[rows], classes.names, fingerprint)
-    labelled.notices = classes.notices
-    return labelled
+    images = InMemorySource(images_NCHW, fingerprint=fingerprint)
+    if classes is not None:
+        images = InMemorySource(images_NCHW, labels_N[rows], classes.names, fingerprint)
+        notices = (*notices, *classes.notices)
+    images.notices = notices
+    return images
 
 
-def _read_images(options: Options) -> Tensor:
-    """Return the images of a file, uint8 (N, C, H, W); `DataError` if they are missing or invalid."""
+def _read_images(options: Options) -> tuple[Tensor, tuple[str, ...]]:
+    """Return the images of a file, (N, C, H, W), and warnings; `DataError` if they are missing or invalid."""
     path = Path(options.path)
     if not options.path or not path.is_file():
         raise DataError(f"data.path: no file {options.path!r}; pass an npz file: data.path=FILE.npz")
-    return _check_images(npz.read_array(path, options.image_array), f"{path}: {options.image_array}")
-
-
-def _check_images(array: NDArray[Any], where: str) -> Tensor:
-    if array.dtype != np.uint8:
-        raise DataError(f"{where}: the array is {array.dtype}; convert it to uint8 (0 to 255) and save it again")
-    images = torch.from_numpy(array[..., None] if array.ndim == 3 else array)
-    if images.ndim == 4 and images.shape[-1] in _CHANNELS:
-        images = images.permute(0, 3, 1, 2)
-    if images.ndim != 4 or images.shape[1] not in _CHANNELS or 0 in images.shape:
-        raise DataError(f"{where}: the shape is {array.shape}; save (N, H, W, C) or (N, C, H, W) with C 1 or 3")
-    if len(images) < 2:
+    where = f"{path}: {options.image_array}"
+    array = npz.read_array(path, options.image_array)
+    if array.dtype.kind not in "uif":
+        raise DataError(f"{where}: the array is {array.dtype}; convert it to numbers and save it again")
+    array_NCHW = _with_channels_first(array, where)
+    if len(array) < 2:
         raise DataError(f"{where}: only one image; at least two are required")
-    return images
+    rounded = round_values(array_NCHW, options.range, options.bits, where)
+    limits = (float(array.min()), float(array.max())) if options.range is None else (0.0, 0.0)
+    return torch.from_numpy(rounded), describe_range(*limits, top_of(array))
+
+
+def _with_channels_first(array: Values, where: str) -> Values:
+    """Return images as (N, C, H, W). Raises `DataError` for another number of axes, and if both may be channels."""
+    array = array[..., None] if array.ndim == 3 else array
+    if array.ndim == 4 and array.size:
+        _, first, height, last = array.shape
+        is_last = last in _CHANNELS or (first not in _CHANNELS and last < min(first, height))
+        if is_last and last <= _MAX_CHANNELS:
+            return array.transpose(0, 3, 1, 2)
+        if first in _CHANNELS or (first <= _MAX_CHANNELS and first < min(height, last)):
+            return array
+    raise DataError(
+        f"{where}: the shape is {array.shape}; save (N, H, W, C) or (N, C, H, W) with C from 1 to {_MAX_CHANNELS}, "
+        "fewer than H and W"
+    )
 
 
 def _read_classes(options: Options, count: int) -> NumberedClasses | None:

@@ -16,6 +16,7 @@ from paragan.evaluation.generated_features import Generate, to_uint8
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_tensors
+from paragan.loading.loader import normalise
 from paragan.loading.order import Indices, Order
 from paragan.loading.subset import SubsetSource
 
@@ -40,12 +41,13 @@ class SampleImages(DerivedSource):
         """Return uint8 images, and labels."""
         tensors = self.source.decode(encoded, rows, places, seed)
         image = tensors[self.sample]
+        image = normalise(image) if image.dtype == torch.uint16 else image
         image = image if image.dtype == torch.uint8 else to_uint8(image)
         return {"image": image, "label": tensors["label"].flatten()} if self.class_names else {"image": image}
 
 
 def is_scored(source: Source, sample: str) -> bool:
-    """Return whether an extractor reads these samples: (1 or 3, H, W), uint8 or in [-1, 1], read by number."""
+    """Return whether an extractor reads these samples: (1 or 3, H, W), integers or in [-1, 1], by number."""
     found = image_range(source, sample)
     return found is not None and max(map(abs, found)) <= 1
 

@@ -63,6 +63,6 @@ class SampledImages(Sequence[Image.Image]):
 
 
 def _bytes(x_CHW: Tensor) -> Tensor:
-    """Convert to uint8 with one or three channels: the first three, or two as red and green."""
-    x = ((x_CHW[:3].clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    """Convert to uint8: grey, RGB or RGBA; of more channels the first three, two as red and green."""
+    x = ((x_CHW[: 4 if len(x_CHW) == 4 else 3].clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
     return torch.cat([x, torch.zeros_like(x[:1])]) if len(x) == 2 else x

@@ -177,9 +177,11 @@ def _flip_draws(seed: int, places: Places) -> list[bool]:
 
 def _flip_in_place(x_BCHW: Tensor, is_flipped: list[bool]) -> None:
     """Mirror some images; one at a time, which needs no memory that the processor has not touched."""
-    for x_CHW, flip in zip(x_BCHW.numpy(), is_flipped, strict=True):
-        if flip:  # in NumPy, because torch could start native threads for each thread that decodes
-            x_CHW[...] = x_CHW[..., ::-1].copy()
+    x_BCHW = x_BCHW.view(torch.int16) if x_BCHW.dtype == torch.uint16 else x_BCHW  # torch does not flip uint16
+    for x_CHW, flip in zip(x_BCHW, is_flipped, strict=True):
+        if flip:
+            for x_HW in x_CHW:  # a larger copy could start native threads for each thread that decodes
+                x_HW.copy_(x_HW.flip(1))
 
 
 def normalise(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

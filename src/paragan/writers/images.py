@@ -39,6 +39,6 @@ def save_grid(x_BCHW: Tensor, path: Path, columns: int) -> None:
 
 
 def to_pil_image(sheet_CHW: Tensor) -> Image.Image:
-    """Convert uint8 (1 or 3, H, W) to a Pillow image."""
+    """Convert uint8 (1, 3 or 4, H, W) to a Pillow image."""
     array = sheet_CHW.permute(1, 2, 0).numpy()
     return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)

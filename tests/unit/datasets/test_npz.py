@@ -36,8 +36,10 @@ def refused(path, **options):
         (np.asfortranarray(IMAGES), IMAGES.transpose(0, 3, 1, 2)),
         (IMAGES[..., 0], IMAGES[:, None, :, :, 0]),
         (IMAGES[..., :1], IMAGES[:, None, :, :, 0]),
+        (IMAGES[..., [0, 1, 2, 0]], IMAGES[..., [0, 1, 2, 0]].transpose(0, 3, 1, 2)),
+        (IMAGES.transpose(0, 3, 1, 2)[:, [0, 1, 2, 0, 1]], IMAGES.transpose(0, 3, 1, 2)[:, [0, 1, 2, 0, 1]]),
     ],
-    ids=["NHWC", "NCHW", "by column", "NHW", "grey"],
+    ids=["NHWC", "NCHW", "by column", "NHW", "grey", "RGBA", "five"],
 )
 def test_each_layout_is_read(save, stored, seen):
     path = save(images=stored)
@@ -68,8 +70,11 @@ def test_other_names_of_arrays(save):
 @pytest.mark.parametrize(
     ("arrays", "found"),
     [
-        ({"images": IMAGES.astype(np.float32) / 255}, "the array is float32; convert it to uint8"),
-        ({"images": IMAGES[..., [0, 0]]}, "(40, 8, 6, 2)"),
+        (
+            {"images": IMAGES.astype(np.float32) / 255},
+            "value of all images, such as data.range=[",
+        ),
+        ({"images": IMAGES[:, :2, :2, [0, 0]]}, "(40, 2, 2, 2)"),
         ({"images": IMAGES[0, 0]}, "the shape is (6, 3)"),
         ({"images": IMAGES[:0]}, "the shape is (0, 8, 6, 3)"),
         ({"images": IMAGES[:1]}, "only one image"),
@@ -103,3 +108,25 @@ def test_a_cut_file_is_refused(save, cut):
     path = save(images=IMAGES)
     path.write_bytes(path.read_bytes()[:cut])
     assert "damaged zip file" in refused(path)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_values_of_any_type_are_mapped_by_a_range(save, bits):
+    for values, limits in ((IMAGES.astype(np.int16) * 9 - 500, (-500, 1000)), (IMAGES / 255.0 - 0.5, (-0.25, 0.5))):
+        path = save(images=values)
+        source = read(path, range=limits, bits=bits)
+        levels = ((values - limits[0]) / (limits[1] - limits[0])).clip(0, 1) * (2**bits - 1)
+        stored = np.stack([levels.transpose(0, 3, 1, 2)[row] for row in range(len(values))])
+        x = torch.cat([read(path, split, range=limits, bits=bits).fetch(np.arange(4))["image"] for split in ("train",)])
+        distances = np.abs(stored[:, None] - x.numpy()[None].astype(float)).max((2, 3, 4)).min(0)
+        assert distances.max() <= 0.51
+        assert source.tensors["image"].dtype == (torch.uint8 if bits == 8 else torch.uint16)
+
+
+def test_16_bits_are_kept_and_a_narrow_range_is_said(save):
+    deep = np.random.default_rng(0).integers(0, 65536, (40, 8, 6, 3), np.uint16)
+    kept = read(save(images=deep), bits=16).fetch([0])["image"][0].numpy()
+    assert any(np.array_equal(kept, image.transpose(2, 0, 1)) for image in deep)
+    assert read(save(images=deep)).notices == ()
+    (notice,) = read(save(images=deep // 16)).notices
+    assert "data.range=[" in notice

@@ -12,6 +12,10 @@ from paragan.datasets import folder
 from paragan.datasets._image_values import read_values
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pixel_format import PixelFormat
+from paragan.datasets.base.program_data import TensorSource
+from paragan.datasets.base.ragged import Padding
+from paragan.datasets.preparation.dataset_check import check_dataset
+from paragan.evaluation.tensor_images import SampleImages
 from paragan.loading.loader import Loader
 from tests.image_files import png16, tiff
 
@@ -226,3 +230,21 @@ def test_a_narrow_range_further_pages_and_bands_are_said(tmp_path):
     stream = io.BytesIO()
     pages[0].save(stream, "TIFF", save_all=True, append_images=pages[1:])
     assert "several pages" in notices(stream.getvalue())
+
+
+def test_values_that_need_a_range_are_no_damage(tmp_path):
+    for number in range(4):
+        (tmp_path / f"{number}.tif").write_bytes(tiff(noise(*SIDE, 1, dtype=np.int16, low=-1024, high=1500)))
+    options = folder.Options(path=str(tmp_path), size=8, damaged="skip")
+    with pytest.raises(DataError, match=r"data\.range=\[-10\d\d,1\d\d\d\]$"):
+        folder.source(options, "train")
+    report = check_dataset(str(tmp_path))
+    assert (report.damaged, report.kinds) == ([], {"16-bit": 4})
+    assert any("not within it; pass data.range=[-10" in line for line in report.warnings)
+
+
+def test_16_bits_as_images_of_a_program_are_mapped_as_those_of_files():
+    x_BCHW = torch.arange(4 * 3 * 64).reshape(4, 3, 8, 8).mul(85).to(torch.uint16)
+    source = SampleImages(TensorSource({"image": x_BCHW}, Padding({})), "image")
+    shown = source.fetch(np.arange(4))["image"]
+    assert torch.equal(shown, (x_BCHW.double() / 257).round().to(torch.uint8))

@@ -18,7 +18,7 @@ from paragan.core.types import present_tensors
 
 
 class InMemorySource(Source):
-    """A `Source` of uint8 images (N, C, H, W) and, for a labelled data set, int64 labels (N,)."""
+    """A `Source` of uint8 or uint16 images (N, C, H, W) and, for a labelled data set, int64 labels (N,)."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class InMemorySource(Source):
         self.class_names = class_names
         self.fingerprint = fingerprint
         channels, height, width = images_NCHW.shape[1:]
-        self.tensors = image_specs((channels, height, width), labels_N is not None)
+        self.tensors = image_specs((channels, height, width), labels_N is not None, dtype=images_NCHW.dtype)
 
     def __len__(self) -> int:
         return len(self.images_NCHW)
