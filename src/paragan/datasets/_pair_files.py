@@ -16,10 +16,18 @@ from paragan.datasets._image_paths import ArrangedPaths, common_folders
 from paragan.datasets.base.file_readers import FileReader
 from paragan.datasets.base.open_images import list_images
 
-_NAMES = ((b"a", b"b"), (b"input", b"target"), (b"low", b"high"))
+_NAMES = tuple(
+    tuple(names.split())
+    for names in (b"a b", b"input target", b"low high", b"lr hr", b"source target", b"before after", b"blur sharp")
+)
 _SPLITS = b"train|training|held_out|val|valid|validation|test|testing"
-_FOLDER = re.compile(rb"(?is)(|.*?/)(%s|)[_-]?(a|b|input|target|low|high)/(.*)" % _SPLITS)
-SIDE_NAMES = "A/ and B/ (also trainA/ and trainB/, input/ and target/, low/ and high/)"
+_FOLDER = re.compile(
+    rb"(?is)(|.*?/)(%s|)[_-]?(%s)/(.*)" % (_SPLITS, b"|".join(name for pair in _NAMES for name in pair))
+)
+SIDE_NAMES = (
+    "A/ and B/ (also trainA/ and trainB/, input/ and target/, source/ and target/, low/ and high/, lr/ and hr/)"
+)
+_SUFFIX = re.compile(rb"\.[0-9]?[A-Za-z]\w*$")  # not the number in `frame.7`
 _LENGTH_BYTES = 8
 _MAX_NAMED = 3
 
@@ -93,6 +101,8 @@ def match_names(sides: TwoSides, where: str, skip: bool) -> tuple[dict[str, tupl
     a, b = (_by_stem(paths) for paths in sides.paths)
     pairs = {name: (a[name], b[name]) for name in sorted(a.keys() & b.keys())}
     single = sorted({**a, **b}[name] for name in a.keys() ^ b.keys())
+    if len(pairs) == 1:
+        raise DataError(f"data.path={where}: only one pair of equal names in {' and '.join(sides.names)}; add pairs")
     if not single or not pairs:
         return pairs, ()
     named = ", ".join(map(repr, single[:_MAX_NAMED])) + (", …" if len(single) > _MAX_NAMED else "")
@@ -107,7 +117,7 @@ def match_names(sides: TwoSides, where: str, skip: bool) -> tuple[dict[str, tupl
 def _by_stem(paths: Mapping[bytes, bytes]) -> dict[str, str]:
     stems: dict[bytes, bytes] = {}
     for rest, path in paths.items():
-        _add(stems, os.path.splitext(rest)[0], path)
+        _add(stems, _SUFFIX.sub(b"", rest), path)
     return {os.fsdecode(stem): os.fsdecode(path) for stem, path in stems.items()}
 
 

@@ -8,36 +8,31 @@ R. Sara, "Spatial pattern templates for recognition of objects with regular stru
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL import Image, ImageOps
 from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Interval, height_and_width
 from paragan.core.source import DerivedSource, Source, image_specs
-from paragan.datasets import _image_decoding
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_formats import is_image_file
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import PixelOptions
-from paragan.datasets._pair_files import SIDE_NAMES, PairReader, TwoSides, find_sides, match_names, split_pair
+from paragan.datasets._pair_decoding import PairDecoder, SideFormat
+from paragan.datasets._pair_files import PairReader, TwoSides, find_sides, match_names
 from paragan.datasets._pixel_format import PixelFormat
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 from paragan.datasets.base.open_images import FileImages, list_images
 
-_NUM_PROBES = 16  # pairs that are read at the start
-_TOLERANCE = 0.05  # of a ratio of sides
 _T = TypeVar("_T")
 
 
@@ -62,6 +57,10 @@ class Options:
     """Channels of the target: 1 for grey, 3 for colour; null: as the files are."""
     condition_channels: Literal[1, 3] | None = None
     """Channels of the condition, from which the target is made; null: as the files are."""
+    range: tuple[float, float] | None = None
+    """Stored values of the target that become the darkest and the brightest; null: those of 8 or 16 bits."""
+    condition_range: tuple[float, float] | None = None
+    """The same of the condition."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of the images held out from training, if the data has no folders `train` and `val`."""
     damaged: Literal["stop", "skip"] = "stop"
@@ -69,6 +68,10 @@ class Options:
 
     `skip` decodes all files once before training.
     """
+
+    def __post_init__(self) -> None:
+        for limits in (self.range, self.condition_range):
+            PixelOptions(range=limits)  # raises `ValueError` for limits that are none
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
@@ -85,7 +88,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     rows = images.rows(split, options.held_out)
     load_size = _load_size(options) if split == "train" else decode.size
     shape = (sum(decode.channels), *load_size)
-    settings = f"{shape} {options.direction} {options.size} {options.flip} {decode.channels}"
+    settings = f"{shape} {options.flip} {decode}"
     stacked = ImageSource(
         images=images,
         rows=rows,
@@ -94,7 +97,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         identify=partial(images.fingerprint, rows, settings),
     )
     pairs = PairedImages(stacked, decode, options.direction == "b_to_a", options.flip and split == "train")
-    pairs.reading = _reading(sides, decode.channels, options.direction == "b_to_a")
+    pairs.notices = (*pairs.notices, *decode.warnings(images)) if split == "train" else pairs.notices
+    pairs.reading = _reading(images, sides, decode.channels, options.direction == "b_to_a")
     return pairs
 
 
@@ -135,7 +139,7 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
 class PairedImages(DerivedSource):
     """A `Source` of both images of pairs, which `stacked` has one after the other. reverse: B is the condition."""
 
-    def __init__(self, stacked: ImageSource, decoder: _PairDecoder, reverse: bool, flip: bool) -> None:
+    def __init__(self, stacked: ImageSource, decoder: PairDecoder, reverse: bool, flip: bool) -> None:
         super().__init__(stacked)
         self._reverse = reverse
         self._flip = flip
@@ -181,88 +185,12 @@ def _load_size(options: Options) -> tuple[int, int]:
     return load
 
 
-@dataclass(frozen=True, kw_only=True)
-class _PairDecoder:
-    """Decoder of pairs to uint8 (channels of A and B, height, width).
-
-    channels, is_guessed: of A and of B. is_two_files: not one picture of two halves.
-    """
-
-    size: tuple[int, int]
-    channels: tuple[int, int]
-    is_guessed: tuple[bool, bool]
-    is_two_files: bool
-
-    def __call__(self, data: bytes, where: str) -> NDArray[np.uint8]:
-        """Crop both images to the ratio of `size` and resize them separately, so that they do not blend at the seam."""
-        arrays = []
-        halves = _halves(data, where, self.is_two_files, self.size)
-        for image, channels, is_guessed in zip(halves, self.channels, self.is_guessed, strict=True):
-            if is_guessed and channels == 1 and image.mode != "L":
-                raise DataError(
-                    f"{where}: a colour image, but those read at the start are grey; pass data.channels and "
-                    "data.condition_channels"
-                )
-            converted = image.convert("L" if channels == 1 else "RGB")
-            if converted.size != self.size[::-1]:
-                converted = ImageOps.fit(converted, self.size[::-1], Image.Resampling.BICUBIC)
-            arrays.append(_image_decoding.to_chw_array(converted))
-        return np.concatenate(arrays)
-
-
-def _decoder(options: Options, images: EncodedImages, is_two_files: bool) -> _PairDecoder:
-    """Return the decoder, with the channels of the files where none are set."""
-    size = height_and_width(options.size)
-    chosen = _ordered((options.condition_channels, options.channels), options.direction == "b_to_a")
-    own = _own_channels(images, partial(_halves, is_two_files=is_two_files, size=size))
-    return _PairDecoder(
-        size=size,
-        channels=(chosen[0] or own[0], chosen[1] or own[1]),
-        is_guessed=(chosen[0] is None, chosen[1] is None),
-        is_two_files=is_two_files,
-    )
-
-
-def _own_channels(images: EncodedImages, halves: Callable[[bytes, str], list[Image.Image]]) -> list[int]:
-    """Return 1 for A and B if all of a few pairs are grey, else 3. Raises `DataError` if none of these is a pair."""
-    pairs: list[list[Image.Image]] = []
-    errors: list[DataError] = []
-    for row in sorted(set(np.linspace(0, len(images) - 1, _NUM_PROBES).astype(int).tolist())):
-        try:
-            pairs.append(halves(images.read([row])[0], images.where(row)))
-        except DataError as error:
-            errors.append(error)
-    if not pairs:
-        raise errors[0]
-    return [3 if any(pair[side].mode != "L" for pair in pairs) else 1 for side in (0, 1)]
-
-
-def _halves(data: bytes, where: str, is_two_files: bool, size: tuple[int, int]) -> list[Image.Image]:
-    """Decode both images of a pair, upright, grey or RGB as they are; `DataError` for what is no pair."""
-    if is_two_files:
-        a, b = (_upright(part, f"{where}: {side}") for part, side in zip(split_pair(data), "AB", strict=True))
-        if not _is_near(a.width * b.height, b.width * a.height):
-            shapes = f"{a.width} x {a.height} and {b.width} x {b.height} pixels"
-            raise DataError(f"{where}: {shapes} differ in shape; crop one of them")
-        return [a, b]
-    image = _upright(data, where)
-    half = image.width // 2
-    if image.width % 2 or not any(_is_near(half * h, image.height * w) for h, w in ((1, 1), size)):
-        raise DataError(
-            f"{where}: {image.width} x {image.height} pixels are no pair; a pair is one picture twice as wide as high, "
-            f"of even width (A left, B right), or a file of the same name in each of {SIDE_NAMES}"
-        )
-    return [image.crop((left, 0, left + half, image.height)) for left in (0, half)]
-
-
-def _is_near(a: int, b: int) -> bool:
-    return abs(a - b) <= _TOLERANCE * b
-
-
-def _upright(data: bytes, where: str) -> Image.Image:
-    image = _image_decoding.decode_image(data, where)
-    channels = 1 if Image.getmodebase(image.mode) == "L" else 3
-    return _image_decoding.convert_image(image, where, channels, background=255)
+def _decoder(options: Options, images: EncodedImages, is_two_files: bool) -> PairDecoder:
+    condition = SideFormat(channels=options.condition_channels, limits=options.condition_range, role="condition_")
+    target = SideFormat(channels=options.channels, limits=options.range, role="")
+    a, b = _ordered((condition, target), options.direction == "b_to_a")
+    decoder = PairDecoder(size=height_and_width(options.size), sides=(a, b), is_two_files=is_two_files)
+    return decoder.with_own_channels(images)
 
 
 def _ordered(pair: Sequence[_T], reverse: bool) -> Sequence[_T]:
@@ -270,9 +198,12 @@ def _ordered(pair: Sequence[_T], reverse: bool) -> Sequence[_T]:
     return pair[::-1] if reverse else pair
 
 
-def _reading(sides: TwoSides | None, channels: tuple[int, int], reverse: bool) -> str:
+def _reading(images: EncodedImages, sides: TwoSides | None, channels: tuple[int, int], reverse: bool) -> str:
     names = ("the left half", "the right half") if sides is None else sides.names
     texts = [f"{name} ({'grey' if c == 1 else 'colour'})" for name, c in zip(names, channels, strict=True)]
     condition, target = _ordered(texts, reverse)
-    others = f"; {sides.num_others:,} other files are not read" if sides is not None and sides.num_others else ""
+    num_others = sum(count for kind, count in images.ignored.items() if kind.startswith("images"))
+    if sides is not None:
+        num_others = 2 * num_others + sides.num_others
+    others = f"; {num_others:,} other images are not read" if num_others else ""
     return f"from {condition} to {target}{others}"

@@ -24,6 +24,9 @@ LAYOUTS = {
     "train_A": ("train_A/{}.png", "train_B/{}.png"),
     "Train/Input": ("Train/Input/{}.png", "Train/Target/{}.png"),
     "one root": ("set/A/{}.png", "set/B/{}.png"),
+    "LR": ("LR/{}.png", "HR/{}.tif"),
+    "source": ("val/source/{}.png", "val/target/{}.png"),
+    "without suffix": ("A/frame.{}", "B/frame.{}"),
     "deeper": ("A/day/{}.png", "B/day/{}.png"),
 }
 
@@ -40,7 +43,8 @@ def write(root, layout, numbers, modes=("RGB", "RGB"), sizes=((24, 24), (24, 24)
     for number, both in zip(numbers, paths, strict=True):
         for side, path in enumerate(both):
             path.parent.mkdir(parents=True, exist_ok=True)
-            picture(2 * number + side, sizes[side], modes[side]).save(path)
+            image_format = None if path.suffix[1:].isalpha() else "PNG"
+            picture(2 * number + side, sizes[side], modes[side]).save(path, image_format)
     return paths
 
 
@@ -104,6 +108,13 @@ def test_test_folders_are_held_out(tmp_path, train, test):
     assert [len(source(tmp_path, split)) for split in ("train", "held_out")] == [5, 3]
     first = source(tmp_path, "held_out").fetch([0])["condition"][0]
     assert np.array_equal(first, by_pillow(held_out[0][0]))
+
+
+def test_test_split_next_to_validation_is_not_read_and_said(tmp_path):
+    for split, numbers in (("train", range(5)), ("val", range(5, 8)), ("test", range(8, 10))):
+        write(tmp_path, (split + "/A/{}.png", split + "/B/{}.png"), numbers)
+    assert [len(source(tmp_path, split)) for split in ("train", "held_out")] == [5, 3]
+    assert "4 other images" in source(tmp_path).reading
 
 
 def test_sides_and_channels_are_said(tmp_path):
@@ -211,6 +222,51 @@ def test_files_of_different_shape_are_refused(tmp_path):
     write(tmp_path, LAYOUTS["trainA"], range(2), sizes=((40, 30), (40, 20)))
     with pytest.raises(DataError, match="40 x 30 and 40 x 20"):
         source(tmp_path)
+
+
+def test_one_pair_is_refused(tmp_path):
+    write(tmp_path, LAYOUTS["folders"], [0])
+    with pytest.raises(DataError, match="only one pair"):
+        source(tmp_path)
+
+
+def write_levels(path, number, top, dtype):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    levels = np.random.default_rng(number).integers(0 if dtype != np.int16 else -1000, top, (16, 16)).astype(dtype)
+    Image.fromarray(levels).save(path)
+    return levels
+
+
+@pytest.mark.parametrize(
+    ("dtype", "top", "limits", "suffix"),
+    [(np.uint16, 4096, (0, 4095), "png"), (np.int16, 1000, (-1000, 999), "tif"), (np.float32, 50, (0, 49), "tif")],
+)
+@pytest.mark.parametrize("direction", ["a_to_b", "b_to_a"])
+def test_range_of_either_image_maps_its_values(tmp_path, dtype, top, limits, suffix, direction):
+    levels = [write_levels(tmp_path / f"A/{number}.{suffix}", number, top, dtype) for number in range(2)]
+    for number in range(2):
+        (tmp_path / "B").mkdir(exist_ok=True)
+        picture(number, (16, 16)).save(tmp_path / f"B/{number}.png")
+    key, name = ("condition_range", "condition") if direction == "a_to_b" else ("range", "image")
+    data = source(tmp_path, "held_out", held_out=0.5, direction=direction, **{key: limits})
+    found = data.fetch([0])[name][0].numpy()
+    expected = [np.rint((x.astype(float) - limits[0]) / (limits[1] - limits[0]) * 255)[None] for x in levels]
+    assert any(np.array_equal(found, each) for each in expected)
+    with pytest.raises(ValueError, match="range"):
+        paired.Options(**{key: (3, 1)})
+
+
+def test_hardly_used_range_is_said_and_values_without_a_range_name_the_setting(tmp_path):
+    for number in range(3):
+        write_levels(tmp_path / f"a/A/{number}.png", number, 4096, np.uint16)
+        write_levels(tmp_path / f"b/A/{number}.tif", number, 1000, np.int16)
+        for folder in "ab":
+            (tmp_path / folder / "B").mkdir(exist_ok=True)
+            picture(number, (16, 16)).save(tmp_path / folder / f"B/{number}.png")
+    assert any("A: " in line and "data.condition_range=" in line for line in source(tmp_path / "a").notices)
+    assert any("data.range=" in line for line in source(tmp_path / "a", direction="b_to_a").notices)
+    with pytest.raises(DataError, match=r"A/.*data\.condition_range="):
+        source(tmp_path / "b")
 
 
 @pytest.mark.parametrize("layout", ["trainA", "folders", "A/train", "low"])
