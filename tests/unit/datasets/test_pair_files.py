@@ -26,7 +26,6 @@ LAYOUTS = {
     "one root": ("set/A/{}.png", "set/B/{}.png"),
     "LR": ("LR/{}.png", "HR/{}.tif"),
     "source": ("val/source/{}.png", "val/target/{}.png"),
-    "without suffix": ("A/frame.{}", "B/frame.{}"),
     "deeper": ("A/day/{}.png", "B/day/{}.png"),
 }
 
@@ -92,6 +91,11 @@ def test_files_of_equal_names_are_pairs(tmp_path, layout, kind):
         assert np.array_equal(pixels[by_pillow(a).tobytes()], by_pillow(b))
     back = source(path, direction="b_to_a").fetch([0])
     assert back["image"].numpy().tobytes() in pixels
+
+
+def test_number_at_the_end_of_a_name_is_no_suffix(tmp_path):
+    write(tmp_path, ("A/frame.{}", "B/frame.{}"), range(4))
+    assert sum(len(source(tmp_path, split)) for split in ("train", "held_out")) == 4
 
 
 @pytest.mark.parametrize(
