@@ -40,7 +40,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     `low` is reduced by a bicubic filter with antialiasing. Labels are left out. Errors as in `folder`.
     """
     pairs = _LowResolution(folder.source(options, split), options.factor)
-    pairs.reading = f"low is reduced {options.factor} times by a bicubic filter, from crops: {options.crop}"
+    how = f"low is reduced {options.factor} times by a bicubic filter, from crops: {options.crop}"
+    pairs.reading = "; ".join(filter(None, (how, pairs.reading)))
     return pairs
 
 
