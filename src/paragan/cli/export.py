@@ -25,6 +25,7 @@ class Format(Enum):
 _ENDINGS = {".safetensors": Format.safetensors, ".pt2": Format.torch, ".onnx": Format.onnx}
 Out = Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="A folder (default: RUN/export), or a single file.")]
 _FORMATS = "Also export the network as a program; repeatable."
+Direction = Annotated[str | None, typer.Option(metavar="NAME", help="Of a generator with two: a_to_b or b_to_a.")]
 Formats = Annotated[list[Format] | None, typer.Option("--format", help=_FORMATS)]
 
 
@@ -33,6 +34,7 @@ def export(
     *,
     out: Out = None,
     formats: Formats = None,
+    direction: Direction = None,
     steps: Steps = None,
     best: Best = False,
     trust: Trust = False,
@@ -55,7 +57,7 @@ def export(
     if {Format.torch, Format.onnx} & set(requested):
         print("tracing the network and comparing images; takes up to a minute", file=sys.stderr, flush=True)
     score = read_score(path, best)
-    bundle = Bundle(sampler, to_tree(sampler.config), score, outside_names(sampler.config))
+    bundle = Bundle(sampler, to_tree(sampler.config), score, outside_names(sampler.config), direction)
     if out is not None and single_file is not None:
         print(bundle.write_file(out, single_file.value))
     else:

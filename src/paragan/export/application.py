@@ -48,7 +48,7 @@ class Application:
 
     net: the generator. call: maps inputs (B, channels, *sizes) in [-1, 1] to outputs whose sizes are `scale` times
     as large. kind: of both. multiple, minimum: of the sizes that the network takes; others are padded, and the
-    output is cut. audio: format of audio; None: not known.
+    output is output is cut. audio: format of audio; None: not known. derive: computes the input of `net` from audio.
     """
 
     net: nn.Module
@@ -59,6 +59,7 @@ class Application:
     minimum: int
     scale: Fraction
     audio: AudioFormat | None = None
+    derive: Call | None = None
 
     def __call__(self, x: Tensor, *, tile: int | None = None, overlap: int | None = None) -> Tensor:
         """Return the outputs of x (B, channels, *sizes), on the CPU.
@@ -153,7 +154,12 @@ class Applicable(ABC):
 
 
 def find_application(
-    net: nn.Module, call: Call, shape: Sequence[int], multiple: int | None = None, audio: AudioFormat | None = None
+    net: nn.Module,
+    call: Call,
+    shape: Sequence[int],
+    multiple: int | None = None,
+    audio: AudioFormat | None = None,
+    derive: Call | None = None,
 ) -> Application:
     """Return what a network does, as seen by its output for silence or grey.
 
@@ -174,6 +180,7 @@ def find_application(
         minimum=_smallest_size(call, shape, step),
         scale=Fraction(output.shape[-1], shape[-1]),
         audio=audio,
+        derive=derive,
     )
 
 

@@ -31,13 +31,14 @@ class Bundle:
     """A generator to export.
 
     tree: the config. score: as in `score.json`, or empty. outside: code outside paragan
-    that the config names.
+    that the config names. direction: of the programs, of a generator with several.
     """
 
     sampler: Sampler
     tree: Mapping[str, Any]
     score: Mapping[str, Any]
     outside: Collection[str] = ()
+    direction: str | None = None
 
     def write(self, folder: Path, formats: Sequence[str]) -> list[str]:
         """Write the weights, other formats, and the model card last; return a line per file.
@@ -46,8 +47,11 @@ class Bundle:
         """
         folder.mkdir(parents=True, exist_ok=True)
         wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
-        paths = {name: folder / f"generator{ENDINGS[name]}" for name in ENDINGS}
-        former = [path for name, path in paths.items() if name not in wanted and path.is_file()]
+        paths = {name: folder / f"{self._stem(name)}{ENDINGS[name]}" for name in ENDINGS}
+        known = ["generator", *getattr(self.sampler.net, "directions", {})]
+        others = [folder / f"{stem}{ENDINGS[name]}" for stem in known for name in ("torch", "onnx")]
+        new = [paths[name] for name in wanted]
+        former = [path for path in others if path not in new and path.is_file()]
         removed = [path for path in former if not self._is_exported(path)]
         # first what may fail: the weights then still belong to the former programs
         programs = {name: self.write_file(paths[name], name) for name in wanted if name != "safetensors"}
@@ -55,11 +59,14 @@ class Bundle:
         for path in removed:
             path.unlink()
         sheets = self._write_sheet(folder / "samples.png")
-        files = [path for path in (*paths.values(), *map(Path, sheets)) if path.is_file()]
+        files = [path for path in (paths["safetensors"], *others, *map(Path, sheets)) if path.is_file()]
         text = render_card(self.sampler, _without_folders(self.tree), self.score, files, bool(self.outside))
         write_text(folder / "README.md", f"{text}\n{self._mark}\n")
         removals = [f"removed {path}, which an export of other weights had left" for path in removed]
         return [*removals, *lines, *sheets, str(folder / "README.md")]
+
+    def _stem(self, name: str) -> str:
+        return "generator" if self.direction is None or name == "safetensors" else self.direction
 
     def _is_exported(self, path: Path) -> bool:
         """Return whether the model card next to a file lists it, unchanged, with these weights and this config."""
@@ -82,7 +89,7 @@ class Bundle:
             self._weights(path)
             return str(path)
         program = export.torch_program if name == "torch" else export.onnx_program
-        return f"{path}  (differs from the network by at most {program(self.sampler, path):.1e})"
+        return f"{path}  (differs from the network by at most {program(self.sampler, path, self.direction):.1e})"
 
     def _weights(self, path: Path) -> None:
         weights = self.sampler.net.state_dict()

@@ -14,6 +14,7 @@ import jinja2
 from paragan import __version__
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
+from paragan.export.traceable import traceable
 
 _MAX_CLASS_NAMES = 20
 
@@ -55,7 +56,8 @@ def render_card(
         example=_example(sampler, ", trust=True" if trust else ""),
         takes_condition=sampler.takes_condition,
         trust=trust,
-        arguments=_arguments(sampler),
+        sizes=_sizes(sampler),
+        arguments=_arguments(sampler, files),
         rows=[file_row(path, info.step) for path in files],
     )
 
@@ -75,11 +77,28 @@ def _inputs(sampler: Sampler) -> list[str]:
     return [*[image] * sampler.takes_condition, *[latent] * bool(latent), *["a class"] * bool(sampler.num_classes)]
 
 
-def _arguments(sampler: Sampler) -> dict[str, str]:
-    """Return the inputs of the exported programs by name, as Python expressions of four random samples."""
+def _arguments(sampler: Sampler, files: Sequence[Path]) -> dict[str, str]:
+    """Return the inputs of the exported programs by name, as Python expressions of some samples."""
+    programs = [path for path in files if path.suffix in (".pt2", ".onnx")]
+    if not programs:
+        return {}
+    if isinstance(sampler, TensorSampler) or sampler.takes_condition:
+        stem = programs[0].stem
+        network = traceable(sampler, None if stem == "generator" else stem)
+        return {
+            name: f"torch.zeros{tuple(x.shape)}" for name, x in zip(network.names, network.traced_inputs(), strict=True)
+        }
     latents = f"torch.randn(4, {sampler.net.latent})"
     labels = f"torch.randint({sampler.num_classes}, (4,))"
     return {"z": latents, **({"labels": labels} if sampler.num_classes else {})}
+
+
+def _sizes(sampler: Sampler) -> str:
+    """Return which sizes of inputs the programs take, besides any batch size."""
+    if not (isinstance(sampler, TensorSampler) or sampler.takes_condition):
+        return ""
+    multiple = getattr(sampler.net, "input_multiple", None)
+    return " and any size" if multiple in (None, 1) else f" and any multiple of {multiple} as the size"
 
 
 def file_row(path: Path, step: int) -> str:

@@ -90,7 +90,8 @@ class TensorSampler(Sampler):
             return tuple(self.latents(len(x), seed) if name == LATENT else value for name in self.inputs)
 
         shape = self._input_shape(names[0]) if derive is None else tuple(self.info.shape)
-        return find_application(self.net, partial(self._call, self.net, inputs, seed, mode), shape, audio=audio)
+        call = partial(self._call, self.net, inputs, seed, mode)
+        return find_application(self.net, call, shape, audio=audio, derive=derive)
 
     def _call(
         self,

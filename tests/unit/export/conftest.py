@@ -3,7 +3,32 @@
 import pytest
 import typer
 
+import paragan as pg
 from paragan.cli import export as verb
+from tests.unit.export.image_runs import RUNS, SIZES, noise
+
+
+@pytest.fixture(scope="session")
+def image_data(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data")
+    for folder, width in {"pairs": 64, "photos": 32, "two/a": 32, "two/b": 32}.items():
+        (root / folder).mkdir(parents=True)
+        for number in range(6):
+            noise(width, 32, number).save(root / folder / f"{number}.png")
+    (root / "inputs" / "sub").mkdir(parents=True)
+    for number, (name, size) in enumerate(SIZES.items()):
+        noise(*size, number).save(root / "inputs" / f"{name}.png")
+    noise(9, 9).save(root / "inputs" / "sub" / "wide.jpg")
+    return root
+
+
+@pytest.fixture(scope="session")
+def image_runs(image_data):
+    """A run of two steps of each kind of generator of images from images."""
+    for name, (recipe, words, folder) in RUNS.items():
+        tiny = {"data.path": str(image_data / folder), "data.size": 32, "train.batch": 2, "train.kimg": 0.004}
+        pg.train(recipe, {**words, **tiny, "every.score_kimg": 0, "writers": ["jsonl"]}, out=image_data / "runs" / name)
+    return image_data / "runs"
 
 
 @pytest.fixture

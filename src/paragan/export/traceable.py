@@ -1,0 +1,127 @@
+"""A generator as a tracer sees it: tensors in, one tensor out, for inputs of several sizes."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.errors import ConfigError
+from paragan.core.outputs import GeneratorOutput
+from paragan.core.tensor_game import LATENT
+from paragan.export.application import Application
+from paragan.export.sampler import Sampler
+from paragan.export.tensor_sampler import TensorSampler
+from paragan.layers.frozen import register_frozen_networks
+
+_TRACED_BATCH = 3  # batch sizes
+_CHECKED_BATCHES = (1, 5)
+_TRACED_SIZES = 2  # of a network of any size, in smallest sizes
+_CHECKED_SIZES = (1, 3)
+
+
+class TensorsOnly(nn.Module):
+    """A generator with positional inputs, none of them None, and one tensor as output."""
+
+    def __init__(self, generator: nn.Module, takes_condition: bool = False) -> None:
+        super().__init__()
+        self.generator = generator
+        self.takes_condition = takes_condition
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        if self.takes_condition:
+            latent = inputs[0] if len(inputs) > 1 else None
+            return GeneratorOutput.of(self.generator(latent, None, inputs[-1])).images
+        return GeneratorOutput.of(self.generator(*inputs)).images
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traceable:
+    """A network to trace.
+
+    net: its positional inputs to a tensor. names: of the inputs. axes: of each input, the axes whose size is free, with
+    the number that divides it. inputs: batch size and sizes, as multiples of the smallest, to inputs.
+    """
+
+    net: TensorsOnly
+    names: tuple[str, ...]
+    axes: tuple[Mapping[int, int], ...]
+    inputs: Callable[[int, int], tuple[Tensor, ...]]
+
+    @property
+    def dynamic_shapes(self) -> tuple[tuple[dict[int, Any], ...]]:
+        """What `torch.export` may not fix."""
+        batch = torch.export.Dim("batch")
+        return (tuple({0: batch, **self._sizes(axes)} for axes in self.axes),)
+
+    def _sizes(self, axes: Mapping[int, int]) -> dict[int, Any]:
+        return {axis: multiple * torch.export.Dim(f"size{axis}", min=1) for axis, multiple in axes.items()}
+
+    def traced_inputs(self) -> tuple[Tensor, ...]:
+        """Return the inputs with which to trace."""
+        return self.inputs(_TRACED_BATCH, _TRACED_SIZES)
+
+    def checked_inputs(self) -> list[tuple[Tensor, ...]]:
+        """Return inputs of other batch sizes, and of other sizes, with which to compare."""
+        return [self.inputs(batch, size) for batch, size in zip(_CHECKED_BATCHES, _CHECKED_SIZES, strict=True)]
+
+
+def traceable(sampler: Sampler, direction: str | None = None) -> Traceable:
+    """Return the generator of a sampler, or one of its directions, on the CPU.
+
+    Raises `ConfigError` for a direction that it does not have, and for several inputs besides latents.
+    """
+    if not isinstance(sampler, TensorSampler) and not sampler.takes_condition:
+        if direction is not None:
+            raise ConfigError("--direction: this generator makes images from latents; leave it out")
+        return _of_latents(sampler)
+    application = sampler.application(direction)
+    directions = getattr(sampler.net, "directions", {})
+    source = sampler.net if direction is None else directions[direction]
+    net = TensorsOnly(copy.deepcopy(source).cpu(), sampler.takes_condition).eval()
+    register_frozen_networks(net)
+    names = ("image",) if direction is not None else sampler.inputs if isinstance(sampler, TensorSampler) else ()
+    if sampler.takes_condition:
+        names = (LATENT, "condition") if sampler.net.latent else ("condition",)
+    sizes = _free_sizes(application, names)
+    axes = tuple({} if name == LATENT else sizes for name in names)
+
+    def inputs(batch: int, number: int) -> tuple[Tensor, ...]:
+        x = _example(application, batch, number)
+        return tuple(sampler.latents(batch) if name == LATENT else x for name in names)
+
+    return Traceable(net=net, names=names, axes=axes, inputs=inputs)
+
+
+def _of_latents(sampler: Sampler) -> Traceable:
+    net = TensorsOnly(copy.deepcopy(sampler.net).cpu()).eval()
+    register_frozen_networks(net)
+
+    def inputs(batch: int, number: int) -> tuple[Tensor, ...]:
+        labels = sampler.labels(batch)
+        return tuple(value for value in (sampler.latents(batch), labels) if value is not None)
+
+    names = ("z", "labels") if sampler.num_classes else ("z",)
+    return Traceable(net=net, names=names, axes=tuple({} for _ in names), inputs=inputs)
+
+
+def _free_sizes(application: Application, names: Sequence[str]) -> dict[int, int]:
+    """Return the free axes of the input; what is computed from audio, such as mel frames, has one of any size."""
+    if application.derive is not None:
+        return {2: 1}
+    first = 2
+    count = 2 if application.kind == "image" else 1
+    return dict.fromkeys(range(first, first + count), application.multiple)
+
+
+def _example(application: Application, batch: int, number: int) -> Tensor:
+    """Return a random input; `number`: its sizes, in smallest ones (at least 16). Images are not square."""
+    smallest = max(application.minimum, application.multiple * math.ceil(16 / application.multiple))
+    sizes = [number * smallest, (number + 1) * smallest] if application.kind == "image" else [number * smallest]
+    x = torch.rand((batch, application.channels, *sizes), generator=torch.Generator().manual_seed(number)) * 2 - 1
+    return x if application.derive is None else application.derive(x)

@@ -1,0 +1,103 @@
+"""Programs of generators of images from images, and of audio: equal to the network at two sizes, without paragan."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import paragan as pg
+from paragan.core.errors import ConfigError
+from paragan.export import formats
+from tests.unit.export.image_runs import RUNS
+
+SIZES = [(1, 3, 32, 64), (2, 3, 96, 32)]
+
+
+@pytest.fixture(scope="session")
+def audio_runs(tmp_path_factory):
+    """Runs of two steps of a vocoder and of a codec."""
+    root = tmp_path_factory.mktemp("audio")
+    small = {"vocoder": {"model.width": 16}, "codec": {"model.width": 4, "model.windows": [256]}}
+    for name, words in small.items():
+        data = {"data.utterances": 4, "data.segment": 512, "train.batch": 2, "train.kimg": 0.004}
+        pg.train(name, {**words, **data, "every.score_kimg": 0, "writers": ["jsonl"]}, out=root / name)
+    return root
+
+
+def output_of(sampler, name, x):
+    net = sampler.net.to_b if name == "translate" else sampler.net
+    with torch.no_grad():
+        made = net(None, None, x) if name == "pix2pix" else net(x)
+    return getattr(made, "images", made)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "superres" else pytest.mark.slow) for name in RUNS]
+)
+def test_torch_program_takes_any_size(image_runs, tmp_path, name):
+    sampler = pg.load(image_runs / name)
+    direction = "a_to_b" if name == "translate" else None
+    assert formats.torch_program(sampler, tmp_path / "g.pt2", direction) < 1e-4
+    program = torch.export.load(tmp_path / "g.pt2").module()
+    for size in SIZES:
+        x = torch.rand(size) * 2 - 1
+        torch.testing.assert_close(program(x), output_of(sampler, name, x), rtol=0, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_onnx_model_takes_any_size(image_runs, tmp_path, name):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    sampler = pg.load(image_runs / name)
+    direction = "a_to_b" if name == "translate" else None
+    assert formats.onnx_program(sampler, tmp_path / "g.onnx", direction) < 1e-4
+    session = onnxruntime.InferenceSession(tmp_path / "g.onnx")
+    (taken,) = [place.name for place in session.get_inputs()]
+    for size in SIZES:
+        x = torch.rand(size) * 2 - 1
+        (made,) = session.run(None, {taken: x.numpy()})
+        assert np.abs(made - output_of(sampler, name, x).numpy()).max() < 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "channels"), [("vocoder", 40), ("codec", 1)])
+@pytest.mark.parametrize("kind", ["torch", "onnx"])
+def test_programs_of_audio_take_any_length(audio_runs, tmp_path, name, channels, kind):
+    sampler = pg.load(audio_runs / name)
+    path = tmp_path / "g"
+    write = formats.torch_program if kind == "torch" else formats.onnx_program
+    assert write(sampler, path) < 1e-4
+    for length in (64 * 9, 64 * 20):
+        x = torch.rand(2, channels, length) * 2 - 1
+        if kind == "torch":
+            made = torch.export.load(path).module()(x)
+        else:
+            onnxruntime = pytest.importorskip("onnxruntime")
+            session = onnxruntime.InferenceSession(path)
+            made = torch.from_numpy(session.run(None, {session.get_inputs()[0].name: x.numpy()})[0])
+        torch.testing.assert_close(made, output_of(sampler, name, x), rtol=0, atol=1e-4)
+
+
+def test_generator_of_two_directions_needs_one(image_runs, tmp_path):
+    with pytest.raises(ConfigError, match="a_to_b and b_to_a"):
+        formats.torch_program(pg.load(image_runs / "translate"), tmp_path / "g.pt2")
+    with pytest.raises(ConfigError, match="direction"):
+        formats.torch_program(pg.load(image_runs / "superres"), tmp_path / "g.pt2", "a_to_b")
+
+
+@pytest.mark.slow
+def test_card_of_directions_loads_both_programs_with_torch_alone(image_runs, exporting, tmp_path):
+    for direction in ("a_to_b", "b_to_a"):
+        exporting(image_runs / "translate", "--format", "torch", "--direction", direction, "--out", tmp_path)
+    assert {path.name for path in tmp_path.glob("*.pt2")} == {"a_to_b.pt2", "b_to_a.pt2"}
+    blocks = re.findall(r"```python\n(.*?)```", (tmp_path / "README.md").read_text(), re.DOTALL)
+    programs = [block for block in blocks if "torch.export.load" in block]
+    assert len(programs) == 2
+    for block in programs:
+        code = f"import sys; sys.modules['paragan'] = None\n{block}\nprint(tuple(images.shape))"
+        ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.startswith("(3, 3, ")
