@@ -81,7 +81,7 @@ def check_onnx() -> None:
 
 def _trace(network: Traceable) -> torch.export.ExportedProgram:
     # a U-Net has maps of one pixel at its smallest size: sizes of 1 are no special case
-    with _tracing(network.net), fx_config.patch(backed_size_oblivious=True):
+    with _tracing(network.net), fx_config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
         inputs = network.traced_inputs()
         # strict, else `len(x)` would fix the size
         return torch.export.export(network.net, inputs, dynamic_shapes=network.dynamic_shapes, strict=True)
