@@ -57,7 +57,8 @@ def export(
     if {Format.torch, Format.onnx} & set(requested):
         print("tracing the network and comparing images; takes up to a minute", file=sys.stderr, flush=True)
     score = read_score(path, best)
-    bundle = Bundle(sampler, to_tree(sampler.config), score, outside_names(sampler.config), direction)
+    outside = outside_names(sampler.config)
+    bundle = Bundle(sampler=sampler, tree=to_tree(sampler.config), score=score, outside=outside, direction=direction)
     if out is not None and single_file is not None:
         print(bundle.write_file(out, single_file.value))
     else:

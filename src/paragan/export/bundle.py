@@ -26,7 +26,7 @@ ENDINGS = {"safetensors": ".safetensors", "torch": ".pt2", "onnx": ".onnx"}
 _MAX_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Bundle:
     """A generator to export.
 

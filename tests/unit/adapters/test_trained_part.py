@@ -235,7 +235,9 @@ def test_run_on_a_file_trains_scores_and_exports_a_plain_generator(tmp_path, cap
     assert torch.equal(
         merge_adapters(copy.deepcopy(opened.ema.net)).blocks[1].conv.weight, sampler.net.blocks[1].conv.weight
     )
-    Bundle(sampler, to_tree(sampler.config), {}).write_file(tmp_path / "exported.safetensors", "safetensors")
+    Bundle(sampler=sampler, tree=to_tree(sampler.config), score={}).write_file(
+        tmp_path / "exported.safetensors", "safetensors"
+    )
     exported = pg.load(tmp_path / "exported.safetensors")
     z = sampler.latents(4)
     assert torch.equal(exported.net(z, sampler.labels(4)), sampler.net(z, sampler.labels(4)))

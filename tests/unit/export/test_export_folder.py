@@ -105,7 +105,7 @@ def test_a_format_that_fails_replaces_nothing(run, later, exporting, tmp_path, m
     exporting(run, "--format", "torch", "--out", folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    def fail(sampler, path):
+    def fail(sampler, path, direction):
         raise CheckpointError("export: this cannot be traced")
 
     monkeypatch.setattr("paragan.export.formats.torch_program", fail)
