@@ -17,15 +17,18 @@ from paragan.datasets._image_paths import ArrangedPaths, common_folders, folder_
 Choice = Literal["folders", "none"] | None
 
 _SPLIT = re.compile(
-    rb"(?:(train|training)|(held[_-]?out)|(val|valid|validation)|(test|testing))"
+    rb"(?:[a-z]+[_-])?(?:(train|training)|(held[_-]?out)|(val|valid|validation)|(test|testing))"
     rb"(?:[_-]?(?:set|split|data|images|imgs))?\d*",
     re.IGNORECASE,
 )
 SPLITS = ("train", "held_out", "val", "test")  # of the groups above; the first after `train` is held out
 _IMAGES = frozenset(b"image img photo picture rgb jpegimage original".split())
-_MASKS = frozenset(b"mask label annotation segmentation segmentationclass groundtruth gt depth normal edge".split())
+_MASKS = frozenset(
+    b"mask label annotation segmentation segmentationclass segmentationobject groundtruth gt depth normal edge".split()
+)
 _PAIRS = (b"A B", b"lr hr", b"low high", b"input target", b"source target", b"before after", b"blur sharp")
 _KIND_OF_PAIR = re.compile(rb"(?:train|val|test)[_-]?[AB]", re.IGNORECASE)
+_MASK_OF = re.compile(rb"(.+)[_-]masks?(?:[_-]\d+)?\.[^./]+", re.IGNORECASE | re.DOTALL)
 _NUM_COMPARED = 1000
 _MAX_NAMED = 3
 _BOTH_WAYS = "data.classes=folders makes them classes, data.classes=none trains without classes"
@@ -79,6 +82,8 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
         labels[rows_in(paths, part.top)] = 0 if part.folder is None else number_of[part.folder]
     for top in unread:
         splits[rows_in(paths, top)] = -1
+    masks = _masks_of_images(paths) if choice is None else []
+    splits[masks] = -2
     rows = np.concatenate([np.flatnonzero(splits == split) for split in (0, 1)])
     return ArrangedPaths(
         paths=paths if (np.diff(rows, prepend=-1) == 1).all() and len(rows) == len(paths) else [paths[r] for r in rows],
@@ -86,7 +91,7 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
         class_names=tuple(folder.decode("utf-8", "replace") for folder in classes),
         num_train=int((splits == 0).sum()) if any(part.split for part in parts) else None,
         levels=levels,
-        ignored=_count_unread(paths, splits, root),
+        ignored=_count_unread(paths, splits, root) | ({"masks": len(masks)} if masks else {}),
         notices=notices,
     )
 
@@ -136,7 +141,8 @@ def _descend(paths: list[bytes], parts: list[_Part], unread: list[bytes], choice
         masks = {name for name in names if _role(name) in _MASKS}
         if not (used and masks and used | masks == names):
             used = names
-            if len(names) != 1 or any(_stray(paths, part.top) for part in parts):
+            is_single = len(names) == 1 or all(map(split_of, names))  # train/train/, test/test/
+            if not is_single or any(_stray(paths, part.top) for part in parts):
                 return parts
         parts = [replace(part, top=part.top + name + b"/") for part in parts for name in sorted(used)]
         parts = [part for part in parts if _count(paths, part.top)]
@@ -149,6 +155,7 @@ def _find_classes(
     names = sorted(_names_in(paths, parts, unread))
     if len(names) < 2:
         return parts, ()
+    parts = [part for part in parts if not part.split or folder_names(paths, part.top)]  # not a test split in no order
     is_numbered = all(name.isdigit() and len(name) == len(names[0]) > 2 for name in names)
     if choice is None and is_numbered:
         return parts, (f"{name}: folders {_listed(names)} are read as numbered parts of one set; {_BOTH_WAYS}",)
@@ -192,6 +199,15 @@ def _have_equal_files(paths: list[bytes], tops: list[bytes]) -> bool:
     return all(other == stems[0] for other in stems)
 
 
+def _masks_of_images(paths: list[bytes]) -> list[int]:
+    """Return the rows of files such as `1_mask.png` next to `1.jpg`."""
+    named = [
+        (row, match[1]) for row, path in enumerate(paths) if b"mask" in path and (match := _MASK_OF.fullmatch(path))
+    ]
+    stems = {os.path.splitext(path)[0] for path in paths} if named else set()
+    return [row for row, stem in named if stem in stems]
+
+
 def _names_in(paths: list[bytes], parts: list[_Part], unread: list[bytes]) -> set[bytes]:
     folders = ((part.top, name) for part in parts for name in folder_names(paths, part.top))
     return {name for top, name in folders if top + name + b"/" not in unread}
@@ -219,7 +235,7 @@ def _listed(folders: list[bytes]) -> str:
 def _count_unread(paths: list[bytes], splits: NDArray[np.int8], root: bytes) -> dict[str, int]:
     """Return the number of images that are not read by the folder they are in, up to two levels below the root."""
     counts: Counter[bytes] = Counter()
-    for row in np.flatnonzero(splits < 0).tolist():
+    for row in np.flatnonzero(splits == -1).tolist():
         names = paths[row][len(root) :].split(b"/")
         is_whole = (splits[rows_in(paths, root + names[0] + b"/")] < 0).all()
         counts[b"/".join(names[: 1 if is_whole else 2][: len(names) - 1])] += 1

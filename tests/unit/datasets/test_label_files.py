@@ -266,3 +266,12 @@ def test_a_missing_label_of_a_table_names_its_row(tmp_path):
     columns = {"image": [png(), png()], "label": pyarrow.array([1, None])}
     parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
     assert "row 1" in refusal(lambda: open_encoded_images(str(tmp_path / "x.parquet")))
+
+
+def test_a_test_split_without_labels_is_not_read(tmp_path):
+    fill(tmp_path / "data", "train/ 10", "test/ 3")
+    table(tmp_path / "l.csv", "id,label\n" + "".join(f"0_{n},{'ab'[n % 2]}\n" for n in range(10)))
+    images = open_encoded_images(str(tmp_path / "data"), labels=str(tmp_path / "l.csv"))
+    assert (len(images), images.num_train, images.ignored) == (10, None, {"images without a label": 3})
+    table(tmp_path / "l.csv", "id,label\n" + "".join(f"0_{n},{'ab'[n % 2]}\n" for n in range(9)))
+    assert "0_9.png" in refusal(lambda: open_encoded_images(str(tmp_path / "data"), labels=str(tmp_path / "l.csv")))

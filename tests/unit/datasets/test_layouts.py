@@ -42,6 +42,17 @@ LAYOUTS = {  # what is there: (training images or None for a share, held-out ima
     "classes-of-images": (
         ["images/a/ 5", "images/b/ 5", "masks/a/ 5", "masks/b/ 5"], 8, 2, ("a", "b"), {"images in masks/": 10},
     ),
+    "kaggle-unlabelled": (["train/a/ 5", "train/b/ 5", "test/ 4"], 8, 2, ("a", "b"), {"images in test/": 4}),
+    "train-in-train": (["train/train/ 6", "test1/test1/ 2"], 6, 2, (), {}),
+    "intel": (
+        ["seg_train/seg_train/a/ 4", "seg_train/seg_train/b/ 4", "seg_test/seg_test/a/ 2", "seg_pred/seg_pred/ 3"],
+        8, 2, ("a", "b"), {"images in seg_pred/": 3},
+    ),
+    "masks-by-name": (
+        ["a/1.png 1", "a/1_mask.png 1", "a/2.png 1", "b/3.png 1", "b/3_mask_1.png 1", "b/maskless.png 1"],
+        3, 1, ("a", "b"), {"masks": 2},
+    ),
+    "voc": (["JPEGImages/ 10", "SegmentationClass/ 4"], 8, 2, (), {"images in SegmentationClass/": 4}),
     "vehicles": (["bus/ 5", "car/ 5", "train/ 5"], 12, 3, ("bus", "car", "train"), {}),
     "one-class": (["photos/cats/ 10"], 8, 2, (), {}),
     "others": (

@@ -110,6 +110,10 @@ def _label_from_files(files: FileReader, arranged: ArrangedPaths, labels: FileLa
     if others:
         arranged = arranged.without(others)
         files.ignored["further images of samples"] = len(others)
+    held_out = [] if arranged.num_train is None else arranged.paths[arranged.num_train :]
+    if held_out and labels.by_path.keys().isdisjoint(held_out):  # a test split without labels is no use for scores
+        arranged = replace(arranged.without(set(held_out)), num_train=None)
+        files.ignored["images without a label"] = len(held_out)
     missing = next((path for path in arranged.paths if path not in labels.by_path), None)
     if missing is not None:
         has_none = f"has no {labels.where}" if labels.is_web else f"has no label in {labels.where}"
