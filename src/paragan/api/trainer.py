@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -32,6 +30,7 @@ from paragan.api.trainer_arguments import (
     shared_dtype,
     terms_of,
 )
+from paragan.api.trainer_data import source_of
 from paragan.api.training import Run, in_python_words, local_run_folder, program_name, run_in_folder, setting_word
 from paragan.build.initial_weights import merged_generator
 from paragan.checkpoint import generator_state
@@ -44,22 +43,21 @@ from paragan.core.loss import Loss
 from paragan.core.network_factory import copy_networks
 from paragan.core.pieces import shapes_of
 from paragan.core.protocols import Penalty
-from paragan.core.source import Source, StreamedSource, describe_tensors, dtype_name, tensor_texts
+from paragan.core.source import Source, StreamedSource, describe_tensors, tensor_texts
 from paragan.core.tensor_game import LATENT, TensorGame
-from paragan.datasets.base.column_names import is_table
 from paragan.datasets.base.in_memory import content_fingerprint
-from paragan.datasets.base.program_data import DatasetSource, IterableSource, TensorSource
-from paragan.datasets.base.ragged import Padding
+from paragan.datasets.base.program_data import DatasetSource
+from paragan.datasets.base.samples import SampleForm
 from paragan.evaluation.chosen_metrics import reads_features
 from paragan.evaluation.tensor_images import is_scored
 from paragan.export.sampled_images import SampledImages
 from paragan.export.tensor_sampler import Labels, sample_tensors
-from paragan.game.named_inputs import discriminator_arguments, generator_arguments, with_named_inputs
+from paragan.game.named_inputs import discriminator_arguments, generator_arguments, tuple_names, with_named_inputs
 from paragan.game.prior import Prior
 from paragan.game.state import check_same
 
 Tensors = Mapping[str, Tensor | Sequence[Tensor]]
-Data = Tensors | Tensor | Dataset[Any] | Callable[[int], Iterable[Mapping[str, Any]]] | Source
+Data = Tensors | Tensor | Dataset[Any] | DataLoader[Any] | Callable[[int], Iterable[Any]] | Source
 
 
 class Trainer:
@@ -67,10 +65,11 @@ class Trainer:
 
     generator, discriminators: modules; several discriminators as a mapping of names to modules, or
     as `Discriminators`. data: tensors or arrays by name, whose first axis is the samples; one tensor,
-    array or DataFrame, whose columns the report names; a map-style
-    torch `Dataset` whose samples are such mappings; a function of the epoch that returns an iterable
-    of them; or a `Source`. Tensors of uint8 and uint16 (C, H, W) are mapped to [-1, 1], floating-point numbers
-    are cast to the format of the weights, others are unchanged.
+    array or DataFrame, whose columns the report names; a map-style `Dataset` of torch or Hugging Face;
+    a `DataLoader`, whose data set, workers and `collate_fn` are used; an `IterableDataset`, or a function
+    of the epoch that returns an iterable; or a `Source`. A sample is a mapping, or a tuple, named by D's
+    arguments and then G's; pictures of Pillow become uint8 or uint16. Tensors of uint8 and uint16
+    (C, H, W) are mapped to [-1, 1], floating-point numbers are cast to the format of the weights, others are unchanged.
 
     The parameters of `generator.forward` name its inputs: `latent` (or `z`), of length
     `generator.latent`, is drawn, every other name is a tensor of the batch. The first parameter of
@@ -110,14 +109,15 @@ class Trainer:
         buckets: Sequence[int] = (),
         held_out: Data | None = None,
     ) -> None:
-        if isinstance(discriminators, Mapping):
-            discriminators = several_discriminators(discriminators)
+        several = several_discriminators(discriminators) if isinstance(discriminators, Mapping) else discriminators
         self.generator = checked_module(generator, "generator")
-        self.discriminator = checked_module(discriminators, "discriminator")
+        self.discriminator = checked_module(several, "discriminator")
         self.padding = padding_of(ragged, buckets)
         self.dtype = shared_dtype(self.generator, self.discriminator)
-        self.source = _source(data, self.padding, self.dtype, sample)
-        self.held_out = None if held_out is None else _source(held_out, self.padding, self.dtype, sample, "held_out")
+        names = tuple_names(self.generator, self.discriminator, sample)
+        form = SampleForm(padding=self.padding, dtype=self.dtype, names=names)
+        self.source = source_of(data, form, sample)
+        self.held_out = None if held_out is None else source_of(held_out, form, sample, "held_out")
         _check_tensors(self.source, self.held_out)
         self.loss = loss
         self.terms = terms_of(terms)
@@ -126,7 +126,6 @@ class Trainer:
         self.name = program_name()
         self.folder = local_run_folder(out, self.name)
         self.fresh = fresh
-        self.sample = sample
         tensors = self.source.tensors
         self.fingerprint = content_fingerprint(self.source)
         self.arguments = discriminator_arguments(self.discriminator, tensors, sample)
@@ -245,32 +244,6 @@ class TensorRun(Run):
         return self.trainer.resumed(settings).run()
 
 
-def _source(data: Any, padding: Padding, dtype: torch.dtype, sample: str | None, name: str = "data") -> Source:
-    """Return the data of a program as a source. sample: name of a single tensor. name: of the argument."""
-    if isinstance(data, Source):
-        for tensor, spec in data.tensors.items():
-            if spec.dtype.is_floating_point and spec.dtype != dtype:
-                kind = dtype_name(dtype)
-                raise ConfigError(
-                    f"{name}: {tensor} is {dtype_name(spec.dtype)}, and the weights are {kind}; return it as {kind}"
-                )
-        return data
-    if is_table(data) or isinstance(data, Tensor | np.ndarray):
-        data = {sample or "sample": data}
-    if isinstance(data, Mapping):
-        return TensorSource(data, padding, dtype)
-    if callable(getattr(data, "__getitem__", None)) and callable(getattr(data, "__len__", None)):
-        return DatasetSource(data, padding, dtype)
-    if callable(data):
-        return IterableSource(data, padding, dtype)
-    hint = "pass a mapping of tensors, a Dataset, a function of the epoch, or a paragan.Source"
-    if isinstance(data, DataLoader):
-        hint = "pass its dataset, and the size of a batch as train.batch"
-    elif isinstance(data, Iterable):
-        hint = "it has no samples by number: pass a function of the epoch that returns it, lambda epoch: data"
-    raise ConfigError(f"{name} is of type {type(data).__name__}; {hint}")
-
-
 def _check_tensors(source: Source, held_out: Source | None) -> None:
     """Raise `ConfigError` for held-out samples with other names, shapes or types."""
     if held_out is not None and held_out.tensors != source.tensors:
@@ -286,14 +259,9 @@ def _check_settings(config: RunConfig, source: Source, held_out: Source | None) 
     for key, chosen in (("data.name", config.data), ("model.name", config.model)):
         if chosen.name != FROM_MEMORY:
             raise ConfigError(f"settings: {key}={chosen.name} {needs}, or use paragan.train")
-    is_ragged = any(-1 in spec.shape for spec in source.tensors.values())
+    is_ragged = any(-1 in spec.shape for spec in source.tensors.values()) and not isinstance(source, DatasetSource)
     if config.loading.prefetch and (is_ragged or isinstance(source, StreamedSource)):
         raise ConfigError("settings: loading.prefetch is not available for ragged or streamed samples; leave it out")
-    if config.loading.prefetch and isinstance(source, DatasetSource):
-        raise ConfigError(
-            "settings: loading.prefetch is not available for a Dataset, whose draws would be mixed with "
-            "those of the networks; leave it out, or pass a paragan.Source with a separate generator"
-        )
     check_capabilities(DATA_FROM_MEMORY, config.needs)
     if config.evaluation.features is None and config.evaluation.metrics is not None and held_out is None:
         raise ConfigError("settings: evaluation.metrics needs held-out samples; pass held_out=DATA")

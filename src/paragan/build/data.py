@@ -24,6 +24,7 @@ from paragan.game.player_checks import check_paired_data
 from paragan.game.scheme import Batches
 from paragan.loading.loader import BatchRows, BatchStream, Loader
 from paragan.loading.pipeline import Pipeline
+from paragan.loading.process_batches import ProcessBatches
 from paragan.loading.subset import ClassSubset
 
 _MAX_THREADS = 4  # enough for the training speed of most games
@@ -167,6 +168,12 @@ def batch_stream(
     options = config.loading
     threads = options.threads or min(_MAX_THREADS, torch.get_num_threads())
     depth = options.prefetch
+    if source.is_read_by_processes:
+        wanted = options.threads or (_MAX_THREADS if depth else None)
+        num = 0 if depth == 0 or not (is_automatic or depth) else source.num_processes(wanted)
+        num = -(-num // world.local_size)
+        ahead = depth if isinstance(depth, int) else 2 * num
+        return ProcessBatches(loader, num, ahead, config.train.timeout_s) if num else loader
     if depth is None and is_automatic and source.is_decoded:
         depth = "auto" if "://" in str(vars(config.data.options).get("path", "")) else threads + 1
     if depth == "auto" and source.is_decoded:

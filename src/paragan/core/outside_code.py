@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -108,8 +108,8 @@ def import_outside(name: str) -> ModuleType:
 
 
 @contextmanager
-def reraise_as_config_error(action: str, names: str = "") -> Iterator[None]:
-    """Turn failures inside, except paragan's and `MemoryError`, into a one-line `ConfigError`.
+def reraise_outside_errors(action: str, kind: type[ParaganError], names: str = "") -> Iterator[None]:
+    """Turn failures inside, except paragan's and `MemoryError`, into a one-line error of this kind.
 
     names: what the code may read, for errors about a name that does not exist.
     """
@@ -120,7 +120,14 @@ def reraise_as_config_error(action: str, names: str = "") -> Iterator[None]:
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0][:_MAX_CHARACTERS]
         hint = names if isinstance(error, AttributeError | KeyError) else ""
-        raise ConfigError(f"{action} raised {type(error).__name__}: {reason}{_location(error)}{hint}") from error
+        if "more than 1 value per channel" in reason:  # batch norm of torch
+            hint = "; batch norm needs more samples: increase train.batch, or use fewer ranks or micro_batches"
+        raise kind(f"{action} raised {type(error).__name__}: {reason}{_location(error)}{hint}") from error
+
+
+def reraise_as_config_error(action: str, names: str = "") -> AbstractContextManager[None]:
+    """Turn failures inside into a `ConfigError`, as `reraise_outside_errors`."""
+    return reraise_outside_errors(action, ConfigError, names)
 
 
 def _location(error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -14,10 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from paragan.core.errors import ConfigError, DataError
+from paragan.core.errors import ConfigError
 
 _MAX_NAMED = 5
-_MAX_NOTED = 1000
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,7 @@ class Source(ABC):
     that a run has read, and skips the updates of; None: such a sample raises `DataError`.
     fingerprint: equal for equal data; cheap, not computed from all samples. is_decoded: `fetch` reads
     or decodes files, so that reading ahead in threads pays.
+    is_read_by_processes: its samples draw from generators of the process, so threads must not read ahead.
 
     Several threads may call `fetch`, `read` and `decode` at the same time.
     """
@@ -82,6 +82,7 @@ class Source(ABC):
     not_finite: dict[str, None] | None = None
     fingerprint: str
     is_decoded: bool = False
+    is_read_by_processes: bool = False
 
     @property
     def is_image(self) -> bool:
@@ -141,6 +142,14 @@ class Source(ABC):
     def row_labels(self) -> NDArray[np.int64] | None:
         """Return the label of every sample, int64 (N,); None where that takes reading all of them."""
         return None
+
+    def num_processes(self, wanted: int | None) -> int:
+        """Return how many processes are to read ahead; 0: the training process reads. wanted: as configured."""
+        return 0
+
+    def start_process(self, number: int) -> None:
+        """Prepare a process that reads ahead. number: from 0."""
+        return
 
     def class_sizes(self) -> Sequence[int]:
         """Return the number of samples of each class; empty where that takes reading all of them."""
@@ -222,50 +231,6 @@ def image_specs(
     image = TensorSpec(shape, dtype)
     label = {"label": TensorSpec((), torch.int64)} if has_labels else {}
     return {"image": image, **label, **({"condition": image} if has_pairs else {})}
-
-
-def rows_not_finite(values_B: Tensor) -> list[int]:
-    """Return the rows that have NaN or infinity; whole numbers have none."""
-    values_B = torch.view_as_real(values_B) if values_B.is_complex() else values_B
-    if not values_B.is_floating_point():
-        return []
-    narrow = values_B.dtype.itemsize < 4  # formats that NumPy may not have
-    # in NumPy, because torch would start native threads for each thread that decodes
-    is_finite = np.isfinite((values_B.float() if narrow else values_B).detach().cpu().numpy())
-    return [] if is_finite.all() else [row for row, value in enumerate(is_finite) if not value.all()]
-
-
-def check_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[[int], str]) -> None:
-    """Note samples with NaN or infinity in `source.not_finite`; raise `DataError` without it.
-
-    where: returns the name of the sample of a row in messages.
-    """
-    for name, values_B in tensors.items():
-        for row in rows_not_finite(values_B):
-            text = f"{name} of {where(row)}"
-            if source.not_finite is None:
-                raise DataError(not_finite_message([text]))
-            if len(source.not_finite) < _MAX_NOTED:
-                source.not_finite[text] = None
-
-
-def not_finite_message(names: Collection[str], effect: str = "") -> str:
-    """Return the line about samples with NaN or infinity, of which a network returns nothing else."""
-    some = ", ".join(sorted(names)[:_MAX_NAMED]) + (f", … ({len(names)})" if len(names) > _MAX_NAMED else "")
-    cure = "leave that sample out or replace the values (an empty cell of a table is read as NaN)"
-    return f"data: {some} is not finite{effect}; {cure}"
-
-
-def finite_tensors(
-    tensors: Mapping[str, Tensor], source: Source, where: Callable[[int], str] | None = None
-) -> dict[str, Tensor]:
-    """Return tensors with 0 for NaN and infinity, for trials and sample sheets of data that a run notes.
-
-    Raises `DataError` for such a sample of other data. where: as of `check_finite`.
-    """
-    if source.not_finite is None:
-        check_finite(tensors, source, where or source.where)
-    return {name: value.nan_to_num(0, 0, 0) if rows_not_finite(value) else value for name, value in tensors.items()}
 
 
 def untrained_classes(class_names: Sequence[str], sizes: Sequence[int]) -> tuple[str, ...]:

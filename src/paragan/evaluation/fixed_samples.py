@@ -14,8 +14,9 @@ from torch import Tensor
 
 from paragan.core.clock import Clock
 from paragan.core.event import Event
+from paragan.core.not_finite import finite_tensors
 from paragan.core.phases import Phase, phase
-from paragan.core.source import Source, finite_tensors
+from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
 from paragan.game.player import Player
 from paragan.game.prior import Prior

@@ -50,6 +50,22 @@ def input_names(generator: nn.Module) -> tuple[str, ...]:
     return tuple(LATENT if name in _DRAWN else name for name in names)
 
 
+def tuple_names(generator: nn.Module, discriminator: nn.Module, sample: str | None) -> tuple[str, ...]:
+    """Return names of the values of a tuple: D's arguments in order, then those of G that are not drawn.
+
+    sample: name of the first. One that G uses for its latent, as `input` of `nn.Sequential`, is `sample`.
+    """
+    of_g = [parameter.name for parameter in _parameters(generator, "generator")]
+    of_d = [p.name for net in _members(discriminator).values() for p in _parameters(net, "discriminator")]
+    is_latent_named = not hasattr(generator, LATENT) or any(name in _DRAWN for name in of_g)
+    if not is_latent_named:  # the only argument that D does not have, or the first
+        latent = next((name for name in of_g if name not in of_d), of_g[0] if of_g else "")
+        of_g = [name for name in of_g if name != latent]
+        of_d = ["sample" if name == latent else name for name in of_d]
+    first, *others = of_d
+    return tuple(name for name in dict.fromkeys((sample or first, *others, *of_g)) if name not in _DRAWN)
+
+
 def discriminator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | None) -> tuple[str, ...]:
     """Return the names of D's arguments; the first is the tensor that G generates.
 
@@ -72,9 +88,7 @@ def with_named_inputs(net: nn.Module, tensors: Mapping[str, TensorSpec], sample:
 
 def _by_member(net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | None) -> dict[str, tuple[str, ...]]:
     """Return the arguments of each discriminator; the name of a single one is empty."""
-    members = {"": net}
-    if isinstance(net, Discriminators) and type(net).forward is Discriminators.forward:
-        members = dict(net.items())
+    members = _members(net)
     owners = {key: f"discriminator {key}".strip() for key in members}
     found = {key: _arguments(owners[key], each, tensors, sample) for key, each in members.items()}
     (one, names), *others = found.items()
@@ -84,6 +98,12 @@ def _by_member(net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | 
             f"{found[other][0]!r}; name the tensor that G generates in both, or pass sample=NAME"
         )
     return found
+
+
+def _members(net: nn.Module) -> dict[str, nn.Module]:
+    """Return discriminators by name; the name of a single one is empty."""
+    several = isinstance(net, Discriminators) and type(net).forward is Discriminators.forward
+    return dict(net.items()) if several else {"": net}  # type: ignore[operator]
 
 
 def _arguments(owner: str, net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | None) -> tuple[str, ...]:

@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
+from paragan.core.not_finite import finite_tensors
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Penalty
-from paragan.core.source import Source, finite_tensors
+from paragan.core.source import Source
 from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
 from paragan.game.gan import GAN
 from paragan.game.label_use import check_label_arguments, ignores_labels

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.core.source import StreamedSource, check_finite
+from paragan.core.not_finite import check_finite
+from paragan.core.source import StreamedSource
 from paragan.core.types import Batch, Rows
 from paragan.loading.loader import BatchStream, normalise_images
 

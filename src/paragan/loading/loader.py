@@ -13,8 +13,9 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
+from paragan.core.not_finite import check_finite
 from paragan.core.phases import Phase, phase
-from paragan.core.source import Source, check_finite
+from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
 from paragan.loading.order import ClassOrder, Order
 
@@ -121,7 +122,11 @@ class Loader(BatchStream):
 
     def decode(self, encoded: Sequence[bytes], rows: Places, places: Places) -> dict[str, Tensor]:
         """Decode and flip any samples of the stream; thread-safe."""
-        tensors = dict(self.source.decode(encoded, rows, places, self.seed))
+        return self.checked(self.source.decode(encoded, rows, places, self.seed), rows, places)
+
+    def checked(self, decoded: Mapping[str, Tensor], rows: Places, places: Places) -> dict[str, Tensor]:
+        """Check and flip decoded samples."""
+        tensors = dict(decoded)
         _check_declared(tensors, self.source, len(places))
         check_finite(tensors, self.source, lambda row: self.source.where(int(rows[row])))
         draws = _flip_draws(self.seed, places) if self._flip else []

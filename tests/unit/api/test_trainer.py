@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 import paragan as pg
 from paragan.config import read_recipe
 from paragan.datasets.base.program_data import DatasetSource
-from paragan.datasets.base.ragged import Padding
+from paragan.datasets.base.samples import SampleForm
 from tests.tiny_run import newest
 
 BATCH, STEPS = 8, 6
@@ -210,7 +210,7 @@ class Moved(Points):
 
 def named_data(kind, points):
     """Data of which only the name, the length and the tensors are equal for different points."""
-    source = DatasetSource(points, Padding())
+    source = DatasetSource(points, SampleForm())
     source.fingerprint = "mine"
     held = [points[row] for row in range(8)]
     return {"dataset": points, "source": source, "iterable": lambda epoch: held}[kind]

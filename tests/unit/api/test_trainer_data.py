@@ -10,8 +10,9 @@ import paragan as pg
 from paragan.core.types import Rows
 from paragan.datasets.base.program_data import DatasetSource, TensorSource
 from paragan.datasets.base.ragged import Padding
+from paragan.datasets.base.samples import SampleForm
 from paragan.loading.iterable_stream import IterableStream
-from tests.unit.api.test_trainer import BATCH, TINY, Drawn, Points, saved, tensors, trainer
+from tests.unit.api.test_trainer import BATCH, TINY, Drawn, saved, tensors, trainer
 
 CPU = torch.device("cpu")
 ROWS = 20
@@ -145,14 +146,6 @@ def test_prefetch_of_ragged_or_streamed_samples_is_refused(tmp_path, data):
         pg.Trainer(*nets, data, settings={"loading.prefetch": 2}, out=tmp_path)
 
 
-def test_prefetch_of_a_dataset_is_refused(tmp_path):
-    """Its draws reseed the generator of the process, from which dropout draws."""
-    with pytest.raises(
-        pg.ConfigError, match="prefetch is not available for a Dataset, whose draws would be mixed with"
-    ):
-        trainer(tmp_path, Points(), settings={**TINY, "loading.prefetch": 2})
-
-
 def test_arrays_and_lists_of_numbers_are_tensors(tmp_path):
     arrays = {name: tensor.numpy() for name, tensor in tensors().items()}
     arrays["frames"].flags.writeable = False
@@ -216,7 +209,7 @@ def test_arrays_that_torch_cannot_share_are_copied(array):
     expected = torch.tensor(array.tolist())
     source = TensorSource({"x": array}, Padding({}))
     assert torch.equal(source.fetch(np.arange(len(array)))["x"].to(expected.dtype), expected)
-    samples = DatasetSource(Same({"x": array}, 1), Padding({}))
+    samples = DatasetSource(Same({"x": array}, 1), SampleForm())
     assert torch.equal(samples.fetch(np.array([0]))["x"][0].to(expected.dtype), expected)
 
 

@@ -1,7 +1,6 @@
 """What a `pg.Trainer` says about terms, data and networks that almost fit."""
 
 import random
-import re
 import warnings
 import wave
 
@@ -121,19 +120,12 @@ class Stream(IterableDataset):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (DataLoader(TensorDataset(torch.zeros(8, 6))), "pass its dataset, and the size of a batch as train.batch"),
-        (Stream(), "pass a function of the epoch that returns it, lambda epoch: data"),
-        (TensorDataset(torch.zeros(8, 6)), "sample 0 is a tuple; return a mapping of names to tensors, such as"),
-        (7, "data is of type int; pass a mapping of tensors, a Dataset, a function of the epoch, or a paragan.Source"),
-    ],
-    ids=["DataLoader", "IterableDataset", "TensorDataset", "number"],
+    "given",
+    [DataLoader(TensorDataset(torch.zeros(8, 6))), Stream(), TensorDataset(torch.zeros(8, 6)), lambda epoch: Stream()],
+    ids=["DataLoader", "IterableDataset", "TensorDataset", "function"],
 )
-def test_data_of_another_kind_says_what_to_pass(tmp_path, given, message):
-    with pytest.raises((pg.ConfigError, pg.DataError), match=re.escape(message)):
-        trainer(G(), D(), tmp_path, given)
-    assert trainer(G(), D(), tmp_path, lambda epoch: Stream()).run().is_finished
+def test_data_of_each_kind_trains(tmp_path, given):
+    assert trainer(G(), D(), tmp_path, given).run().is_finished
 
 
 class Drawing(Dataset):

@@ -69,9 +69,6 @@ MISTAKES = {
     "data: a sample has a tensor 'z', the name of the latent that is drawn; rename it": {
         "data": {**tensors(), "z": torch.zeros(20)}
     },
-    "data is of type int; pass a mapping of tensors, a Dataset, a function of the epoch, or a paragan.Source": {
-        "data": 3
-    },
     "evaluation.features=judge scores images (1 or 3, H, W) of uint8 or in [-1, 1], but a sample has point 2 float64, "
     "frames 4 float64; set it to null, and name evaluation.metrics for scores": {
         "settings": {**TINY, "evaluation.features": "judge"}

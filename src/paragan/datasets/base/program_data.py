@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import os
 import threading
-import warnings
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from itertools import islice
+from multiprocessing import current_process
+from multiprocessing.reduction import ForkingPickler
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,23 +21,28 @@ from torch.utils.data import Dataset
 
 from paragan.core import rng
 from paragan.core.errors import DataError
-from paragan.core.source import (
-    Source,
-    StreamedSource,
-    TensorSpec,
-    describe_tensors,
-    dtype_name,
-    rows_not_finite,
-)
+from paragan.core.not_finite import rows_not_finite
+from paragan.core.outside_code import reraise_outside_errors
+from paragan.core.source import Source, StreamedSource
 from paragan.datasets.base.column_names import split_names
 from paragan.datasets.base.in_memory import compute_fingerprint
 from paragan.datasets.base.ragged import Padding
+from paragan.datasets.base.samples import SampleForm, as_tensor, cast, cast_notices, check_names
 
-Sample = Mapping[str, Any]
-
+MAX_PROCESSES = 4  # that read a data set ahead; more than cores, as samples may wait for storage
 _HASHED = 64  # rows that identify tensors
 _MAX_NOT_FINITE = 0.05  # of all rows
+_SLOW_S = 5e-4  # of one sample, from which processes pay
 _DRAWS = threading.Lock()  # the global generators are those of the process
+
+
+def _unlock_draws() -> None:
+    global _DRAWS
+    _DRAWS = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_draws)  # another thread may have held it
 
 
 class TensorSource(Source):
@@ -50,9 +59,9 @@ class TensorSource(Source):
         examples = {
             name: held if isinstance(held, Tensor) else held[0] for name, held in columns.items() if _has_rows(held)
         }
-        self.notices = _cast_notices(examples, dtype)
+        self.notices = cast_notices(examples, dtype)
         tensors = {
-            name: _cast(held, dtype) if isinstance(held, Tensor) else [_cast(row, dtype) for row in held]
+            name: cast(held, dtype) if isinstance(held, Tensor) else [cast(row, dtype) for row in held]
             for name, held in columns.items()
         }
         counts = {name: len(held) if _has_rows(held) else 0 for name, held in tensors.items()}
@@ -96,21 +105,26 @@ class TensorSource(Source):
 
 
 class DatasetSource(Source):
-    """A `Source` of a map-style `Dataset` whose samples are mappings of tensors, arrays or numbers.
+    """A `Source` of a map-style `Dataset`: of torch, of Hugging Face, or a list.
 
     What a sample draws from the generators of torch, numpy and `random` is seeded by its place in
-    the stream of batches, so a resumed run, or one on other ranks, draws the same. dtype: as of
-    `TensorSource`.
+    the stream of batches, so a resumed run, or one on other ranks, draws the same. As these are the
+    generators of the process, from which networks draw, too, no other thread of it reads ahead.
     """
 
-    def __init__(self, dataset: Dataset[Any], padding: Padding, dtype: torch.dtype | None = None) -> None:
+    is_read_by_processes = True
+
+    def __init__(self, dataset: Dataset[Any], form: SampleForm) -> None:
         self._dataset = dataset
-        self._dtype = dtype
+        self._num_processes: int | None = None
+        self._start: Callable[[int], None] | None = None
+        self._sample_s = math.inf
         if not len(self):
             raise DataError(f"data: {type(dataset).__name__} has no samples: its length is 0; pass at least one sample")
-        first, self.notices = _first_sample(self._drawn(0, 0, 0), dtype)
-        self._padding = padding.checked(first)
-        self.tensors = self._padding.specs(first)
+        (first,) = self._drawn([0], [0], 0)
+        self._form, self.tensors, self.notices = form.of_first(first)
+        label = (getattr(dataset, "features", None) or {}).get("label")
+        self.class_names = tuple(getattr(label, "names", ())) if "label" in self.tensors else ()
         self.fingerprint = compute_fingerprint(_name_of(type(dataset)), len(self), self.tensors)
 
     def __len__(self) -> int:
@@ -118,32 +132,53 @@ class DatasetSource(Source):
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return samples, stacked. Raises `DataError` for one that differs from the first."""
-        where = indices if places is None else places
-        drawn = [(int(row), self._drawn(int(row), seed, int(place))) for row, place in zip(indices, where, strict=True)]
-        return _stacked(drawn, self.tensors, self._padding, self._dtype)
+        rows = [int(row) for row in indices]
+        drawn = self._drawn(rows, rows if places is None else places, seed)
+        return self._form.stacked(list(zip(rows, drawn, strict=True)), self.tensors)
 
-    def _drawn(self, row: int, seed: int, place: int) -> Any:
-        with _DRAWS, rng.seeded_globally(rng.key(seed, "dataset", place)):
-            return self._dataset[row]
+    def _drawn(self, rows: Sequence[int], places: Iterable[int], seed: int) -> list[Any]:
+        samples = []
+        with _DRAWS, rng.preserved_globally():
+            for row, place in zip(rows, places, strict=True):
+                rng.seed_host(rng.key(seed, "dataset", int(place)))
+                began = time.perf_counter()
+                with reraise_outside_errors(f"data: sample {row}", DataError):
+                    samples.append(self._dataset[row])
+                self._sample_s = min(self._sample_s, time.perf_counter() - began)
+        return samples
+
+    def use_processes(self, num: int, start: Callable[[int], None] | None) -> None:
+        """Have so many processes read ahead, not several if a sample takes long. start: is called in each."""
+        self._num_processes = num
+        self._start = start
+
+    def num_processes(self, wanted: int | None) -> int:
+        """Return how many processes may read ahead; none for what they cannot share."""
+        automatic = MAX_PROCESSES if self._sample_s > _SLOW_S else 0
+        num = next(number for number in (wanted, self._num_processes, automatic) if number is not None)
+        if num and (obstacle := obstacle_to_sharing(self._dataset)):
+            self.notices += (
+                f"data: {type(self._dataset).__name__} is read in the training process, because processes that read "
+                f"ahead cannot share it ({obstacle}): create such objects where a sample is read",
+            )
+            return 0
+        return num
+
+    def start_process(self, number: int) -> None:
+        """Call `start`, as a `DataLoader` calls its `worker_init_fn`."""
+        if self._start is not None:
+            self._start(number)
 
 
 class IterableSource(StreamedSource):
-    """A `Source` whose samples come in the order of an iterable, which is made for each epoch.
+    """A `Source` whose samples come in the order of an iterable, which is made for each epoch."""
 
-    dtype: as of `TensorSource`.
-    """
-
-    def __init__(
-        self, make: Callable[[int], Iterable[Sample]], padding: Padding, dtype: torch.dtype | None = None
-    ) -> None:
+    def __init__(self, make: Callable[[int], Iterable[Any]], form: SampleForm) -> None:
         self._make = make
-        self._dtype = dtype
         first = next(iter(make(0)), None)
         if first is None:
             raise DataError("data: the iterable of epoch 0 has no samples")
-        tensors, self.notices = _first_sample(first, dtype)
-        self._padding = padding.checked(tensors)
-        self.tensors = self._padding.specs(tensors)
+        self._form, self.tensors, self.notices = form.of_first(first)
         self.fingerprint = compute_fingerprint(_name_of(make), self.tensors)
 
     def __len__(self) -> int:
@@ -155,7 +190,7 @@ class IterableSource(StreamedSource):
 
     def stacked(self, samples: Sequence[Any]) -> dict[str, Tensor]:
         """Return samples, stacked. Raises `DataError` for one that differs from the first."""
-        return _stacked(list(enumerate(samples)), self.tensors, self._padding, self._dtype)
+        return self._form.stacked(list(enumerate(samples)), self.tensors)
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return as many samples from the begin of epoch 0, repeated if there are fewer."""
@@ -163,15 +198,40 @@ class IterableSource(StreamedSource):
         return self.stacked([samples[number % len(samples)] for number in range(len(indices))])
 
 
+class _Probe(ForkingPickler):
+    """A pickler that takes numbers and code as they are: forked processes have them."""
+
+    def persistent_id(self, held: Any) -> int | None:
+        return 0 if isinstance(held, Tensor | np.ndarray | type | ModuleType | FunctionType) else None
+
+
+def obstacle_to_sharing(dataset: Any) -> str:
+    """Return what processes cannot share of an object, such as an open file, whose position they would move; or ""."""
+    if current_process().daemon:
+        return "a daemon starts none"
+    try:
+        _Probe(_Nowhere()).dump(dataset)
+    except Exception as error:
+        return (str(error).splitlines() or [type(error).__name__])[0]
+    return ""
+
+
+class _Nowhere:
+    """A file that holds nothing of what is written to it."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
 def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
     """Return all samples by name: a tensor, or a list of tensors that may differ in length."""
-    _check_names(data)
+    check_names(data)
     columns: dict[str, Tensor | list[Tensor]] = {}
     for name, held in data.items():
         if not isinstance(held, (list, tuple)):
-            columns[name] = _as_tensor(held, name, "the mapping")
+            columns[name] = as_tensor(held, name, "the mapping")
             continue
-        rows = [_as_tensor(row, name, f"sample {number}") for number, row in enumerate(held)]
+        rows = [as_tensor(row, name, f"sample {number}") for number, row in enumerate(held)]
         has_numbers = bool(rows) and not any(row.dim() for row in rows)
         columns[name] = torch.stack(rows) if has_numbers else rows
     return columns
@@ -179,30 +239,6 @@ def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
 
 def _has_rows(held: Tensor | list[Tensor]) -> bool:
     return held.dim() > 0 if isinstance(held, Tensor) else bool(held)
-
-
-def _cast(value: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Cast floating-point numbers, such as float64 of numpy and pandas, to the format of the networks' weights."""
-    return value if dtype is None or not value.is_floating_point() else value.to(dtype)
-
-
-def _cast_notices(examples: Mapping[str, Tensor], dtype: torch.dtype | None) -> tuple[str, ...]:
-    """Return a line about the tensors that are cast, if there are some."""
-    by_kind: dict[str, list[str]] = {}
-    for name, value in examples.items():
-        if _cast(value, dtype).dtype != value.dtype:
-            by_kind.setdefault(dtype_name(value.dtype), []).append(name)
-    return tuple(
-        f"data: {', '.join(names)} of {kind} is cast to {dtype_name(dtype)}, the format of the weights"
-        for kind, names in by_kind.items()
-    )
-
-
-def _first_sample(sample: Any, dtype: torch.dtype | None) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Return the tensors of a first sample, and which are cast."""
-    stored = _sample_tensors(sample, 0)
-    tensors = {name: _cast(value, dtype) for name, value in stored.items()}
-    return tensors, _cast_notices(stored, dtype)
 
 
 def _rows_not_finite(name: str, held: Tensor | list[Tensor], columns: Sequence[str]) -> tuple[str, ...]:
@@ -223,73 +259,5 @@ def _rows_not_finite(name: str, held: Tensor | list[Tensor], columns: Sequence[s
     return (f"{text}: updates on them are skipped; {cure}",)
 
 
-def _stacked(
-    samples: list[tuple[int, Any]], declared: Mapping[str, TensorSpec], padding: Padding, dtype: torch.dtype | None
-) -> dict[str, Tensor]:
-    """Stack samples, each with its number; pad ragged ones. Raises `DataError` for other tensors."""
-    rows: dict[str, list[Tensor]] = {}
-    for number, sample in samples:
-        tensors = {name: _cast(value, dtype) for name, value in _sample_tensors(sample, number).items()}
-        specs = padding.specs(tensors)
-        if specs != declared:
-            raise DataError(
-                f"data: sample {number} has {describe_tensors(specs)}, the first {describe_tensors(declared)}; "
-                "name an axis that differs: ragged={NAME: AXIS}"
-            )
-        for name, tensor in tensors.items():
-            rows.setdefault(name, []).append(tensor)
-    return padding.stacked(rows)
-
-
 def _name_of(held: Any) -> str:
     return f"{getattr(held, '__module__', '')}.{getattr(held, '__qualname__', type(held).__qualname__)}"
-
-
-def _as_tensor(value: Any, name: str, owner: str) -> Tensor:
-    """Return a value as a tensor. Raises `DataError` for one that has no numbers."""
-    is_read_only = isinstance(value, np.ndarray) and not value.flags.writeable
-    if isinstance(value, np.ndarray) and not value.dtype.isnative:  # big-endian, as in FITS and old formats
-        value = value.astype(value.dtype.newbyteorder("="))
-    if isinstance(value, np.ndarray) and _is_refused_by_torch(value):
-        value = value.copy()
-    try:
-        with _without_warning() if is_read_only else nullcontext():
-            return torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError):
-        raise DataError(
-            f"data: {owner} has {name!r} of type {type(value).__name__}; "
-            "pass a tensor, an array of numbers or a number, or leave it out"
-        ) from None
-
-
-def _is_refused_by_torch(array: NDArray[np.generic]) -> bool:
-    """Return whether an array of numbers is a view that torch cannot share: reversed, or a column of a table."""
-    if array.dtype.kind not in "biufc":  # text of no character has an item size of 0
-        return False
-    return not array.flags.aligned or any(step < 0 or step % array.itemsize for step in array.strides)
-
-
-@contextmanager
-def _without_warning() -> Iterator[None]:
-    """Ignore that torch cannot protect an array; samples are copied before they change."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        yield
-
-
-def _sample_tensors(sample: Any, row: int) -> dict[str, Tensor]:
-    """Return the tensors of a sample by name. Raises `DataError` for another sample."""
-    if not isinstance(sample, Mapping) or not sample:
-        raise DataError(
-            f"data: sample {row} is a {type(sample).__name__}; "
-            "return a mapping of names to tensors, such as {'image': image}"
-        )
-    _check_names(sample)
-    return {name: _as_tensor(value, name, f"sample {row}") for name, value in sample.items()}
-
-
-def _check_names(sample: Mapping[Any, Any]) -> None:
-    """Raise `DataError` for a name that is no text."""
-    for name in sample:
-        if not isinstance(name, str):
-            raise DataError(f"data: the name {name!r} is no text; use one such as 'audio'")

@@ -1,0 +1,85 @@
+"""Data of `paragan.Trainer` as a source: tensors, tables, data sets, loaders, iterables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from paragan.core.errors import ConfigError
+from paragan.core.source import Source, dtype_name
+from paragan.datasets.base.column_names import is_table
+from paragan.datasets.base.program_data import DatasetSource, IterableSource, TensorSource
+from paragan.datasets.base.samples import SampleForm
+
+
+def source_of(data: Any, form: SampleForm, sample: str | None, name: str = "data") -> Source:
+    """Return the data of a program as a source. sample: name of a single tensor. name: of the argument."""
+    if isinstance(data, Source):
+        _check_format(data, form, name)
+        return data
+    if is_table(data) or isinstance(data, Tensor | np.ndarray):
+        data = {sample or "sample": data}
+    if isinstance(data, Mapping):
+        return TensorSource(data, form.padding, form.dtype)
+    if isinstance(data, DataLoader):
+        return _of_loader(data, form, name)
+    form = replace(form, has_text=isinstance(getattr(data, "features", None), Mapping))
+    if _has_rows(data):
+        return DatasetSource(data, form)
+    if callable(data):
+        return IterableSource(data, form)
+    if isinstance(data, Iterable) and not isinstance(data, Iterator):
+        return IterableSource(_Epochs(data), form)
+    hint = "pass a mapping of tensors, a Dataset, a DataLoader, a function of the epoch, or a paragan.Source"
+    if isinstance(data, Iterator):
+        hint = "it ends after one epoch: pass a function of the epoch that returns such an iterator"
+    raise ConfigError(f"{name} is of type {type(data).__name__}; {hint}")
+
+
+def _check_format(source: Source, form: SampleForm, name: str) -> None:
+    for tensor, spec in source.tensors.items():
+        if spec.dtype.is_floating_point and spec.dtype != form.dtype:
+            kind = dtype_name(form.dtype)
+            raise ConfigError(
+                f"{name}: {tensor} is {dtype_name(spec.dtype)}, and the weights are {kind}; return it as {kind}"
+            )
+
+
+def _of_loader(loader: DataLoader[Any], form: SampleForm, name: str) -> Source:
+    """Return the data set of a loader, which its workers read in the order of the run."""
+    if loader.batch_size is None and loader.batch_sampler is None:
+        raise ConfigError(f"{name} is a DataLoader without batches (batch_size=None); pass its dataset")
+    collate = None if loader.collate_fn is default_collate else loader.collate_fn
+    form = replace(form, collate=collate)
+    source = source_of(loader.dataset, form, None, name)
+    if isinstance(source, DatasetSource):
+        source.use_processes(loader.num_workers, loader.worker_init_fn)
+    source.notices += (
+        f"{name}: of the DataLoader, the dataset, collate_fn and num_workers ({loader.num_workers}) are used; its "
+        "sampler, shuffle and batch_size are not: order and train.batch are those of the run",
+    )
+    return source
+
+
+def _has_rows(data: Any) -> bool:
+    """Return whether samples are read by number."""
+    read = getattr(type(data), "__getitem__", None)
+    return read not in (None, Dataset.__getitem__) and hasattr(data, "__len__")  # an `IterableDataset` inherits it
+
+
+class _Epochs:
+    """A function of the epoch that returns the same iterable, which may take the epoch (`set_epoch`)."""
+
+    def __init__(self, data: Iterable[Any]) -> None:
+        self._data = data
+        self.__qualname__ = type(data).__qualname__
+
+    def __call__(self, epoch: int) -> Iterable[Any]:
+        if hasattr(self._data, "set_epoch"):
+            self._data.set_epoch(epoch)
+        return self._data

@@ -1,0 +1,59 @@
+"""Samples with NaN or infinity, of which a network returns nothing else: their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paragan.core.errors import DataError
+from paragan.core.source import Source
+
+_MAX_NAMED = 5
+_MAX_NOTED = 1000
+
+
+def rows_not_finite(values_B: Tensor) -> list[int]:
+    """Return the rows that have NaN or infinity; whole numbers have none."""
+    values_B = torch.view_as_real(values_B) if values_B.is_complex() else values_B
+    if not values_B.is_floating_point():
+        return []
+    narrow = values_B.dtype.itemsize < 4  # formats that NumPy may not have
+    # in NumPy, because torch would start native threads for each thread that decodes
+    is_finite = np.isfinite((values_B.float() if narrow else values_B).detach().cpu().numpy())
+    return [] if is_finite.all() else [row for row, value in enumerate(is_finite) if not value.all()]
+
+
+def check_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[[int], str]) -> None:
+    """Note samples with NaN or infinity in `source.not_finite`; raise `DataError` without it.
+
+    where: returns the name of the sample of a row in messages.
+    """
+    for name, values_B in tensors.items():
+        for row in rows_not_finite(values_B):
+            text = f"{name} of {where(row)}"
+            if source.not_finite is None:
+                raise DataError(not_finite_message([text]))
+            if len(source.not_finite) < _MAX_NOTED:
+                source.not_finite[text] = None
+
+
+def not_finite_message(names: Collection[str], effect: str = "") -> str:
+    """Return the line about samples with NaN or infinity, of which a network returns nothing else."""
+    some = ", ".join(sorted(names)[:_MAX_NAMED]) + (f", … ({len(names)})" if len(names) > _MAX_NAMED else "")
+    cure = "leave that sample out or replace the values (an empty cell of a table is read as NaN)"
+    return f"data: {some} is not finite{effect}; {cure}"
+
+
+def finite_tensors(
+    tensors: Mapping[str, Tensor], source: Source, where: Callable[[int], str] | None = None
+) -> dict[str, Tensor]:
+    """Return tensors with 0 for NaN and infinity, for trials and sample sheets of data that a run notes.
+
+    Raises `DataError` for such a sample of other data. where: as of `check_finite`.
+    """
+    if source.not_finite is None:
+        check_finite(tensors, source, where or source.where)
+    return {name: value.nan_to_num(0, 0, 0) if rows_not_finite(value) else value for name, value in tensors.items()}

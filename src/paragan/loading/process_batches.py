@@ -1,0 +1,115 @@
+"""Batches that processes of torch's `DataLoader` fetch ahead of the consumer."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from paragan.core.errors import DataError, ParaganError
+from paragan.core.source import Source
+from paragan.core.types import Batch
+from paragan.loading.loader import BatchStream, Loader
+
+_POLL_S = 5.0  # between two looks at the processes
+
+
+class ProcessBatches(BatchStream):
+    """Batches of a loader, each fetched by one of `num` processes, `ahead` of them before they are needed.
+
+    A batch depends on its position only, as in `Loader`, so neither the processes nor a restart change it.
+    They start at the first batch, and after `position` was set, and end with `close`, or with this process,
+    however that ends. timeout_s: raises `DataError` if a batch takes longer, as for an error in a process.
+    """
+
+    def __init__(self, loader: Loader, num: int, ahead: int, timeout_s: float) -> None:
+        super().__init__(loader.source)
+        self._loader = loader
+        self._num = num
+        self._ahead = ahead
+        self._timeout_s = timeout_s
+        self._fetched: Any = None  # iterator of a `DataLoader`
+        self._next = 0  # position of the next of these
+
+    def fetch_next(self) -> dict[str, Tensor]:
+        if self._fetched is None or self._next != self.position:
+            self.close()
+            self._fetched = self._start()
+        fetched = self._take()
+        self._next = self.position + 1
+        if isinstance(fetched, ParaganError):
+            raise fetched
+        return self._loader.checked(fetched, *self._loader.rows_at(self.position))
+
+    def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
+        return self._loader.to_batch(tensors, position, num_streams)
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._fetched is not None:
+            # not by the last reference: the traceback of an error may hold one
+            self._fetched._shutdown_workers()
+        self._fetched = None
+
+    def _start(self) -> Any:
+        loader: DataLoader[Any] = DataLoader(
+            _Fetch(self._loader),  # type: ignore[arg-type]
+            batch_size=None,
+            sampler=itertools.count(self.position),  # type: ignore[arg-type]
+            num_workers=self._num,
+            prefetch_factor=-(-self._ahead // self._num),
+            pin_memory=self._loader.is_pinned,
+            timeout=min(_POLL_S, self._timeout_s),
+            worker_init_fn=partial(_begin, self.source),
+        )
+        is_main = threading.current_thread() is threading.main_thread()
+        handler = signal.getsignal(signal.SIGCHLD) if is_main else None
+        fetched = iter(loader)
+        if is_main:  # torch's would raise in the middle of a step; `_take` looks at the processes
+            signal.signal(signal.SIGCHLD, handler)
+        return fetched
+
+    def _take(self) -> Mapping[str, Tensor] | ParaganError:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return next(self._fetched)  # type: ignore[no-any-return]
+            except RuntimeError as error:
+                text = str(error).splitlines()[0]
+                if "timed out" in text and time.monotonic() < deadline:
+                    continue
+                self.close()
+                if "timed out" in text:
+                    text = f"it was not read within {self._timeout_s:g} s; increase train.timeout_s"
+                raise DataError(
+                    f"data: batch {self.position}: {text} (loading.prefetch=0 reads in the training process)"
+                ) from error
+
+
+class _Fetch:
+    """What the processes call: the tensors of a batch by position, or the error in their place."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def __getitem__(self, position: int) -> Mapping[str, Tensor] | ParaganError:
+        rows, places = self._loader.rows_at(position)
+        try:
+            return self._loader.source.fetch(rows, places, self._loader.seed)
+        except ParaganError as error:
+            return error
+
+
+def _begin(source: Source, number: int) -> None:
+    """Prepare a process: Ctrl-C in a terminal is for the run, which ends it."""
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
+    source.start_process(number)
