@@ -24,8 +24,8 @@ _SPLIT = re.compile(
 SPLITS = ("train", "held_out", "val", "test")  # of the groups above; the first after `train` is held out
 _IMAGES = frozenset(b"image img photo picture rgb jpegimage original".split())
 _MASKS = frozenset(
-    b"mask label annotation segmentation segmentationclass segmentationobject groundtruth gt depth normal edge".split()
-)
+    b"mask label annotation segmentation segmentationclas segmentationobject groundtruth gt depth normal edge".split()
+)  # without the last s
 _PAIRS = (b"A B", b"lr hr", b"low high", b"input target", b"source target", b"before after", b"blur sharp")
 _KIND_OF_PAIR = re.compile(rb"(?:train|val|test)[_-]?[AB]", re.IGNORECASE)
 _MASK_OF = re.compile(rb"(.+)[_-]masks?(?:[_-]\d+)?\.[^./]+", re.IGNORECASE | re.DOTALL)
@@ -141,7 +141,8 @@ def _descend(paths: list[bytes], parts: list[_Part], unread: list[bytes], choice
         masks = {name for name in names if _role(name) in _MASKS}
         if not (used and masks and used | masks == names):
             used = names
-            is_single = len(names) == 1 or all(map(split_of, names))  # train/train/, test/test/
+            is_nested = any(part.split for part in parts) and all(map(split_of, names))  # train/train/, test/test/
+            is_single = len(names) == 1 or is_nested
             if not is_single or any(_stray(paths, part.top) for part in parts):
                 return parts
         parts = [replace(part, top=part.top + name + b"/") for part in parts for name in sorted(used)]

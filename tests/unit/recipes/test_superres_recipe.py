@@ -74,7 +74,9 @@ def test_16_bits_stay_in_both_images(tmp_path):
 
 
 def test_filter_and_factor_are_said(folder):
-    assert {"bicubic", "2", "random"} <= set(source(folder, factor=2).reading.replace(":", " ").replace(";", " ").split())
+    assert {"bicubic", "2", "random"} <= set(
+        source(folder, factor=2).reading.replace(":", " ").replace(";", " ").split()
+    )
 
 
 def test_flips_mirror_both_images_of_a_sample(folder):
