@@ -100,10 +100,16 @@ class PairDecoder:
             )
 
     def with_own_channels(self, images: EncodedImages) -> PairDecoder:
-        """Return the decoder with the channels of the files, 1 if all of a few are grey, where none are set.
+        """Return the decoder with the channels of the files, 1 if all of a few are grey, where none are set."""
+        pairs = self._first_pairs(images)
+        sides = []
+        for number, side in enumerate(self.sides):
+            own = 3 if any(pair[number].mode != "L" for pair in pairs) else 1
+            sides.append(side if side.channels else replace(side, channels=own, is_guessed=True))
+        return replace(self, sides=(sides[0], sides[1]))
 
-        Raises `DataError` if none of these is a pair.
-        """
+    def _first_pairs(self, images: EncodedImages) -> list[tuple[Image.Image, Image.Image]]:
+        """Decode a few pairs. Raises `DataError` if none of them is one."""
         pairs: list[tuple[Image.Image, Image.Image]] = []
         errors: list[DataError] = []
         for row in _examples(images):
@@ -113,11 +119,7 @@ class PairDecoder:
                 errors.append(error)
         if not pairs:
             raise errors[0]
-        sides = []
-        for number, side in enumerate(self.sides):
-            own = 3 if any(pair[number].mode != "L" for pair in pairs) else 1
-            sides.append(side if side.channels else replace(side, channels=own, is_guessed=True))
-        return replace(self, sides=(sides[0], sides[1]))
+        return pairs
 
     def warnings(self, images: EncodedImages) -> Iterator[str]:
         """Yield warnings about the values of a few pairs; JPEG is always usual."""

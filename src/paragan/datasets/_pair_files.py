@@ -94,10 +94,7 @@ def describe_sides(path: str) -> tuple[str, str] | None:
 
 
 def match_names(sides: TwoSides, where: str, skip: bool) -> tuple[dict[str, tuple[str, str]], tuple[str, ...]]:
-    """Return both files of each pair by their common name without suffix; none if no names are equal.
-
-    skip: leave files without a partner out, with a notice; otherwise they raise `DataError`.
-    """
+    """Return both files of each pair by their common name; files without a partner raise `DataError`, or are said."""
     a, b = (_by_stem(paths) for paths in sides.paths)
     pairs = {name: (a[name], b[name]) for name in sorted(a.keys() & b.keys())}
     single = sorted({**a, **b}[name] for name in a.keys() ^ b.keys())

@@ -46,12 +46,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         raise ConfigError("data.flip=true would exchange A and B; use data.flip=false")
     images, kinds = _open(options)
     data = folder.source(options, split, images)
-    rows = [np.flatnonzero(data.labels == _number(data.class_names, name)) for name in kinds]
-    for name, kind_rows in zip(kinds, rows, strict=True):
-        if not len(kind_rows):
-            part = "training" if split == "train" else "held-out"
-            raise DataError(f"data.path={options.path}: {name!r} has no {part} images; pass another data.held_out")
-    unpaired = _Unpaired(data, rows[0], rows[1], split == "train")
+    rows_a, rows_b = (_rows(data, name, split) for name in kinds)
+    unpaired = _Unpaired(data, rows_a, rows_b, split == "train")
     unpaired.reading = _describe(images, kinds, options.held_out)
     return unpaired
 
@@ -78,8 +74,12 @@ def _open(options: Options) -> tuple[EncodedImages, Sequence[str]]:
     )
 
 
-def _number(names: Sequence[str], name: str) -> int:
-    return names.index(name) if name in names else -1
+def _rows(data: ImageSource, name: str, split: str) -> NDArray[Any]:
+    rows = np.flatnonzero(data.labels == (data.class_names.index(name) if name in data.class_names else -1))
+    if not len(rows):
+        part = "training" if split == "train" else "held-out"
+        raise DataError(f"data.path: {name!r} has no {part} images; pass another data.held_out")
+    return rows
 
 
 def _describe(images: EncodedImages, kinds: Sequence[str], held_out: float) -> str:
