@@ -43,7 +43,7 @@ def test_what_it_writes_trains_and_passes_its_own_test_at_once(here, monkeypatch
     new("mine")
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command line adds the folder to it
     capfd.readouterr()
-    assert main(["train", "mine/recipe.yaml", "train.kimg=0.64"]) == 0
+    assert main(["train", "mine/recipe.yaml", "train.kimg=0.128", "evaluation.num_images=50"]) == 0
     assert capfd.readouterr().err == ""
     assert list((here / "runs" / "mine" / "samples").glob("*.png"))
     tested = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "mine")
