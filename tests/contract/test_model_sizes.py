@@ -80,7 +80,7 @@ def test_every_size_trains_a_step_with_r1(name, height, width):
 )
 def test_other_sizes_are_refused_in_one_line_with_the_two_nearest(name, size, multiple, near):
     for side in SIDES:
-        with pytest.raises(ConfigError, match=rf"^data\.size=\S+ is not a multiple of {multiple}\b.* use {near}$"):
+        with pytest.raises(ConfigError, match=rf"not a multiple of {multiple}\b.* use {near}, or resize the images$"):
             build(name, side, 0, (1, *size), latent=420)
     for text in near.split(" or "):
         height, width = map(int, (re.split("x", text) * 2)[:2])
@@ -119,5 +119,5 @@ def test_smallest_images_pass(name):
 )
 def test_multiples_of_a_setting_name_it(name, wanted, shape, words):
     file = registry.load_module("models", name)
-    with pytest.raises(ConfigError, match=f"{words}$" if "use" in words else words):
+    with pytest.raises(ConfigError, match=words):
         file.Generator(file.Options(**wanted), shape, 3)

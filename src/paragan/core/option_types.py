@@ -82,6 +82,13 @@ def size_of(height: int, width: int) -> int | str:
     return height if height == width else f"{height}x{width}"
 
 
+def nearest_sizes(sides: tuple[int, ...], multiple: int) -> str:
+    """Return the sizes below and above with sides that are multiples of a number: "28 or 32"."""
+    below = size_of(*(max(multiple, side - side % multiple) for side in sides))
+    above = size_of(*(side + -side % multiple for side in sides))
+    return f"{above}" if below == above else f"{below} or {above}"
+
+
 FilePath = Annotated[str, IsPath()]
 ProgramPath = Annotated[str, IsPath(runs_code=True)]  # of `torch.export`
 Count = Annotated[int, Interval(ge=1)]

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paragan.core.option_types import height_and_width
+from paragan.core.option_types import height_and_width, nearest_sizes
 from paragan.core.source import DerivedSource, Source, TensorSpec
 from paragan.datasets import folder
 from paragan.datasets._options import FolderOptions
@@ -30,8 +30,10 @@ class Options(FolderOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any(side % self.factor for side in height_and_width(self.size)):
-            raise ValueError(f"size must be a multiple of factor={self.factor}, not {self.size}")
+        sides = height_and_width(self.size)
+        if any(side % self.factor for side in sides):
+            near = nearest_sizes(sides, self.factor)
+            raise ValueError(f"size={self.size} is not a multiple of factor={self.factor}; use {near}")
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

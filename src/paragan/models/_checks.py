@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import size_of
+from paragan.core.option_types import nearest_sizes, size_of
 from paragan.models._options import Attention, Places
 
 _MIN_SIDE = 8
@@ -57,11 +57,9 @@ def check_size_multiple(
     if min(sides) < min_side:
         raise ConfigError(f"data.size={size_of(*sides)} is too small for {needed_by}; use {min_side} or more")
     if any(side % multiple for side in sides):
-        below = size_of(*(max(multiple, side - side % multiple) for side in sides))
-        above = size_of(*(side + -side % multiple for side in sides))
-        cure = " or ".join(dict.fromkeys([f"{below}", f"{above}"]))
         raise ConfigError(
-            f"data.size={size_of(*sides)} is not a multiple of {multiple}, which {needed_by} needs; use {cure}"
+            f"data.size={size_of(*sides)} is not a multiple of {multiple}, which {needed_by} needs; "
+            f"use {nearest_sizes(sides, multiple)}, or resize the images"
         )
 
 

@@ -35,3 +35,9 @@ def test_what_is_no_size_is_refused_with_the_form(word):
 def test_size_survives_the_resolved_config():
     written = read_recipe("own", ["data.size=96x160"])
     assert parse_recipe(dump(written), "config.yaml").data == written.data
+
+
+@pytest.mark.parametrize(("size", "near"), [("30", "28 or 32"), ("30x44", "28x44 or 32x44"), ("2", "4")])
+def test_size_that_the_factor_of_super_resolution_does_not_divide_is_refused_with_the_two_nearest(size, near):
+    with pytest.raises(ConfigError, match=f"size={size} is not a multiple of factor=4; use {near}"):
+        read_recipe("superres", [f"data.size={size}"])
