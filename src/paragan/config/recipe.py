@@ -25,6 +25,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import read_bytes
 from paragan.core.option_types import Choice
 from paragan.core.outside_code import CodeFolder
+from paragan.core.printable import join_some
 from paragan.core.settings_tree import (
     COMMAND_LINE,
     Node,
@@ -129,7 +130,7 @@ def _validate(tree: Node, problems: list[Problem], outside: Container[str], cure
         if not cure or not removed:
             raise
         removed.sort(key=lambda problem: "leave it out" in problem.text)  # first those that need another value
-        named = "; ".join(map(_describe_removed, removed[:_MAX_NAMED])) + ("; …" if len(removed) > _MAX_NAMED else "")
+        named = join_some(list(map(_describe_removed, removed)), _MAX_NAMED, "; ")
         raise CheckpointError(
             f"{tree.place.source} was written by an older version of paragan; settings and values in it that were "
             f"removed: {len(removed)}, namely {named}; {cure}"

@@ -12,6 +12,7 @@ from paragan.config import RunConfig, compare, read_recipe, used_code
 from paragan.config.sections import NAMES_ONLY
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.outside_code import CodeFolder, closest, has_moved, is_file_name
+from paragan.core.printable import join_some
 from paragan.core.settings_tree import shorten
 from paragan.engine.options import Change
 from paragan.runs.folder import RunFolder
@@ -58,7 +59,7 @@ def former_run(
     if refused := changed.keys() - (rates if config.train.change_rates else set()):
         keys = [key for key in changed if key in refused]
         texts = [f"{key} was {shorten(changed[key][0])}, now {shorten(changed[key][1])}" for key in keys]
-        named = "; ".join(texts[:_MAX_NAMED]) + ("; …" if len(texts) > _MAX_NAMED else "")
+        named = join_some(texts, _MAX_NAMED, "; ")
         cure = "add --change to change learning rates from here on, " if refused <= rates else ""
         if any(_is_code(changed[key][1]) for key in keys):
             cure = "--code DIR --trust for code that has moved and changed, "

@@ -17,7 +17,7 @@ from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
 from paragan.core.files import write_text
 from paragan.core.outside_code import code_fingerprints
-from paragan.core.printable import print_line, to_printable
+from paragan.core.printable import join_some, print_line, to_printable
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import join
@@ -221,7 +221,7 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
     if _starts_fresh(request) and (aside := folder.set_aside()) is not None:
         print_line(f"--fresh: the former run was moved to {aside}, with all files in its folder")
     if not folder.config.exists() and (others := folder.other_files()):
-        named = ", ".join(others[:_MAX_NAMED]) + (", …" if len(others) > _MAX_NAMED else "")
+        named = join_some(others, _MAX_NAMED)
         print_line(
             f"warning: {folder.path} holds other files ({named}): they stay, and --fresh would move them with the run"
         )

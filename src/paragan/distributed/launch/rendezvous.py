@@ -25,6 +25,7 @@ import torch.distributed as dist
 
 from paragan.core.dist import serve_store
 from paragan.core.errors import ParaganError, RankError, StoppedError
+from paragan.core.printable import join_some
 from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, rendezvous_is_dynamic
 
 _PAUSE_S = 0.02
@@ -144,5 +145,5 @@ def _answer_hellos(base: dist.Store, size: int, name: str, greeted: set[bytes]) 
 def _absence_error(ranks: list[int], timeout_s: float, is_stopped: bool) -> ParaganError:
     if is_stopped:
         return StoppedError("stopped before the first step")
-    named = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
+    named = join_some(ranks, 8)
     return RankError(f"rank {named} failed or did not join within {timeout_s:g} s; {RESUME_HINT}")

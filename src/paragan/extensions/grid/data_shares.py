@@ -9,6 +9,7 @@ import numpy as np
 
 from paragan.config.grid_options import GridOptions
 from paragan.core.errors import ConfigError
+from paragan.core.printable import join_some
 from paragan.core.source import Source
 from paragan.game.prior import Prior
 from paragan.loading import subset
@@ -73,7 +74,7 @@ class DataShares:
         key = f"grid.cells.{spec_index}.classes"
         if not names:
             raise ConfigError(f"{key}: this data has no classes; remove the key")
-        listed = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
+        listed = join_some(names, _MAX_NAMES)
         hint = f"use one of {listed} or a number below {len(names)}"
         raise ConfigError(f"{key}: the data has no class {label!r}; {hint}")
 

@@ -128,13 +128,10 @@ def _mpi_processes(config: RunConfig) -> ExternalWorkers:
     world = MpiWorld()
     timeout_s = config.train.timeout_s
 
-    def send(text: str) -> None:
-        world.broadcast_text(text, timeout_s)
-
     return ExternalWorkers(
         rank=world.rank,
         size=world.size,
-        broadcast_text=send,
+        broadcast_text=lambda text: world.broadcast_text(text, timeout_s),
         receive_text=lambda: world.receive_text(timeout_s),
         mpi=True,
     )

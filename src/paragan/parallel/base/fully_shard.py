@@ -141,10 +141,9 @@ def _weights_on_meta() -> Iterator[None]:
 def reduced_last(net: nn.Module) -> Iterator[None]:
     """Let a backward pass reduce all gradients at its end, not those of each block after the block.
 
-    For penalties that differentiate twice: the graph of an input gradient reaches the weights of a
-    block a second time. On a CPU torch runs that part first. On an accelerator it may run it after
-    the block's own, for its passes have threads of their own there, which number operations anew.
-    Encloses forward and backward.
+    For penalties that differentiate twice: the graph of an input gradient reaches the weights of a block a second
+    time. On a CPU torch runs that part first. On an accelerator it may run it after the block's own, for its passes
+    have threads of their own there, which number operations anew. Encloses forward and backward.
     """
     modules = (module for module in net.modules() if isinstance(module, FSDPModule))
     groups = [group for module in modules for group in _groups(module)]

@@ -25,8 +25,7 @@ _MAX_CODE = 255  # of a process
 def worker_info(device: str, config: str | None = None, place: int | None = None) -> dict[str, Any]:
     """Return the description of this worker that its coordinator receives.
 
-    device: that it trains on. config: the resolved config, if the worker has read one. place: its
-    rank under mpiexec.
+    device: that it trains on. config: the resolved config, if the worker has read one. place: its rank under mpiexec.
     """
     return {
         "host": socket.gethostname(),
