@@ -46,10 +46,8 @@ class Best:
         # as it reads back from a file, where tuples are lists
         protocols = (before.get("protocol"), json.loads(json.dumps(score.protocol)))
         former_part, part = (comparable_part(dict(dotted_settings(protocol)), metric) for protocol in protocols)
-        if former_part != part:
-            return True
         former = before.get("value")
-        if not isinstance(former, (int, float)):
+        if former_part != part or not isinstance(former, (int, float)):
             return True
         return score.direction(metric) * (score.metrics[metric] - former) > 0
 

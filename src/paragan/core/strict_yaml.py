@@ -126,8 +126,7 @@ def _convert(node: yaml.Node, path: str, start: SourceLocation, problems: list[P
     if isinstance(node, yaml.ScalarNode):
         return Node(place, node.value if node.style else parse_scalar(node.value))
     if isinstance(node, yaml.SequenceNode):
-        items = enumerate(node.value)
-        return Node(place, [_convert(item, f"{path}{i}.", start, problems) for i, item in items])
+        return Node(place, [_convert(item, f"{path}{i}.", start, problems) for i, item in enumerate(node.value)])
     entries: dict[str, Node] = {}
     for key_node, value in node.value:
         at = _below(start, key_node.start_mark.line)

@@ -55,6 +55,5 @@ def loss(
         positions_B[:, None] == torch.arange(len(all_TE), device=positions_B.device), -torch.inf
     )
     same_BT = others_BT.masked_fill(y_B[:, None] != all_y_T, -torch.inf)
-    each = (torch.cat([towards_B[:, None], v_BT], 1).logsumexp(1) for v_BT in (others_BT, same_BT))
-    any_B, same_B = each
+    any_B, same_B = (torch.cat([towards_B[:, None], v_BT], 1).logsumexp(1) for v_BT in (others_BT, same_BT))
     return any_B - same_B

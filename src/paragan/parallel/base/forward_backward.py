@@ -159,10 +159,7 @@ class _TurnRun:
     def _through_generator(
         self, turn: Turn, roots: Sequence[Tensor], gradients: Sequence[Tensor | None], last: LossTerms
     ) -> LossTerms:
-        """Run one backward through G from these gradients and the penalties that need no image.
-
-        Return `last`, the terms of the last micro-batch, with those penalties.
-        """
+        """Run one backward through G from these gradients and penalties without images; return `last` with these."""
         with self.reduction.sync_context(True), rows_of_calls(turn.feed.rows, "late"):
             context = self._context(turn, turn.feed, _NO_OUTPUTS)
             late_B = {penalty.name: penalty(context) for penalty in turn.penalties if _needs_no_image(penalty)}

@@ -16,8 +16,7 @@ from paragan.game.gan import GAN
 def read_order(folder: Path, roles: Roles, gan: GAN) -> dict[Side, Sequence[int]]:
     """Read the order for the players of this rank, of the session that began at the game's step.
 
-    With a server, every rank has both players. Raises `ConfigError` without such a session, or for
-    another number of ranks.
+    With a server, every rank has both players. Raises `ConfigError` if that session had other ranks, or none.
     """
     world = roles.world if roles.has_server else roles.batch_world
     order: dict[Side, Sequence[int]] = {}
