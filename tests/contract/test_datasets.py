@@ -40,6 +40,15 @@ def wide_pictures(request):
     return str(root)
 
 
+def recordings(request):
+    """Twenty-four short recordings."""
+    soundfile = pytest.importorskip("soundfile")
+    root = request.getfixturevalue("tmp_path")
+    for number, samples in enumerate(noise(24, 1500, 1)):
+        soundfile.write(root / f"{number}.wav", samples / 256 - 0.5, 8000)
+    return str(root)
+
+
 def arrays(request):
     path = request.getfixturevalue("tmp_path") / "mine.npz"
     np.savez(path, images=noise(100, 8, 8, 3), labels=np.arange(100) % 3)
@@ -85,6 +94,7 @@ def first_name(source):
 
 
 PATHS = {  # for those that need something to read
+    "audio": recordings,
     "cifar10": real("cifar10"),
     "fashion_mnist": idx_files,
     "folder": pictures,
@@ -106,7 +116,7 @@ def dataset(request):
     settings = {"path": PATHS[name](request)} if name in PATHS else {}
     if name == "paired":
         settings["size"] = 8
-    if name in ("folder", "low_resolution", "paired", "shards", "unpaired"):
+    if name in ("audio", "folder", "low_resolution", "paired", "shards", "unpaired"):
         settings["held_out"] = 0.5  # the tests look at six rows of each part
     return name, settings
 

@@ -88,7 +88,7 @@ class AudioSegments(Source):
         return self._images.where(self.rows[row])
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
-        rows = np.asarray(indices).tolist()
+        rows = torch.arange(len(self)).index_select(0, torch.as_tensor(indices)).tolist()  # none below 0
         keys: list[int | None] = [None] * len(rows)
         if self._is_random and places is not None:
             keys = [rng.key(seed, "segment", int(place)) for place in places]

@@ -11,6 +11,7 @@ from paragan.core import registry
 from paragan.core.errors import DataError
 from paragan.core.source import Source
 from paragan.datasets import audio, speech
+from paragan.datasets.base.open_images import open_encoded_images
 from paragan.layers.log_mel import LogMel
 from paragan.loading.loader import Loader
 
@@ -208,6 +209,12 @@ def test_too_few_files_are_refused_with_what_is_there(tmp_path):
     (tmp_path / "b.txt").write_text("x")
     message = refused(tmp_path)
     assert "1 audio files" in message and "1 .txt" in message
+
+
+def test_a_folder_of_audio_is_named_where_images_are_read(folder):
+    (folder / "a.jpg").unlink()
+    with pytest.raises(DataError, match="vocoder"):
+        open_encoded_images(str(folder))
 
 
 def test_without_the_packages_the_extra_is_named(folder, monkeypatch):

@@ -16,6 +16,7 @@ from paragan.datasets._encoded_images import EncodedImages, describe_empty_class
 from paragan.datasets._folder_layout import Choice, arrange
 from paragan.datasets._image_paths import ArrangedPaths, PathList
 from paragan.datasets._label_values import number_labels
+from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader, ZipReader
 from paragan.datasets.base.label_files import FileLabels, find_labels, read_label_table
 from paragan.datasets.base.shard_images import ShardImages
@@ -182,6 +183,8 @@ def check_image_count(files: FileReader, paths: list[bytes], option: str = "data
     required = "at least one is required" if min_images == 1 else "at least two are required"
     archives = sorted(str(file) for file in root.glob("*") if file.suffix in _ARCHIVES) if root.is_dir() else []
     hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
+    if any(kind.encode() in ENDINGS for kind in files.ignored):
+        hint = f"for audio, train the recipe vocoder or codec with data.path={files.name}"
     ignored = ", ".join(f"{number:,} {kind}" for kind, number in files.ignored.most_common(_MAX_NAMED))
     hint = "; ".join((*files.notices, *([f"ignored: {ignored}"] if ignored else []), hint))
     raise DataError(f"{option}: {count} in {files.name!r}, {required}; {hint}")
