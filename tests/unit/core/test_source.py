@@ -21,7 +21,8 @@ def _no_cache(monkeypatch):
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sources")
-    image_folder(folder / "images", side=13)  # an even width: pairs, too
+    image_folder(folder / "images")
+    image_folder(folder / "paired", side=5)  # twice as wide as high
     prepared(folder / "images", folder / "shards")
     return folder
 
@@ -30,7 +31,7 @@ def opened(name, root):
     if name == "digits":
         return digits.source(digits.Options(), "train")
     module = {"folder": folder, "shards": shards, "paired": paired}[name]
-    path = root / ("shards" if name == "shards" else "images")
+    path = root / (name if name in ("shards", "paired") else "images")
     return module.source(module.Options(path=str(path), size=8), "train")
 
 
