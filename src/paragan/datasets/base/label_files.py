@@ -92,7 +92,6 @@ def _read_dataset_json(files: FileReader, top: bytes) -> FileLabels | None:
 def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels | None:
     """Read tables with a row for each image of their folders, as Hugging Face's image folders have them."""
     by_path: dict[bytes, object] = {}
-    listed = ""
     for table in tables:
         where = files.where(os.fsdecode(table))
         content = _read(files, os.fsdecode(table))

@@ -151,9 +151,8 @@ def list_images(
 ) -> tuple[FileReader, list[bytes]]:
     """Return a reader and the sorted relative paths of the images in a folder, zip or tar file.
 
-    dataset, option: names in messages. texts: names of other files of a tar file to hold for
-    reading. Raises `DataError` if the folder or file is missing or damaged, or has fewer than
-    `min_images` images (1 or 2).
+    dataset, option: names in messages. texts: names of other files of a tar file to hold. Raises
+    `DataError` for a path that is missing or damaged, or has fewer than `min_images` (1 or 2).
     """
     files = open_reader(path, dataset, texts, option)
     paths = files.images()
