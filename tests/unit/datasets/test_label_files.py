@@ -42,6 +42,7 @@ def test_labels_of_stylegan(tmp_path):
     for path in (tmp_path, tmp_path / "x.zip"):
         images = open_encoded_images(str(path))
         assert labels_of(images) == {name: str(n % 2) for n, name in enumerate(names)}
+        assert set(images.ignored) <= {".zip"}  # the file of labels is read
     table(tmp_path / "dataset.json", json.dumps({"labels": None}))
     assert open_encoded_images(str(tmp_path)).class_names == ()
 
@@ -163,7 +164,11 @@ def test_web_dataset_labels_of_keys_with_dots(tmp_path, suffix, key, mode):
             add(archive, f"{name}.txt", b"a caption")
     images = open_encoded_images(str(tmp_path / "x.tar"))
     assert images.labels.tolist() == [0, 1, 2, 0, 1, 2] and images.class_names == ("0", "1", "2")
-    assert images.ignored["further images of samples"] == 6 and images.ignored[".txt"] == 6
+    assert (
+        images.ignored["further images of samples"] == 6
+        and images.ignored[".txt"] == 6
+        and f".{suffix}" not in images.ignored
+    )
 
 
 def test_tar_files_named_after_splits_are_the_splits(tmp_path):

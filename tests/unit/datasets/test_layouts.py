@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 
+from paragan.datasets import folder
 from paragan.datasets.base.open_images import open_encoded_images
 from tests.data_refusals import refusal
 from tests.image_folders import fill, png
@@ -150,6 +151,13 @@ def test_describe_is_one_line_of_what_happens(tmp_path):
     assert "20 images in 2 classes" in line and "ignored: 1 .zip" in line and "\n" not in line
     train, held_out = splits(open_encoded_images(str(root)))
     assert f"trains on {len(train)}, holds out {len(held_out)}" in line
+
+
+def test_the_start_of_a_run_says_what_is_not_trained_on(tmp_path):
+    root = fill(tmp_path, "train/ 8", "val/ 3", "test/ 4", "x.txt 1")
+    train, held_out = (folder.source(folder.Options(path=str(root), size=8), split) for split in ("train", "held_out"))
+    assert "holds out 3" in train.reading and "4 images in test/" in train.reading and "1 .txt" in train.reading
+    assert held_out.reading == ""
 
 
 def test_names_with_newlines_and_links_are_one_line_each(tmp_path):
