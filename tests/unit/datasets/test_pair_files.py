@@ -213,6 +213,26 @@ def test_colour_file_among_grey_ones_is_not_made_grey_in_silence(tmp_path):
     assert fetch_all(tmp_path, size=8, load_size=8, condition_channels=1)
 
 
+def test_one_colour_file_that_is_read_at_the_start_makes_all_of_its_side_colour(tmp_path):
+    write(tmp_path, LAYOUTS["trainA"], range(4), ("L", "L"))
+    picture(0).save(tmp_path / "trainA/2.png")
+    data = source(tmp_path)
+    assert (data.condition_channels, data.shape[0]) == (3, 1) and fetch_all(tmp_path)
+
+
+def test_files_are_turned_upright_before_they_are_compared_and_cropped(tmp_path):
+    upright = [picture(number, (40, 20)) for number in range(2)]
+    (tmp_path / "A").mkdir()
+    (tmp_path / "B").mkdir()
+    for number, image in enumerate(upright):
+        exif = Image.Exif()
+        exif[0x0112] = 6  # stored turned to the left
+        image.transpose(Image.Transpose.ROTATE_90).save(tmp_path / f"A/{number}.png", exif=exif)
+        image.save(tmp_path / f"B/{number}.png")
+    for x, condition in (batch.values() for batch in fetch_all(tmp_path, size="8x16", load_size="8x16")):
+        assert np.array_equal(x, condition)
+
+
 def test_both_files_are_cropped_by_one_rule(tmp_path):
     ((a, b), *_) = write(tmp_path, LAYOUTS["trainA"], range(2), sizes=((40, 20), (80, 40)))
     data = source(tmp_path, "held_out", held_out=0.5)
