@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,16 +16,16 @@ from torch import Tensor
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.files import create_subfolder, write_bytes
 from paragan.datasets.base.file_readers import FileReader, FolderReader
-from paragan.datasets.base.open_images import list_images
-from paragan.datasets.base.whole_images import decode_whole
+from paragan.datasets.base.open_images import open_reader
 from paragan.export.application import Application
-from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.game.sampling import Mode
+from paragan.runs.applied_media import prepare_files, read_input, to_file
 from paragan.runs.output_folder import prepare_output_folder
 
 _RECORD = "applied.json"
 _TOKENS = ".safetensors"
+_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2", ".zst")
 Tokens = Literal["encode", "decode"]
 Update = Callable[[int, int], None]  # (number done, total)
 
@@ -72,7 +71,7 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
     application = sampler.application(request.direction, request.seed, request.mode)
     if request.tokens is not None and not application.has_tokens:
         raise ConfigError("apply: this generator has no tokens; leave --encode and --decode out")
-    files, names = _list_inputs(source, request)
+    files, names = _list_inputs(application, source, request)
     if out.resolve().is_relative_to(source.resolve()):
         raise ConfigError(f"--out: '{out}' is in the folder of the inputs; pass another folder")
     prepare_output_folder(out, _RECORD, sampler, asdict(request))
@@ -90,16 +89,22 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
     return applied
 
 
-def _list_inputs(source: Path, request: ApplyRequest) -> tuple[FileReader, list[str]]:
+def _list_inputs(application: Application, source: Path, request: ApplyRequest) -> tuple[FileReader, list[str]]:
     if request.tokens == "decode":
         folder = source if source.is_dir() else source.parent
         paths = sorted(folder.rglob(f"*{_TOKENS}")) if source.is_dir() else [source]
         if not paths:
             raise DataError(f"INPUT: no {_TOKENS} files of tokens in '{source}'; pass what --encode wrote")
         return FolderReader(folder), [str(path.relative_to(folder)) for path in paths]
-    if source.is_file() and source.suffix.lower() not in (".zip", ".tar", ".gz", ".tgz"):
-        return FolderReader(source.parent), [source.name]
-    files, names = list_images(str(source), option="INPUT", min_images=1)
+    if source.is_file() and source.suffix.lower() not in _ARCHIVES:
+        files: FileReader = FolderReader(source.parent)
+        prepare_files(application, files)
+        return files, [source.name]
+    files = open_reader(str(source), option="INPUT")
+    prepare_files(application, files)
+    if not (names := files.images()):
+        listed = ", ".join(f"{count:,} {kind}" for kind, count in files.ignored.items()) or "nothing"
+        raise DataError(f"INPUT: no {application.kind} files in '{source}'; it has: {listed}")
     return files, [name.decode("utf-8", "surrogateescape") for name in names]
 
 
@@ -128,22 +133,16 @@ def _output(
     where = files.where(name)
     try:
         if request.tokens == "decode":
-            return _png(application.decode(*_read_tokens(files.read(name), where)))
-        x = decode_whole(files.read(name), where, application.channels, background)[None]
+            return to_file(application, application.decode(*_read_tokens(files.read(name), where)))
+        x = read_input(application, files, name, background)
         if request.tokens == "encode":
             return safetensors.torch.save({"tokens": application.encode(x)[0], "sizes": torch.tensor(x.shape[2:])})
-        return _png(application(x, tile=request.tile, overlap=request.overlap))
+        return to_file(application, application(x, tile=request.tile, overlap=request.overlap))
     except DataError as error:
         damaged.append(str(error))
     except ConfigError as error:  # of the size
         damaged.append(f"{where}: {error}")
     return b""
-
-
-def _png(x_BCHW: Tensor) -> bytes:
-    content = io.BytesIO()
-    SampledImages(x_BCHW)[0].save(content, "PNG")
-    return content.getvalue()
 
 
 def _read_tokens(data: bytes, where: str) -> tuple[Tensor, list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import wave
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,8 @@ class Writer:
             start = "" if row == "data" else f"step-{event.step:07d}-"
             for number, sample_CT in enumerate(samples_B[:_NUM_SAMPLES], 1):
                 path = self._folder / "samples" / f"{start}{row}-{number}.wav"
-                _save_wave(sample_CT, path, self._sample_rate)
+                with atomic_write(path) as file:
+                    file.write(to_wave(sample_CT, self._sample_rate))
 
     def close(self) -> None:
         """Say that nothing was written in the whole run, if so."""
@@ -56,12 +58,14 @@ class Writer:
             self._has_warned = True
 
 
-def _save_wave(audio_CT: Tensor, path: Path, sample_rate: int) -> None:
-    """Write audio (1 or 2, T) in [-1, 1] as 16 bit, atomically; louder values are clipped. sample_rate: in Hz."""
+def to_wave(audio_CT: Tensor, sample_rate: int) -> bytes:
+    """Return audio (1 or 2, T) in [-1, 1] as a WAV file of 16 bit; louder values are clipped. sample_rate: in Hz."""
     clipped = audio_CT.detach().float().nan_to_num().clamp(-1, 1)
     samples = (clipped * 32767).round().to(torch.int16).cpu()
-    with atomic_write(path) as file, wave.open(file, "wb") as written:
+    content = io.BytesIO()
+    with wave.open(content, "wb") as written:
         written.setnchannels(len(audio_CT))
         written.setsampwidth(2)
         written.setframerate(sample_rate)
         written.writeframes(samples.T.numpy().astype("<i2").tobytes())
+    return content.getvalue()

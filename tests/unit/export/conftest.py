@@ -31,6 +31,17 @@ def image_runs(image_data):
     return image_data / "runs"
 
 
+@pytest.fixture(scope="session")
+def audio_runs(tmp_path_factory):
+    """Runs of two steps of a vocoder and of a codec."""
+    root = tmp_path_factory.mktemp("audio")
+    small = {"vocoder": {"model.width": 16}, "codec": {"model.width": 4, "model.windows": [256]}}
+    for name, words in small.items():
+        data = {"data.utterances": 4, "data.segment": 512, "train.batch": 2, "train.kimg": 0.004}
+        pg.train(name, {**words, **data, "every.score_kimg": 0, "writers": ["jsonl"]}, out=root / name)
+    return root
+
+
 @pytest.fixture
 def exporting(capfd):
     """Runs the verb; returns what it prints."""

@@ -16,17 +16,6 @@ from tests.unit.export.image_runs import RUNS
 SIZES = [(1, 3, 32, 64), (2, 3, 96, 32)]
 
 
-@pytest.fixture(scope="session")
-def audio_runs(tmp_path_factory):
-    """Runs of two steps of a vocoder and of a codec."""
-    root = tmp_path_factory.mktemp("audio")
-    small = {"vocoder": {"model.width": 16}, "codec": {"model.width": 4, "model.windows": [256]}}
-    for name, words in small.items():
-        data = {"data.utterances": 4, "data.segment": 512, "train.batch": 2, "train.kimg": 0.004}
-        pg.train(name, {**words, **data, "every.score_kimg": 0, "writers": ["jsonl"]}, out=root / name)
-    return root
-
-
 def output_of(sampler, name, x):
     net = sampler.net.to_b if name == "translate" else sampler.net
     with torch.no_grad():
