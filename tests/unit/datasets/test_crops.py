@@ -97,3 +97,11 @@ def test_shards_are_cropped_as_folders_are(numbered, tmp_path):
     rows, places = np.arange(3), np.arange(7, 10)
     packed = shards.source(shards.Options(path=str(tmp_path / "shards"), size=16, crop="random"), "train")
     assert torch.equal(packed.fetch(rows, places, 5)["image"], opened(numbered).fetch(rows, places, 5)["image"])
+
+
+def test_another_seed_draws_other_crops(numbered):
+    source = opened(numbered)
+    rows = np.zeros(20, np.int64)
+    places = np.arange(20)
+    one, again, other = (corners(source.fetch(rows, places, seed)["image"]) for seed in (1, 1, 2))
+    assert one == again != other

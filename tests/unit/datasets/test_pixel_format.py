@@ -241,6 +241,7 @@ def test_values_that_need_a_range_are_no_damage(tmp_path):
     report = check_dataset(str(tmp_path))
     assert (report.damaged, report.kinds) == ([], {"16-bit": 4})
     assert any("not within it; pass data.range=[-10" in line for line in report.warnings)
+    assert "data.range=[-10" in report.command
 
 
 def test_16_bits_as_images_of_a_program_are_mapped_as_those_of_files():
@@ -248,3 +249,10 @@ def test_16_bits_as_images_of_a_program_are_mapped_as_those_of_files():
     source = SampleImages(TensorSource({"image": x_BCHW}, Padding({})), "image")
     shown = source.fetch(np.arange(4))["image"]
     assert torch.equal(shown, (x_BCHW.double() / 257).round().to(torch.uint8))
+
+
+def test_values_outside_of_the_range_are_cut_before_the_image_is_resized():
+    values = np.zeros((16, 16, 1), np.int16)
+    values[::2] = 30_000  # a metal implant, above the window of 0 to 100
+    x_CHW = pixels(size=(8, 8), channels=1, range=(0, 100)).decode(tiff(values), "x")
+    assert abs(x_CHW[:, 2:-2, 2:-2].mean() - 127.5) < 2

@@ -205,6 +205,9 @@ def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | str | None
         words.append("data.direction=a_to_b")
     elif set(report.kinds) == {"grey"} and recipe != "pix2pix-facades":
         words.append("data.channels=1")
+    if report.ranges.keys() - {"8-bit", "16-bit"} or any(low < 0 for low, _ in report.ranges.values()):
+        lows, highs = zip(*report.ranges.values(), strict=True)
+        words.append(f"data.range=[{min(lows):g},{max(highs):g}]")
     if (report.damaged or "damaged=skip" in report.pairs) and not dataset:
         words.append("data.damaged=skip")
     report.command = f"{program_command()} {shlex.join(words)}"
