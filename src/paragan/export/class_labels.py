@@ -1,4 +1,4 @@
-"""Classes as a user names them: by name or number, one or several."""
+"""Classes and numbers of samples as a user names them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.registry import closest_name, did_you_mean
 
 Label = str | SupportsIndex
+_MAX_IMAGES = 1 << 20  # all of them are in memory at once
 
 
 def as_list(labels: Label | Sequence[Label]) -> list[Any]:
@@ -54,3 +55,9 @@ def _unknown(label: Label, names: Sequence[str], num_classes: int, option: str) 
     meant = did_you_mean(closest_name(label, names) if isinstance(label, str) else None)
     names_or = f"one of {', '.join(listed)} or " if listed else ""
     return f"{option}: unknown class {unknown}; choose {names_or}a number below {num_classes}{meant}"
+
+
+def check_count(n: object) -> None:
+    """Raise `ConfigError` unless n is a number of samples."""
+    if type(n) is not int or not 0 < n <= _MAX_IMAGES:
+        raise ConfigError(f"n must be an integer from 1 to {_MAX_IMAGES:,}, not {n!r}")

@@ -43,8 +43,8 @@ def render_card(
         info=info,
         names=[path.name for path in files],
         weights=sum(p.numel() for p in sampler.net.parameters()),
-        inputs=_inputs(sampler),
-        output=_output(sampler),
+        inputs=_safe(sampler, sampler.input_texts()),
+        output=_safe(sampler, [sampler.output_text()])[0],
         classes=sampler.class_names[:_MAX_CLASS_NAMES],
         more_classes=len(sampler.class_names) - _MAX_CLASS_NAMES,
         losses=[part["name"] for part in (tree["loss"], *tree["penalties"])],
@@ -62,19 +62,9 @@ def render_card(
     )
 
 
-def _output(sampler: Sampler) -> str:
-    size = "x".join("any length" if axis == -1 else str(axis) for axis in sampler.info.shape)
-    if isinstance(sampler, TensorSampler):
-        return f"{_escape(sampler.sample_name)} of {size}"
-    return f"images of {size} (channels, height, width) in [-1, 1]"
-
-
-def _inputs(sampler: Sampler) -> list[str]:
-    if isinstance(sampler, TensorSampler):
-        return [_escape(name) for name in sampler.inputs]
-    image = f"an image of {'x'.join(map(str, sampler.info.condition_shape))} in [-1, 1]"
-    latent = f"{sampler.net.latent} standard normal numbers" if sampler.net.latent else ""
-    return [*[image] * sampler.takes_condition, *[latent] * bool(latent), *["a class"] * bool(sampler.num_classes)]
+def _safe(sampler: Sampler, texts: Sequence[str]) -> list[str]:
+    """Escape texts that have names of a user's tensors."""
+    return list(map(_escape, texts)) if isinstance(sampler, TensorSampler) else list(texts)
 
 
 def _arguments(sampler: Sampler, files: Sequence[Path]) -> dict[str, str]:
@@ -108,12 +98,11 @@ def file_row(path: Path, step: int) -> str:
 
 def _example(sampler: Sampler, trust: str) -> list[str]:
     load = f'generator = pg.load("generator.safetensors"{trust})'
-    labels = f", labels={sampler.num_classes - 1}" if sampler.num_classes else ""
     if isinstance(sampler, TensorSampler):
-        call = ", ".join(f"{name}={name}" for name in sampler.inputs)
-        return ["import paragan as pg", load, f"{sampler.sample_name} = generator.net({call})"]
+        return ["import paragan as pg", load, f"{sampler.sample_name} = {sampler.call_text()}"]
     if not sampler.takes_condition:
-        return ["import paragan as pg", load, f'generator.sample(16, seed=0{labels}).save("mine.png")']
+        return ["import paragan as pg", load, f'{sampler.call_text()}.save("mine.png")']
+    labels = f", labels={sampler.num_classes - 1}" if sampler.num_classes else ""
     size = ", ".join(map(str, sampler.info.condition_shape))
     call = f'generator.sample(1, seed=0{labels}, conditions=x).save("mine.png")'
     return ["import torch", "import paragan as pg", load, f"x = torch.zeros(1, {size})", call]

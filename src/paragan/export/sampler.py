@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any, Protocol, runtime_checkable
@@ -16,9 +16,10 @@ from paragan.core.errors import ConfigError
 from paragan.core.source import Source
 from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.export.application import Applicable, Application, find_application
-from paragan.export.class_labels import Label, as_list, class_numbers
+from paragan.export.class_labels import Label, as_list, check_count, class_numbers
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages
+from paragan.export.summary import Summarised
 from paragan.game import latents
 from paragan.game.label_use import gives_equal_images, ignores_labels
 from paragan.game.mixture import Mixture
@@ -26,7 +27,6 @@ from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images, with_steps
 
-_MAX_IMAGES = 1 << 20  # all of them are in memory at once
 _PAIRS_AT_ONCE = 8
 
 
@@ -39,11 +39,11 @@ class StyledGenerator(Protocol):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sampler(Applicable):
+class Sampler(Applicable, Summarised):
     """A generator ready to sample, with averaged weights if the run has them.
 
     info: facts that the config lacks. seed: of the run. config: of the run. held_out: opens the
-    held-out data; None if the generator comes from an exported file.
+    held-out data; None if the generator comes from an exported file. score: newest one of the run, or empty.
     """
 
     net: nn.Module
@@ -51,10 +51,26 @@ class Sampler(Applicable):
     seed: int
     config: Any
     held_out: Callable[[], Source] | None = None
+    score: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         classes = f", {self.num_classes} classes" if self.num_classes else ""
         return f"<generator {self.config.model.name}, {_size(self.info.shape)}{classes}, step {self.info.step}>"
+
+    def input_texts(self) -> list[str]:
+        """Return what the generator takes."""
+        texts = [f"an image of {_size(self.info.condition_shape)} in [-1, 1]"] if self.takes_condition else []
+        texts += [f"{self.net.latent} standard normal numbers"] if self.net.latent else []
+        return [*texts, "a class"] if self.num_classes else texts
+
+    def output_text(self) -> str:
+        """Return what the generator makes."""
+        return f"images of {_size(self.info.shape)} (channels, height, width) in [-1, 1]"
+
+    def call_text(self) -> str:
+        """Return a call, as Python, that makes samples."""
+        labels = f", labels={self.num_classes - 1}" if self.num_classes else ""
+        return "generator.apply(image)" if self.takes_condition else f"generator.sample(16, seed=0{labels})"
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -272,12 +288,6 @@ class Sampler(Applicable):
         prior = Prior(seed=self.seed if seed is None else seed, latent=int(latent), num_classes=self.num_classes)
         is_counted = len(self.info.class_sizes) == prior.num_classes
         return replace(prior, class_sizes=self.info.class_sizes) if is_counted else prior
-
-
-def check_count(n: object) -> None:
-    """Raise `ConfigError` unless n is a number of samples."""
-    if type(n) is not int or not 0 < n <= _MAX_IMAGES:
-        raise ConfigError(f"n must be an integer from 1 to {_MAX_IMAGES:,}, not {n!r}")
 
 
 def _size(shape: Sequence[int]) -> str:

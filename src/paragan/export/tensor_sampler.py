@@ -21,8 +21,9 @@ from paragan.core.types import Batch, Rows
 from paragan.evaluation.fixed_samples import fetch_batch
 from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
 from paragan.export.application import Application, find_application
+from paragan.export.class_labels import check_count
 from paragan.export.sampled_images import SampledImages
-from paragan.export.sampler import Sampler, check_count
+from paragan.export.sampler import Sampler
 from paragan.game import latents
 from paragan.game.named_inputs import generator_arguments, input_names
 from paragan.game.network import CalledNetwork
@@ -61,6 +62,19 @@ class TensorSampler(Sampler):
             maps = f"{' and '.join(self.inputs)} to {self.sample_name}"
             raise ConfigError(f"sample: this generator maps {maps}, and there is no data here; call net({call})")
         return sample_tensors(self.net, self._named_prior(source, seed), source, n, labels, mode or self.mode)
+
+    def input_texts(self) -> list[str]:
+        """Return the names of the generator's inputs."""
+        return list(self.inputs)
+
+    def output_text(self) -> str:
+        """Return the tensor that the generator makes."""
+        size = "x".join("any length" if axis == -1 else str(axis) for axis in self.info.shape)
+        return f"{self.sample_name} of {size}"
+
+    def call_text(self) -> str:
+        """Return a call of the network."""
+        return f"generator.net({', '.join(f'{name}={name}' for name in self.inputs)})"
 
     def application(
         self, direction: str | None = None, seed: int | None = None, mode: Mode | None = None

@@ -29,6 +29,7 @@ from paragan.core.printable import print_to_stderr
 from paragan.core.tensor_game import LATENT
 from paragan.core.types import Side
 from paragan.export import generator_file
+from paragan.export.bundle import read_score
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
@@ -80,6 +81,7 @@ def open_generator(
     info = _generator_info(state)
     weights = _merged_weights(config, module, info, state, say) if config.g.trains_part else state.weights
     sampler = _sampler(config, module, weights, info, str(state.path), device)
+    sampler = replace(sampler, score=read_score(path, best))
     if config.data.name == FROM_MEMORY:
         return sampler
     return replace(sampler, held_out=lambda: build.open_data(config).held_out)

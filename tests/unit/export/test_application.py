@@ -236,3 +236,16 @@ def test_networks_of_a_program_are_applied(tmp_path):
     with torch.no_grad():
         assert y.shape == (1, 3, 40, 26)
         torch.testing.assert_close(y[..., :30, :20], sampler.net(x)[..., :30, :20], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_print_of_a_run_is_one_screen(image_runs, name):
+    text = str(pg.load(image_runs / name))
+    assert len(text.splitlines()) == 6
+    rows = {line[:10].strip(): line[10:] for line in text.splitlines()}
+    assert (
+        f"{sum(weight.numel() for weight in pg.load(image_runs / name).net.parameters()):,} weights"
+        in rows["generator"]
+    )
+    assert "32x" in rows["output"]
+    assert rows["call"].startswith("generator.")

@@ -1,0 +1,56 @@
+"""What a trained generator is, in a few lines: for `print`, and for the model card."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from paragan.export.generator_file import GeneratorInfo
+
+_MAX_CLASS_NAMES = 10
+
+
+class Summarised(ABC):
+    """A trained generator that describes itself: `print(pg.load(RUN))` shows one screen."""
+
+    net: nn.Module
+    info: GeneratorInfo
+    config: Any
+    score: Mapping[str, Any]
+
+    @property
+    @abstractmethod
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes whose images differ."""
+
+    @abstractmethod
+    def input_texts(self) -> list[str]:
+        """Return what the generator takes, an entry for each input."""
+
+    @abstractmethod
+    def output_text(self) -> str:
+        """Return what the generator makes."""
+
+    @abstractmethod
+    def call_text(self) -> str:
+        """Return a call, as Python, that makes samples."""
+
+    def __str__(self) -> str:
+        num_weights = sum(weight.numel() for weight in self.net.parameters())
+        trained = f"{self.info.step:,} steps, {self.info.images / 1000:g} thousand samples"
+        names = self.class_names
+        listed = ", ".join(names[:_MAX_CLASS_NAMES]) + (", …" if len(names) > _MAX_CLASS_NAMES else "")
+        values = {name: value for name, value in self.score.items() if isinstance(value, float)}
+        score = "  ".join(f"{name} {value:.4g}" for name, value in values.items() if name not in ("kimg", "seconds"))
+        rows = {
+            "generator": f"{self.config.model.name}, {num_weights:,} weights; {trained}",
+            "input": " and ".join(self.input_texts()),
+            "output": self.output_text(),
+            "classes": f"{len(names)}: {listed}" if names else "none",
+            "score": score or "none",
+            "call": self.call_text(),
+        }
+        return "\n".join(f"{name:10}{text}" for name, text in rows.items())
