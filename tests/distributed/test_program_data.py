@@ -1,5 +1,7 @@
 """Law: who reads the samples of a `Dataset`, and how often a run resumes, is invisible; bit for bit."""
 
+import multiprocessing
+
 import pytest
 
 from tests.distributed import cases_program_data as cases
@@ -20,6 +22,7 @@ def test_twenty_steps_equal_eight_and_a_resume_with_processes_and_without(tmp_pa
         for steps in (8, cases.STEPS):
             cases.trainer(tmp_path / name, steps, **settings).run()
         assert files(tmp_path / name) == files(tmp_path / "whole")
+        assert not multiprocessing.active_children()
 
 
 @pytest.mark.distributed

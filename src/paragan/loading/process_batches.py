@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -42,7 +43,10 @@ class ProcessBatches(BatchStream):
     def fetch_next(self) -> dict[str, Tensor]:
         if self._fetched is None or self._next != self.position:
             self.close()
-            self._fetched = self._start()
+            with warnings.catch_warnings():
+                # there may be more processes than cores, as samples wait for storage
+                warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
+                self._fetched = self._start()
         fetched = self._take()
         self._next = self.position + 1
         if isinstance(fetched, ParaganError):

@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
 
 import paragan as pg
+from paragan.core import rng
 from paragan.core.errors import ConfigError, DataError
 from paragan.datasets.base.samples import SampleForm, as_tensor
 from tests.tiny_run import newest
@@ -253,17 +254,23 @@ class Draws(Dataset):
         return {"x": torch.rand(1, 8, 8) + np.random.rand() + random.random(), "y": row % 2}
 
 
-def test_seeding_a_sample_is_cheap(tmp_path):
+def test_generators_are_saved_once_for_a_batch_and_seeded_for_each_sample(tmp_path, monkeypatch):
     source = trainer(Draws(), tmp_path).source
-    rows = np.zeros(400, np.int64)
-    spans = []
-    for _ in range(5):
-        began = time.perf_counter()
-        drawn = source._drawn(rows, rows, 0)
-        spans.append((time.perf_counter() - began) / len(rows))
-    assert len({float(sample["x"].sum()) for sample in drawn}) == 1
-    plain = min(timed(lambda: Draws()[0]) for _ in range(400))
-    assert min(spans) - plain < 100e-6  # 20 on an idle machine
+    calls = []
+    for name in ("preserved_globally", "seed_host"):
+        original = getattr(rng, name)
+        monkeypatch.setattr(rng, name, lambda *words, _name=name, _of=original: (calls.append(_name), _of(*words))[1])
+    rows = np.zeros(5, np.int64)
+    drawn = source.fetch(rows, rows)["x"]
+    assert calls == ["preserved_globally"] + ["seed_host"] * 5
+    assert len(drawn.flatten(1).sum(1).unique()) == 1
+    saved = min(timed(lambda: preserved()) for _ in range(50))
+    assert 3 * min(timed(lambda: rng.seed_host(5)) for _ in range(200)) < saved  # what each sample took before
+
+
+def preserved():
+    with rng.preserved_globally():
+        pass
 
 
 def timed(function):

@@ -67,8 +67,9 @@ def children():
     return {process.pid for process in multiprocessing.active_children()}
 
 
+@pytest.mark.filterwarnings("error")
 def test_batches_are_those_of_the_loader_also_after_a_jump():
-    loader, batches = stream(Noise())
+    loader, batches = stream(Noise(), num=4)
     first = [values(next(batches)) for _ in range(5)]
     processes = set(next(batches).tensors["process"].tolist())
     assert os.getpid() not in processes
