@@ -146,6 +146,7 @@ def format_shards(prepared: PreparedShards) -> list[str]:
         f"{folder.address}: {len(folder):,} images{size}, {total / 1e6:,.1f} MB",
         f"  shards   {len(description.shards):,}, {prepared.num_written:,} of them written now",
         f"  classes  {len(description.class_names) or 'none'}",
+        f"  source   {prepared.summary}",
         "",
         f"To train: {program_command()} {shlex.join(words)}",
     ]

@@ -7,8 +7,10 @@ import zipfile
 
 import pytest
 
+from paragan.cli.data import format_shards
 from paragan.datasets import folder
 from paragan.datasets.base.open_images import open_encoded_images
+from paragan.datasets.preparation.prepare import prepare_shards
 from tests.data_refusals import refusal
 from tests.image_folders import fill, png
 
@@ -169,3 +171,11 @@ def test_names_with_newlines_and_links_are_one_line_each(tmp_path):
     assert all("\n" not in line for line in (*images.notices, images.describe()))
     (tmp_path / "stray\n.png").write_bytes(png())
     refusal(lambda: open_encoded_images(str(tmp_path)))
+
+
+def test_prepare_says_what_it_has_not_read(tmp_path):
+    root = fill(tmp_path / "data", "train/ 8", "val/ 3", "test/ 4", "x.zip 1")
+    shards = prepare_shards(str(root), tmp_path / "out")
+    assert "4 images in test/, 1 .zip" in shards.summary and any(
+        shards.summary in line for line in format_shards(shards)
+    )

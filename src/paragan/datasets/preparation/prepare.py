@@ -38,11 +38,12 @@ _SUFFIXES = {"png": ".png", "jpeg": ".jpg"}
 
 @dataclass(frozen=True)
 class PreparedShards:
-    """Result of a preparation. num_written: shards written now; the others were there already."""
+    """Result of a preparation. num_written: shards written now. summary: what was read, in words."""
 
     folder: ShardFolder
     num_written: int
     notices: tuple[str, ...]
+    summary: str
 
 
 class _StoppedError(Exception):
@@ -75,7 +76,7 @@ def prepare_shards(
         if writer is not None:
             _write_all(_ShardJob(images, writer, encoding, progress), missing, threads or _MAX_THREADS)
             writer.finish()
-    return PreparedShards(ShardFolder(out), len(missing), images.notices)
+    return PreparedShards(ShardFolder(out), len(missing), images.notices, images.describe())
 
 
 def _plan(images: EncodedImages, encoding: Encoding | None, samples_per_shard: int) -> ShardDescription:
