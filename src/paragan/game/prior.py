@@ -45,15 +45,16 @@ class Prior:
         z = rng.normal(self.seed, f"{stream}/z", rows, (self.latent,))
         if not self.num_classes:
             return z, None
-        ends_K = self._class_ends
-        numbers_B = rng.integers(self.seed, f"{stream}/y", rows, int(ends_K[-1]))
+        ends_K, total = self._class_ends
+        numbers_B = rng.integers(self.seed, f"{stream}/y", rows, total)
         return z, torch.searchsorted(ends_K, numbers_B.contiguous(), right=True)  # a micro-batch is strided
 
     @cached_property
-    def _class_ends(self) -> Tensor:
-        """Cumulated sizes of the classes over their greatest common divisor: 1, 2, 3, … of equal ones."""
+    def _class_ends(self) -> tuple[Tensor, int]:
+        """Cumulated sizes of the classes over their greatest common divisor: 1, 2, 3, … of equal ones; their sum."""
         sizes = self.class_sizes or (1,) * self.num_classes
-        return torch.tensor(sizes).cumsum(0) // math.gcd(*sizes)
+        divisor = math.gcd(*sizes)
+        return torch.tensor(sizes).cumsum(0) // divisor, sum(sizes) // divisor
 
     @property
     def protocol(self) -> dict[str, str]:
