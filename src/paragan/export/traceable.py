@@ -120,8 +120,9 @@ def _free_sizes(application: Application, names: Sequence[str]) -> dict[int, int
 
 
 def _example(application: Application, batch: int, number: int) -> Tensor:
-    """Return a random input; `number`: its sizes, in smallest ones (at least 16). Images are not square."""
-    smallest = max(application.minimum, application.multiple * math.ceil(16 / application.multiple))
+    """Return a random input; `number`: its sizes, in units of 16 pixels or more, or of 4 frames. No image is square."""
+    multiple = application.multiple
+    smallest = max(application.minimum, multiple * (math.ceil(16 / multiple) if application.kind == "image" else 4))
     sizes = [number * smallest, (number + 1) * smallest] if application.kind == "image" else [number * smallest]
     x = torch.rand((batch, application.channels, *sizes), generator=torch.Generator().manual_seed(number)) * 2 - 1
     return x if application.derive is None else application.derive(x)

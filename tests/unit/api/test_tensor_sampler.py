@@ -55,7 +55,6 @@ def test_exported_file_has_equal_weights_and_a_card(run, tmp_path):
     [
         (["sample", "RUN", "--walk", "4"], "--walk does not apply: this generator makes audio from audio"),
         (["sample", "RUN", "--input", "x"], "--input does not apply: this generator makes audio from audio"),
-        (["export", "RUN", "--format", "torch"], "takes other inputs than latents, which this format does not"),
     ],
 )
 def test_mistake_is_one_line(run, capsys, words, message):
