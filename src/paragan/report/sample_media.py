@@ -27,7 +27,7 @@ _LAST_FRAME_MS = 1500
 _MAX_PIXELS = 1 << 25  # an image takes up to 8 bytes per pixel: 256 MiB
 _MAX_FILE_BYTES = 64 << 20
 _MAX_AUDIO_SAMPLES = 8
-_MAX_AUDIO_BYTES = 1 << 20  # of a file
+MAX_AUDIO_BYTES = 1 << 20  # of a file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +160,9 @@ def _wave_uri(path: Path) -> str:
     """Return a WAV file as data URI; empty if it is missing, too large, or no WAV file."""
     try:
         with open_regular_file(path) as file:
-            if os.fstat(file.fileno()).st_size > _MAX_AUDIO_BYTES:
+            if os.fstat(file.fileno()).st_size > MAX_AUDIO_BYTES:
                 return ""
-            content = file.read(_MAX_AUDIO_BYTES)
+            content = file.read(MAX_AUDIO_BYTES)
     except OSError:
         return ""
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":

@@ -13,6 +13,7 @@ from torch import Tensor
 from paragan.core.event import Event
 from paragan.core.files import atomic_write, create_subfolder
 from paragan.core.option_types import Count
+from paragan.report.sample_media import MAX_AUDIO_BYTES
 from paragan.writers._tracker import print_warning
 
 _NUM_SAMPLES = 4  # that are written; a sheet has 8
@@ -38,7 +39,8 @@ class Writer:
         """Write the audio of an event, if it has any: tensors (B, 1 or 2, T) in [-1, 1]; say once what is no audio."""
         for row, samples_B in event.tensors.items():
             if samples_B.dim() != 3 or samples_B.shape[1] not in (1, 2):
-                self._warn(f"{row} of {'x'.join(map(str, samples_B.shape[1:]))} is no audio of 1xN or 2xN samples")
+                shape = "x".join(map(str, samples_B.shape[1:]))
+                self._warn(f"{row} of {shape} is no audio of 1xN or 2xN samples; it is not written")
                 continue
             create_subfolder(self._folder, "samples")
             start = "" if row == "data" else f"step-{event.step:07d}-"
@@ -46,15 +48,17 @@ class Writer:
                 path = self._folder / "samples" / f"{start}{row}-{number}.wav"
                 with atomic_write(path) as file:
                     file.write(to_wave(sample_CT, self._sample_rate))
+                if path.stat().st_size > MAX_AUDIO_BYTES:
+                    self._warn(f"{path.name} is larger than {MAX_AUDIO_BYTES:,} bytes; the report does not play it")
 
     def close(self) -> None:
         """Say that nothing was written in the whole run, if so."""
         if not any(self._folder.glob("samples/*.wav")):
-            self._warn("the run has no samples of audio, 1xN or 2xN with N of at least 128")
+            self._warn("the run has no samples of audio, 1xN or 2xN with N of at least 128; nothing is written")
 
     def _warn(self, problem: str) -> None:
         if not self._has_warned:
-            print_warning("audio", f"{problem}; nothing of it is written")
+            print_warning("audio", problem)
             self._has_warned = True
 
 

@@ -162,7 +162,7 @@ def test_three_hours_are_not_read_for_a_segment(tmp_path, monkeypatch):
 
 def spoiled(path, kind):
     """Write a damaged file next to intact ones."""
-    sf.write(path, noise(), RATE, format="WAV" if kind != "cut flac" else "FLAC")
+    sf.write(path, noise(), RATE, format={"cut flac": "FLAC", "cut mp3": "MP3"}.get(kind, "WAV"))
     content = path.read_bytes()
     if kind == "NaN":
         samples = noise()
@@ -176,11 +176,12 @@ def spoiled(path, kind):
             "empty": b"",
             "html": b"<html></html>",
             "cut flac": content[: len(content) // 2],
+            "cut mp3": content[: len(content) // 2],
         }
         path.write_bytes(contents[kind])
 
 
-KINDS = ["NaN", "integers as floats", "zero length", "empty", "html", "cut flac"]
+KINDS = ["NaN", "integers as floats", "zero length", "empty", "html", "cut flac", "cut mp3"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

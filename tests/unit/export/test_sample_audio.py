@@ -70,6 +70,15 @@ def test_what_cannot_be_written_is_said_once(tmp_path, capsys, shape):
     assert not list(tmp_path.rglob("*.wav"))
 
 
+def test_what_the_report_does_not_play_is_said_once(tmp_path, capsys):
+    samples = torch.zeros(4, 2, 300_000)
+    audio.Writer(audio.Options(), tmp_path).write(
+        Event(kind="samples", step=1, images=7, tensors={"generated": samples})
+    )
+    assert capsys.readouterr().err.count("report") == 1
+    assert len(list(tmp_path.rglob("*.wav"))) == 4
+
+
 def test_a_run_without_audio_says_so_at_its_end(tmp_path, capsys):
     audio.Writer(audio.Options(), tmp_path).close()
     assert "no samples of audio" in capsys.readouterr().err
