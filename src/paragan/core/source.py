@@ -153,8 +153,7 @@ class Source(ABC):
 
     def class_sizes(self) -> Sequence[int]:
         """Return the number of samples of each class; empty where that takes reading all of them."""
-        with torch.utils._python_dispatch._disable_current_modes():  # a plan simulates on tensors without values
-            labels_N = self.row_labels() if self.class_names else None
+        labels_N = self.row_labels() if self.class_names else None
         return () if labels_N is None else np.bincount(labels_N, minlength=len(self.class_names)).tolist()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -45,16 +46,16 @@ class Prior:
         z = rng.normal(self.seed, f"{stream}/z", rows, (self.latent,))
         if not self.num_classes:
             return z, None
-        ends_K, total = self._class_ends
-        numbers_B = rng.integers(self.seed, f"{stream}/y", rows, total)
-        return z, torch.searchsorted(ends_K, numbers_B.contiguous(), right=True)  # a micro-batch is strided
+        ends = self._class_ends
+        numbers_B = rng.integers(self.seed, f"{stream}/y", rows, ends[-1]).contiguous()  # a micro-batch is strided
+        return z, torch.searchsorted(torch.tensor(ends), numbers_B, right=True)
 
     @cached_property
-    def _class_ends(self) -> tuple[Tensor, int]:
-        """Cumulated sizes of the classes over their greatest common divisor: 1, 2, 3, … of equal ones; their sum."""
+    def _class_ends(self) -> list[int]:
+        """Cumulated sizes of the classes over their greatest common divisor: 1, 2, 3, … of equal ones."""
         sizes = self.class_sizes or (1,) * self.num_classes
         divisor = math.gcd(*sizes)
-        return torch.tensor(sizes).cumsum(0) // divisor, sum(sizes) // divisor
+        return [end // divisor for end in accumulate(sizes)]
 
     @property
     def protocol(self) -> dict[str, str]:

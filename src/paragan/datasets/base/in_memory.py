@@ -30,6 +30,7 @@ class InMemorySource(Source):
         self.images_NCHW = images_NCHW
         self.labels_N = labels_N
         self.class_names = class_names
+        self._row_labels = None if labels_N is None else labels_N.numpy()  # here: a plan reads no tensors
         self.fingerprint = fingerprint
         channels, height, width = images_NCHW.shape[1:]
         self.tensors = image_specs((channels, height, width), labels_N is not None, dtype=images_NCHW.dtype)
@@ -39,7 +40,7 @@ class InMemorySource(Source):
 
     def row_labels(self) -> NDArray[np.int64] | None:
         """Return the labels of the images."""
-        return None if self.labels_N is None else self.labels_N.numpy()
+        return self._row_labels
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return copies of rows. indices: int64 array (B,) in [0, N)."""
