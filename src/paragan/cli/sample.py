@@ -24,6 +24,8 @@ _OUT = (
 )
 Out = Annotated[Path | None, typer.Option(metavar="FILE|DIR", help=_OUT)]
 _FORMAT = "Format of single files; webp is lossless."
+_STANDING = "Average the statistics of batch norm over this many generated images (BigGAN's standing statistics)."
+Standing = Annotated[int | None, typer.Option("--standing-stats", metavar="N", min=64, help=_STANDING)]
 Format = Annotated[Literal["png", "webp"], typer.Option("--format", help=_FORMAT)]
 Grid = Annotated[str | None, typer.Option(metavar="ROWSxCOLUMNS", help="Shape of the sheet, such as 4x10.")]
 ByClass = Annotated[bool, typer.Option("--classes", help="One row per class: all classes, or those of --class.")]
@@ -52,6 +54,7 @@ def sample_command(
     inputs: Input = None,
     steps: Steps = None,
     file_format: Format = "png",
+    standing_stats: Standing = None,
     best: Best = False,
     trust: Trust = False,
     code: Code = None,
@@ -73,6 +76,7 @@ def sample_command(
         inputs=inputs,
         steps=steps,
         file_format=file_format,
+        standing_stats=standing_stats,
     )
     print(_write(path, request, trusted(trust, code), best))
 
@@ -80,9 +84,11 @@ def sample_command(
 def _write(path: Path, request: SampleRequest, trust: bool | CodeFolder, best: bool) -> Path:
     from paragan.runs.open_generator import open_generator
     from paragan.runs.sample_files import write_files
-    from paragan.runs.write_samples import write_samples
+    from paragan.runs.write_samples import with_standing_stats, write_samples
 
     sampler = open_generator(path, trust, best, steps=request.steps)
+    if request.standing_stats is not None:
+        sampler = with_standing_stats(sampler, request.standing_stats)
     with show_progress("images" if request.walk is None else "frames") as update:
         if request.has_single_files:
             return write_files(sampler, request, update)

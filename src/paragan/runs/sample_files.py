@@ -50,6 +50,7 @@ def write_files(sampler: Sampler, request: SampleRequest, update: Update) -> Pat
         "mode": request.mode,
     }
     options |= {"truncation": request.truncation, "steps": request.steps, "format": request.file_format}
+    options["standing_stats"] = request.standing_stats
     prepare_output_folder(request.out, _RECORD, sampler, options)
     for number, (folder, labels) in enumerate(groups.items()):
         place = create_subfolder(request.out, folder) if folder else request.out

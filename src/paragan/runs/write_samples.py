@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,6 +41,7 @@ class SampleRequest:
     inputs: Path | None = None
     steps: int | None = None
     file_format: Literal["png", "webp"] = "png"
+    standing_stats: int | None = None
 
     @property
     def has_single_files(self) -> bool:
@@ -80,11 +81,29 @@ class SampleRequest:
     def name_words(self) -> list[str]:
         """Options as words of a file name."""
         values = {"grid": self.grid, "class": "-".join(self.classes), "truncation": self.truncation, "mode": self.mode}
-        values |= {"steps": self.steps}
+        values |= {"steps": self.steps, "standing": self.standing_stats}
         words = [f"{name}-{value}" for name, value in values.items() if value]
         if self.by_class:
             words.append("classes")
         return words if self.inputs is None else [*words, f"input-{self.inputs.stem}"]
+
+
+def with_standing_stats(sampler: Sampler, num: int) -> Sampler:
+    """Return a sampler with standing statistics over `num` images, which do not depend on those that are written."""
+    from paragan.export.tensor_sampler import check_inputs
+    from paragan.game import latents
+    from paragan.game.standing_statistics import with_standing_statistics
+
+    check_inputs(sampler, "--standing-stats")
+    seed = sampler.seed + 1
+    z_BZ = sampler.latents(num, seed)
+    y_B = sampler.labels(num, seed=seed)
+    device = next(sampler.net.parameters()).device
+    inputs = [None if x is None else x.to(device).split(latents.BLOCK) for x in (z_BZ, y_B)]
+    z_blocks, y_blocks = inputs
+    assert z_blocks is not None
+    batches = zip(z_blocks, y_blocks or [None] * len(z_blocks), strict=True)
+    return replace(sampler, net=with_standing_statistics(sampler.net, batches))
 
 
 def write_samples(sampler: Sampler, path: Path, request: SampleRequest, update: Update) -> Path:
