@@ -117,18 +117,18 @@ def open_pairs(path: str, skip: bool = False) -> tuple[EncodedImages, TwoSides |
     return FileImages(files, replace(arranged, labels=None, class_names=()), notices), sides if pairs else None
 
 
-def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
+def read_inputs(path: str, shape: tuple[int, int, int], limits: tuple[float, float] | None = None) -> Tensor:
     """Read input images for translation: uint8 (N, *shape), in order of name.
 
     path: a folder, .zip or .tar file, or one image. Images are cropped to the largest centred
-    part of this shape. Raises `DataError` if `path` has no images, or one is damaged.
+    part of this shape. limits: of stored values. Raises `DataError` if `path` has no images, or one is damaged.
     """
     root = Path(path)
     files: FileReader = FolderReader(root.parent)
     names = [os.fsencode(root.name)]
     if not (root.is_file() and is_image_file(names[0], bytes)):
         files, names = list_images(path, option="--input", min_images=1)
-    pixels = PixelFormat(size=shape[1:], options=PixelOptions(channels=shape[0]))
+    pixels = PixelFormat(size=shape[1:], options=PixelOptions(channels=shape[0], range=limits))
     images = []
     for name in map(os.fsdecode, names):
         x_CHW = pixels.decode(files.read(name), files.where(name))

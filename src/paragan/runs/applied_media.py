@@ -27,11 +27,14 @@ def prepare_files(application: Application, files: FileReader) -> None:
     files.endings = ENDINGS
 
 
-def read_input(application: Application, files: FileReader, name: str, background: int) -> Tensor:
-    """Return an image (1, C, H, W), or audio (1, C, T) at the rate of training; `DataError` for a damaged file."""
+def read_input(application: Application, files: FileReader, name: str, trained: object) -> Tensor:
+    """Return an image (1, C, H, W), or audio (1, C, T) at the rate of training; `DataError` for a damaged file.
+
+    trained: settings of the data of training.
+    """
     where = files.where(name)
     if application.audio is None:
-        return decode_whole(files.read(name), where, application.channels, background)[None]
+        return decode_whole(files.read(name), where, application.channels, trained)[None]
     file: File = os.fsencode(where) if isinstance(files, FolderReader) else io.BytesIO(files.read(name))
     info = read_info(file, where)
     rate = application.audio.sample_rate

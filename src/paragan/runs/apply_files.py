@@ -75,13 +75,13 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
     if out.resolve().is_relative_to(source.resolve()):
         raise ConfigError(f"--out: '{out}' is in the folder of the inputs; pass another folder")
     prepare_output_folder(out, _RECORD, sampler, asdict(request))
-    background = int(getattr(sampler.config.data.options, "background", 255))
+    options = sampler.config.data.options
     ending = _TOKENS if request.tokens == "encode" else ".png" if application.kind == "image" else ".wav"
     applied = AppliedFiles()
     for done, (name, target) in enumerate(zip(names, _targets(names, out, ending), strict=True), start=1):
         if target.exists():
             applied.num_existing += 1
-        elif content := _output(application, request, files, name, background, applied.damaged):
+        elif content := _output(application, request, files, name, options, applied.damaged):
             create_subfolder(out, str(target.parent.relative_to(out)))
             write_bytes(target, content)
             applied.num_written += 1
@@ -126,7 +126,7 @@ def _output(
     request: ApplyRequest,
     files: FileReader,
     name: str,
-    background: int,
+    options: object,
     damaged: list[str],
 ) -> bytes:
     """Return the file that becomes of an input; empty for a damaged one, whose message is added to `damaged`."""
@@ -134,7 +134,7 @@ def _output(
     try:
         if request.tokens == "decode":
             return to_file(application, application.decode(*_read_tokens(files.read(name), where)))
-        x = read_input(application, files, name, background)
+        x = read_input(application, files, name, options)
         if request.tokens == "encode":
             return safetensors.torch.save({"tokens": application.encode(x)[0], "sizes": torch.tensor(x.shape[2:])})
         return to_file(application, application(x, tile=request.tile, overlap=request.overlap))

@@ -175,7 +175,8 @@ def _write_translated(sampler: Sampler, path: Path, request: SampleRequest, upda
     count = request.num or min(_NUM_PAIRS, sampler.num_pairs)
     if request.inputs is not None:
         channels, height, width = sampler.info.condition_shape
-        inputs = normalise(paired.read_inputs(str(request.inputs), (channels, height, width)))[: request.num]
+        limits = getattr(sampler.config.data.options, "condition_range", None)
+        inputs = normalise(paired.read_inputs(str(request.inputs), (channels, height, width), limits))[: request.num]
         count = len(inputs)
     images, columns = gallery.render_pairs(
         sampler, count, inputs, request.seed, lambda done: update(done, count), request.mode

@@ -1,12 +1,14 @@
 """Training on pairs as people have them: two folders, other channels, test folders, and what is refused."""
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 import paragan as pg
 from paragan.cli.main import main
-from tests.unit.datasets.test_pair_files import LAYOUTS, picture, write
+from paragan.datasets import paired
+from tests.unit.datasets.test_pair_files import LAYOUTS, picture, write, write_levels
 
 FACADES = ("pix2pix-facades", "data.size=16", "model.width=2", "train.batch=2", "train.kimg=0.004")
 
@@ -72,3 +74,22 @@ def test_translate_holds_out_test_folders_and_says_so(tmp_path, capsys):
     words = ("translate", "data.size=16", "model.width=4", "model.blocks=1", "train.batch=2", "train.kimg=0.004")
     assert train(*words, f"data.path={tmp_path / 'kinds'}", out=tmp_path / "run") == 0
     assert "2 held out; B from testB/, trainB/: 10 images, 3 held out" in capsys.readouterr().out
+
+
+def test_inputs_of_apply_and_sample_have_the_range_of_training(tmp_path):
+    levels = {}
+    for number in range(4):
+        levels[number] = write_levels(tmp_path / f"pairs/A/{number}.png", number, 4096, np.uint16)
+        (tmp_path / "pairs/B").mkdir(exist_ok=True)
+        picture(number, (16, 16)).save(tmp_path / f"pairs/B/{number}.png")
+    words = (*FACADES, "train.kimg=0.002", "data.direction=a_to_b", "data.condition_range=[0,4095]")
+    assert train(*words, f"data.path={tmp_path / 'pairs'}", out=tmp_path / "run") == 0
+    x = torch.from_numpy(levels[0].astype(np.float32) / 4095 * 2 - 1)[None, None]
+    expected = pg.load(tmp_path / "run").sample(1, seed=0, conditions=x).tensor
+    given = str(tmp_path / "pairs/A/0.png")
+    assert main(["apply", str(tmp_path / "run"), given, "--seed", "0", "--out", str(tmp_path / "out")]) == 0
+    with Image.open(tmp_path / "out/0.png") as image:
+        made = torch.from_numpy(np.asarray(image).transpose(2, 0, 1).astype(np.float32) / 127.5 - 1)
+    assert (made - expected[0]).abs().max() < 0.02
+    read = paired.read_inputs(given, (1, 16, 16), (0, 4095))
+    assert np.array_equal(read[0, 0], np.rint(levels[0] / 4095 * 255))

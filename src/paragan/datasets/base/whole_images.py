@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
 from paragan.datasets import _image_decoding
+from paragan.datasets._image_values import read_levels
+from paragan.datasets._options import PixelOptions
 
 
-def decode_whole(data: bytes, where: str, channels: int, background: int = 255) -> Tensor:
+def decode_whole(data: bytes, where: str, channels: int, trained: object = None) -> Tensor:
     """Return an encoded image, upright, as float32 (channels, H, W) in [-1, 1]. Raises `DataError` if it is damaged.
 
-    where: the file in messages. background: grey level behind transparent pixels.
+    where: the file in messages. trained: settings of the data of training, of which background and range are used.
     """
+    background = int(getattr(trained, "background", 255))
+    limits = getattr(trained, "condition_range", getattr(trained, "range", None))
+    if limits is not None:
+        options = PixelOptions(channels=channels, range=limits, background=background)
+        levels = [np.asarray(level) for level in read_levels(data, where, options)]
+        return torch.tensor(np.stack(levels)) * 2 - 1
     return whole_image(_image_decoding.decode_image(data, where), channels, background, where)
 
 
