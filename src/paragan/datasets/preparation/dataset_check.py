@@ -235,7 +235,7 @@ def _advice(report: DatasetReport) -> list[str]:
     if report.kinds.get("alpha"):
         lines.append(
             f"{_files(report.kinds['alpha'])} partly transparent: they are put on white (data.background=0: on black), "
-            "and generated images are opaque"
+            "and generated images are opaque; data.channels=4 trains on transparency, too"
         )
     if report.duplicates:
         lines.append(f"{_files(len(report.duplicates))} duplicates of others: held-out scores may be too good")
