@@ -143,9 +143,9 @@ class SavedGame:
         """Restore this checkpoint, on this rank."""
         values = checkpoint.values
         source = self.batches.source
-        _check_class_names(checkpoint, source.class_names)
         self.data_change = _describe_change(values.get("data"), source)
         with restoring(checkpoint):
+            _check_class_names(checkpoint, source.class_names)
             position = read_counts(values, "position")["position"]
             clock = read_counts(values["clock"], "step", "images")
             self.restore(checkpoint)
@@ -175,7 +175,7 @@ class SavedGame:
 
 def _check_class_names(checkpoint: Checkpoint, names: Sequence[str]) -> None:
     """Raise `CheckpointError` if a class was called otherwise at the save: labels would mean other classes."""
-    saved = checkpoint.values.get("model", {}).get("class_names", names)
+    saved = dict(checkpoint.values.get("model", {})).get("class_names", names)
     for number, (before, now) in enumerate(zip_longest(saved, names)):
         if before != now:
             was = "did not exist" if before is None else f"was {before!r}"

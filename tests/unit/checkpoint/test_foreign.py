@@ -87,6 +87,9 @@ def test_load_invalid_checkpoint_values_is_one_line(run, change, said):
         (lambda values: values.update(players={"g": 5, "d": 5}), "invalid value (argument of type 'int'"),
         (lambda values: values["players"]["d"].update(version=None), "invalid value ({'version': None"),
         (lambda values: values["players"].pop("d"), "'d' is missing"),
+        (lambda values: values["model"].update(class_names=None), "invalid value ('NoneType'"),
+        (lambda values: values["model"].update(class_names=7), "invalid value ("),
+        (lambda values: values.update(model=7), "invalid value ("),
     ],
 )
 def test_resume_invalid_checkpoint_values_is_one_line(run, change, said):
