@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import paragan as pg
 from paragan.core import rng
 from paragan.core.errors import ConfigError, DataError
-from paragan.datasets.base.samples import SampleForm, as_tensor
+from paragan.datasets.base.samples import as_tensor
 from tests.tiny_run import newest
 
 ROWS = 20
@@ -300,8 +300,3 @@ def test_processes_are_for_samples_that_take_long(tmp_path):
     assert numbers[0] == 0 < numbers[1]
     loaders = [DataLoader(data, num_workers=num) for data, num in ((Draws(), 3), (Slow(), 0))]
     assert [trainer(loader, tmp_path).source.num_processes(None) for loader in loaders] == [3, 0]
-
-
-def test_the_form_of_samples_without_networks_is_a_mapping():
-    with pytest.raises(DataError, match="sample 0 is a tuple"):
-        SampleForm().of_first((1, 2))
