@@ -186,7 +186,7 @@ def test_every_layer_call_and_copy_of_rows_draws_numbers_of_its_own():
 @pytest.mark.slow
 def test_layers_that_draw_are_equal_under_inductor():
     torch._dynamo.reset()
-    net = nn.Sequential(nn.Conv2d(3, 8, 3), Dropout(0.5), Noise(6)).double()
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), Dropout(0.5), Noise((6, 6))).double()
     nn.init.ones_(net[2].strength)
     x = torch.ones(4, 3, 8, 8, dtype=torch.float64)
     calls = [
