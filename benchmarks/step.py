@@ -28,28 +28,15 @@ from benchmarks.record import machine
 from paragan import build
 from paragan.config import RunConfig, read_recipe
 from paragan.core import rng
-from paragan.core.source import TensorSpec, image_specs
 from paragan.core.types import Batch, Rows
 from paragan.game.gan import GAN
 from paragan.layers.resample import DownConv2d, UpConv2d
+from paragan.runs.shape_only_data import ShapeOnlySource
 
 FP32 = ("g.precision=fp32", "d.precision=fp32", "g.channels_last=false", "d.channels_last=false")
 LAST = ("g.precision=fp32", "d.precision=fp32", "g.channels_last=true", "d.channels_last=true")
 BF16 = ("g.precision=bf16", "d.precision=bf16", "g.channels_last=true", "d.channels_last=true")
 APART, SHARED = "scheme=synchronous", "scheme=shared_fakes"
-
-
-@dataclass(frozen=True)
-class Images:
-    """What `build` needs of a data set: the shape of its images, and the names of their classes."""
-
-    shape: tuple[int, int, int]
-    class_names: tuple[str, ...] = ()
-    has_pairs: bool = False
-
-    @property
-    def tensors(self) -> dict[str, TensorSpec]:
-        return image_specs(self.shape, has_labels=bool(self.class_names))
 
 
 @dataclass(frozen=True)
@@ -65,7 +52,7 @@ class Case:
 
     def game(self, *words: str) -> GAN:
         """The library's."""
-        source: Any = Images((3, self.side, self.side), tuple(map(str, range(self.classes))), not self.classes)
+        source = ShapeOnlySource((3, self.side, self.side), self.classes, has_pairs=not self.classes)
         return build.gan(self.config(*words), build.Data(source, source), torch.device("cpu"))
 
     def config(self, *words: str) -> RunConfig:

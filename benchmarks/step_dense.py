@@ -11,18 +11,17 @@ import argparse
 from collections.abc import Callable
 from functools import partial
 from itertools import repeat
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.paired_timing import compare, keep
-from benchmarks.step import Images
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core import rng
 from paragan.core.types import Batch, Rows
+from paragan.runs.shape_only_data import ShapeOnlySource
 from paragan.schemes import synchronous
 
 SHAPE, LATENT = (1, 28, 28), 100
@@ -66,7 +65,7 @@ def plain(batch: int) -> Callable[[], None]:
 
 def ours(batch: int) -> Callable[[], object]:
     """The library's."""
-    found: Any = Images(SHAPE)
+    found = ShapeOnlySource(SHAPE, 0, has_pairs=False)
     words = ["data.path=nowhere", f"train.batch={batch}"]
     game = build.gan(read_recipe("vanilla-mnist", words), build.Data(found, found), torch.device("cpu"))
     return partial(synchronous.step, game, repeat(real(batch)))

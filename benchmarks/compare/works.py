@@ -19,6 +19,7 @@ from benchmarks.cellular_comparison import grid
 from paragan import build
 from paragan.core.types import Batch
 from paragan.game.gan import GAN
+from paragan.runs.shape_only_data import ShapeOnlySource
 
 ROOT = Path(__file__).resolve().parents[2]
 BATCHES = 20  # of an iteration of the cell
@@ -37,7 +38,7 @@ class Unlabelled(step.Case):
     """A case without labels."""
 
     def game(self, *words: str) -> GAN:
-        source: Any = step.Images((3, self.side, self.side))
+        source = ShapeOnlySource((3, self.side, self.side), 0, has_pairs=False)
         return build.gan(self.config(*words), build.Data(source, source), torch.device("cpu"))
 
     def real(self) -> Batch:

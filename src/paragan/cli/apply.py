@@ -46,7 +46,7 @@ def apply_command(
     trust: Trust = False,
     code: Code = None,
 ) -> None:
-    """Apply a trained generator to your own images or audio, of any size.
+    """Apply a trained generator to your own files, of any size.
 
     Exit code 2: damaged inputs, which are named and left out.
     """

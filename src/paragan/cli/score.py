@@ -31,10 +31,10 @@ def score_folders(
     save_stats: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two folders of images: fd (FID), kid, precision, recall, density, coverage.
+    """Compare two folders of images by features, as FID does.
 
-    Images are passed to the extractor at their own size. Published values need the features `inception`, whose
-    weights `metrics import-weights` stores.
+    Images are passed to the extractor at their own size. Published values (fd is the FID) need the features
+    `inception`, whose weights `metrics import-weights` stores.
     """
     from paragan.evaluation import folder_scores
     from paragan.runs.score_folders import open_extractor

@@ -174,7 +174,7 @@ def test_a_pass_has_few_rows_and_the_callers_draws_stay(trained, monkeypatch):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (2, "RGB"), (3, "RGB"), (4, "RGB")])
+@pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (2, "RGB"), (3, "RGB"), (4, "RGBA")])
 def test_images_are_pictures(channels, mode, tmp_path):
     x = torch.linspace(-1.2, 1.2, 2 * channels * 12).reshape(2, channels, 3, 4)
     images = SampledImages(x, (0, 1))
