@@ -48,7 +48,6 @@ NEEDED: dict[str | frozenset[str], tuple[str, ...]] = {
         "tests/unit/runs/test_trust.py::test_verify",
     ),
     "replay": (
-        f"{_OLDER}[replay]",
         f"{_BLOCK}[replay-",
         f"{_MOVED}test_moved_code_opens_by_its_folder_if_its_content_is_that_of_the_run[replay]",
         "tests/unit/engine/test_rollback_collapses.py::test_replay_after",

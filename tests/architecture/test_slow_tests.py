@@ -23,9 +23,9 @@ def test_unit_tests_over_two_seconds_only_become_fewer():
 
 def test_libraries_in_the_temporary_folder_are_not_forgotten(tmp_path, monkeypatch):
     """A virtual environment may lie there: a torch that is imported twice ends the process."""
+    assert not is_temporary(pytest)
     module = type(pytest)("library")
     module.__file__ = str(tmp_path / "venv" / "library.py")
     assert is_temporary(module)
     monkeypatch.setattr("tests.conftest.LASTING", (str(tmp_path / "venv"),))
     assert not is_temporary(module)
-    assert not is_temporary(pytest)

@@ -77,7 +77,8 @@ def trained(folder, size, seed, number_format, out):
     return max(terms), [line["fd[judge]"] for line in lines if line["kind"] == "score"][-1]
 
 
-@pytest.mark.slow  # 12 runs of 3 to 7 minutes for each folder
+@pytest.mark.slow  # 12 runs of 3 to 16 minutes for each folder and size
+@pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("size", [32, 64])
 @pytest.mark.parametrize("make", [letters, icons])
 def test_no_run_is_lost_and_auto_is_as_good_as_float32(tmp_path, make, size):
