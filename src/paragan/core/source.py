@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-
-_MAX_NAMED = 5
+from paragan.core.printable import join_some
 
 
 @dataclass(frozen=True)
@@ -241,7 +240,7 @@ def untrained_classes(class_names: Sequence[str], sizes: Sequence[int]) -> tuple
     missing = [repr(name) for name, size in zip(class_names, sizes, strict=False) if not size]
     if not missing:
         return ()
-    named = ", ".join(missing[:_MAX_NAMED]) + (", …" if len(missing) > _MAX_NAMED else "")
+    named = join_some(missing)
     return (f"classes without training images are left out, also of the held-out ones: {named}; add training images",)
 
 

@@ -22,12 +22,12 @@ import numpy as np
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.files import read_bytes, write_text
+from paragan.core.printable import join_some
 from paragan.datasets._encoded_images import EncodedImages, SelectedImages
 from paragan.datasets._image_decoding import PixelSettingError
 from paragan.datasets._tiff_bands import Values
 from paragan.storage.download import cache_dir
 
-_MAX_NAMED = 3
 _MAX_CACHE_FILE_BYTES = 64 << 20
 _PROGRESS_S = 10.0
 
@@ -90,7 +90,7 @@ def _decode_all(images: EncodedImages, decode: Callable[[bytes, str], Any]) -> s
 
 
 def _warning(damaged: list[str], total: int) -> str:
-    named = ", ".join(map(repr, damaged[:_MAX_NAMED])) + (", …" if len(damaged) > _MAX_NAMED else "")
+    named = join_some([repr(name) for name in damaged])
     are = "sample is" if len(damaged) == 1 else "samples are"
     return f"{len(damaged):,} of {total:,} {are} damaged and excluded (data.damaged=skip): {named}"
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
+from paragan.core.printable import join_some
 
 Rows = NDArray[np.uint32]
 Labels = NDArray[np.int32] | NDArray[np.int64]
-_MAX_NAMED = 5
 
 
 class EncodedImages(ABC):
@@ -178,7 +178,7 @@ def describe_empty_classes(names: Sequence[str], has_classes: bool = True) -> tu
     """Return a warning that names folders without images, if there are some."""
     if not names:
         return ()
-    named = ", ".join(map(repr, names[:_MAX_NAMED])) + (", …" if len(names) > _MAX_NAMED else "")
+    named = join_some([repr(name) for name in names])
     no_classes = "" if has_classes else "; fewer than two folders have images, so no classes are left"
     return (f"folders without images are not classes: {named}{no_classes}",)
 
@@ -203,6 +203,6 @@ def number_classes(labels: Labels, where: str, names: Sequence[str] = ()) -> Num
         raise DataError(f"{where}: labels range from {lowest} to {highest}; number the classes from 0")
     kept = tuple(names[label] if highest < len(names) else str(label) for label in present.tolist())
     is_changed = len(present) <= highest or len(present) < len(names)
-    listed = ", ".join(map(repr, kept[:_MAX_NAMED])) + (", …" if len(kept) > _MAX_NAMED else "")
+    listed = join_some([repr(name) for name in kept])
     line = f"{where}: only {len(kept)} classes have images, {listed}; their labels are numbered 0 to {len(kept) - 1}"
     return NumberedClasses(numbers.astype(np.int32), kept, (line,) * is_changed)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
+from paragan.core.printable import join_some
 from paragan.datasets._image_paths import ArrangedPaths, common_folders, folder_names, rows_in
 
 Choice = Literal["folders", "none"] | None
@@ -30,7 +31,6 @@ _PAIRS = (b"A B", b"lr hr", b"low high", b"input target", b"source target", b"be
 _KIND_OF_PAIR = re.compile(rb"(?:train|val|test)[_-]?[AB]", re.IGNORECASE)
 _MASK_OF = re.compile(rb"(.+)[_-]masks?(?:[_-]\d+)?\.[^./]+", re.IGNORECASE | re.DOTALL)
 _NUM_COMPARED = 1000
-_MAX_NAMED = 3
 _BOTH_WAYS = "data.classes=folders makes them classes, data.classes=none trains without classes"
 
 
@@ -114,10 +114,10 @@ def _find_splits_of_classes(paths: list[bytes], root: bytes) -> list[_Part]:
     parts: list[_Part] = []
     folders = sorted(folder_names(paths, root))
     for folder in folders if len(folders) > 1 else []:
-        found = _find_splits(paths, root + folder + b"/", folder)
-        if not found:
+        of_class = _find_splits(paths, root + folder + b"/", folder)
+        if not of_class:
             return []
-        parts += found
+        parts += of_class
     return parts
 
 
@@ -173,8 +173,8 @@ def _find_classes(
             f"data.name=paired or data.name=unpaired, or choose: {_BOTH_WAYS}"
         )
     notice = f"{name}: folders {_listed(names)} hold files of equal names and are read as classes; {_BOTH_WAYS}"
-    found = [_Part(part.top + name + b"/", part.split, name) for part in parts for name in names]
-    return [part for part in found if _count(paths, part.top)], (notice,) * has_equal
+    classes = [_Part(part.top + name + b"/", part.split, name) for part in parts for name in names]
+    return [part for part in classes if _count(paths, part.top)], (notice,) * has_equal
 
 
 def _are_pairs(names: list[bytes], have_equal_files: bool) -> bool:
@@ -229,8 +229,7 @@ def _role(folder: bytes) -> bytes:
 
 
 def _listed(folders: list[bytes]) -> str:
-    named = ", ".join(repr(os.fsdecode(folder)) for folder in folders[:_MAX_NAMED])
-    return named + (", …" if len(folders) > _MAX_NAMED else "")
+    return join_some([repr(os.fsdecode(folder)) for folder in folders])
 
 
 def _count_unread(paths: list[bytes], splits: NDArray[np.int8], root: bytes) -> dict[str, int]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from paragan.core.errors import DataError
+from paragan.core.printable import join_some
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_paths import ArrangedPaths, common_folders
 from paragan.datasets.base.file_readers import FileReader
@@ -102,7 +103,7 @@ def match_names(sides: TwoSides, where: str, skip: bool) -> tuple[dict[str, tupl
         raise DataError(f"data.path={where}: only one pair of equal names in {' and '.join(sides.names)}; add pairs")
     if not single or not pairs:
         return pairs, ()
-    named = ", ".join(map(repr, single[:_MAX_NAMED])) + (", …" if len(single) > _MAX_NAMED else "")
+    named = join_some([repr(name) for name in single], _MAX_NAMED)
     if skip:
         return pairs, (f"files without a partner are left out (data.damaged=skip): {len(single):,} ({named})",)
     raise DataError(

@@ -174,7 +174,7 @@ class Sampler(Applicable, Summarised):
                 y_B = chosen[torch.tensor(rows) % len(chosen)]
             with with_steps(self.net, steps):
                 z_BZ = self._truncated(z_BZ, truncation)
-                yield first, self.generate(z_BZ, y_B, mode=mode, seed=seed, truncation=truncation)
+                yield first, self.generate(z_BZ, y_B, mode=mode, seed=seed, truncation=truncation, first_row=first)
 
     def conditions(self, n: int, images: Tensor | None = None) -> Tensor | None:
         """Return the input images of n samples; None for a generator that takes latents only."""
@@ -253,11 +253,12 @@ class Sampler(Applicable, Summarised):
         seed: int | None = None,
         *,
         truncation: float | None = None,
+        first_row: int = 0,
     ) -> SampledImages:
         """Generate the images of these latents in batches.
 
-        progress: receives the number of finished images. seed: of dropout. truncation: of styles,
-        if the generator has them.
+        progress: receives the number of finished images. seed: of dropout, which depends on the number of an
+        image, too: `first_row` and on. truncation: of styles, if the generator has them.
         """
         mode = mode or self.mode
         if mode not in MODE_DESCRIPTIONS:
@@ -273,7 +274,7 @@ class Sampler(Applicable, Summarised):
             end = min(first + block, len(z_BZ))
             z, y, c = (None if x is None else x[first:end].to(device) for x in (z_BZ, y_B, conditions))
             assert z is not None
-            x = generate_images(net, z, y, block, c, mode, seed=dropout_seed, first=first).cpu()
+            x = generate_images(net, z, y, block, c, mode, seed=dropout_seed, first=first_row + first).cpu()
             images = torch.empty(len(z_BZ), *x.shape[1:]) if images is None else images
             images[first:end] = x  # concatenating a list would need the memory twice
             progress(end)

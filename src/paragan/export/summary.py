@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from paragan.core.printable import join_some
 from paragan.export.generator_file import GeneratorInfo
 
 _MAX_CLASS_NAMES = 10
@@ -42,7 +43,7 @@ class Summarised(ABC):
         num_weights = sum(weight.numel() for weight in self.net.parameters())
         trained = f"{self.info.step:,} steps, {self.info.images / 1000:g} thousand samples"
         names = self.class_names
-        listed = ", ".join(names[:_MAX_CLASS_NAMES]) + (", …" if len(names) > _MAX_CLASS_NAMES else "")
+        listed = join_some(names, _MAX_CLASS_NAMES)
         values = {name: value for name, value in self.score.items() if isinstance(value, float)}
         score = "  ".join(f"{name} {value:.4g}" for name, value in values.items() if name not in ("kimg", "seconds"))
         rows = {

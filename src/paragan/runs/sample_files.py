@@ -113,11 +113,11 @@ def _write_array(
     labels: list[int] = []
 
     def rows() -> Iterator[NDArray[np.uint8]]:
-        for group in groups:
-            for _, images in _blocks(sampler, request, num, group):
+        for number, group in enumerate(groups):
+            for first, images in _blocks(sampler, request, num, group):
                 labels.extend(images.labels or ())
                 yield images.to_bytes().permute(0, 2, 3, 1).numpy()
-                update(len(labels))
+                update(number * num + first + len(images))
 
     shape = (num * len(groups), height, width, channels)
     npz.write_rows(request.out, "arr_0", shape, rows(), lambda: {"arr_1": np.array(labels)} if labels else {})

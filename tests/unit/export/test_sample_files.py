@@ -1,5 +1,7 @@
 """`paragan sample --out DIR` and `--out FILE.npz`: the images of `Sampler.sample`, any number of them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,10 @@ from PIL import Image
 
 import paragan as pg
 from paragan.cli.main import main
+from paragan.export.generator_file import GeneratorInfo
+from paragan.export.sampler import Sampler
+from paragan.runs.sample_files import write_files
+from paragan.runs.write_samples import SampleRequest
 
 NUM = 70  # more than a block of latents
 
@@ -101,3 +107,34 @@ def test_what_does_not_apply_is_one_line(run, tmp_path, capsys, words):
 def test_sheet_of_too_many_images_names_the_folder(run, tmp_path, capsys):
     assert main(["sample", str(run), "--num", "20000", "--out", str(tmp_path / "sheet.png")]) == 2
     assert "folder" in capsys.readouterr().err
+
+
+class Noisy(torch.nn.Module):
+    """A generator with dropout: the only difference between its images in train-stats."""
+
+    latent, num_classes = 4, 0
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(48))
+
+    def forward(self, z_BZ, y_B=None):
+        x = torch.nn.functional.dropout(self.weight.expand(len(z_BZ), 48), 0.5, self.training)
+        return x.reshape(len(z_BZ), 3, 4, 4) / 2
+
+
+def test_blocks_draw_dropout_as_sample_does():
+    info = GeneratorInfo(shape=(3, 4, 4), class_names=(), step=1, images=1)
+    sampler = Sampler(net=Noisy(), info=info, seed=0, config=SimpleNamespace())
+    whole = sampler.sample(NUM, mode="train-stats").tensor
+    blocks = [images.tensor for _, images in sampler.blocks(NUM, mode="train-stats")]
+    assert torch.equal(torch.cat(blocks), whole)
+    assert not torch.equal(whole[64:NUM], whole[: NUM - 64])
+
+
+def test_progress_of_an_array_without_labels_counts_images(tmp_path):
+    info = GeneratorInfo(shape=(3, 4, 4), class_names=(), step=1, images=1)
+    sampler = Sampler(net=Noisy(), info=info, seed=0, config=SimpleNamespace())
+    done = []
+    write_files(sampler, SampleRequest(num=NUM, out=tmp_path / "a.npz"), lambda *numbers: done.append(numbers))
+    assert done == [(64, NUM), (NUM, NUM)]

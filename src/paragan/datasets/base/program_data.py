@@ -23,6 +23,7 @@ from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.core.not_finite import rows_not_finite
 from paragan.core.outside_code import reraise_outside_errors
+from paragan.core.printable import join_some
 from paragan.core.source import Source, StreamedSource
 from paragan.datasets.base.column_names import split_names
 from paragan.datasets.base.in_memory import compute_fingerprint
@@ -249,7 +250,7 @@ def _rows_not_finite(name: str, held: Tensor | list[Tensor], columns: Sequence[s
         rows = [row for row, value in enumerate(held) if rows_not_finite(value[None])]
     if not rows:
         return ()
-    some = ", ".join(map(str, rows[:3])) + (", …" if len(rows) > 3 else "")
+    some = join_some(rows, 3)
     wrong = [column for number, column in enumerate(columns) if not held[rows[0]][number].isfinite()]
     some += f", column {wrong[0]!r}" if wrong else ""
     text = f"data: {name} is not finite in {len(rows):,} of {len(held):,} samples, number {some}"

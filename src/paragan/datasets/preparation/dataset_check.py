@@ -15,6 +15,7 @@ from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.option_types import height_and_width, size_of
+from paragan.core.printable import join_some
 from paragan.core.source import untrained_classes
 from paragan.datasets import audio
 from paragan.datasets._encoded_images import EncodedImages
@@ -31,7 +32,6 @@ from paragan.storage.shard_folder import ShardFolder, has_shards
 
 FEW_IMAGES = 1000
 _MAX_CLASS_RATIO = 10
-_MAX_NAMED = 5
 _LARGE_SIDE = 128  # of images that are too large for the recipe own
 # sizes suggested by default; larger networks are slow without an accelerator
 _SUGGESTED = (8, 12, 16, 24, 32, 48, 64)
@@ -267,7 +267,7 @@ def _class_advice(sizes: Mapping[str, int]) -> list[str]:
     if not sizes:
         return []
     single = [name for name, size in sizes.items() if size == 1]
-    names = ", ".join(map(repr, single[:_MAX_NAMED])) + (", …" if len(single) > _MAX_NAMED else "")
+    names = join_some([repr(name) for name in single])
     line = f"classes of one image: {names}; it is trained on, and such a class cannot be scored; add images"
     return [line] * bool(single) + _balance_advice(sizes)
 
