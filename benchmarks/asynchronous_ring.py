@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from benchmarks.asynchronous_rows import Row
 from paragan.core import rng
-from paragan.core.loss import Loss
 from paragan.core.metric import SampleFeatures
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN

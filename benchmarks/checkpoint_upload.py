@@ -21,7 +21,7 @@ from benchmarks.paired_timing import Ratio, compare, keep
 from benchmarks.storage_emulator import Conditions, forward, s3_server, serve
 from benchmarks.storage_emulator.s3_server import ENVIRONMENT, create_bucket
 from paragan.checkpoint.writer import CheckpointWriter
-from paragan.core.pieces import Pieces
+from paragan.core.layout import Pieces
 from paragan.extensions.buckets.bucket_checkpoints import BucketCheckpoints
 from paragan.extensions.buckets.lease import Lease
 from paragan.extensions.buckets.run_mirror import RunMirror

@@ -21,8 +21,8 @@ from benchmarks import gpu_zoo
 from benchmarks.record import write
 from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
-from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.game.gan import GAN

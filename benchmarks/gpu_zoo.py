@@ -25,9 +25,9 @@ from torch.utils.flop_counter import flop_registry
 from benchmarks.record import write
 from paragan.core import registry, rng
 from paragan.core.dist import ALONE
-from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side, present_tensors
 from paragan.game.gan import GAN
 from paragan.game.network import Calling

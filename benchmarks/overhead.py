@@ -15,7 +15,7 @@ import torch
 from benchmarks.paired_timing import Ratio, compare, keep
 from examples import train_in_one_file as naive
 from paragan.core import rng
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN

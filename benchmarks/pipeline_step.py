@@ -20,8 +20,8 @@ from benchmarks.awake_cores import awake_cores
 from benchmarks.record import write
 from paragan.core import registry, rng
 from paragan.core.dist import World
-from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN

@@ -24,8 +24,8 @@ from torch import nn
 from benchmarks.paired_timing import compare
 from benchmarks.record import write
 from paragan.core.dist import ALONE, World
+from paragan.core.layout import local_shard
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.shard import local_shard
 from paragan.layers.blocks import identity_wrap
 from paragan.layers.init import initialise
 from paragan.layers.spectral_norm import spectral_norm

@@ -21,8 +21,8 @@ import torch
 from benchmarks.paired_timing import compare, keep
 from paragan.core import rng
 from paragan.core.dist import World
-from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.distributed.launch.rank_env import from_environment

@@ -8,7 +8,7 @@ HANGING_LOSS = '''
 """The plain loss; at one call of a side it stops its process or sleeps."""
 import os, signal, time
 from paragan.losses.nonsaturating import d_loss as d_plain, g_loss as g_plain
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 
 kind, rank, side, number = os.environ.get("MISHAP", "0,none,d,0").split(",")
 is_first_attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"

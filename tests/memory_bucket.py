@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import obstore
 from obstore.store import MemoryStore
 
-from paragan.core.extension import has_extension
+from paragan.core.registry import has_extension
 from paragan.storage.bucket import ObjectBucket
 
 ADDRESS = "s3://bucket/run"

@@ -47,7 +47,6 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         ParaganError as ParaganError,
         RankError as RankError,
     )
-    from paragan.core.loss import Loss as Loss
     from paragan.core.metric import (
         Direction as Direction,
         Metric as Metric,
@@ -62,6 +61,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     )
     from paragan.core.protocols import (
         Augment as Augment,
+        Loss as Loss,
         Network as Network,
         Opponent as Opponent,
         Penalty as Penalty,

@@ -19,9 +19,9 @@ from paragan.core.roles import Roles
 from paragan.core.source import image_specs
 from paragan.core.types import Side
 from paragan.extensions.parameter_server.schemes import parameter_server
+from paragan.game.needs import check_player
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
-from paragan.game.player_checks import check_player
 from paragan.game.scheme import Scheme
 from paragan.parallel import Strategy
 from paragan.schemes import asynchronous

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.executors import choice, stacked, stacked_adam

@@ -14,8 +14,7 @@ from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.policy import Policy
-from paragan.game.remote_player import RemotePlayer
-from paragan.game.snapshot import Snapshot
+from paragan.game.snapshot import RemotePlayer, Snapshot
 from paragan.loading.loader import BatchRows
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous

@@ -14,9 +14,7 @@ from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.errors import ParaganError
-from paragan.core.layout import TensorLayout
-from paragan.core.pieces import Pieces, StoredTensors
-from paragan.core.shard import layout_of, local_shard
+from paragan.core.layout import Pieces, StoredTensors, TensorLayout, layout_of, local_shard
 from paragan.core.types import Side
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.evaluation.score import Score

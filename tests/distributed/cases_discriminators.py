@@ -8,8 +8,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.game.policy import Policy
-from paragan.game.remote_player import RemotePlayer
-from paragan.game.snapshot import Snapshot
+from paragan.game.snapshot import RemotePlayer, Snapshot
 from paragan.game.state import restore, state_of
 from paragan.loading.loader import BatchRows
 from paragan.parallel import none

@@ -6,8 +6,7 @@ from paragan.core.dist import World
 from paragan.core.types import Side
 from paragan.game.network import Calling
 from paragan.game.player import Player
-from paragan.game.remote_player import RemotePlayer
-from paragan.game.snapshot import Snapshot
+from paragan.game.snapshot import RemotePlayer, Snapshot
 from paragan.hardware import executors
 from paragan.schemes import synchronous
 from tests.distributed import cases_asynchronous

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 import paragan as pg
 from paragan.checkpoint.weight_files import open_weights
 from paragan.core.dist import ALONE, World
-from paragan.core.layout import TensorLayout
+from paragan.core.layout import StoredTensors, TensorLayout
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.pieces import StoredTensors
 from paragan.game.ema import Ema
 from paragan.game.initial_weights import start_from
 from paragan.game.options import EmaOptions

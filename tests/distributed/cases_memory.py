@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.dist import World
-from paragan.core.loss import Loss
+from paragan.core.layout import local_shard
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.shard import local_shard
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN

@@ -8,7 +8,7 @@ import torch
 
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.dist import ALONE, World
-from paragan.core.pieces import Pieces, StoredTensors
+from paragan.core.layout import Pieces, StoredTensors
 from paragan.core.types import Rows
 from paragan.game.gan import GAN
 from paragan.game.state import restore, state_of

@@ -14,8 +14,8 @@ from paragan.balancers import adaptive_weight
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError, RankError
-from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.extensions.large_models.parallel.pipeline import Options as PipelineOptions, Strategy as PipelineStrategy

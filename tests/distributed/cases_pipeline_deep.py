@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
-from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import GAN
 from paragan.game.player import Player

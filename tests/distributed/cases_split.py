@@ -12,8 +12,8 @@ from torch import nn
 
 from paragan.core.dist import World
 from paragan.core.errors import DataError, RankError
+from paragan.core.layout import copy_full, gather_full, layout_of
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.shard import copy_full, gather_full, layout_of
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.cross_rank import convert
 from paragan.layers.init import initialise

@@ -25,7 +25,7 @@ ODD_LOSS = '''
 """Does at one moment, on one rank, what MISCHIEF says; otherwise the plain loss."""
 import os
 from paragan.core.errors import ConfigError
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.losses.nonsaturating import d_loss as plain, g_loss
 
 kind, _, where = os.environ.get("MISCHIEF", "none").partition(":")

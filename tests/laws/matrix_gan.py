@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from paragan.core.dist import World
-from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN

@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from paragan.core import rng
-from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN

@@ -12,7 +12,7 @@ import paragan as pg
 from examples import dmd2
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import GAN
 from paragan.game.options import AdversarialOptions

@@ -10,7 +10,7 @@ import paragan as pg
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core.dist import ALONE
-from paragan.core.pieces import StoredTensors
+from paragan.core.layout import StoredTensors
 from paragan.core.types import Side
 from paragan.extensions.grid.build.trainer import evolution
 from paragan.game.network import Calling

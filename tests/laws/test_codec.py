@@ -8,7 +8,7 @@ import itertools
 import pytest
 import torch
 
-from paragan.core.pieces import StoredTensors
+from paragan.core.layout import StoredTensors
 from paragan.core.types import Side
 from paragan.game.state import restore, state_of
 from paragan.schemes import synchronous

@@ -6,7 +6,7 @@ In one process; `tests/distributed/test_image_recipes.py` has two ranks.
 import pytest
 import torch
 
-from paragan.core.pieces import StoredTensors
+from paragan.core.layout import StoredTensors
 from paragan.core.types import Side
 from paragan.game.state import restore, state_of
 from paragan.schemes import synchronous

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.protocols import Loss
 from paragan.core.types import Side
 from paragan.core.weight_schedule import WeightSchedule
 from paragan.extensions.grid.cell import Cell

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from paragan.core import rng
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN

@@ -7,7 +7,7 @@ from torch import nn
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.source import Source, TensorSpec
 from paragan.core.types import Rows, Side
 from paragan.engine.options import EveryOptions

@@ -12,7 +12,7 @@ import torch
 
 import paragan as pg
 from paragan.core import registry, rng
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.prior import Prior
 from paragan.layers.init import initialise

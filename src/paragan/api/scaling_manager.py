@@ -16,7 +16,7 @@ from paragan.config import RunConfig
 from paragan.core.capabilities import SCALING_MANAGER, check_capabilities
 from paragan.core.command import program_command
 from paragan.core.errors import PREEMPTED, ConfigError
-from paragan.core.extension import check_extension
+from paragan.core.registry import check_extension
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.engine.session import Session

@@ -14,10 +14,10 @@ from paragan.api.networks import NamedGenerator
 from paragan.api.trainer_arguments import checked_module
 from paragan.config import RunConfig
 from paragan.core.addresses import is_url
-from paragan.core.extension import check_extension
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.network_factory import Model
 from paragan.core.printable import to_printable
+from paragan.core.registry import check_extension
 from paragan.export.sampler import Sampler
 from paragan.runs.open_generator import open_generator
 

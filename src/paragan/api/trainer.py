@@ -39,10 +39,9 @@ from paragan.core.capabilities import DATA_FROM_MEMORY, check_capabilities
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
-from paragan.core.loss import Loss
+from paragan.core.layout import shapes_of
 from paragan.core.network_factory import copy_networks
-from paragan.core.pieces import shapes_of
-from paragan.core.protocols import Penalty
+from paragan.core.protocols import Loss, Penalty
 from paragan.core.source import Source, StreamedSource, describe_tensors, tensor_texts
 from paragan.core.tensor_game import LATENT, TensorGame
 from paragan.datasets.base.in_memory import content_fingerprint

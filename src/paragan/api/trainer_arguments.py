@@ -12,9 +12,8 @@ from torch import nn
 from paragan.api.object_module import check_no_lazy_layers, check_separate_weights
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
-from paragan.core.loss import Loss
 from paragan.core.network_factory import copy_networks
-from paragan.core.protocols import Penalty
+from paragan.core.protocols import Loss, Penalty
 from paragan.core.source import TensorSpec, dtype_name
 from paragan.core.types import Side
 from paragan.datasets.base.ragged import Padding

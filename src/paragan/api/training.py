@@ -20,9 +20,9 @@ from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.extension import check_extension
 from paragan.core.files import read_json_lines
 from paragan.core.network_factory import Model
+from paragan.core.registry import check_extension
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.export.bundle import read_score
 from paragan.export.class_labels import Label

@@ -20,7 +20,7 @@ from paragan.core.roles import Roles
 from paragan.core.source import DerivedSource, Source, StreamedSource, describe_tensors, untrained_classes
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
-from paragan.game.player_checks import check_paired_data
+from paragan.game.needs import check_paired_data
 from paragan.game.scheme import Batches
 from paragan.loading.loader import BatchRows, BatchStream, Loader
 from paragan.loading.pipeline import Pipeline

@@ -23,9 +23,9 @@ from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.game.named_inputs import discriminator_arguments, generator_arguments
+from paragan.game.needs import check_counts, check_player
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
-from paragan.game.player_checks import check_counts, check_player
 from paragan.game.prior import Prior, latent_of
 from paragan.game.scheme import FunctionScheme, Scheme
 from paragan.game.validation import validate, validate_on

@@ -17,9 +17,8 @@ from paragan.checkpoint.generator_state import GeneratorState
 from paragan.checkpoint.reader import check_base
 from paragan.config import RunConfig, player_key
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.layout import Shape
+from paragan.core.layout import Shape, StoredTensors, fingerprint, shapes_of
 from paragan.core.network_factory import Model
-from paragan.core.pieces import StoredTensors, fingerprint, shapes_of
 from paragan.core.types import Side, player_label
 from paragan.engine.training_loop import TrainingLoop
 from paragan.game.initial_weights import LoadedWeights, start_from

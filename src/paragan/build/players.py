@@ -27,7 +27,7 @@ from paragan.hardware import executors, precision
 from paragan.parallel import MemoryOptions, Strategy
 
 if TYPE_CHECKING:
-    from paragan.game.remote_player import RemotePlayer
+    from paragan.game.snapshot import RemotePlayer
 
 
 def player(
@@ -64,7 +64,7 @@ def remote_player(
 
     has_state: also G's, of which otherwise only images are received.
     """
-    from paragan.game.remote_player import RemotePlayer
+    from paragan.game.snapshot import RemotePlayer
 
     if side is Side.G and not has_state:
         return RemotePlayer(side, policy(options))

@@ -10,10 +10,9 @@ from paragan.core import registry
 from paragan.core.balancer import Balancer
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
-from paragan.core.loss import Loss
 from paragan.core.network_factory import Model
 from paragan.core.option_types import Choice
-from paragan.core.protocols import Augment, Penalty
+from paragan.core.protocols import Augment, Loss, Penalty
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 

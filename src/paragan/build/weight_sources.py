@@ -15,7 +15,7 @@ from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import player_key
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
-from paragan.core.pieces import StoredTensors
+from paragan.core.layout import StoredTensors
 from paragan.core.types import Side
 from paragan.export import generator_file
 from paragan.game.options import PlayerOptions, WeightsOptions

@@ -19,8 +19,7 @@ from torch import Tensor
 from paragan.checkpoint.manifest import STATE, Manifest, read_json, read_manifest
 from paragan.core.errors import CheckpointError, is_out_of_memory
 from paragan.core.files import open_regular_file
-from paragan.core.layout import Layout, TensorLayout
-from paragan.core.pieces import StoredTensors
+from paragan.core.layout import Layout, StoredTensors, TensorLayout
 
 # what safetensors and torch raise for a damaged file
 UNREADABLE = (SafetensorError, OSError, TypeError, ValueError, RuntimeError)

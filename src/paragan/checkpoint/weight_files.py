@@ -13,8 +13,7 @@ from torch import Tensor
 from paragan.checkpoint.reader import UNREADABLE, assemble, file_sha256
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file
-from paragan.core.layout import TensorLayout
-from paragan.core.pieces import StoredTensors
+from paragan.core.layout import StoredTensors, TensorLayout
 
 _PICKLED = (b"PK\x03\x04", b"\x80")  # a zip file and a plain pickle: the formats of `torch.save`
 

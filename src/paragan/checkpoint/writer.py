@@ -32,7 +32,7 @@ from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.files import check_no_link, create_subfolder, link_or_copy, remove_tree, write_text
-from paragan.core.pieces import Pieces
+from paragan.core.layout import Pieces
 
 T = TypeVar("T")
 _FileInfo = dict[str, tuple[str, int]]  # sha256 and size in bytes, by file name

@@ -13,8 +13,8 @@ import typer
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
-from paragan.core.extension import check_extension
 from paragan.core.outside_code import CodeFolder
+from paragan.core.registry import check_extension
 
 
 def run_path(text: str, checkpoints: bool = True, follow: bool = False) -> Path:

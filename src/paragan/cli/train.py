@@ -14,7 +14,7 @@ from paragan.config import RunConfig
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
-from paragan.core.extension import check_extension, has_extension
+from paragan.core.registry import check_extension, has_extension
 from paragan.datasets._options import FolderOptions
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import typer
 from paragan.cli.run_arguments import ANY_OPTION
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
-from paragan.core.extension import has_extension
+from paragan.core.registry import has_extension
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Protocols between packages, and the base class of penalties."""
+"""Protocols between packages, the base class of penalties, and the declaration of an adversarial loss."""
 
 from __future__ import annotations
 
@@ -235,3 +235,22 @@ class PlayerSlot(Opponent, Protocol):
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         """Return G's images for this turn with their graph, one tensor per micro-batch."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """An adversarial loss: a pair of pure functions, elementwise per sample (`losses/`).
+
+    g_needs_real: g also receives the logits of real samples. compares: the functions compare
+    samples; then they also receive the logits of the whole batch, in the same order.
+    """
+
+    d: Callable[..., Tensor]  # (real, fake)
+    g: Callable[..., Tensor]  # (fake, real)
+    g_needs_real: bool = False
+    compares: bool = False
+
+    @property
+    def needs(self) -> frozenset[Capability]:
+        """Abilities that the strategies of both players must have."""
+        return frozenset({Capability.COUPLED}) if self.compares else frozenset()

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from paragan.core.loss import Loss
 from paragan.core.network_factory import copy_networks
-from paragan.core.protocols import Penalty
+from paragan.core.protocols import Loss, Penalty
 from paragan.core.source import Source
 from paragan.core.types import Side
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from paragan.core.clock import Clock
 from paragan.core.dist import World
 from paragan.core.errors import RankError
-from paragan.core.shard import local_shard
+from paragan.core.layout import local_shard
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
 from paragan.parallel import Strategy

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import DivergedError
+from paragan.core.layout import Pieces
 from paragan.core.not_finite import not_finite_message
-from paragan.core.pieces import Pieces
 from paragan.core.source import Source
 from paragan.game.player import Player
 

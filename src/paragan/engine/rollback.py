@@ -13,8 +13,7 @@ from paragan.core.clock import Every
 from paragan.core.collective import run_on_all_ranks, run_on_main
 from paragan.core.errors import DivergedError
 from paragan.core.event import Event
-from paragan.core.pieces import Pieces
-from paragan.core.shard import local_shard
+from paragan.core.layout import Pieces, local_shard
 from paragan.core.types import Report
 from paragan.engine.collapse import DIVERGED, DIVERGED_SCORE, OF_ONE_BATCH, PAST_BEST, SLOWED, CollapseMonitor
 from paragan.engine.divergence import SkipMonitor

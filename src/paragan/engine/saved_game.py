@@ -18,8 +18,8 @@ from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.event import Event
+from paragan.core.layout import Pieces
 from paragan.core.phases import Phase, PhaseClock, phase
-from paragan.core.pieces import Pieces
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.source import Source, tensor_texts
 from paragan.core.types import Side

@@ -16,10 +16,10 @@ from torch.func import functional_call
 from torch.nn.utils import parametrize
 
 from paragan.core import rng
+from paragan.core.layout import gather_full, is_sharded
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput, mean_per_sample
 from paragan.core.phases import Phase, phase
 from paragan.core.protocols import Network
-from paragan.core.shard import gather_full, is_sharded
 from paragan.core.source import Source
 from paragan.core.types import Rows
 from paragan.game.gan import GAN

@@ -16,7 +16,7 @@ from paragan.core.errors import ConfigError, DivergedError
 from paragan.core.interrupt import StopRequested
 from paragan.core.metric import ClassifierTest, Metric, Needs, SampleFeatures, SplitFeatures
 from paragan.core.option_types import Choice
-from paragan.core.progress_lines import ProgressLines
+from paragan.core.printable import ProgressLines
 from paragan.core.source import Source, dtype_name
 from paragan.datasets.base.in_memory import InMemorySource
 from paragan.evaluation.chosen_metrics import ChosenMetric, check_enough, choose_metrics

@@ -12,7 +12,7 @@ from paragan.core.collective import raise_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import DivergedError
 from paragan.core.metric import SampleFeatures
-from paragan.core.progress_lines import ProgressLines
+from paragan.core.printable import ProgressLines
 from paragan.core.types import Rows
 from paragan.features.base.extractor import FeatureExtractor
 from paragan.game.network import CalledNetwork

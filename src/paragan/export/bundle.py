@@ -14,8 +14,8 @@ from typing import Any
 from paragan.checkpoint.best import Best
 from paragan.core.errors import ParaganError
 from paragan.core.files import read_bytes, write_text
+from paragan.core.layout import fingerprint
 from paragan.core.outside_code import code_fingerprints
-from paragan.core.pieces import fingerprint
 from paragan.export import formats as export, gallery, generator_file
 from paragan.export.model_card import file_row, render_card
 from paragan.export.sampled_images import SampledImages

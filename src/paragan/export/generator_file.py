@@ -17,7 +17,7 @@ from paragan import __version__
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file, write_bytes
-from paragan.core.pieces import fingerprint
+from paragan.core.layout import fingerprint
 
 FORMAT = "paragan generator 1"
 _MAX_HEADER_BYTES = 16 << 20  # of the header: names of tensors and metadata

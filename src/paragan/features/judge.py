@@ -25,7 +25,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.files import create_subfolder, read_bytes, write_bytes
 from paragan.core.interrupt import StopRequested
-from paragan.core.progress_lines import ProgressLines
+from paragan.core.printable import ProgressLines
 from paragan.core.source import Source, image_specs
 from paragan.features.base import classifier as classifier
 from paragan.features.base.classifier import build_classifier, train_classifier

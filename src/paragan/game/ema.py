@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paragan.core.shard import local_shard
+from paragan.core.layout import local_shard
 from paragan.game.options import EmaOptions
 from paragan.layers.modes import remember_modes
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from paragan.core.layout import Shape
-from paragan.core.pieces import StoredTensors
-from paragan.core.shard import optimizer_weights
+from paragan.core.layout import Shape, StoredTensors, optimizer_weights
 from paragan.game.player import Player
 from paragan.game.state import current_tensors
 from paragan.layers.adapter import adapter_names

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import generate, with_d_fakes
+from paragan.core.layout import local_shard, optimizer_weights
 from paragan.core.phases import Phase, phase, turn_phase
 from paragan.core.protocols import Network, Opponent, Turn
-from paragan.core.shard import local_shard, optimizer_weights
 from paragan.core.skipped_state import Copy, copy_state, restore_if_skipped
 from paragan.core.types import LossTerms, Rows, Side, Update
 from paragan.game.ema import Ema

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
+from paragan.core.layout import is_sharded
 from paragan.core.settings_tree import located_key
-from paragan.core.shard import is_sharded
 from paragan.game import schedule
 from paragan.game.options import ScheduleOptions
 from paragan.game.parameter_groups import arguments_of, key_of, refusal, split_into_groups, with_floats

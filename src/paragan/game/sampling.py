@@ -1,8 +1,9 @@
-"""Sampling of images from a generator."""
+"""Sampling of images from a generator, and standing statistics of its batch norms."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -17,8 +18,10 @@ from paragan.core.types import Rows
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.player import Player
 from paragan.game.prior import Prior
+from paragan.layers.batch_norm import BatchNorm
 from paragan.layers.modes import in_mode
 from paragan.layers.random import preserved_state
+from paragan.layers.update_once import begin_update
 
 Mode = Literal["eval", "train-stats"]
 _PIXELS = 250 * 128 * 128  # of one call in evaluation mode; a batch of larger images is split
@@ -152,3 +155,26 @@ def grid_latents(prior: Prior, columns: int = 10, rows: int = 8) -> tuple[Tensor
     z, _ = prior.draw("grid", Rows(step=0, first=0, count=columns, total=columns))
     labels = torch.arange(classes, device=prior.device)
     return z.repeat(classes, 1), labels.repeat_interleave(columns)
+
+
+@torch.no_grad()
+def with_standing_statistics(net: nn.Module, batches: Iterable[tuple[Tensor, Tensor | None]]) -> nn.Module:
+    """Return a copy whose running statistics are the means of those of these batches of latents and labels.
+
+    Running statistics lag behind the weights, and behind their average most of all. Other layers stay in evaluation
+    mode. Raises `ConfigError` for a generator without batch norm.
+    """
+    net = copy.deepcopy(net).eval()
+    norms = [module for module in net.modules() if isinstance(module, BatchNorm | nn.modules.batchnorm._BatchNorm)]
+    if not norms:
+        raise ConfigError("--standing-stats: this generator has no batch norm; leave it out")
+    momenta = [norm.momentum for norm in norms]
+    for number, (z_BZ, y_B) in enumerate(batches, start=1):
+        for norm in norms:
+            norm.train()
+            norm.momentum = 1 / number  # the mean of all batches so far
+        begin_update(net)
+        net(z_BZ) if y_B is None else net(z_BZ, y_B)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+    return net.eval()

@@ -1,4 +1,4 @@
-"""An earlier state of a player as an opponent: weights sent by other ranks, with their version.
+"""A player of other ranks: an earlier state as an opponent, sent with its version, and the placeholder of its slot.
 
 Its spectral norm vectors and statistics are those of the weights, and never advance. A message has
 the whole state, or differences from the last message in bfloat16 with error feedback: what one
@@ -9,14 +9,17 @@ does not accumulate.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import copy_networks
-from paragan.core.protocols import Network
+from paragan.core.protocols import Network, Opponent, Turn
+from paragan.core.types import Side, Update
 from paragan.game.network import CalledNetwork, Calling
+from paragan.game.policy import Policy
 from paragan.layers.update_once import hold_updates
 
 
@@ -174,3 +177,40 @@ def unpacked(what: str, data: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor
 def num_bytes(values: Iterable[Tensor]) -> int:
     """Return the total size of the tensors in bytes."""
     return sum(value.numel() * value.element_size() for value in values)
+
+
+@dataclass
+class RemotePlayer:
+    """A `PlayerSlot` for a player of other ranks. snapshot: newest state; None: only images."""
+
+    side: Side
+    policy: Policy
+    snapshot: Snapshot | None = None
+
+    @property
+    def version(self) -> int:
+        """Version of the newest state; 0 without one."""
+        return 0 if self.snapshot is None else self.snapshot.version
+
+    @property
+    def updates_per_step(self) -> int:
+        """Updates of the player per step."""
+        return self.policy.updates_per_step
+
+    @property
+    def update_probability(self) -> float:
+        """Probability of an update at each batch."""
+        return self.policy.update_probability
+
+    def network(self) -> Network:
+        """Return the network of the newest state."""
+        assert self.snapshot is not None, f"{self.side.value} is on other ranks, and its state is not sent here"
+        return self.snapshot.network()
+
+    def update(self, turn: Turn, against: Opponent) -> Update:
+        """Raise an error: other ranks run this player's turns."""
+        raise AssertionError(f"{self.side.value} is on other ranks, which run its turns")
+
+    def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
+        """Raise an error: other ranks generate this player's images."""
+        raise AssertionError(f"{self.side.value} is on other ranks, which generate its images")

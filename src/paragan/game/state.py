@@ -9,9 +9,16 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import CheckpointError
-from paragan.core.layout import Shape, TensorLayout
-from paragan.core.pieces import Pieces, StoredTensors, fingerprint
-from paragan.core.shard import gather_full, local_shard, optimizer_weights
+from paragan.core.layout import (
+    Pieces,
+    Shape,
+    StoredTensors,
+    TensorLayout,
+    fingerprint,
+    gather_full,
+    local_shard,
+    optimizer_weights,
+)
 from paragan.game.player import Player
 
 Tensors = dict[str, Tensor]

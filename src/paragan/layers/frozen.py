@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.core.pieces import fingerprint
+from paragan.core.layout import fingerprint
 from paragan.core.tree import map_tensors
 from paragan.layers.precision import autocast_off
 

@@ -18,7 +18,7 @@ from torch.nn.utils import parametrize
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.shard import copy_full
+from paragan.core.layout import copy_full
 from paragan.layers.adapter import base_names
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm

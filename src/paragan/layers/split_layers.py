@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.errors import DataError
-from paragan.core.shard import layout_of, local_shard
+from paragan.core.layout import layout_of, local_shard
 from paragan.layers.all_reduce import AllReduceSum, ReduceGroup
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.row_exchange import SplitRanks

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.losses.hinge import d_loss
 
 

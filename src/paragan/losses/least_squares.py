@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:

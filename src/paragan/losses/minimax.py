@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.losses.nonsaturating import d_loss
 
 

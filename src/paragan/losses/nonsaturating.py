@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from paragan.core.loss import Loss
 from paragan.core.option_types import Positive
+from paragan.core.protocols import Loss
 
 
 @dataclass(frozen=True)

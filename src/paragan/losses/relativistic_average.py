@@ -14,7 +14,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.capabilities import ALL
-from paragan.core.dist import World
+from paragan.core.dist import Collective, RankExchange, World
+from paragan.core.layout import is_sharded
 from paragan.core.protocols import Turn
-from paragan.core.shard import is_sharded
-from paragan.core.traffic import Collective, RankExchange
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel.base import strategy

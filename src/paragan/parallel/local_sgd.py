@@ -27,14 +27,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from paragan.core.capabilities import ALL, Capability
-from paragan.core.dist import World
+from paragan.core.dist import Collective, RankExchange, World
 from paragan.core.errors import ConfigError
+from paragan.core.layout import StoredTensors, optimizer_weights
 from paragan.core.option_types import Count
 from paragan.core.phases import Phase, phase
-from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Turn
-from paragan.core.shard import optimizer_weights
-from paragan.core.traffic import Collective, RankExchange
 from paragan.layers.cross_rank import convert
 from paragan.layers.modes import frozen_modules
 from paragan.layers.spectral_norm import SpectralNorm

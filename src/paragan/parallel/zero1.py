@@ -15,10 +15,9 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paragan.core.dist import World
+from paragan.core.dist import Collective, RankExchange, World
 from paragan.core.layout import Layout, TensorLayout
 from paragan.core.phases import Phase, phase
-from paragan.core.traffic import Collective, RankExchange
 from paragan.parallel import ddp
 from paragan.parallel.base.fully_shard import check_steps_shards, mesh_of, shard
 from paragan.parallel.base.placement import placement_of

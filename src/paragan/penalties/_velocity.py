@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from paragan.core.command import advise_missing
 from paragan.core.errors import ConfigError
 from paragan.core.files import read_bytes
-from paragan.core.pieces import fingerprint
+from paragan.core.layout import fingerprint
 from paragan.core.types import Side
 from paragan.layers.frozen import Frozen
 from paragan.penalties._options import TeacherOptions

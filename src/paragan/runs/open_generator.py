@@ -22,9 +22,9 @@ from paragan.core import registry, rng
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.from_memory import FROM_MEMORY
+from paragan.core.layout import shapes_of
 from paragan.core.network_factory import Model, construct_network
 from paragan.core.outside_code import CodeFolder
-from paragan.core.pieces import shapes_of
 from paragan.core.printable import print_to_stderr
 from paragan.core.tensor_game import LATENT
 from paragan.core.types import Side

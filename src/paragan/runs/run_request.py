@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paragan.config import RunConfig, outside_names
-from paragan.core.extension import check_extension
 from paragan.core.outside_code import CodeFolder
+from paragan.core.registry import check_extension
 from paragan.distributed.launch.rank_env import RankEnv
 
 if TYPE_CHECKING:

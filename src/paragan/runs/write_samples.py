@@ -92,7 +92,7 @@ def with_standing_stats(sampler: Sampler, num: int) -> Sampler:
     """Return a sampler with standing statistics over `num` images, which do not depend on those that are written."""
     from paragan.export.tensor_sampler import check_inputs
     from paragan.game import latents
-    from paragan.game.standing_statistics import with_standing_statistics
+    from paragan.game.sampling import with_standing_statistics
 
     check_inputs(sampler, "--standing-stats")
     seed = sampler.seed + 1

@@ -10,7 +10,7 @@ from paragan.checkpoint.manifest import NewerFormat
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError, StorageError
-from paragan.core.pieces import Pieces
+from paragan.core.layout import Pieces
 from paragan.extensions.buckets.bucket_checkpoints import BucketCheckpoints
 from tests.memory_bucket import failing, lying
 

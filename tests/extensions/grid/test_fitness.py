@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.extensions.grid.fitness import FitnessEvaluator
 from paragan.extensions.grid.genome import EvalNetwork, Genome, Traits

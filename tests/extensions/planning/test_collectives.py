@@ -2,7 +2,7 @@
 
 import pytest
 
-from paragan.core.traffic import Collective, RankExchange
+from paragan.core.dist import Collective, RankExchange
 from paragan.extensions.planning.cluster import (
     INTERCONNECTS,
     Interconnect,

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import paragan as pg
-from paragan.core.pieces import StoredTensors
+from paragan.core.layout import StoredTensors
 from paragan.game.state import restore, state_of
 from paragan.schemes import synchronous
 

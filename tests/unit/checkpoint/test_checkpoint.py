@@ -13,9 +13,8 @@ from paragan.checkpoint.reader import read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.dist import ALONE
 from paragan.core.errors import CheckpointError
-from paragan.core.layout import TensorLayout
+from paragan.core.layout import Pieces, StoredTensors, TensorLayout
 from paragan.core.option_types import TORCH_OPTIMISERS
-from paragan.core.pieces import Pieces, StoredTensors
 from paragan.core.types import Side
 from paragan.game.player import Player
 from paragan.game.policy import Policy

@@ -7,8 +7,7 @@ import torch
 
 from paragan.checkpoint.manifest import read_manifest
 from paragan.checkpoint.writer import CheckpointWriter
-from paragan.core.layout import TensorLayout, describe_gaps
-from paragan.core.pieces import Pieces
+from paragan.core.layout import Pieces, TensorLayout, describe_gaps
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 4, 7])

@@ -13,8 +13,7 @@ from paragan.checkpoint.manifest import FORMAT
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError
-from paragan.core.layout import TensorLayout
-from paragan.core.pieces import Pieces
+from paragan.core.layout import Pieces, TensorLayout
 
 WHOLE = torch.arange(10.0).view(5, 2)
 BOXES = {  # of w, by file: three boxes that share no edge

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from paragan.core.layout import TensorLayout
-from paragan.core.pieces import Pieces, StoredTensors
+from paragan.core.layout import Pieces, StoredTensors, TensorLayout
 
 
 @pytest.mark.parametrize(("index", "names"), [(0, {"w", "one"}), (1, {"w", "one"}), (3, {"one"})])

@@ -2,15 +2,15 @@
 
 import pytest
 
-from paragan.core import progress_lines
-from paragan.core.progress_lines import ProgressLines
+from paragan.core import printable
+from paragan.core.printable import ProgressLines
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock whose time tests set."""
     now = [100.0]
-    monkeypatch.setattr(progress_lines.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(printable.time, "monotonic", lambda: now[0])
     return now
 
 

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from paragan.core.dist import World
-from paragan.core.traffic import Collective, link_bytes
+from paragan.core.dist import Collective, World, link_bytes
 from paragan.engine.step_log import TrafficLog
 from paragan.parallel import local_sgd
 from paragan.report.record import History

@@ -11,8 +11,8 @@ import pytest
 
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
+from paragan.core.layout import Pieces
 from paragan.core.local_processes import is_running
-from paragan.core.pieces import Pieces
 from paragan.engine.background_scores import BackgroundScores
 from paragan.evaluation.scoring_process import ScoringProcess
 from paragan.report.record import Record

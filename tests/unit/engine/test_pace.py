@@ -3,7 +3,7 @@
 import pytest
 
 from paragan.core.event import Event
-from paragan.engine import pace
+from paragan.engine import session
 from paragan.engine.options import EveryOptions
 
 
@@ -11,7 +11,7 @@ from paragan.engine.options import EveryOptions
 def elapse(monkeypatch: pytest.MonkeyPatch):
     """A clock that is set by hand."""
     now = [0.0]
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(session.time, "monotonic", lambda: now[0])
 
     def elapse(seconds: float) -> None:
         now[0] += seconds
@@ -19,11 +19,11 @@ def elapse(monkeypatch: pytest.MonkeyPatch):
     return elapse
 
 
-def timer() -> pace.ProgressTimer:
-    return pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
+def timer() -> session.ProgressTimer:
+    return session.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
 
 
-def run(elapse, seconds: list[float]) -> pace.ProgressTimer:
+def run(elapse, seconds: list[float]) -> session.ProgressTimer:
     timed = timer()
     for step, spent in enumerate(seconds, start=1):
         elapse(spent)
@@ -45,7 +45,7 @@ def test_timer_single_step_gives_an_estimate(elapse):
 def test_timer_run_beyond_its_length_has_eta_zero():
     """A generation of a grid may be longer than the run."""
     every = EveryOptions(score_kimg=1, sample_kimg=1, save_kimg=1)
-    timed = pace.ProgressTimer(total=1000, every=every, began=0.0)
+    timed = session.ProgressTimer(total=1000, every=every, began=0.0)
     timed.record(Event(kind="checkpoint", step=100, images=9600, repeat_s=5.0))
     assert timed.eta_s(9600) == 0
 

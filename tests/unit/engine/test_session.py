@@ -13,8 +13,7 @@ from paragan.core.event import Event
 from paragan.core.types import Report
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.options import EveryOptions
-from paragan.engine.pace import ProgressTimer
-from paragan.engine.session import Session
+from paragan.engine.session import ProgressTimer, Session
 from paragan.writers.console import clock_time
 from paragan.writers.jsonl import Writer
 

@@ -9,8 +9,8 @@ from torch.nn.utils.parametrizations import spectral_norm as torch_spectral_norm
 
 from paragan.augment import ada
 from paragan.core import rng
-from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.datasets.base.in_memory import InMemorySource
 from paragan.engine.telemetry import Telemetry, judgement, nearest_distance, overfitting, saturation, singular_values

@@ -8,9 +8,9 @@ import torch
 from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
+from paragan.game.needs import check_player
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
-from paragan.game.player_checks import check_player
 from paragan.layers.update_once import hold_updates
 from paragan.models import contragan
 from paragan.parallel import local_sgd

@@ -13,7 +13,7 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork, Calling

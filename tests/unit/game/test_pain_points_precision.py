@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Side
 from paragan.game.gan import GAN
 from paragan.game.network import Calling

@@ -8,7 +8,7 @@ from paragan import build
 from paragan.config import dump, parse_recipe
 from paragan.core import registry
 from paragan.core.errors import ConfigError
-from paragan.core.pieces import StoredTensors
+from paragan.core.layout import StoredTensors
 from paragan.core.types import Side
 from paragan.game import schedule
 from paragan.game.options import ScheduleOptions

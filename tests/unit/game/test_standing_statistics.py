@@ -7,7 +7,7 @@ from torch import nn
 import paragan as pg
 from paragan.cli.main import main
 from paragan.core.errors import ConfigError
-from paragan.game.standing_statistics import with_standing_statistics
+from paragan.game.sampling import with_standing_statistics
 from paragan.layers.batch_norm import AffineBatchNorm
 
 

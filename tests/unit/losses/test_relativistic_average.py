@@ -8,7 +8,7 @@ import torch
 
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork

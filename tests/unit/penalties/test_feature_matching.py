@@ -3,7 +3,7 @@
 import pytest
 
 from paragan.core.errors import ConfigError
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.game.prior import Prior

@@ -13,7 +13,7 @@ from paragan.cli import sample as verb
 from paragan.config import dump, read_recipe, to_tree
 from paragan.core import registry
 from paragan.core.errors import ConfigError
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.types import Side
 from paragan.datasets import paired
 from paragan.engine.telemetry import Telemetry

@@ -14,7 +14,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.source import image_specs
 from paragan.core.types import Rows, Side
-from paragan.engine.delays import DelayLog, mean_delays
+from paragan.engine.step_log import DelayLog, mean_delays
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import none
 from paragan.report.record import History

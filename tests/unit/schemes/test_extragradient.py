@@ -9,7 +9,7 @@ from torch import nn
 
 import paragan as pg
 from paragan.core.errors import ConfigError
-from paragan.core.loss import Loss
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import GAN
 from paragan.game.player import Player

@@ -16,10 +16,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from paragan.core.dist import World
+from paragan.core.dist import Collective, World
 from paragan.core.errors import RankError
 from paragan.core.process_environment import temporary_variables
-from paragan.core.traffic import Collective
 from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, loopback_environment
 from paragan.distributed.launch.rendezvous import meet
 

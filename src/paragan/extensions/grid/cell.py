@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from paragan.core import rng
-from paragan.core.loss import Loss
-from paragan.core.protocols import Network, Opponent, Turn
+from paragan.core.protocols import Loss, Network, Opponent, Turn
 from paragan.core.types import Report, Side, Update
 from paragan.extensions.grid.cell_state import CellState, Centre
 from paragan.extensions.grid.genome import Genome, Traits

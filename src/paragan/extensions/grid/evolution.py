@@ -14,8 +14,8 @@ from torch import Tensor
 from paragan.checkpoint.reader import Checkpoint, read_counts
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
+from paragan.core.layout import Pieces
 from paragan.core.phases import Phase, phase, work_on
-from paragan.core.pieces import Pieces
 from paragan.core.types import Batch, Report, Rows, Side
 from paragan.engine.training_loop import TrainingLoop
 from paragan.evaluation.fixed_samples import SampleSheet, samples_event

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.phases import beat
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Side
 from paragan.extensions.grid.genome import EvalNetwork, Genome
 

@@ -16,7 +16,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from paragan.core.errors import CheckpointError
-from paragan.core.pieces import StoredTensors, shapes_of
+from paragan.core.layout import StoredTensors, shapes_of
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.player import Player
 from paragan.game.state import check_same, restore, state_of

@@ -15,12 +15,11 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from paragan.core.dist import Collective
 from paragan.core.errors import ConfigError
-from paragan.core.layout import Shape
+from paragan.core.layout import Shape, local_shard
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.shard import local_shard
 from paragan.core.source import dtype_name
-from paragan.core.traffic import Collective
 from paragan.extensions.large_models.pipeline_cuts import NEARLY_EQUAL, balanced_cuts, block_costs, check_cuts
 from paragan.layers.update_once import mixing_layers
 from paragan.parallel.base.fully_shard import build_sharded

@@ -10,10 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paragan.core.dist import World
+from paragan.core.dist import Collective, World
 from paragan.core.errors import ConfigError
 from paragan.core.phases import Phase, phase
-from paragan.core.traffic import Collective
 from paragan.parallel.base.rank_groups import RankGroups
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Literal
 
+from paragan.core.dist import Collective, RankExchange, link_bytes
 from paragan.core.errors import ConfigError
-from paragan.core.traffic import Collective, RankExchange, link_bytes
 
 _FIRST_BUCKET = 1 << 20  # bytes; torch's DDP reduces these first
 _BUCKET = 25 << 20
@@ -166,7 +166,7 @@ def hidden_seconds(num_bytes: int, seconds: float, update_s: float) -> float:
 
 
 def exchange_bytes(exchange: RankExchange, num_ranks: int) -> float:
-    """Return the bytes of one exchange over the links of all its ranks (`core/traffic.py`)."""
+    """Return the bytes of one exchange over the links of all its ranks (`core/dist.py`)."""
     whole = exchange.num_bytes
     passed = whole / num_ranks if exchange.kind is Collective.ALL_GATHER else whole
     return num_ranks * link_bytes(exchange.kind, passed, num_ranks)

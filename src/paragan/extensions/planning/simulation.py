@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paragan.core.traffic import Collective, RankExchange
+from paragan.core.dist import Collective, RankExchange
 from paragan.core.types import Rows, Side
 from paragan.extensions.planning.cluster import (
     Cluster,

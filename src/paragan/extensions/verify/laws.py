@@ -15,7 +15,7 @@ import torch
 from paragan.core import rng
 from paragan.core.capabilities import Capability
 from paragan.core.dist import ALONE, World
-from paragan.core.pieces import StoredTensors
+from paragan.core.layout import StoredTensors
 from paragan.core.types import Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.extensions.verify.diagnosis import (

@@ -15,9 +15,9 @@ from torch.func import functional_call
 from paragan.core.balancer import Balancer, TermGradients
 from paragan.core.capabilities import ALL, Capability, Holder, check_capabilities
 from paragan.core.errors import ConfigError
+from paragan.core.layout import gather_full
 from paragan.core.outputs import GeneratorOutput, sum_of
 from paragan.core.protocols import Turn
-from paragan.core.shard import gather_full
 from paragan.core.types import LossTerms
 
 _SHARED_IMAGES = Holder(

@@ -14,11 +14,10 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from paragan.core.capabilities import ALL, Capability
-from paragan.core.dist import World
+from paragan.core.dist import Collective, RankExchange, World
+from paragan.core.layout import local_shard
 from paragan.core.phases import Phase, phase
 from paragan.core.protocols import Network, Turn
-from paragan.core.shard import local_shard
-from paragan.core.traffic import Collective, RankExchange
 from paragan.core.types import LossTerms, Side
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert

@@ -11,9 +11,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
-from paragan.core.dist import World
+from paragan.core.dist import Collective, World
 from paragan.core.phases import Phase, phase
-from paragan.core.traffic import Collective
 
 
 def count_traffic(net: nn.Module, world: World, num_replicas: int = 1) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paragan.core.shard import optimizer_weights
+from paragan.core.layout import optimizer_weights
 
 Build = Callable[[Iterable[tuple[str, Tensor]]], torch.optim.Optimizer]
 

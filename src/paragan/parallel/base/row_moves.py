@@ -23,9 +23,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paragan.core.collective import rank_error_from
-from paragan.core.dist import World
+from paragan.core.dist import Collective, World
 from paragan.core.phases import Phase, phase
-from paragan.core.traffic import Collective
 
 Spec = tuple[tuple[int, ...], torch.dtype]
 """Shape of one row, and dtype, of a tensor."""

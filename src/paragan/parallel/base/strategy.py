@@ -11,12 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.capabilities import ALL, Capability, Holder
-from paragan.core.dist import ALONE, World
-from paragan.core.layout import Layout, Shape
-from paragan.core.pieces import StoredTensors
+from paragan.core.dist import ALONE, RankExchange, World
+from paragan.core.layout import Layout, Shape, StoredTensors, gather_full, layout_of, local_shard
 from paragan.core.protocols import Network, Turn
-from paragan.core.shard import gather_full, layout_of, local_shard
-from paragan.core.traffic import RankExchange
 from paragan.core.types import LossTerms, Side
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm

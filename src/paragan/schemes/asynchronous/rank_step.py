@@ -11,7 +11,7 @@ from paragan.distributed.links.gloo_link import GlooReceiver, GlooSender
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.game.remote_player import RemotePlayer
+from paragan.game.snapshot import RemotePlayer
 from paragan.schemes.asynchronous.fakes import (
     FakesReceiver,
     FakesSender,

@@ -18,8 +18,7 @@ from paragan.distributed.links.gloo_link import GlooReceiver, GlooSender
 from paragan.distributed.links.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.game.remote_player import RemotePlayer
-from paragan.game.snapshot import Snapshot, packed
+from paragan.game.snapshot import RemotePlayer, Snapshot, packed
 from paragan.schemes.base.concurrent import StalenessLog
 from paragan.schemes.base.rank_links import RankLinks
 

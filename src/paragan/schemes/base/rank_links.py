@@ -10,8 +10,8 @@ import itertools
 from functools import partial
 from typing import Any
 
+from paragan.core.dist import Collective
 from paragan.core.roles import Roles
-from paragan.core.traffic import Collective
 from paragan.distributed.links.gloo_link import GlooReceiver, GlooSender, connect_pair
 
 _SESSION_NUMBERS = itertools.count()  # equal on all ranks, which open their sessions in one order

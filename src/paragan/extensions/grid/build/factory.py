@@ -18,9 +18,9 @@ from paragan.config.grid_options import CellPlayerOptions, GridOptions
 from paragan.core import rng
 from paragan.core.capabilities import GRID, Capability, Need, check_capabilities
 from paragan.core.errors import ConfigError
-from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Choice
+from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.evaluation.evaluator import Evaluator
 from paragan.extensions.grid.cell import Cell, RandomOpponent

@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from paragan.core.loss import Loss
-from paragan.core.protocols import Augment
+from paragan.core.protocols import Augment, Loss
 from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.extensions.grid.cell import Cell
 from paragan.game.prior import Prior

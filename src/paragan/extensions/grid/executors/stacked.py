@@ -18,9 +18,8 @@ from torch import Tensor
 
 from paragan.core.clock import Clock
 from paragan.core.fakes import generate, with_d_fakes
-from paragan.core.loss import Loss
 from paragan.core.phases import turn_phase, work_on
-from paragan.core.protocols import Network, Opponent, Turn
+from paragan.core.protocols import Loss, Network, Opponent, Turn
 from paragan.core.row_draws import turn_draws
 from paragan.core.skipped_state import Copy, copy_state, restore_if_skipped
 from paragan.core.types import LossTerms, Side, Update

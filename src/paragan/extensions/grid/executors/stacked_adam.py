@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from paragan.core.shard import optimizer_weights
+from paragan.core.layout import optimizer_weights
 from paragan.extensions.grid.executors.stacked_networks import stack_in_place, views_of_rows
 from paragan.game import schedule
 from paragan.game.player import Player

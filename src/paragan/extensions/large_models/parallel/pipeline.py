@@ -20,11 +20,10 @@ from torch import Tensor, nn
 from paragan.core.capabilities import ALL, Capability
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.layout import Layout, Shape
+from paragan.core.layout import Layout, Shape, StoredTensors, shapes_of
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Count
 from paragan.core.phases import Phase, phase
-from paragan.core.pieces import StoredTensors, shapes_of
 from paragan.core.protocols import Turn
 from paragan.extensions.large_models.network_parts import (
     PartFactory,

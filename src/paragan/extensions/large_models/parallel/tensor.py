@@ -20,9 +20,9 @@ from torch.distributed.tensor import DTensor
 from paragan.core.capabilities import ALL, Capability
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
+from paragan.core.layout import local_shard
 from paragan.core.option_types import Count
 from paragan.core.phases import Phase, phase
-from paragan.core.shard import local_shard
 from paragan.layers.cross_rank import convert
 from paragan.layers.split import Split, class_tables, describe_splits, split_layers
 from paragan.parallel import ddp
