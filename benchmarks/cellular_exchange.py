@@ -83,15 +83,15 @@ def _gloo(rank: int, port: int | None) -> tuple[int, Any, Callable[[object], obj
 def _mpi() -> tuple[int, Any, Callable[[object], object]]:
     from mpi4py import MPI  # begins MPI
 
-    from paragan.extensions.grid.transports.mpi_communicator import MpiWorld
+    from paragan.extensions.grid.transports.mpi_communicator import MpiCommunicator
 
-    world = MpiWorld()
-    communicator = world.join("exchange", range(WORKERS), [1 - world.rank], max_bytes=MOST_BYTES)
+    rank = MPI.COMM_WORLD.rank
+    communicator = MpiCommunicator("exchange", range(WORKERS), [1 - rank], max_bytes=MOST_BYTES)
 
     def pickled(objects: object) -> object:
-        return MPI.COMM_WORLD.sendrecv(objects, 1 - world.rank, source=1 - world.rank)
+        return MPI.COMM_WORLD.sendrecv(objects, 1 - rank, source=1 - rank)
 
-    return world.rank, communicator, pickled
+    return rank, communicator, pickled
 
 
 def _iteration(population: Population, exchange: GenomeExchange, batches: int) -> dict[str, float]:

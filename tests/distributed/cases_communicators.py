@@ -143,6 +143,12 @@ def link(store, rank, graph, **options):
     )  # fmt: skip
 
 
+def linked_threads(graph, **options):
+    """The communicators of workers that are threads here, over gloo, by rank."""
+    store = dist.HashStore()
+    return fine(together(len(graph), lambda rank: link(store, rank, graph, **options)))
+
+
 def equals(world, graph, rounds):
     """In a pool: the exchange is the dictionary's."""
     comm = link(world.store, world.rank, GRAPHS[graph], name=f"communicator/{next(_NUMBER)}")

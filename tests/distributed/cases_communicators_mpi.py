@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from paragan.extensions.grid.transports import mpi_communicator
-from paragan.extensions.grid.transports.waiting import WorkerError
+from paragan.extensions.grid.transports.communicator import WorkerError
 from tests.distributed.cases_communicators import GRAPHS, MOST_BYTES, PATIENCE_S, gathers, mishap, play, play_round
 
 _NUMBER = itertools.count()  # of memberships: all processes count them, also those that take no part
@@ -24,7 +24,9 @@ def join(world):
 
     def joined(name, workers, graph, **options):
         peers = graph[list(workers).index(world.rank)] if world.rank in workers else []
-        return world.join(name, workers, peers, **{"max_bytes": MOST_BYTES, "timeout_s": PATIENCE_S, **options})
+        return mpi_communicator.MpiCommunicator(
+            name, workers, peers, **{"max_bytes": MOST_BYTES, "timeout_s": PATIENCE_S, **options}
+        )
 
     return joined
 

@@ -1,5 +1,7 @@
 """Communicators between processes: the same exchange whoever is slow, leaves, or sends too much."""
 
+import importlib
+import sys
 import threading
 import time
 
@@ -7,8 +9,18 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from paragan.extensions.grid.transports.waiting import WorkerError
-from tests.distributed.cases_communicators import GRAPHS, PATIENCE_S, fine, graph_of, link, play, together
+from paragan.core.errors import ConfigError
+from paragan.extensions.grid.transports.communicator import WorkerError
+from tests.distributed.cases_communicators import (
+    GRAPHS,
+    PATIENCE_S,
+    fine,
+    graph_of,
+    link,
+    linked_threads,
+    play,
+    together,
+)
 
 pytestmark = pytest.mark.distributed
 
@@ -24,12 +36,6 @@ def message(value, length=3):
 @pytest.fixture(autouse=True)
 def loopback(monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-
-
-def linked_threads(graph, **options):
-    """The communicators of workers that are threads here, over gloo, by rank."""
-    store = dist.HashStore()
-    return fine(together(len(graph), lambda rank: link(store, rank, graph, **options)))
 
 
 @pytest.mark.parametrize("graph", ["pair", "strangers"])
@@ -79,6 +85,78 @@ def test_who_is_stopped_while_another_comes_waits_no_longer():
         with pytest.raises(WorkerError, match=r"stopped after [\d.]+ s of waiting for worker 1"):
             link(store, 0, ALL_PEERS, stopped=lambda began=began: time.monotonic() > began + 0.3)
         assert time.monotonic() - began < FAR_S
+
+
+def abort_all(comms):
+    together(len(comms), lambda rank: comms[rank].abort())
+
+
+def test_who_is_missing_is_named_after_the_time_out():
+    comms = linked_threads(graph_of(4, [(0, 1), (0, 2), (0, 3)]), timeout_s=0.5)
+    errors = together(3, lambda rank: rank == 1 or comms[rank].exchange({0: []} if rank else {1: [], 2: [], 3: []}))
+    assert isinstance(errors[0], WorkerError) and errors[0].worker == 1
+    assert str(errors[0]) == "workers 1, 3 did not answer within 0.5 s"
+    abort_all(comms)
+
+
+@pytest.mark.parametrize("wait", [lambda c: c.exchange({1: []}), lambda c: c.gather([])])
+def test_who_is_stopped_waits_no_longer(wait):
+    stopped = threading.Event()
+    comms = linked_threads(ALL_PEERS, stopped=stopped.is_set)
+    threading.Timer(0.3, stopped.set).start()
+    began = time.monotonic()
+    with pytest.raises(WorkerError, match=r"stopped after [\d.]+ s of waiting for worker 1"):
+        wait(comms[0])
+    assert time.monotonic() - began < FAR_S
+    abort_all(comms)
+
+
+def test_what_came_before_a_worker_left_is_taken():
+    here, there = comms = linked_threads(ALL_PEERS)
+    there._connections[0].send(1, [message(5)])
+    thread = threading.Thread(target=there.abort)
+    thread.start()
+    assert here.exchange({1: []})[1][0].equal(message(5))
+    with pytest.raises(WorkerError, match="worker 1 has left"):
+        here.exchange({1: []})
+    abort_all(comms)
+    thread.join()
+
+
+def test_mismatched_calls_raise():
+    comms = linked_threads(ALL_PEERS, timeout_s=2.0)
+
+    def do(rank):
+        (comms[0].exchange({}), comms[0].exchange({1: []})) if rank == 0 else comms[1].exchange({0: []})
+
+    first, second = together(2, do)
+    assert str(first) == "worker 1 is at exchange 1, this worker at exchange 2; all workers must make the same calls"
+    assert str(second) == "worker 0 is at exchange 2, this worker at exchange 1; all workers must make the same calls"
+    abort_all(comms)
+    comms = linked_threads(ALL_PEERS, timeout_s=2.0)
+    first, _ = together(2, lambda rank: comms[0].gather([]) if rank == 0 else comms[1].exchange({0: []}))
+    assert str(first).startswith("worker 1 is at exchange 1, this worker at gather 1")
+    abort_all(comms)
+
+
+def test_who_closed_is_an_error_only_where_more_is_expected():
+    comms = linked_threads(ALL_PEERS, timeout_s=1.0)
+    fine(together(2, lambda rank: time.sleep(0.2 * (1 - rank)) or comms[rank].close()))
+    here, there = comms = linked_threads(ALL_PEERS, timeout_s=1.0)
+
+    def do(rank):
+        there.close() if rank else here.exchange({1: []})
+
+    first, second = together(2, do)
+    assert str(first) == "worker 1 has left" and "worker 0 did not answer" in str(second)
+    abort_all(comms)  # after a `close` that failed: no process reads a second farewell
+
+
+def test_missing_mpi4py_gives_a_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.delitem(sys.modules, "paragan.extensions.grid.transports.mpi_communicator", raising=False)
+    with pytest.raises(ConfigError, match=r"requires mpi4py; run .* -m pip install mpi4py mpich"):
+        importlib.import_module("paragan.extensions.grid.transports.mpi_communicator")
 
 
 def test_dropped_worker_reports_the_missing_worker():

@@ -10,7 +10,7 @@ from paragan.core.types import Side
 from paragan.extensions.grid.build.factory import GridFactory
 from paragan.extensions.grid.workers.cell_assignment import assign_cells
 from paragan.extensions.grid.workers.genome_exchange import GenomeExchange
-from tests import thread_communicator
+from tests.distributed.cases_communicators import linked_threads, together
 
 WORDS = (
     *("train.threads=1", "train.batch=8", "model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}"),
@@ -53,7 +53,8 @@ def found(population):
 def evolved_by_workers(words, owners, folder, generations):
     """The populations of workers in threads, each with its own cells and no others. owners: a worker of each cell."""
     workers, errors = [], []
-    for communicator in thread_communicator.create_communicators(len(set(owners)), timeout_s=60):
+    ranks = range(len(set(owners)))
+    for communicator in linked_threads([set(ranks) - {rank} for rank in ranks]):
         population = grid(words, [cell for cell, owner in enumerate(owners) if owner == communicator.rank], folder)
         like = population.cells[0].centre
         population.exchange = GenomeExchange(
@@ -75,6 +76,7 @@ def evolved_by_workers(words, owners, folder, generations):
     for thread in threads:
         thread.join(120)
     assert not errors and not any(thread.is_alive() for thread in threads)
+    together(len(ranks), lambda rank: workers[rank].exchange.communicator.close())
     return workers
 
 

@@ -4,15 +4,17 @@ import queue
 import threading
 from functools import partial
 
+import torch.distributed as dist
+
 from paragan.config import read_recipe
 from paragan.core.errors import RankError
 from paragan.core.types import Side
 from paragan.extensions.grid.build.factory import GridFactory
+from paragan.extensions.grid.build.worker import communicator_factory
 from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 from paragan.extensions.grid.workers.coordinator import Coordinator
 from paragan.extensions.grid.workers.membership import Membership
 from paragan.extensions.grid.workers.worker import Worker
-from tests import thread_communicator
 
 WORDS = (
     *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),
@@ -50,9 +52,10 @@ class Grid:
     """workers: how many. hooks: by worker, called before each of its steps."""
 
     def __init__(self, folder, *words, workers=2, timeout_s=WAIT_S, heartbeat_s=5.0, patience_s=WAIT_S, hooks=None):
-        config = read_recipe("digits", [*WORDS, *words])
+        config = read_recipe("digits", [*WORDS, *words, f"train.timeout_s={WAIT_S:g}"])
+        self.make_communicator = communicator_factory(config, dist.HashStore())
         self.factory = GridFactory.of(config, folder, lambda text: None)
-        self.said, self.worlds, self.lock, self.waiting = [], {}, threading.Lock(), []
+        self.said, self.waiting = [], []
         self.workers, self.threads, self.beats = [], [], []
         self.timeout_s, self.patience_s = timeout_s, patience_s
         for number in range(workers):
@@ -97,17 +100,6 @@ class Grid:
         thread = threading.Thread(target=worker.run, daemon=True)
         self.threads.append(thread)
         thread.start()
-
-    def make_communicator(self, order, stopped):
-        """All of one membership share a world."""
-        with self.lock:
-            name, size = order["membership"], order["size"]
-            world = self.worlds.setdefault(
-                name, thread_communicator.create_communicators(size, self.timeout_s, lambda: False, coordinated=True)
-            )
-        mine = world[order["rank"]]
-        mine._arrivals.stopped, mine.peers = stopped, frozenset(order["peers"])  # nobody has a way to all others
-        return mine
 
     def evolve(self, generations):
         for number in range(self.coordinator.at, generations):

@@ -19,9 +19,9 @@ from paragan.core.dist import serve_store
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.files import create_file, create_subfolder
 from paragan.core.local_processes import LocalProcesses
-from paragan.extensions.grid.build.communicators import communicator_factory
 from paragan.extensions.grid.build.factory import GridFactory
 from paragan.extensions.grid.build.trainer import population_trainer
+from paragan.extensions.grid.build.worker import communicator_factory
 from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.cell_state import Centre
 from paragan.extensions.grid.evolution import Evolution

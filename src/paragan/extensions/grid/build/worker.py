@@ -1,26 +1,32 @@
-"""Worker of this process in a run on a grid."""
+"""Worker of this process in a run on a grid, and the communicators of all its processes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from paragan.config import RunConfig, parse_recipe
-from paragan.core.errors import ConfigError
-from paragan.extensions.grid.build.communicators import CONNECT_TIMEOUT_S, communicator_factory, connect_store
+from paragan.core.errors import ConfigError, RankError
 from paragan.extensions.grid.build.factory import GridFactory
+from paragan.extensions.grid.transports.communicator import Communicator, CommunicatorFactory
 from paragan.extensions.grid.transports.control import ControlConnection, connect
+from paragan.extensions.grid.transports.gloo_communicator import GlooCommunicator
 from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 from paragan.extensions.grid.workers.external_workers import ExternalWorkers
 from paragan.extensions.grid.workers.handshake import worker_info
 from paragan.extensions.grid.workers.worker import Worker
 from paragan.hardware import device as devices
 from paragan.hardware.deterministic import deterministic_kernels
+
+_CONNECT_TIMEOUT_S = 60.0
+_MAX_GENOME_BYTES = 1 << 34
 
 
 def join_coordinator(
@@ -41,9 +47,9 @@ def join_coordinator(
     torch_device = devices.device_from_option(device)
     place = external_workers.rank if external_workers is not None and external_workers.mpi else None
     about = worker_info(str(torch_device), config or None, place)
-    line = connect(token, host, port, CONNECT_TIMEOUT_S, about)
+    line = connect(token, host, port, _CONNECT_TIMEOUT_S, about)
     try:
-        welcome = line.receive(CONNECT_TIMEOUT_S)
+        welcome = line.receive(_CONNECT_TIMEOUT_S)
         if welcome is None:
             reason = line.disconnect_reason or "silent"
             return f"no message from the coordinator at {host}:{port} ({reason})"
@@ -56,7 +62,7 @@ def join_coordinator(
         status = WorkerStatus()
         # Heartbeats start before the data is read, which may take long.
         with closing(PeriodicHeartbeat(line.send, run.grid.heartbeat_s, status)):
-            store = connect_store(host, welcome["store"], run.train.timeout_s)
+            store = _connect_store(host, welcome["store"], run.train.timeout_s)
             with deterministic_kernels(run.train.deterministic):
                 folder = Path(welcome["folder"])
                 return _build_worker(run, line, folder, store, status, torch_device, say).run()
@@ -84,3 +90,49 @@ def _build_worker(
         status=status,
         timeout_s=run.train.timeout_s,
     )
+
+
+def communicator_factory(config: RunConfig, store: dist.Store) -> CommunicatorFactory:
+    """Return the factory of communicators; the coordinator has the rank after the last worker's."""
+    host = config.coordinator_address[0]
+
+    def join(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
+        name = f"membership/{order['membership']}"
+        if config.transport == "mpi":
+            from paragan.extensions.grid.transports.mpi_communicator import MpiCommunicator  # initialises MPI
+
+            return MpiCommunicator(
+                name,
+                workers=order["places"],
+                peers=order["peers"],
+                coordinator=0,
+                max_bytes=_MAX_GENOME_BYTES,
+                timeout_s=config.train.timeout_s,
+                stopped=stopped,
+            )
+        return GlooCommunicator(
+            store=store,
+            name=name,
+            rank=order["rank"],
+            size=order["size"],
+            peers=order["peers"],
+            max_bytes=_MAX_GENOME_BYTES,
+            timeout_s=config.train.timeout_s,
+            stopped=stopped,
+            coordinated=True,
+            host=host if host.startswith("127.") else None,  # None: the address that others use
+        )
+
+    return join
+
+
+def _connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
+    """Connect to a store; `RankError` if the address has none."""
+    try:
+        patience = timedelta(seconds=min(timeout_s, _CONNECT_TIMEOUT_S))
+        return dist.TCPStore(host, port, is_master=False, timeout=patience)
+    except RuntimeError as error:
+        raise RankError(
+            f"worker: cannot connect to the store of the run at {host}:{port} ({str(error)[:200]}); "
+            "run the same command again to resume"
+        ) from None

@@ -1,14 +1,17 @@
-"""Communicator of the training workers, for all transports."""
+"""Communicator of the training workers, for all transports; waits for other workers, and their errors."""
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
-from paragan.extensions.grid.transports.waiting import WorkerError
+from paragan.core.errors import RankError
+
+_LOOK_S = 0.05  # polling interval of `stopped`
 
 
 class Communicator(ABC):
@@ -22,8 +25,8 @@ class Communicator(ABC):
     may follow. One thread at a time calls it. All workers make the same calls of `exchange` and
     `gather`, in one order.
 
-    rank, size: among the workers; a coordinator that does not train takes part in `gather` and
-    `exchange_with_root` alone, and has the rank `size`. peers: the workers that this one exchanges
+    rank, size: among the workers; a coordinator that does not train takes part in `gather` and in
+    exchanges `with_root`, and has the rank `size`. peers: the workers that this one exchanges
     with. root: the process that gathers: worker 0, or the coordinator. links: the workers that this
     one is connected to: its peers and the root; for the root, all workers. Subclasses connect them.
     """
@@ -36,19 +39,14 @@ class Communicator(ABC):
         self.links = sorted(set(range(size)) - {rank} if rank == root else self.peers | {root})
         self._num_exchanges = self._num_gathers = 0
 
-    def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
+    def exchange(self, sends: Mapping[int, Sequence[Tensor]], with_root: bool = False) -> dict[int, list[Tensor]]:
         """Send messages to some workers; return, by worker, its messages of the same call.
 
-        Each of them names this worker, if need be with no messages.
+        Each of them names this worker, if need be with no messages. with_root: the coordinator
+        takes part, too.
         """
-        return self.exchange_with_root(sends)
-
-    def exchange_with_root(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
-        """Exchange messages as `exchange` does, with the coordinator among the workers."""
         self._num_exchanges += 1
-        for peer, tensors in sends.items():
-            self._send(peer, self._num_exchanges, tensors)
-        return self._take(sends, self._num_exchanges)
+        return self._swap(sends, self._num_exchanges, with_root)
 
     def gather(self, messages: Sequence[Tensor]) -> list[list[Tensor]] | None:
         """Return the messages of all workers at the root (GLOBAL); None elsewhere.
@@ -56,15 +54,15 @@ class Communicator(ABC):
         Collective: every worker must call this. All messages have arrived when it returns.
         """
         self._num_gathers += 1
-        number = -self._num_gathers
-        if self.rank != self.root:
-            self._send(self.root, number, messages)
-            self._take([self.root], number)  # the root has received everything
+        is_root = self.rank == self.root
+        sends = dict.fromkeys(self.links, ()) if is_root else {self.root: messages}
+        received = self._swap(sends, -self._num_gathers, with_root=True)
+        # the root takes part in this one when it has received everything
+        self._swap(dict.fromkeys(sends, ()), -self._num_gathers, with_root=True)
+        if not is_root:
             return None
-        by_worker = {self.rank: list(messages), **self._take(self.links, number)}
-        for peer in self.links:
-            self._send(peer, number, [])
-        return [by_worker[worker] for worker in range(self.size)]
+        received[self.rank] = list(messages)
+        return [received[worker] for worker in range(self.size)]
 
     @abstractmethod
     def abort(self) -> None:
@@ -75,29 +73,66 @@ class Communicator(ABC):
         """Leave together after all sends have arrived; `WorkerError` if a worker does not close."""
 
     @abstractmethod
-    def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
-        """Start to send the messages of a call, without blocking.
+    def _swap(self, sends: Mapping[int, Sequence[Tensor]], number: int, with_root: bool) -> dict[int, list[Tensor]]:
+        """Send the messages of a call, and return those that the same workers send in it.
 
-        number: of the call, from 1 for an exchange, from -1 downwards for `gather`.
+        number: of the call, from 1 for an exchange, from -1 downwards for `gather`. Raises
+        `WorkerError` if one is at another call.
         """
-
-    @abstractmethod
-    def _take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
-        """Return the messages of each worker of a call; `WorkerError` if one is at another call."""
 
 
 # (order, stopped) -> communicator
 CommunicatorFactory = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]
 
 
+class WorkerError(RankError):
+    """Failure of another worker: unreachable, silent or out of step. worker: its rank."""
+
+    def __init__(self, message: str, worker: int) -> None:
+        super().__init__(message)
+        self.worker = worker
+
+
+def failed_error(worker: int, reason: object) -> WorkerError:
+    """Return the error of a worker that ended, or whose connection broke."""
+    return WorkerError(f"worker {worker} failed: {str(reason)[:200]}", worker)
+
+
 def out_of_step_error(peer: int, peer_number: int, number: int) -> WorkerError:
     """Return the error of a worker that makes another call than this one, by the numbers of both."""
+
+    def name(call: int) -> str:
+        return f"{'exchange' if call > 0 else 'gather'} {abs(call)}"
+
     return WorkerError(
-        f"worker {peer} is at {_call_name(peer_number)}, this worker at {_call_name(number)}; all workers must make "
-        "the same calls",
+        f"worker {peer} is at {name(peer_number)}, this worker at {name(number)}; all workers must make the same calls",
         peer,
     )
 
 
-def _call_name(number: int) -> str:
-    return f"{'exchange' if number > 0 else 'gather'} {abs(number)}"
+def wait_until(
+    missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[[], bool], rest: Callable[[float], object]
+) -> None:
+    """Wait until no worker is missing. rest: waits for a change, at most so many seconds."""
+    began = time.monotonic()
+    while left := missing():
+        waited_s = time.monotonic() - began
+        names = f"worker{'s' * (len(left) != 1)} {', '.join(map(str, sorted(left)))}"
+        if stopped():
+            raise WorkerError(f"stopped after {waited_s:.1f} s of waiting for {names}", left[0])
+        if waited_s >= timeout_s:
+            raise WorkerError(f"{names} did not answer within {timeout_s:g} s", left[0])
+        rest(min(_LOOK_S, timeout_s - waited_s))
+
+
+class Backoff:
+    """A polling delay: a sixteenth of the time waited so far, between min_s and max_s."""
+
+    def __init__(self, min_s: float, max_s: float) -> None:
+        self._min_s = min_s
+        self._max_s = max_s
+        self._began = time.monotonic()
+
+    def __call__(self, limit_s: float) -> None:
+        waited_s = time.monotonic() - self._began
+        time.sleep(min(max(self._min_s, waited_s / 16), self._max_s, limit_s))

@@ -11,35 +11,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from paragan.core.errors import RankError
-from paragan.distributed.links.gloo_link import GlooSender, connect_pair, incoming_messages
-from paragan.distributed.links.link import Message
-from paragan.extensions.grid.transports.peer_connection import (
-    ConnectedCommunicator,
-    MessageKind,
-    PeerConnection,
-    ReceiveBuffer,
-)
-from paragan.extensions.grid.transports.waiting import Backoff, WorkerError, failed_error, wait_until
+from paragan.distributed.links.gloo_link import connect_pair
+from paragan.extensions.grid.transports.communicator import Backoff, Communicator, WorkerError, wait_until
+from paragan.extensions.grid.transports.peer_connection import CLOSED, NO_FAILURE, PeerConnection, ReceiveBuffer
 
-_MAX_MESSAGES = 1 << 16  # messages in a list, and in the send queue, so that no sender blocks
-_EMPTY = torch.empty(0, dtype=torch.uint8)
 _FAREWELL_S = 0.4
-_UNUSED_TAG = 1  # links use 0
 
 
-class GlooCommunicator(ConnectedCommunicator):
+class GlooCommunicator(Communicator):
     """`Communicator` over gloo; the constructor returns when all workers are present and connected.
 
     store: shared by all workers. name: unique to the membership. max_bytes: of a received message;
@@ -62,18 +49,49 @@ class GlooCommunicator(ConnectedCommunicator):
         coordinated: bool = False,
         host: str | None = None,
     ) -> None:
-        arrivals = ReceiveBuffer(timeout_s, stopped)
-        super().__init__(rank, size, peers, arrivals, size if coordinated else 0)
-        self.max_bytes = max_bytes
+        super().__init__(rank, size, peers, size if coordinated else 0)
+        self._arrivals = arrivals = ReceiveBuffer(timeout_s, stopped)
+        self._failed_worker = NO_FAILURE
+        self._is_leaving = False  # the others know: nothing may be sent any more
+        self._has_left = False
         # a waiting call, even an abandoned one, blocks its connection to the store
         store = dist.PrefixStore(name, store.clone())  # type: ignore[attr-defined]
         _wait_for_all(store, rank, size + coordinated, timeout_s, stopped)
 
         groups = self._connect(store, timeout_s, stopped, host)
-        self._connections: dict[int, _Link] = {
-            peer: _Link(groups=of_peer, rank=rank, peer=peer, arrivals=arrivals, max_bytes=max_bytes)
+        self._connections = {
+            peer: PeerConnection(groups=of_peer, rank=rank, peer=peer, arrivals=arrivals, max_bytes=max_bytes)
             for peer, of_peer in groups.items()
         }
+
+    def abort(self) -> None:
+        """Leave within a second, without waiting for others. Live workers receive the reason."""
+        if not self._has_left:
+            self._arrivals.discard()
+            self._announce(self._failed_worker)
+            self._disconnect(_FAREWELL_S)
+
+    def close(self) -> None:
+        self._announce(CLOSED)
+        self._arrivals.await_closed(self.links)
+        self._arrivals.discard()
+        self._disconnect(self._arrivals.timeout_s)
+
+    def _swap(self, sends: Mapping[int, Sequence[Tensor]], number: int, with_root: bool) -> dict[int, list[Tensor]]:
+        for peer, tensors in sends.items():
+            self._connections[peer].send(number, tensors)
+        try:
+            return self._arrivals.take(sends, number)
+        except WorkerError as error:
+            self._failed_worker = error.worker
+            raise
+
+    def _announce(self, reason: int) -> None:
+        """Announce to all once that this worker leaves (`ReceiveBuffer.mark_left`); never raises."""
+        if not self._is_leaving:
+            self._is_leaving = True
+            for connection in self._connections.values():
+                connection.send_leave(reason)
 
     def _connect(
         self, store: dist.Store, timeout_s: float, stopped: Callable[[], bool], host: str | None
@@ -101,13 +119,15 @@ class GlooCommunicator(ConnectedCommunicator):
         wait_until(missing, timeout_s, stopped, thread.join)
         return groups
 
-    def _leave(self, orderly: bool) -> None:
+    def _disconnect(self, patience_s: float) -> None:
+        """Close the connections; break those that are still open after a while."""
+        self._has_left = True
         connections = list(self._connections.values())
         threads = [threading.Thread(target=connection.close, daemon=True) for connection in connections]
         for thread in threads:
             thread.start()
-        for patience_s in (self._arrivals.timeout_s if orderly else _FAREWELL_S, _FAREWELL_S):
-            deadline = time.monotonic() + patience_s
+        for wait_s in (patience_s, _FAREWELL_S):  # what was broken in the first round ends in the second
+            deadline = time.monotonic() + wait_s
             for connection, thread in zip(connections, threads, strict=True):
                 thread.join(max(0.0, deadline - time.monotonic()))
                 if thread.is_alive():
@@ -122,61 +142,6 @@ def _connect_both_ways(connect: Callable[[str], Any], rank: int, peer: int, is_w
         return first, first
     second = connect(f"{name}/down")
     return (first, second) if rank > peer else (second, first)
-
-
-class _Link(PeerConnection):
-    """A connection over a gloo link. groups: to send in, and to receive in.
-
-    The first message of a list carries its number, kind and count, even if the list is empty.
-    """
-
-    def __init__(self, groups: tuple[Any, Any], rank: int, peer: int, arrivals: ReceiveBuffer, max_bytes: int) -> None:
-        super().__init__(peer, arrivals)
-        self._groups = groups
-        self._other = int(rank < peer)
-        self._max_bytes = max_bytes
-        self._sender = GlooSender(groups[0], self._other, _MAX_MESSAGES, arrivals.timeout_s)
-        self._receiving = threading.Thread(target=self._receive_all, daemon=True, name=f"from worker {peer}")
-        self._receiving.start()
-
-    def close(self) -> None:
-        """Wait until no thread remains: both ends have left, or the link is broken.
-
-        A thread that returns from gloo while Python exits crashes the process.
-        """
-        with suppress(RankError):
-            self._sender.close()
-        self._receiving.join(self._arrivals.timeout_s)
-
-    def abort(self) -> None:
-        """Break the link: gloo has no abort, but one time-out ends all waits of a group."""
-        for group in dict.fromkeys(self._groups):
-            with suppress(RuntimeError):
-                group.recv([torch.empty(1)], self._other, _UNUSED_TAG).wait(timedelta(milliseconds=1))
-
-    def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
-        with suppress(RankError):  # the receiving thread gets the error as well, and reports it
-            note = len(tensors) * len(MessageKind) + kind
-            self._sender.send(Message(version=number, data=tensors[0] if tensors else _EMPTY, note=note))
-            for tensor in tensors[1:]:
-                self._sender.send(Message(version=number, data=tensor))
-
-    def _receive_all(self) -> None:
-        """Dispatch all lists until the link ends: a failure unless the other end left before."""
-        reason: object = "it has closed the link"
-        try:
-            messages = incoming_messages(self._groups[1], self._other, self._max_bytes)
-            for head in messages:
-                num_messages, kind = divmod(head.note, len(MessageKind))
-                if not 0 <= num_messages < _MAX_MESSAGES:
-                    raise RankError(f"it sends a list of {num_messages} messages; the limit is {_MAX_MESSAGES - 1}")
-                others = islice(messages, max(0, num_messages - 1))
-                tensors = [head.data, *(message.data for message in others)]
-                if len(tensors) >= num_messages:
-                    self._dispatch(MessageKind(kind), head.version, tensors[:num_messages])
-        except Exception as error:
-            reason = error
-        self._arrivals.mark_failed(self.peer, failed_error(self.peer, reason))
 
 
 def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, stopped: Callable[[], bool]) -> None:

@@ -1,11 +1,11 @@
 """Communicators of the processes of one mpiexec, and their MPI groups.
 
 WORLD is all processes, LOCAL those that train, GLOBAL those and the one that gathers. Neighbours
-exchange by a neighbourhood collective on LOCAL. All else goes from one worker to another, on
-GLOBAL. Importing this file initialises MPI; the exit of the process finalises it. One thread at a
-time may call MPI ("serialized"): a communicator calls it in its caller's thread.
+exchange by a neighbourhood collective on LOCAL, or on GLOBAL with the coordinator among them.
+Importing this file initialises MPI; the exit of the process finalises it. One thread at a time may
+call MPI ("serialized"): a communicator calls it in its caller's thread.
 
-Source: Perez et al. 2020, for the groups. LOCAL has a graph instead of their Cartesian topology,
+Source: Perez et al. 2020, for the groups. Both have a graph instead of their Cartesian topology,
 since workers with several cells need not form a torus.
 """
 
@@ -23,8 +23,14 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.extensions.grid.transports.communicator import Communicator, out_of_step_error
-from paragan.extensions.grid.transports.waiting import Backoff, check_size, failed_error, wait_until
+from paragan.extensions.grid.transports.communicator import (
+    Backoff,
+    Communicator,
+    WorkerError,
+    failed_error,
+    out_of_step_error,
+    wait_until,
+)
 
 try:
     import mpi4py
@@ -38,7 +44,6 @@ mpi4py.rc.finalize = False  # it would wait for every process without a limit; s
 from mpi4py import MPI  # noqa: E402
 
 _HEAD = 1  # tags
-_DATA = 2
 _TEXT_TAG = (1 << 15) - 1  # largest tag of every MPI; memberships use lower ones
 _MAX_MESSAGES = 1 << 16  # of one call
 _MAX_TEXT_BYTES = 1 << 16
@@ -73,11 +78,28 @@ class MpiWorld:
         """Return the text of process 0. Raises `WorkerError` if none arrives in time."""
         status = MPI.Status()
         _wait(lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TEXT_TAG, status) else [0], timeout_s)
-        data = bytearray(check_size(status.Get_count(MPI.BYTE), _MAX_TEXT_BYTES, 0))
+        data = bytearray(_checked(status.Get_count(MPI.BYTE), _MAX_TEXT_BYTES, 0))
         MPI.COMM_WORLD.Recv([data, MPI.BYTE], 0, _TEXT_TAG)
         return data.decode()
 
-    def join(
+
+class MpiCommunicator(Communicator):
+    """`Communicator` of a new membership over MPI; the constructor returns when all its processes are present.
+
+    Collective: every process of the membership must construct it, and no other. name: unique to the
+    membership. workers: their ranks in WORLD, by rank as a worker. coordinator: a process in WORLD
+    that does not train and gathers instead of worker 0. It has no peers, its `rank` is the number
+    of workers, and it takes no part in exchanges of the workers alone. max_bytes, timeout_s,
+    stopped: as in `GlooCommunicator`.
+
+    mpiexec ends all processes if one is killed; one that hangs is found by the time-out, or by
+    `stopped`.
+
+    In a call each worker sends its peers a head of int64 (the number of the call and the lengths of
+    its messages); the messages travel by a neighbourhood collective.
+    """
+
+    def __init__(
         self,
         name: str,
         workers: Sequence[int],
@@ -87,99 +109,25 @@ class MpiWorld:
         max_bytes: int,
         timeout_s: float = 300.0,
         stopped: Callable[[], bool] = lambda: False,
-    ) -> MpiCommunicator:
-        """Return the communicator of a new membership, when all its processes are present.
-
-        Collective: every process of the membership must call this, and no other. name: unique to
-        the membership. workers: their ranks in WORLD, by rank as a worker. peers: the workers that
-        this one exchanges with. coordinator: a process in WORLD that does not train and gathers
-        instead of worker 0. It calls with no peers, its `rank` is the number of workers, and it
-        takes part in `gather` and `close` only.
-        """
-        members = [*workers, *([] if coordinator is None else [coordinator])]
-        peers = sorted(peers)
-        rank = members.index(self.rank)
-        tag = zlib.crc32(name.encode()) % _TEXT_TAG
-        _open_communicators.add(name)
-        # what follows waits without a time-out, for processes that are present
-        _wait_for_all(members, rank, tag, timeout_s, stopped)
-        group = MPI.COMM_WORLD.Get_group()
-        global_comm = MPI.COMM_WORLD.Create_group(group.Incl(members), tag)
-        local = None
-        if rank < len(workers):
-            flat = MPI.COMM_WORLD.Create_group(group.Incl(list(workers)), tag)
-            local = flat.Create_dist_graph_adjacent(peers, peers)
-            flat.Free()
-        _open_communicators.discard(name)
-        return MpiCommunicator(
-            global_comm=global_comm,
-            local=local,
-            size=len(workers),
-            peers=peers,
-            max_bytes=max_bytes,
-            timeout_s=timeout_s,
-            stopped=stopped,
-        )
-
-
-class MpiCommunicator(Communicator):
-    """`Communicator` over MPI.
-
-    global_comm: GLOBAL. local: LOCAL, with its graph; None if this process does not train.
-    mpiexec ends all processes if one is killed; one that hangs is found by the time-out, or by
-    `stopped`.
-
-    A call sends each peer a head of int64 (its number and the lengths of its messages), then the
-    messages, or lets them travel by the neighbourhood collective.
-    """
-
-    def __init__(
-        self,
-        *,
-        global_comm: Any,
-        local: Any,
-        size: int,
-        peers: Sequence[int],
-        max_bytes: int,
-        timeout_s: float,
-        stopped: Callable[[], bool],
     ) -> None:
-        super().__init__(global_comm.rank, size, peers, root=0 if global_comm.size == size else size)
-        self._global = global_comm
-        self._local = local
-        self._exchange_request = MPI.REQUEST_NULL  # holds the buffers that MPI uses, also after an error
+        members = [*workers, *([] if coordinator is None else [coordinator])]
+        rank = members.index(MPI.COMM_WORLD.rank)
+        super().__init__(rank, len(workers), peers, root=0 if coordinator is None else len(workers))
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
         self._stopped = stopped
         self._sent: list[tuple[Any, Tensor]] = []  # requests, with what MPI still reads
-        self._receiving: list[tuple[Any, Tensor]] = []
+        self._request = MPI.REQUEST_NULL  # holds the buffers that MPI uses, also after an error
+        tag = zlib.crc32(name.encode()) % _TEXT_TAG
         _open_communicators.add(self)
-
-    def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
-        """Exchange lengths from peer to peer, to find missing workers, then all data at once."""
-        assert self._local is not None, "a coordinator has no neighbours"
-        self._num_exchanges += 1
-        for peer, tensors in sends.items():
-            self._send_head(peer, self._num_exchanges, tensors)
-        # a collective cannot be cancelled: it starts once every peer has been heard of in this call
-        lengths = self._receive_heads(sends, self._num_exchanges)
-        peers = sorted(self.peers)  # the order in which the graph was made
-        send_counts = [sum(map(len, sends.get(peer, ()))) for peer in peers]
-        receive_counts = [sum(lengths.get(peer, ())) for peer in peers]
-        sent = torch.cat([_EMPTY, *(tensor for peer in peers for tensor in sends.get(peer, ()))])
-        received = torch.empty(sum(receive_counts), dtype=torch.uint8)
-        request = self._exchange_request = self._local.Ineighbor_alltoallv(
-            [sent.numpy(), send_counts, MPI.BYTE], [received.numpy(), receive_counts, MPI.BYTE]
-        )
-        self._wait(lambda: [] if request.Test() else peers or [self.rank])
-        blocks = dict(zip(peers, received.split(receive_counts), strict=True))
-        return {peer: list(blocks[peer].split(sizes)) for peer, sizes in lengths.items()}
+        # what follows waits without a time-out, for processes that are present
+        _wait_for_all(members, rank, tag, timeout_s, stopped)
+        self._global = _graph(members, self.links, tag)
+        # None: this process does not train
+        self._local = _graph(workers, sorted(self.peers), tag) if rank < len(workers) else None
 
     def abort(self) -> None:
         """Leave without waiting for others. MPI does not free this communicator's memory."""
-        for request, _ in self._receiving:
-            request.Cancel()
-        self._receiving = []
         deadline = time.monotonic() + _FAREWELL_S
         pause = Backoff(*_PAUSE_S)
         while self._unsent() and time.monotonic() < deadline:
@@ -194,28 +142,26 @@ class MpiCommunicator(Communicator):
                 comm.Free()
         _open_communicators.discard(self)
 
-    def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
-        self._send_head(peer, number, tensors)
-        with _naming(peer):
-            for tensor in tensors:
-                self._sent.append((self._global.Isend([tensor.numpy(), MPI.BYTE], peer, _DATA), tensor))
-
-    def _send_head(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
-        head = torch.tensor([number, *map(len, tensors)])
-        with _naming(peer):
-            self._sent.append((self._global.Isend([head.numpy(), MPI.INT64_T], peer, _HEAD), head))
-
-    def _take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
-        heads = self._receive_heads(peers, number)
-        messages = {peer: [torch.empty(size, dtype=torch.uint8) for size in sizes] for peer, sizes in heads.items()}
-        for peer, tensors in messages.items():
+    def _swap(self, sends: Mapping[int, Sequence[Tensor]], number: int, with_root: bool) -> dict[int, list[Tensor]]:
+        """Exchange lengths from peer to peer, to find missing workers, then all data at once."""
+        for peer, tensors in sends.items():
+            head = torch.tensor([number, *map(len, tensors)])
             with _naming(peer):
-                for tensor in tensors:
-                    self._receiving.append((self._global.Irecv([tensor.numpy(), MPI.BYTE], peer, _DATA), tensor))
-        requests = [request for request, _ in self._receiving]
-        self._wait(lambda: [] if MPI.Request.Testall(requests) else sorted(messages))
-        self._receiving = []
-        return messages
+                self._sent.append((self._global.Isend([head.numpy(), MPI.INT64_T], peer, _HEAD), head))
+        # a collective cannot be cancelled: it starts once every peer has been heard of in this call
+        lengths = self._receive_heads(sends, number)
+        graph, peers = (self._global, self.links) if with_root else (self._local, sorted(self.peers))
+        assert graph is not None, "a coordinator has no neighbours"
+        send_counts = [sum(map(len, sends.get(peer, ()))) for peer in peers]
+        receive_counts = [sum(lengths.get(peer, ())) for peer in peers]
+        sent = torch.cat([_EMPTY, *(tensor for peer in peers for tensor in sends.get(peer, ()))])
+        received = torch.empty(sum(receive_counts), dtype=torch.uint8)
+        request = self._request = graph.Ineighbor_alltoallv(
+            [sent.numpy(), send_counts, MPI.BYTE], [received.numpy(), receive_counts, MPI.BYTE]
+        )
+        self._wait(lambda: [] if request.Test() else peers or [self.rank])
+        blocks = dict(zip(peers, received.split(receive_counts), strict=True))
+        return {peer: list(blocks[peer].split(sizes)) for peer, sizes in lengths.items()}
 
     def _receive_heads(self, peers: Iterable[int], number: int) -> dict[int, list[int]]:
         """Return the lengths of each worker's messages of this call; `WorkerError` if one is at another call."""
@@ -232,7 +178,7 @@ class MpiCommunicator(Communicator):
         for peer, (peer_number, *_) in heads.items():
             if peer_number != number:
                 raise out_of_step_error(peer, peer_number, number)
-        return {peer: [check_size(size, self._max_bytes, peer) for size in heads[peer][1:]] for peer in peers}
+        return {peer: [_checked(size, self._max_bytes, peer) for size in heads[peer][1:]] for peer in peers}
 
     def _receive_head(self, peer: int) -> list[int] | None:
         """Return the next head of a worker; None if none has arrived."""
@@ -241,7 +187,7 @@ class MpiCommunicator(Communicator):
             message = self._global.Improbe(peer, _HEAD, status)
             if message is None:
                 return None
-            head = torch.empty(check_size(status.Get_count(MPI.INT64_T), _MAX_MESSAGES, peer), dtype=torch.int64)
+            head = torch.empty(_checked(status.Get_count(MPI.INT64_T), _MAX_MESSAGES, peer), dtype=torch.int64)
             message.Recv([head.numpy(), MPI.INT64_T])
             return head.tolist()
 
@@ -266,6 +212,21 @@ def _naming(peer: int) -> Iterator[None]:
 
 def _wait(missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[[], bool] = lambda: False) -> None:
     wait_until(missing, timeout_s, stopped, Backoff(*_PAUSE_S))
+
+
+def _graph(members: Sequence[int], neighbours: Sequence[int], tag: int) -> Any:
+    """Return a communicator of some processes of WORLD, where each has its neighbours. Collective among them."""
+    flat = MPI.COMM_WORLD.Create_group(MPI.COMM_WORLD.Get_group().Incl(list(members)), tag)
+    graph = flat.Create_dist_graph_adjacent(neighbours, neighbours)
+    flat.Free()
+    return graph
+
+
+def _checked(size: int, max_size: int, worker: int) -> int:
+    """Return the size of a message of another worker; `WorkerError` unless it is 0 to `max_size`."""
+    if 0 <= size <= max_size:
+        return size
+    raise WorkerError(f"worker {worker} sends a message of size {size}; the limit is {max_size}", worker)
 
 
 def _wait_for_all(members: Sequence[int], rank: int, tag: int, timeout_s: float, stopped: Callable[[], bool]) -> None:

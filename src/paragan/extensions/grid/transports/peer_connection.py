@@ -1,20 +1,33 @@
-"""Communicator over a connection to each peer, whose messages a thread puts into a buffer as they arrive."""
+"""Connections of a worker over gloo: one to each peer, whose messages a thread puts into a buffer as they arrive."""
 
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from enum import IntEnum
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from itertools import islice
+from typing import Any
 
+import torch
 from torch import Tensor
 
-from paragan.extensions.grid.transports.communicator import Communicator, out_of_step_error
-from paragan.extensions.grid.transports.waiting import WorkerError, wait_until
+from paragan.core.errors import RankError
+from paragan.distributed.links.gloo_link import GlooSender, incoming_messages
+from paragan.distributed.links.link import Message
+from paragan.extensions.grid.transports.communicator import (
+    WorkerError,
+    failed_error,
+    out_of_step_error,
+    wait_until,
+)
 
 _AHEAD = 2  # waiting lists of one worker: its next call needs an answer to the last
+_MAX_MESSAGES = 1 << 16  # messages in a list, and in the send queue, so that no sender blocks
+_EMPTY = torch.empty(0, dtype=torch.uint8)
+_UNUSED_TAG = 1  # links use 0
+_LEAVE = 0  # instead of the number of a call: the sender leaves
 NO_FAILURE = -1  # instead of the rank of an unreachable worker
 CLOSED = -2
 
@@ -27,7 +40,7 @@ class ReceiveBuffer:
 
     def __init__(self, timeout_s: float, stopped: Callable[[], bool]) -> None:
         self.timeout_s = timeout_s
-        self.stopped = stopped
+        self._stopped = stopped
         self._changed = threading.Condition()
         self._lists: dict[int, deque[tuple[int, list[Tensor]]]] = {}
         self._failures: dict[int, WorkerError] = {}
@@ -70,16 +83,16 @@ class ReceiveBuffer:
         """Return each worker's messages of this call; `WorkerError` if one is at another call."""
         peers = list(peers)
         with self._changed:
-            self.wait_until(lambda: [peer for peer in peers if not self._lists.get(peer)])
+            self._wait_until(lambda: [peer for peer in peers if not self._lists.get(peer)])
             for peer in peers:
                 peer_number, _ = self._lists[peer][0]
                 if peer_number != number:
                     raise out_of_step_error(peer, peer_number, number)
             return {peer: self._lists[peer].popleft()[1] for peer in peers}
 
-    def has_closed(self, peer: int) -> bool:
-        """Return whether the worker has left in an orderly way."""
-        return peer in self._closed
+    def await_closed(self, peers: Sequence[int]) -> None:
+        """Wait until these workers have left in an orderly way."""
+        self._wait_until(lambda: [peer for peer in peers if peer not in self._closed])
 
     def discard(self) -> None:
         """Drop all messages, including later ones."""
@@ -87,7 +100,7 @@ class ReceiveBuffer:
             self._ended = True
             self._lists.clear()
 
-    def wait_until(self, missing: Callable[[], list[int]]) -> None:
+    def _wait_until(self, missing: Callable[[], list[int]]) -> None:
         """Wait until no worker is missing. Raises `WorkerError` at once if one has failed."""
 
         def missing_and_alive() -> list[int]:
@@ -98,91 +111,69 @@ class ReceiveBuffer:
             return left
 
         with self._changed:
-            wait_until(missing_and_alive, self.timeout_s, self.stopped, self._changed.wait)
+            wait_until(missing_and_alive, self.timeout_s, self._stopped, self._changed.wait)
 
 
-class MessageKind(IntEnum):
-    """Purpose of a list of messages: a call, or a sender that leaves."""
+class PeerConnection:
+    """A connection to one worker, in both directions. groups: to send in, and to receive in.
 
-    CALL = 0
-    LEAVE = 1
+    A list of messages begins with one that carries the number of the call and the count of the
+    list, even if that is 0. A worker that leaves sends `_LEAVE` as the number, with its reason.
+    """
 
-
-class PeerConnection(ABC):
-    """A connection to one worker, in both directions."""
-
-    def __init__(self, peer: int, arrivals: ReceiveBuffer) -> None:
+    def __init__(self, groups: tuple[Any, Any], rank: int, peer: int, arrivals: ReceiveBuffer, max_bytes: int) -> None:
         self.peer = peer
+        self._groups = groups
+        self._other = int(rank < peer)
         self._arrivals = arrivals
-        self._lock = threading.Lock()  # a list is sent in one piece
-        self._has_left = False
+        self._max_bytes = max_bytes
+        self._sender = GlooSender(groups[0], self._other, _MAX_MESSAGES, arrivals.timeout_s)
+        self._receiving = threading.Thread(target=self._receive_all, daemon=True, name=f"from worker {peer}")
+        self._receiving.start()
 
-    def send(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
-        """Start to send a list of messages, in one piece; nothing after a LEAVE."""
-        with self._lock:
-            if not self._has_left:  # no process reads what follows a LEAVE
-                self._has_left = kind is MessageKind.LEAVE
-                self._put(kind, number, tensors)
+    def send(self, number: int, tensors: Sequence[Tensor]) -> None:
+        """Start to send the messages of a call, in order, without blocking; failures are raised by waits."""
+        with suppress(RankError):  # the receiving thread gets the error as well, and reports it
+            head = tensors[0] if tensors else _EMPTY
+            self._sender.send(Message(version=number, data=head, note=len(tensors)))
+            for tensor in tensors[1:]:
+                self._sender.send(Message(version=number, data=tensor))
 
-    def _dispatch(self, kind: MessageKind, number: int, tensors: list[Tensor]) -> None:
-        """Handle a list of messages from the other end."""
-        if kind is MessageKind.CALL:
-            self._arrivals.put(self.peer, number, tensors)
-        else:
-            self._arrivals.mark_left(self.peer, number)
-
-    @abstractmethod
-    def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
-        """Start to send, in order, without blocking; never raises for an unreachable worker."""
-
-
-class ConnectedCommunicator(Communicator):
-    """Communicator over connections; subclasses make them. arrivals: what their threads receive."""
-
-    def __init__(self, rank: int, size: int, peers: Iterable[int], arrivals: ReceiveBuffer, root: int) -> None:
-        super().__init__(rank, size, peers, root)
-        self._arrivals = arrivals
-        self._connections: Mapping[int, PeerConnection] = {}  # by worker: all of `links`
-        self._failed_worker = NO_FAILURE
-        self._has_left = False
-
-    def abort(self) -> None:
-        """Leave within a second, without waiting for others. Live workers receive the reason."""
-        if not self._has_left:
-            self._has_left = True
-            self._arrivals.discard()
-            self._send_leave(self._failed_worker)
-            self._leave(orderly=False)
+    def send_leave(self, reason: int) -> None:
+        """Announce that this worker leaves; nothing may follow. reason: as `failed` of `ReceiveBuffer.mark_left`."""
+        with suppress(RankError):
+            self._sender.send(Message(version=_LEAVE, data=_EMPTY, note=reason))
 
     def close(self) -> None:
-        with self._recording_failure():
-            self._send_leave(CLOSED)
-            self._arrivals.wait_until(lambda: [peer for peer in self.links if not self._arrivals.has_closed(peer)])
-        self._has_left = True
-        self._arrivals.discard()
-        self._leave(orderly=True)
+        """Wait until no thread remains: both ends have left, or the link is broken.
 
-    def _take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
-        with self._recording_failure():
-            return self._arrivals.take(peers, number)
+        A thread that returns from gloo while Python exits crashes the process.
+        """
+        with suppress(RankError):
+            self._sender.close()
+        self._receiving.join(self._arrivals.timeout_s)
 
-    @contextmanager
-    def _recording_failure(self) -> Iterator[None]:
-        """Record the worker of a `WorkerError`; `abort` reports it to the others."""
+    def abort(self) -> None:
+        """Break the link: gloo has no abort, but one time-out ends all waits of a group."""
+        for group in dict.fromkeys(self._groups):
+            with suppress(RuntimeError):
+                group.recv([torch.empty(1)], self._other, _UNUSED_TAG).wait(timedelta(milliseconds=1))
+
+    def _receive_all(self) -> None:
+        """Put all lists into the buffer until the link ends: a failure unless the other end left before."""
+        reason: object = "it has closed the link"
         try:
-            yield
-        except WorkerError as error:
-            self._failed_worker = error.worker
-            raise
-
-    def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
-        """Start to send; failures are raised by the calls that wait."""
-        self._connections[peer].send(MessageKind.CALL, number, tensors)
-
-    def _send_leave(self, failed: int) -> None:
-        """Announce to all that this worker leaves (`ReceiveBuffer.mark_left`); never raises."""
-        for connection in self._connections.values():
-            connection.send(MessageKind.LEAVE, failed, [])
-
-    def _leave(self, orderly: bool) -> None:
-        """Close the connections, within half a second unless `orderly` (all others close, too)."""
+            messages = incoming_messages(self._groups[1], self._other, self._max_bytes)
+            for head in messages:
+                if head.version == _LEAVE:
+                    self._arrivals.mark_left(self.peer, head.note)
+                    continue
+                if not 0 <= head.note < _MAX_MESSAGES:
+                    raise RankError(f"it sends a list of {head.note} messages; the limit is {_MAX_MESSAGES - 1}")
+                others = islice(messages, max(0, head.note - 1))
+                tensors = [head.data, *(message.data for message in others)]
+                if len(tensors) >= head.note:
+                    self._arrivals.put(self.peer, head.version, tensors[: head.note])
+        except Exception as error:
+            reason = error
+        self._arrivals.mark_failed(self.peer, failed_error(self.peer, reason))

@@ -202,7 +202,7 @@ class Coordinator:
             communicator = self._communicator = self.make_communicator(
                 {"rank": root, "peers": [], **order}, self.membership.check_failed
             )
-            transfer_cells(communicator.exchange_with_root, root, transfers, self.states, self.like)
+            transfer_cells(communicator, transfers, self.states, self.like, with_root=True)
         except RankError:
             raise self.membership.failure() from None
 

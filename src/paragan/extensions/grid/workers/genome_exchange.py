@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -11,8 +11,6 @@ from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.cell_state import NUM_MESSAGES, CellState, Centre
 from paragan.extensions.grid.topology import Topology
 from paragan.extensions.grid.transports.communicator import Communicator
-
-Swap = Callable[[Mapping[int, Sequence[Tensor]]], dict[int, list[Tensor]]]
 
 
 def exchange_routes(owners: Sequence[int], topology: Topology) -> dict[tuple[int, int], list[int]]:
@@ -53,17 +51,19 @@ def transfer_routes(owners: Sequence[int], sources: Sequence[int | None]) -> dic
 
 
 def transfer_cells(
-    swap: Swap,
-    rank: int,
+    communicator: Communicator,
     routes: Mapping[tuple[int, int], Sequence[int]],
     states: Mapping[int, CellState],
     like: Centre,
+    with_root: bool,
 ) -> dict[int, CellState]:
     """Send cells along their routes; returns the received cells by number.
 
-    states: of the cells of this process.
+    states: of the cells of this process. with_root: the coordinator takes part.
     """
-    messages = swap({b: pack_cells(cells, states) for (a, b), cells in routes.items() if a == rank})
+    rank = communicator.rank
+    sends = {b: pack_cells(cells, states) for (a, b), cells in routes.items() if a == rank}
+    messages = communicator.exchange(sends, with_root)
     received: dict[int, CellState] = {}
     for (a, b), cells in routes.items():
         if b == rank:
@@ -99,6 +99,6 @@ class GenomeExchange:
         """Exchange cells with the other workers; returns the centres of the cells in `reach`."""
         routes = exchange_routes(self.owners, self.topology)
         local = {cell.number: cell.state() for cell in cells}
-        self.copies = transfer_cells(self.communicator.exchange, self.communicator.rank, routes, local, self.like)
+        self.copies = transfer_cells(self.communicator, routes, local, self.like, with_root=False)
         states = local | self.copies
         return {cell: states[cell].centre for cell in reach}

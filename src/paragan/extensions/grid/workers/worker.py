@@ -152,8 +152,7 @@ class Worker:
                 self._cells[number] = self.make_cell(number)
         like = self._cells[mine[0]].centre
         states = {n: self._saved[at][n] for n, source in enumerate(sources) if source == rank}
-        routes = transfer_routes(owners, sources)
-        states |= transfer_cells(communicator.exchange_with_root, rank, routes, states, like)
+        states |= transfer_cells(communicator, transfer_routes(owners, sources), states, like, with_root=True)
         for number in mine:
             if sources[number] is not None:
                 self._cells[number].restore(states[number])
