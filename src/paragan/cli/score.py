@@ -37,7 +37,7 @@ def score_folders(
     `inception`, whose weights `metrics import-weights` stores.
     """
     from paragan.evaluation import folder_scores
-    from paragan.runs.score_folders import open_extractor
+    from paragan.runs.evaluate import open_extractor
 
     names = [name.strip() for name in metrics.split(",")]
     for name in names:

@@ -188,7 +188,7 @@ def script_data(charts: Iterable[Chart]) -> dict[str, Any]:
     lines: dict[str, list[dict[str, Any]]] = {}
     for chart in charts:
         for curve in (line.curve for line in chart.lines):
-            number = pool.setdefault(tuple(p[:3] for p in curve.points), len(pool))
+            number = pool.setdefault(tuple((p.step, p.kimg, p.seconds) for p in curve.points), len(pool))
             values = [None if p.value is None else float(f"{p.value:.5g}") for p in curve.points]
             lines.setdefault(chart.caption.id, []).append({"label": curve.label, "places": number, "values": values})
     places = []
@@ -225,7 +225,7 @@ def _trace(curve: ChartCurve, axis: str, area: Area, style: Style) -> Trace:
         whiskers=whiskers,
         bad="".join(f"M{x - 2.5:g} {area.bottom - 5.5}l5 5m0-5l-5 5" for x, point in places if point.bad),
         best=next(
-            ((x, area.y(v), format_number(v)) for x, p in places if p == curve.best and (v := p.value) is not None),
+            ((x, area.y(v), format_number(v)) for x, p in places if p is curve.best and (v := p.value) is not None),
             None,
         ),
     )

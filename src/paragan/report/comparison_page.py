@@ -126,6 +126,6 @@ def _series_charts(section: str, runs: Sequence[ComparedRun], end: Mapping[str, 
             note = panel.note if name == matching[0] else ""
             caption = Caption(id=f"{section}-{len(charts)}", title=title, note=note, floor=panel.floor)
             numbers = [number for number, series in enumerate(known) if name in series]
-            curves = [_curve(number, runs[number], known[number][name].points()) for number in numbers]
+            curves = [_curve(number, runs[number], known[number][name].points) for number in numbers]
             charts.append(draw_chart(caption, curves, end, "means"))
     return charts[:_MAX_CHARTS]

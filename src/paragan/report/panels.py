@@ -173,7 +173,7 @@ def section_charts(section: str, series: Mapping[str, Series], end: Mapping[str,
         labels = series_labels(names)
         styles = zip(labels, names, _styles(labels), strict=True)
         curves = [
-            ChartCurve(label=label, points=series[name].points(), tone=tone, dash=dash)
+            ChartCurve(label=label, points=series[name].points, tone=tone, dash=dash)
             for label, name, (tone, dash) in styles
         ]
         charts.append(draw_chart(caption, curves, end, "ranges", size))
@@ -210,14 +210,15 @@ def metric_charts(scores: Sequence[RecordEntry], end: Mapping[str, float]) -> li
 
 def _metric_curves(metric: str, scores: Sequence[RecordEntry]) -> list[ChartCurve]:
     """Return one curve per protocol; the latest has the name of the metric, and the best mark."""
-    best_entry = best_evaluation(metric, scores)
-    best = None if best_entry is None else best_entry.point(metric)
+    best = best_evaluation(metric, scores)
     curves = []
     protocols = [entry.protocol_of(metric) for entry in scores]
     for order, protocol in enumerate(dict.fromkeys(protocols), 1):
-        points = [entry.point(metric) for entry, other in zip(scores, protocols, strict=True) if other == protocol]
+        entries = [entry for entry, other in zip(scores, protocols, strict=True) if other == protocol]
+        points = [entry.point(metric) for entry in entries]
         if protocol == protocols[-1]:
-            curves.append(ChartCurve(label=metric, points=points, tone=2, best=best))
+            marked = next((point for point, entry in zip(points, entries, strict=True) if entry is best), None)
+            curves.append(ChartCurve(label=metric, points=points, tone=2, best=marked))
         else:
             curves.append(ChartCurve(label=f"{metric} by another protocol ({order})", points=points, tone=4))
     return curves

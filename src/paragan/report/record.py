@@ -14,19 +14,21 @@ from typing import IO, Any
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file
+from paragan.core.phases import Phase
 from paragan.report.grid_record import GridHistory
 from paragan.report.record_values import (
     NUM_IMAGES,
     RecordEntry,
     dotted_settings,
     finite_or_nan,
+    first_items,
     keep_latest,
     single_line,
     thin_out,
     to_mapping,
+    to_natural,
 )
 from paragan.report.series import Series
-from paragan.report.timing import Delays, PhaseTimes
 
 # Limits on the cost of an untrusted record.
 _MAX_LINE_BYTES = 1 << 22  # a generation of 4096 cells has 2 MB
@@ -36,7 +38,40 @@ _MAX_ADVICE = 50
 _MAX_CHECKPOINTS = 10
 _MAX_SECONDS = 1e15
 _MAX_SAVES = 1000  # whose time is known
+_MAX_RANKS = 64
 _MAX_PROTOCOLS = 50  # evaluations by further protocols are left out
+
+
+@dataclass
+class PhaseTimes:
+    """Seconds of each rank by phase."""
+
+    seconds: dict[str, dict[int, float]] = field(default_factory=dict)
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        """Add {phase: seconds of each of `ranks`}; other values are ignored."""
+        ranks = [to_natural(rank) for rank in first_items(values.get("ranks"), _MAX_RANKS)]
+        by_phase = to_mapping(values.get("phase_s"))
+        for name in Phase:
+            for rank, number in zip(ranks, first_items(by_phase.get(name), _MAX_RANKS), strict=False):
+                spent = finite_or_nan(number)
+                if rank is not None and 0 <= spent < _MAX_SECONDS:
+                    by_rank = self.seconds.setdefault(name, {})
+                    by_rank[rank] = by_rank.get(rank, 0.0) + spent
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return phase, share of the time of all ranks, and the rank with the largest share, with it."""
+        ranks: dict[int, float] = {}
+        for rank, spent in (pair for by_rank in self.seconds.values() for pair in by_rank.items()):
+            ranks[rank] = ranks.get(rank, 0.0) + spent
+        rows = []
+        for name, by_rank in self.seconds.items():
+            if total := sum(by_rank.values()):
+                shares = {rank: spent / ranks[rank] for rank, spent in by_rank.items() if ranks[rank]}
+                rank = max(shares, key=shares.__getitem__)
+                most = (str(rank), f"{shares[rank]:.1%}") if len(ranks) > 1 else ("", "")
+                rows.append((name.replace("_", " "), f"{total / sum(ranks.values()):.1%}", *most))
+        return rows
 
 
 @dataclass(kw_only=True)
@@ -66,7 +101,6 @@ class History:
     columns: object = None
     advice: dict[str, RecordEntry] = field(default_factory=dict)
     events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_EVENTS))
-    delays: Delays = field(default_factory=Delays)
     phases: PhaseTimes = field(default_factory=PhaseTimes)
     population: GridHistory = field(default_factory=GridHistory)
     checkpoints: int = 0
@@ -113,8 +147,6 @@ class History:
             case "phases":
                 self.phases.add(values)
                 self._add_curves("phases/", entry, to_mapping(values.get("per_step")))
-            case "delays":
-                self.delays.add(values)
             case "generation":
                 self.population.add(entry.step, entry.kimg, values, entry.seconds)
             case "score":

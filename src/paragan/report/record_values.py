@@ -131,11 +131,10 @@ class RecordEntry:
         return frozenset(comparable_part(self.protocol, metric).items())
 
     def point(self, metric: str) -> Point:
-        """Return the value of a metric with its interval."""
-        value = self.numbers.get(metric, math.nan)
-        known = value if math.isfinite(value) else None
-        low, high = self.interval(metric) or (math.nan, math.nan)
-        return Point(self.step, self.kimg, self.seconds, value=known, low=low, high=high, bad=known is None)
+        """Return the value of a metric with its interval; its range is empty without one."""
+        point = Point.of(self.step, self.kimg, self.numbers.get(metric, math.nan), self.seconds)
+        point.low, point.high = self.interval(metric) or (math.inf, -math.inf)
+        return point
 
     def brief(self) -> RecordEntry:
         """Return a copy with only the first scalar values and shortened texts, of bounded size."""

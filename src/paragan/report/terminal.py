@@ -77,8 +77,8 @@ def summary_line(folder: Path, history: History) -> str:
 
 def sparkline(series: Series) -> str:
     """Return the means of a series as a row of blocks, the latest at the right; "?" for a gap."""
-    count = min(_SPARK_WIDTH, len(series.buckets))
-    chosen = [series.buckets[(n + 1) * len(series.buckets) // count - 1].mean for n in range(count)]
+    count = min(_SPARK_WIDTH, len(series.points))
+    chosen = [series.points[(n + 1) * len(series.points) // count - 1].value for n in range(count)]
     finite = [v for v in chosen if v is not None]
     low = min(finite, default=0.0)
     span = max(finite, default=0.0) - low

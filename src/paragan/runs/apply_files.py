@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,13 +17,16 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.files import create_subfolder, write_bytes
+from paragan.datasets.base.audio_files import ENDINGS, AudioPart, File, read_info, read_part, require_packages
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 from paragan.datasets.base.open_images import open_reader
+from paragan.datasets.base.whole_images import decode_whole
 from paragan.export.application import Application
+from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.game.sampling import Mode
-from paragan.runs.applied_media import prepare_files, read_input, to_file
 from paragan.runs.output_folder import prepare_output_folder
+from paragan.writers.audio import to_wave
 
 _RECORD = "applied.json"
 _TOKENS = ".safetensors"
@@ -98,10 +103,10 @@ def _list_inputs(application: Application, source: Path, request: ApplyRequest) 
         return FolderReader(folder), [str(path.relative_to(folder)) for path in paths]
     if source.is_file() and source.suffix.lower() not in _ARCHIVES:
         files: FileReader = FolderReader(source.parent)
-        prepare_files(application, files)
+        _prepare_files(application, files)
         return files, [source.name]
     files = open_reader(str(source), option="INPUT")
-    prepare_files(application, files)
+    _prepare_files(application, files)
     if not (names := files.images()):
         listed = ", ".join(f"{count:,} {kind}" for kind, count in files.ignored.items()) or "nothing"
         raise DataError(f"INPUT: no {application.kind} files in '{source}'; it has: {listed}")
@@ -133,11 +138,11 @@ def _output(
     where = files.where(name)
     try:
         if request.tokens == "decode":
-            return to_file(application, application.decode(*_read_tokens(files.read(name), where)))
-        x = read_input(application, files, name, options)
+            return _to_file(application, application.decode(*_read_tokens(files.read(name), where)))
+        x = _read_input(application, files, name, options)
         if request.tokens == "encode":
             return safetensors.torch.save({"tokens": application.encode(x)[0], "sizes": torch.tensor(x.shape[2:])})
-        return to_file(application, application(x, tile=request.tile, overlap=request.overlap))
+        return _to_file(application, application(x, tile=request.tile, overlap=request.overlap))
     except DataError as error:
         damaged.append(str(error))
     except ConfigError as error:  # of the size
@@ -153,3 +158,37 @@ def _read_tokens(data: bytes, where: str) -> tuple[Tensor, list[int]]:
     except (SafetensorError, KeyError, TypeError, ValueError):
         raise DataError(f"{where}: no `tokens` and `sizes` in safetensors; pass a file that --encode wrote") from None
     return tokens, sizes
+
+
+def _prepare_files(application: Application, files: FileReader) -> None:
+    """Let a reader list audio, if the generator takes it; `ConfigError` where audio cannot be read or written."""
+    if application.kind == "image":
+        return
+    require_packages()
+    if application.audio is None:
+        raise ConfigError("apply: the sample rate of this run's audio is not known; call paragan.load(RUN).apply(x)")
+    files.endings = ENDINGS
+
+
+def _read_input(application: Application, files: FileReader, name: str, trained: object) -> Tensor:
+    """Return an image (1, C, H, W), or audio (1, C, T) at the rate of training; `DataError` for a damaged file.
+
+    trained: settings of the data of training.
+    """
+    where = files.where(name)
+    if application.audio is None:
+        return decode_whole(files.read(name), where, application.channels, trained)[None]
+    file: File = os.fsencode(where) if isinstance(files, FolderReader) else io.BytesIO(files.read(name))
+    info = read_info(file, where)
+    rate = application.audio.sample_rate
+    part = AudioPart(start=0, count=info.length_at(rate), sample_rate=rate, channels=application.audio.channels)
+    return torch.from_numpy(read_part(file, info, part, where))[None]
+
+
+def _to_file(application: Application, output: Tensor) -> bytes:
+    """Return an output (1, C, ...) as a PNG or WAV file."""
+    if application.audio is not None:
+        return to_wave(output[0], application.audio.sample_rate)
+    content = io.BytesIO()
+    SampledImages(output)[0].save(content, "PNG")
+    return content.getvalue()

@@ -1,19 +1,30 @@
-"""Scores of a finished or stopped run."""
+"""Scores of a finished or stopped run, and extractors of features for images without a run."""
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from paragan.config import read_recipe
 from paragan.config.sections import outside_of_run
+from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.outside_code import CodeFolder
+from paragan.datasets.base.in_memory import InMemorySource
 from paragan.evaluation.score import Score
+from paragan.evaluation.scorer import extractor_name
+from paragan.features.base.extractor import ExtractorContext, FeatureExtractor
 from paragan.hardware.deterministic import deterministic_kernels
+from paragan.hardware.device import device_by_name
 from paragan.runs.open_run import config_path, open_run
 from paragan.writers.console import score_line
+
+_SIDE = 32  # of images that stand for those of a data set; extractors read their channels alone
 
 
 @dataclass(frozen=True)
@@ -64,3 +75,28 @@ def evaluate_run(
             raise ConfigError(f"{path} has no scores (evaluation.{key}=null); resume it with evaluation.{key}={value}")
         prior = trainer.prior if seed is None else replace(trainer.prior, seed=seed)
         return RunScore(trainer.clock.step, trainer.compute_score(prior))
+
+
+def open_extractor(features: str, device: str = "auto") -> FeatureExtractor:
+    """Return an extractor by its name, the path of a .pt2 file, or {name: …, …} as in a recipe.
+
+    Raises `ConfigError` for one that is trained on the images of a run.
+    """
+    if features.endswith(".pt2"):
+        features = f"{{name: exported, weights: {json.dumps(features)}}}"
+    chosen = read_recipe("digits", [f"evaluation.features={features}"]).evaluation.features
+    if chosen is None or chosen.name in ("auto", "judge"):
+        raise ConfigError(
+            f"--features {features}: it belongs to a run; choose inception, cifar10, mnist, or a .pt2 file"
+        )
+    images = InMemorySource(torch.zeros(2, 3, _SIDE, _SIDE, dtype=torch.uint8))
+    context = ExtractorContext(
+        name=extractor_name(chosen),
+        train=images,
+        held_out=images,
+        device=device_by_name(device),
+        say=lambda line: print(line, file=sys.stderr),
+    )
+    prepared = registry.load_module("features", chosen.name).prepare(chosen.options, context)
+    extractor: FeatureExtractor = prepared if isinstance(prepared, FeatureExtractor) else prepared()
+    return replace(extractor, name=extractor_name(chosen))

@@ -23,20 +23,20 @@ def test_a_spike_survives_ten_thousand_values():
     series = Series()
     for step in range(10_000):
         series.add(step, step / 1000, 1e6 if step == 4321 else 1.0)
-    assert len(series.buckets) <= CAPACITY
-    assert sum(bucket.finite for bucket in series.buckets) == 10_000
-    assert max(bucket.high for bucket in series.buckets) == 1e6
+    assert len(series.points) <= CAPACITY
+    assert sum(point.finite for point in series.points) == 10_000
+    assert max(point.high for point in series.points) == 1e6
 
 
 def test_buckets_keep_their_mean_and_order():
     series = Series()
     for step in range(1000):
         series.add(step, float(step), float(step))
-    kimg = [bucket.kimg for bucket in series.buckets]
+    kimg = [point.kimg for point in series.points]
     assert kimg == sorted(kimg) and kimg[-1] == 999
-    assert sum(bucket.total for bucket in series.buckets) == sum(range(1000))
-    assert {bucket.finite for bucket in series.buckets[:-1]} == {series.width}
-    assert all(bucket.low <= bucket.mean <= bucket.high for bucket in series.buckets)
+    assert sum(point.total for point in series.points) == sum(range(1000))
+    assert {point.finite for point in series.points[:-1]} == {series.width}
+    assert all(point.low <= point.value <= point.high for point in series.points)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_positions_count_the_time_of_all_sessions():
         history.add("score", RecordEntry(step=step, kimg=float(step), values={"fd": 1.0, "seconds": seconds}))
         history.add("step", RecordEntry(step=step, kimg=float(step), values={"d/real": 1.0, "seconds": seconds}))
     assert [entry.seconds for entry in history.scores] == [10.0, 20.0, 25.0, 35.0]
-    assert [bucket.seconds for bucket in history.series["d/real"].buckets] == [10.0, 20.0, 25.0, 35.0]
+    assert [point.seconds for point in history.series["d/real"].points] == [10.0, 20.0, 25.0, 35.0]
 
 
 def test_a_metric_that_is_null_later_is_marked_and_its_number_stays():

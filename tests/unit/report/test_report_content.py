@@ -9,9 +9,8 @@ import pytest
 from paragan.core import registry
 from paragan.report.chart import Caption, ChartCurve, draw_chart, run_end, table_rows
 from paragan.report.metric_notes import explanation, note_of
-from paragan.report.page import Page
+from paragan.report.page import Page, list_events
 from paragan.report.record import open_record
-from paragan.report.run_facts import list_events
 from paragan.report.series import Point
 from tests.browser import made_run
 from tests.browser.made_run import line
@@ -44,7 +43,7 @@ def test_a_sparse_line_reads_its_newest_value(tmp_path):
 
 
 def test_a_curve_that_has_ended_has_no_value_later():
-    ends = [ChartCurve(label=f"{n}", points=[Point(k, k, k, 1.0) for k in range(n)], tone=0) for n in (3, 6)]
+    ends = [ChartCurve(label=f"{n}", points=[Point.of(k, k, 1.0, k) for k in range(n)], tone=0) for n in (3, 6)]
     chart = draw_chart(Caption(id="x", title="", note=""), ends, run_end(5, 5), "means")
     assert [row[2] for row in table_rows(chart)] == ["1", "1", "1", "–", "–", "–"]
 
