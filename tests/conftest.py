@@ -150,6 +150,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         sys.modules["torch"].set_num_threads(1)
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The temporary folder, as the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def data_root() -> Path:
     """The folder of real data sets: PARAGAN_DATA, or `shared/data` beside the repository."""

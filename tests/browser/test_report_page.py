@@ -1,6 +1,5 @@
 """The report in a real browser: slider, curves, keyboard, light and dark, and not one request."""
 
-import json
 import random
 import re
 import threading
@@ -62,15 +61,6 @@ def test_animation_plays_to_the_end_and_stops(page):
     assert page.text("#play") == "❚❚"
     page.wait(lambda: page.text("#play") == "▶")
     assert page.text("#at").startswith("step 4,000 ")
-
-
-def test_points_of_a_metric_are_the_evaluations_of_the_record(page, run):
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    metrics = [name for name in next(line for line in lines if line["kind"] == "score") if "[" in name or "_" in name]
-    dots = "return document.querySelector(`[data-line='${arguments[0]}'] .by-kimg .dots`).getAttribute('d')"
-    for name in set(metrics) - {"num_images"}:
-        told = sum(line["kind"] == "score" and name in line for line in lines)
-        assert page.run(dots, name).count("h0") == told == SCORES, name
 
 
 def test_a_class_named_like_a_script_stays_text(page):

@@ -1,10 +1,10 @@
 """A scheme in one file outside the package is planned, checked, replayed and verified by what it says of itself."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
 
+import paragan as pg
 from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
@@ -41,12 +41,10 @@ def config(*words):
     return read_recipe("digits", [*SMALL, *words], ANY)
 
 
-def test_run_says_what_to_expect_and_a_step_without_d_is_replayed(capsys, tmp_path):
+def test_run_says_what_to_expect_and_a_step_without_d_is_replayed(capsys):
     assert main(["train", "digits", *SMALL, "--out", "run"]) == 0
     assert "\npauses    D trains at every step of 3\n" in capsys.readouterr().out
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    steps = [line["step"] for line in lines if line["kind"] == "step"]
-    assert steps == list(range(1, 11))  # D is updated at 1, 4, 7 and 10
+    assert [line["step"] for line in pg.Run("run").history] == list(range(1, 11))  # D is updated at 1, 4, 7 and 10
     assert main(["replay", "run", "--step", "5", "--trust"]) == 0
     assert "equal" in capsys.readouterr().out
 

@@ -1,6 +1,5 @@
 """Networks and data as people have them: old-style hooks, complex weights, attention with R1, float64, NaN, noise."""
 
-import json
 import warnings
 
 import numpy as np
@@ -217,11 +216,6 @@ def test_several_outputs_name_what_to_return(tmp_path, make):
 
     with pytest.raises(ConfigError, match=r"or paragan\.GeneratorOutput\(sample, \{NAME: tensor\}\) for several"):
         trainer(Several(), D(), tmp_path).run()
-
-
-def test_the_record_of_these_runs_is_json(tmp_path):
-    trainer(Spectral(), Attention(), tmp_path, penalties=[{"name": "r1"}]).run()
-    assert [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("keep", [lambda y: y, lambda y: [y], lambda y: {"y": (y, 1)}], ids=["tensor", "list", "map"])

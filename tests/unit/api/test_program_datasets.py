@@ -134,12 +134,6 @@ def test_what_is_not_used_of_a_data_set_is_said(tmp_path):
     assert "3 values" in " ".join(trainer(three, tmp_path).source.notices)
 
 
-def test_float64_of_a_data_set_is_cast_and_said(tmp_path):
-    data = TensorDataset(torch.rand(8, 1, 8, 8, dtype=torch.float64), torch.zeros(8, dtype=torch.int64))
-    source = trainer(data, tmp_path).source
-    assert source.fetch(np.array([1]))["x"].dtype == torch.float32 and "float64" in " ".join(source.notices)
-
-
 @pytest.mark.parametrize("name", ["tuples", "loader", "hugging-face", "stream", "loader-stream"])
 def test_each_kind_trains_and_resumes_bit_for_bit(name, tmp_path, capsys):
     make = {**DATA, "stream": Stream, "loader-stream": lambda: DataLoader(Stream(), batch_size=3)}[name]

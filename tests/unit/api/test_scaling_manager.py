@@ -39,6 +39,10 @@ def trained(scale_mgr, gan=None, steps=None):
     return scale_mgr
 
 
+def records(scale_mgr, kind):
+    return pg.Run(scale_mgr.trainer.checkpoints.folder.parent).records(kind)
+
+
 def ending(folder):
     return json.loads((folder / "exit.json").read_text())
 
@@ -104,7 +108,7 @@ def finished(quick_judge, tmp_path_factory):
 
 
 def test_fid_without_inception_says_that_the_judges_features_are_compared(finished, capsys):
-    (scored,) = (line for line in _record(finished) if line["kind"] == "score")
+    (scored,) = records(finished, "score")
     assert finished.eval(metric="fid") == scored["fd[judge]"]
     line = capsys.readouterr().out
     assert line.startswith(f"eval      fid is fd[judge] {scored['fd[judge]']:.4g}, compared in features of the judge, ")
@@ -126,7 +130,7 @@ def test_fid_of_any_other_extractor_is_not_called_the_published_one(finished, ca
 
 
 def test_a_metric_by_its_name_is_its_number(finished, capsys):
-    (scored,) = (line for line in _record(finished) if line["kind"] == "score")
+    (scored,) = records(finished, "score")
     for name in ("fd[judge]", "coverage", "label_accuracy"):
         assert finished.eval(name) == scored[name]
     assert capsys.readouterr().out == ""
@@ -137,18 +141,13 @@ def test_a_run_that_is_not_scored_says_so(manager):
         trained(manager(), steps=1).eval()
 
 
-def _record(scale_mgr):
-    folder = scale_mgr.trainer.checkpoints.folder.parent
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
 def test_eval_between_steps_returns_a_score_and_training_continues(quick_judge, manager):
     scale_mgr, gan = manager("evaluation.features=judge", "evaluation.num_images=20"), pg.Estimator(*pair())
     trained(scale_mgr, gan, steps=2)
     early = scale_mgr.eval("coverage")
     assert scale_mgr.eval("coverage") == early
     trained(scale_mgr, gan)
-    assert [line["step"] for line in _record(scale_mgr) if line["kind"] == "score"] == [2, 4]
+    assert [line["step"] for line in records(scale_mgr, "score")] == [2, 4]
 
 
 def test_a_manager_before_its_first_step_or_closed_refuses_calls(manager):
@@ -186,9 +185,7 @@ def test_the_same_program_goes_on_where_it_left(manager, tmp_path, capsys):
     assert again.trainer.clock.step == 3
     trained(again, gan)
     assert ending(tmp_path / "run") == {"code": 0, "step": 4, "reason": "finished"}
-    assert not any(
-        "commands" in line and line["commands"] for line in _record(again)
-    )  # `paragan` has not these networks
+    assert not any(line["commands"] for line in records(again, "start"))  # `paragan` has not these networks
 
 
 def test_another_run_in_the_folder_is_refused_in_words_of_a_program(manager, tmp_path):

@@ -3,7 +3,6 @@
 import json
 from typing import ClassVar
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -139,18 +138,6 @@ class Points(Dataset):
     def __getitem__(self, row):
         sample = {name: tensor[row] for name, tensor in tensors().items()}
         return {**sample, "point": (sample["point"] + 0.1 * torch.randn(2).double()).numpy(), "size": row}
-
-
-def test_dataset_draws_are_those_of_the_place_in_the_stream(tmp_path):
-    source = trainer(tmp_path, Points()).source
-    before = torch.get_rng_state()
-    rows, places = np.array([3, 3, 4]), np.array([7, 8, 9])
-    samples = source.fetch(rows, places, seed=5)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert samples["size"].tolist() == [3, 3, 4]
-    assert not torch.equal(samples["point"][0], samples["point"][1])
-    again = source.fetch(rows[1:], places[1:], seed=5)
-    assert torch.equal(again["point"], samples["point"][1:])
 
 
 def test_dataset_of_mappings_trains_and_resumes(tmp_path):

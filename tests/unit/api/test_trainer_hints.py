@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import Dataset
 
 import paragan as pg
 from tests.unit.api.test_networks_of_the_field import SETTINGS, D, G, trainer
@@ -112,20 +112,6 @@ def test_layers_outside_a_module_are_named(tmp_path, hold):
     frozen = D().requires_grad_(False)
     with pytest.raises(pg.ConfigError, match="has no weight to train: all are frozen"):
         trainer(G(), frozen, tmp_path)
-
-
-class Stream(IterableDataset):
-    def __iter__(self):
-        return iter([{"x": torch.zeros(6)}] * 8)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [DataLoader(TensorDataset(torch.zeros(8, 6))), Stream(), TensorDataset(torch.zeros(8, 6)), lambda epoch: Stream()],
-    ids=["DataLoader", "IterableDataset", "TensorDataset", "function"],
-)
-def test_data_of_each_kind_trains(tmp_path, given):
-    assert trainer(G(), D(), tmp_path, given).run().is_finished
 
 
 class Drawing(Dataset):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import paragan as pg
 from paragan.datasets import digits
@@ -13,7 +12,7 @@ from paragan.evaluation import tensor_images
 from paragan.features.base import classifier
 from paragan.game.network import CalledNetwork
 from paragan.loading.order import ClassOrder
-from tests.unit.api.test_trainer_samples import Labelled, Maker
+from tests.unit.api.test_trainer_samples import Critic, Labelled, Maker
 
 SETTINGS = {
     "train.batch": 4, "train.kimg": 0.008, "every.log_steps": 1, "every.sample_kimg": 0, "evaluation.num_images": 30,
@@ -33,15 +32,6 @@ class Enlarged(Maker):
 
     def forward(self, low):
         return super().forward(low.flatten(1))
-
-
-class Critic(nn.Module):
-    def __init__(self, shape=SHAPE):
-        super().__init__()
-        self.layer = nn.Linear(torch.Size(shape).numel(), 1)
-
-    def forward(self, x):
-        return self.layer(x.flatten(1))[:, 0]
 
 
 def images(count=60, split="train"):

@@ -18,20 +18,20 @@ from PIL import Image
 from paragan.cli.main import main
 
 TINY = "data.size=8 model.width=4 model.latent=8 train.batch=8 train.kimg=0.016 every.score_kimg=0 every.sample_kimg=0"
+WORDS = [*TINY.split(), "evaluation.features=null", "writers=[images,jsonl,console]"]
 MODULE = "from dataclasses import dataclass\nfrom torch import nn\n"
 
 
 @cache
-def _trained() -> Path:
+def trained() -> Path:
     """A run of two steps, made once and copied."""
     folder = Path(mkdtemp()) / "run"
-    words = [*TINY.split(), "evaluation.features=null", "writers=[images,jsonl,console]", "--out", str(folder)]
-    assert main(["train", "digits", *words]) == 0
+    assert main(["train", "digits", *WORDS, "--out", str(folder)]) == 0
     return folder
 
 
 def _run(folder: Path) -> None:
-    shutil.copytree(_trained(), folder / "runs" / "digits")
+    shutil.copytree(trained(), folder / "runs" / "digits")
 
 
 def _run_without_checkpoint(folder: Path) -> None:

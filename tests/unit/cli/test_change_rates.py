@@ -1,6 +1,5 @@
 """`--change`: other learning rates and schedules from a resume on, recorded with their step and both values."""
 
-import json
 import shutil
 
 import pytest
@@ -20,11 +19,6 @@ FASTER = "g.optimizer.lr=1e-3"
 
 def train(folder, *words):
     return main(["train", "digits", *WORDS, *words, "--out", str(folder)])
-
-
-def lines(folder, kind):
-    record = (folder / "metrics.jsonl").read_text().splitlines()
-    return [line for line in map(json.loads, record) if line["kind"] == kind]
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +47,8 @@ def test_another_rate_is_refused_with_both_values_and_the_way(run, capsys):
 
 def test_change_resumes_with_the_new_rate_and_records_it(run):
     assert train(run, "train.kimg=0.064", FASTER, "--change") == 0
-    assert [line["g/lr"] for line in lines(run, "step")] == [2e-4] * 4 + [1e-3] * 4
-    texts = [line["text"] for line in lines(run, "event")]
+    assert [line["g/lr"] for line in pg.Run(run).history] == [2e-4] * 4 + [1e-3] * 4
+    texts = [line["text"] for line in pg.Run(run).records("event")]
     assert "g.optimizer.lr changed from 0.0002 to 0.001 at step 4" in texts
     config = pg.config.read_recipe(str(run / "config.yaml"))
     assert config.history == (Change(4, "g.optimizer.lr", 2e-4, 1e-3),)
@@ -81,7 +75,7 @@ def test_a_run_stopped_after_a_change_resumes_bit_for_bit(run, tmp_path, word, r
         assert (newest(run) / name).read_bytes() == (newest(whole) / name).read_bytes(), name
     assert (run / "config.yaml").read_text() == (whole / "config.yaml").read_text()
     for folder in (run, whole):
-        recorded = [(line["g/lr"], line.get("g/lr[*.bias]")) for line in lines(folder, "step")]
+        recorded = [(line["g/lr"], line.get("g/lr[*.bias]")) for line in pg.Run(folder).history]
         assert recorded == [(2e-4, None)] * 4 + [rates] * 8
 
 
@@ -93,7 +87,7 @@ def test_a_change_whose_checkpoints_are_gone_holds_from_the_resume_on(run):
         shutil.rmtree(run / "checkpoints" / f"step-{step:09d}")
     assert train(run, "train.kimg=0.096", FASTER) == 0
     assert [change.step for change in pg.config.read_recipe(str(run / "config.yaml")).history] == [7]
-    assert any("holds from step 7 on" in line["text"] for line in lines(run, "event"))
+    assert any("holds from step 7 on" in line["text"] for line in pg.Run(run).records("event"))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+import paragan as pg
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.cli.main import main
 from paragan.core.errors import CheckpointError
@@ -36,14 +37,9 @@ def deleting(monkeypatch, tmp_path):
     return train
 
 
-def steps(folder):
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [line["step"] for line in lines if line["kind"] == "step"]
-
-
 def test_a_deleted_record_is_written_again_with_its_lines(deleting):
     folder, code = deleting(lambda folder: (folder / "metrics.jsonl").unlink())
-    assert (code, steps(folder)) == (0, list(range(1, 9)))
+    assert (code, [line["step"] for line in pg.Run(folder).history]) == (0, list(range(1, 9)))
     assert json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])["kind"] == "end"
 
 
@@ -81,7 +77,7 @@ def test_other_files_that_are_deleted_cost_nothing_but_themselves(deleting, caps
             (folder / name).unlink(missing_ok=True)
 
     folder, code = deleting(delete)
-    assert (code, steps(folder)) == (0, list(range(1, 9)))
+    assert (code, [line["step"] for line in pg.Run(folder).history]) == (0, list(range(1, 9)))
     assert main(["sample", str(folder), "--num", "2"]) == 0
     assert main([*WORDS, "train.kimg=0.16", "--out", str(folder)]) == 0
     assert "resuming at step 8" in capsys.readouterr().out

@@ -1,10 +1,10 @@
 """A run of a config whose D is several: weights from the command line, augmentation, resume, report, refusals."""
 
-import json
 import re
 
 import pytest
 
+import paragan as pg
 from paragan.cli.main import main
 
 NETS = """
@@ -58,8 +58,7 @@ def folder(tmp_path, monkeypatch):
 def test_run_records_resumes_and_reports_every_discriminator(folder):
     assert main([*WORDS, "train.kimg=0.032"]) == 0
     assert main([*WORDS, "train.kimg=0.064"]) == 0
-    lines = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
-    steps = [line for line in lines if "d/loss/adversarial" in line]
+    steps = pg.Run("run").history
     assert len(steps) == 4 and "d/lr[fine.*]" in steps[-1]
     for line in steps:
         for side in "dg":

@@ -1,33 +1,18 @@
 """`train` on a run that is finished: nothing is trained, scored or written again; a run folder resumes."""
 
 import shutil
-from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
 import paragan
 from paragan.cli.main import main
-
-WORDS = [
-    *("data.size=8", "model.width=4", "model.latent=8", "train.batch=8", "train.kimg=0.016"),
-    *("every.score_kimg=0", "every.sample_kimg=0", "evaluation.features=null"),
-]
-
-
-@cache
-def _trained() -> Path:
-    """A finished run of two steps, made once and copied."""
-    folder = Path(mkdtemp()) / "run"
-    assert main(["train", "digits", *WORDS, "--out", str(folder)]) == 0
-    return folder
+from tests.unit.cli.mistaken import WORDS, trained
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys) -> Path:
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(_trained(), tmp_path / "runs" / "digits")
+def run(here, capsys) -> Path:
+    shutil.copytree(trained(), here / "runs" / "digits")
     capsys.readouterr()
     return Path("runs/digits")
 
@@ -77,9 +62,8 @@ def test_a_finished_run_without_its_checkpoints_is_trained_again(run, capsys):
     assert list((run / "checkpoints").iterdir())
 
 
-def test_a_run_folder_named_like_a_recipe_is_called_by_its_path(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(_trained(), tmp_path / "digits")
+def test_a_run_folder_named_like_a_recipe_is_called_by_its_path(here, capsys):
+    shutil.copytree(trained(), here / "digits")
     capsys.readouterr()
     assert main(["train", "./digits"]) == 0
     assert "longer: paragan train ./digits train.kimg=0.032" in capsys.readouterr().out
@@ -96,8 +80,7 @@ def test_from_python_a_finished_run_is_returned_as_it_is(run, capsys):
 
 
 @pytest.mark.parametrize(("batch", "is_warned"), [(1437, False), (1438, True)])
-def test_a_batch_larger_than_the_data_set_is_warned_of(batch, is_warned, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_batch_larger_than_the_data_set_is_warned_of(batch, is_warned, here, capsys):
     assert main(["train", "digits", *WORDS, f"train.batch={batch}", "train.kimg=1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     warning = f"warning: train.batch={batch} is larger than the data set (1,437 samples): each batch repeats samples"

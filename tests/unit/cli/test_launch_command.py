@@ -11,25 +11,19 @@ from paragan.cli.main import main
 from tests.cluster_jobs import write_program
 from tests.processes import environment
 
+pytestmark = pytest.mark.usefixtures("here")
 TURNS = "scheme=asynchronous scheme.staleness=0 scheme.reuse=false"
 MORE = "players.more.updates_per_step=2"
 
 
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path, monkeypatch):
-    """Every test runs in its own folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.parametrize("target", ["slurm", "local", "kubernetes", "ray"])
-def test_dry_run_prints_the_file_and_writes_nothing(target, empty_folder, capsys):
+def test_dry_run_prints_the_file_and_writes_nothing(target, here, capsys):
     image = ["--image", "x"] if target == "kubernetes" else []
     assert main(["launch", target, "digits", "train.kimg=1", "--dry-run", "--out", "s3://bucket/runs/a", *image]) == 0
     printed = capsys.readouterr().out
     assert "train.kimg=1" in printed and "s3://bucket/runs/a" in printed
     assert printed.endswith("\n")
-    assert not list(empty_folder.iterdir())
+    assert not list(here.iterdir())
 
 
 def test_options_reach_the_file(capsys):
@@ -56,31 +50,31 @@ def test_job_of_further_players_has_all_ranks(target, words, capsys):
     assert ("ntasks-per-node=4" if target == "slurm" else "devices=4") in text
 
 
-def test_run_folder_is_resumed_in_place(empty_folder, capsys):
+def test_run_folder_is_resumed_in_place(here, capsys):
     assert main(["config", "digits"]) == 0
-    (empty_folder / "mine").mkdir()
-    (empty_folder / "mine" / "config.yaml").write_text(capsys.readouterr().out)
+    (here / "mine").mkdir()
+    (here / "mine" / "config.yaml").write_text(capsys.readouterr().out)
     assert main(["launch", "local", "mine", "--dry-run"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("train mine/config.yaml --out mine")
 
 
-def test_submission_hands_the_written_file_to_the_program_of_the_site(empty_folder):
-    write_program(empty_folder / "bin" / "sbatch", '#!/bin/sh\necho "got $*"\nhead -n 1 "$1"\nexit 7\n')
+def test_submission_hands_the_written_file_to_the_program_of_the_site(here):
+    write_program(here / "bin" / "sbatch", '#!/bin/sh\necho "got $*"\nhead -n 1 "$1"\nexit 7\n')
     command = [sys.executable, "-m", "paragan", "launch", "slurm", "digits"]
-    variables = environment(PATH=f"{empty_folder / 'bin'}:/usr/bin:/bin")
+    variables = environment(PATH=f"{here / 'bin'}:/usr/bin:/bin")
     ended = subprocess.run(command, text=True, capture_output=True, env=variables, timeout=120, check=False)
     assert ended.returncode == 7, ended.stderr
     assert ended.stdout.splitlines()[-2:] == ["got launch/digits.sbatch", "#!/bin/sh"]
     assert Path("launch/digits.sbatch").stat().st_mode & 0o777 == 0o600  # --env may hold a secret
 
 
-def test_missing_program_is_named_and_nothing_is_written(empty_folder, monkeypatch, capsys):
-    monkeypatch.setenv("PATH", str(empty_folder))
+def test_missing_program_is_named_and_nothing_is_written(here, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(here))
     assert main(["launch", "slurm", "digits"]) == 2
     assert capsys.readouterr().err == (
         "the program sbatch is not on PATH; run this where it is installed, or pass --dry-run to print the file\n"
     )
-    assert not list(empty_folder.iterdir())
+    assert not list(here.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -125,12 +119,12 @@ def test_missing_program_is_named_and_nothing_is_written(empty_folder, monkeypat
     ],
 )
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_bad_input_is_one_line_and_exit_code_2(words, expected, dry_run, empty_folder, capsys):
+def test_bad_input_is_one_line_and_exit_code_2(words, expected, dry_run, here, capsys):
     assert main(["launch", *shlex.split(words), *(["--dry-run"] if dry_run else [])]) == 2
     printed = capsys.readouterr()
     assert expected in printed.err
     assert (printed.out, printed.err.count("\n")) == ("", 1)
-    assert not list(empty_folder.iterdir())
+    assert not list(here.iterdir())
 
 
 @pytest.fixture
@@ -153,9 +147,9 @@ def no_process(monkeypatch):
     ],
 )
 def test_local_job_that_cannot_start_gets_the_line_of_train_before_any_process(
-    words, empty_folder, no_process, monkeypatch, capsys
+    words, here, no_process, monkeypatch, capsys
 ):
-    monkeypatch.setenv("PARAGAN_CACHE", str(empty_folder / "cache"))
+    monkeypatch.setenv("PARAGAN_CACHE", str(here / "cache"))
     lines = []
     for command in (["train"], ["launch", "local"]):
         assert main([*command, *shlex.split(words)]) == 2
@@ -163,19 +157,19 @@ def test_local_job_that_cannot_start_gets_the_line_of_train_before_any_process(
         assert printed.out == ""
         lines.append(printed.err)
     assert lines[0] == lines[1]
-    assert not list(empty_folder.iterdir())
+    assert not list(here.iterdir())
 
 
 @pytest.mark.parametrize("words", ["fewstep-digits", "digits init.path=gone --seeds 0-2"])
-def test_cluster_job_without_the_weights_it_starts_from_is_refused(words, empty_folder, no_process, capsys):
+def test_cluster_job_without_the_weights_it_starts_from_is_refused(words, here, no_process, capsys):
     assert main(["launch", "slurm", *shlex.split(words)]) == 2
     assert "does not exist" in capsys.readouterr().err
-    assert not list(empty_folder.iterdir())
+    assert not list(here.iterdir())
 
 
-def test_cluster_job_may_name_data_that_only_its_hosts_have(empty_folder, monkeypatch, capsys):
-    write_program(empty_folder / "bin" / "sbatch", "#!/bin/sh\n")
-    monkeypatch.setenv("PATH", f"{empty_folder / 'bin'}:/usr/bin:/bin")
+def test_cluster_job_may_name_data_that_only_its_hosts_have(here, monkeypatch, capsys):
+    write_program(here / "bin" / "sbatch", "#!/bin/sh\n")
+    monkeypatch.setenv("PATH", f"{here / 'bin'}:/usr/bin:/bin")
     started = []
     monkeypatch.setattr("os.execvp", lambda *words: started.append(words))
     assert main(["launch", "slurm", "own", "data.path=/nowhere"]) == 0

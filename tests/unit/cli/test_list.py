@@ -8,12 +8,6 @@ from paragan.cli.main import main
 from paragan.core import registry
 
 
-@pytest.fixture
-def empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.parametrize("name", registry.categories())
 def test_list_prints_every_name_of_a_category(name, capsys):
     assert main(["list", name, "--json"]) == 0
@@ -50,12 +44,12 @@ def test_list_without_a_shelf_shows_all(capsys):
     assert "models\n  biggan" in out and "\n  dcgan" in out
 
 
-def test_config_prints_the_resolved_tree(capsys, empty_folder):
+def test_config_prints_the_resolved_tree(capsys, here):
     assert main(["config", "digits", "train.batch=8", "model.latent=7", "--json"]) == 0
     tree = json.loads(capsys.readouterr().out)
     assert (tree["train"]["batch"], tree["model"]["latent"], tree["data"]["name"]) == (8, 7, "digits")
     main(["config", "digits", "train.batch=8", "model.latent=7"])
-    (empty_folder / "mine.yaml").write_text(capsys.readouterr().out)
+    (here / "mine.yaml").write_text(capsys.readouterr().out)
     main(["config", "mine.yaml", "--json"])
     assert json.loads(capsys.readouterr().out) == tree
 

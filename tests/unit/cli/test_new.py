@@ -18,6 +18,7 @@ from paragan.extensions.verify import laws
 from paragan.extensions.verify.reference_run import exact_arithmetic
 from paragan.extensions.verify.verify_networks import VerifyRequest, verified_networks
 
+pytestmark = pytest.mark.usefixtures("here")
 SOURCES = str(Path(paragan.__file__).parents[1])
 
 
@@ -25,12 +26,6 @@ SOURCES = str(Path(paragan.__file__).parents[1])
 def _nobody_has_imported_mine(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] in ("mine", "mygan")]:
         monkeypatch.delitem(sys.modules, name)
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def python(*words):

@@ -5,11 +5,7 @@ import pytest
 from paragan.cli.main import main
 from paragan.cli.run_arguments import expand_home
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.mark.parametrize("verb", ["train", "config"])

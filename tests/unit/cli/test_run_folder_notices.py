@@ -13,12 +13,6 @@ from tests.tiny_run import SMALL, TINY
 TRAIN = ["train", "digits", *TINY, *SMALL, "train.threads=1", "--out", "run"]
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def warnings_of(capsys) -> list[str]:
     return [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
 

@@ -3,7 +3,6 @@
 The files are in `tests/scratch`; the strategy has its test in tests/distributed/test_outside_strategy.py.
 """
 
-import json
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import paragan as pg
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.cli.main import main
 from tests.processes import ROOT, environment
@@ -38,13 +38,8 @@ def run(tmp_path, monkeypatch):
     return train
 
 
-def last_step(folder: Path) -> dict:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["kind"] == "step"][-1]
-
-
 def test_loss_in_one_file_trains(run):
-    values = last_step(run("digits", *SMALL, NO_SCORES, "loss=scratchpkg.bounded_loss"))
+    values = pg.Run(run("digits", *SMALL, NO_SCORES, "loss=scratchpkg.bounded_loss")).history[-1]
     floor = 50.0  # of this loss alone
     assert floor <= values["d/loss/adversarial"] < 2 * floor
     assert floor <= values["g/loss/adversarial"] < 2 * floor
@@ -59,13 +54,12 @@ def test_model_in_one_file_trains(run):
 def test_data_set_in_one_file_trains(run):
     words = [word for word in SMALL if not word.startswith("data")]
     folder = run("digits", *words, NO_SCORES, "data={name: scratchpkg.stripes, size: 8}")
-    start = json.loads((folder / "metrics.jsonl").read_text().splitlines()[0])
-    assert start["data"]["images"] == 64
+    assert pg.Run(folder).records("start")[0]["data"]["images"] == 64
 
 
 def test_penalty_in_one_file_trains(run):
     folder = run("digits", *SMALL, NO_SCORES, "penalties=[{name: scratchpkg.logit_norm, weight: 2}]")
-    assert last_step(folder)["d/loss/logit_norm"] > 0
+    assert pg.Run(folder).history[-1]["d/loss/logit_norm"] > 0
 
 
 def test_writer_in_one_file_receives_every_event(run):
@@ -77,7 +71,7 @@ def test_writer_in_one_file_receives_every_event(run):
 def test_recipe_in_one_file_is_listed_and_trains(run, capsys):
     assert main(["list", "recipes"]) == 0
     assert "stripes.yaml" in capsys.readouterr().out
-    assert last_step(run("stripes.yaml"))["step"] == 4
+    assert pg.Run(run("stripes.yaml")).history[-1]["step"] == 4
 
 
 @pytest.mark.slow
@@ -87,7 +81,7 @@ def test_scheme_with_roles_in_one_file_trains_on_two_ranks(tmp_path):
     command = [sys.executable, "-m", "paragan", *words]
     done = subprocess.run(command, env=paths, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
-    values = last_step(tmp_path / "run")
+    ended = pg.Run(tmp_path / "run")
+    values = ended.history[-1]
     assert values["step"] == 4 and {"g/loss/adversarial", "d/loss/adversarial"} <= values.keys()
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert "delays" in {json.loads(line)["kind"] for line in lines}  # recorded only where players are on separate ranks
+    assert ended.records("delays")  # recorded only where players are on separate ranks
