@@ -1,7 +1,5 @@
 """Generator and discriminator from memory: objects with `model_fn`, or plain modules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

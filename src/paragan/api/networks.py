@@ -1,7 +1,5 @@
 """Networks from memory as a model that `build` takes, like a file of `models/`."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A module for a player from memory: the user's module, or an object that holds networks."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Mapping

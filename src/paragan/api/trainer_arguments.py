@@ -1,7 +1,5 @@
 """Arguments of `paragan.Trainer`, each refused in one line if it is of the wrong type."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

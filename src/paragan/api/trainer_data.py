@@ -1,7 +1,5 @@
 """Data of `paragan.Trainer` as a source: tensors, tables, data sets, loaders, iterables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """`paragan apply`: a trained generator on files of any size."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`paragan compare`: several runs in one page and one table."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`paragan doctor`: checks of the installation and the machine, as text for a bug report."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict

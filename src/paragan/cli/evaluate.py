@@ -1,7 +1,5 @@
 """`paragan eval`: scores of a finished or stopped run."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`paragan export`: a trained generator as files for other programs."""
 
-from __future__ import annotations
-
 import sys
 from enum import Enum
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`paragan list`: names that a config may use. Source files are read, not imported."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`paragan metrics`: files that published metrics need."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`paragan new`: a folder with custom networks, a loss, a recipe and a test to start from."""
 
-from __future__ import annotations
-
 import importlib.util
 import keyword
 import os

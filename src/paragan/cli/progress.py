@@ -1,7 +1,5 @@
 """Progress on standard error: a bar on a terminal, otherwise a line every ten seconds."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

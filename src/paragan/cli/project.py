@@ -1,7 +1,5 @@
 """`paragan project`: the nearest image of a trained generator to a given one, and its latent."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`paragan replay`: repetition of a step of a run, compared bit for bit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

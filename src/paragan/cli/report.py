@@ -1,7 +1,5 @@
 """`paragan report`: the report page of a run, or an animation of its samples."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`paragan score`: distances between two folders of images."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`paragan serve`: a local page with images of a trained generator."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """Plain-text tables: aligned columns; the last one is folded to the terminal's width."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import sys

@@ -3,8 +3,6 @@
 A command imports its own verb alone; the help imports all. A verb of an extension that was removed does not exist.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module

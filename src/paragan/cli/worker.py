@@ -1,7 +1,5 @@
 """`paragan worker`: a process that trains cells of a grid run on another host."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Fields of options classes: types, descriptions of types, and defaults."""
 
-from __future__ import annotations
-
 import dataclasses
 import types
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Options of a population on a grid. This file must not import torch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Names of settings and files in other trainers, for suggestions in messages."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

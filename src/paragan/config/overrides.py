@@ -3,8 +3,6 @@
 Choosing another file, such as another model, drops the recipe's settings of the former one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

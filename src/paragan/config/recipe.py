@@ -4,8 +4,6 @@ All problems of a recipe and its overrides are reported together, each with its 
 imports torch.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -3,8 +3,6 @@
 The meaning of a setting is the string literal below its field in the source.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

@@ -1,7 +1,5 @@
 """Settings and names that earlier versions had, and what to use instead."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sections: the maps of a config and the options class of each. Nothing here checks a value."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

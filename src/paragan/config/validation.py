@@ -1,7 +1,5 @@
 """Validation of a config by pydantic; an error becomes a line with its place and a hint."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

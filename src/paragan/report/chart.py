@@ -1,7 +1,5 @@
 """The one chart of all pages: `draw_chart` returns coordinates and texts, which a template draws and escapes."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Columns of rows, the data next to what is generated: histograms and correlations. The record is untrusted."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

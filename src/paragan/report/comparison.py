@@ -1,7 +1,5 @@
 """Several runs side by side: where their settings differ, and which of their scores compare."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

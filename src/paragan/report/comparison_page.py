@@ -1,7 +1,5 @@
 """Page that compares runs: settings, scores, curves and samples, in one file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import chain
 

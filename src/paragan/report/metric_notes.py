@@ -1,7 +1,5 @@
 """Direction, note and tooltip of each metric of the report."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Mapping

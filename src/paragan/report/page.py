@@ -1,7 +1,5 @@
 """Report page of a run, rendered from its folder alone."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import time

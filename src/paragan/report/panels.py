@@ -1,7 +1,5 @@
 """Panels of the report: charts by section, each with its series, a title and a note."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Population section of the report of a grid of cells: newest scores, curves, timing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Incremental reader of metrics.jsonl; lines may be missing, truncated, unknown or untrusted."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """HTML pages from templates: every value is escaped, and a page runs only its script and style."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """State of a run, from its record and the small files of its folder."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -1,7 +1,5 @@
 """Samples of a run in its report: frames over the run (bounded size), audio of the newest; or an animation."""
 
-from __future__ import annotations
-
 import base64
 import io
 import os

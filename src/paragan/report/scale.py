@@ -1,7 +1,5 @@
 """Axis scales, linear or logarithmic, with round ticks, and the formatting of numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

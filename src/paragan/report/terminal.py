@@ -3,8 +3,6 @@
 Text from the record is never interpreted as markup or control codes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 

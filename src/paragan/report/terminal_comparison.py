@@ -1,7 +1,5 @@
 """Comparison of runs as tables for the terminal, and as JSON."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A trained generator on files of a user: one output file for each input, of any size."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections import Counter

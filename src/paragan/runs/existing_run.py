@@ -1,7 +1,5 @@
 """Resume of the run in a folder: which settings may change, and the record of changes."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Watchdog of a run: at a hang, the stacks of all ranks, one line, and an end with exit code 75."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import signal

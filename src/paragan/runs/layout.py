@@ -4,8 +4,6 @@ Each candidate is tried in whole steps of the run's own networks and shapes, in 
 so far, and stays if it is faster by more than noise.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping

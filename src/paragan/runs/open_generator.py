@@ -1,7 +1,5 @@
 """Opening of a generator from a run folder or an exported file, without data and discriminator."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import partial

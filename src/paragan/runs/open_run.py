@@ -1,7 +1,5 @@
 """Runs opened for reading: a trainer at a checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Folders of results that the user names: a record says which weights and options made the files in them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Checks that the ranks of a run agree before they train."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Sequence
 from pathlib import Path

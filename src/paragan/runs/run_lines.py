@@ -1,7 +1,5 @@
 """Lines that a run prints: at its start and at its end, with the commands to use on it."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from typing import Any

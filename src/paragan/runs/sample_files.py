@@ -1,7 +1,5 @@
 """Images of a generator as single files, or in one array: for scores by other programs, and for training on them."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

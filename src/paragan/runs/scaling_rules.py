@@ -1,7 +1,5 @@
 """Scaling with the number of workers: the batch, and with the batch the learning rates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import sqrt

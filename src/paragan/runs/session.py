@@ -3,8 +3,6 @@
 Rank 0 decides about the folder, and writes and prints for all ranks.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress

@@ -1,7 +1,5 @@
 """Data of a recipe, or only its shape where the files are not here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

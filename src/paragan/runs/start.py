@@ -3,8 +3,6 @@
 torch is imported only if this process trains, or to count the accelerators.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,7 +1,5 @@
 """Training of one run in its folder, in this process. Repeating the command resumes the run."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable, Iterator

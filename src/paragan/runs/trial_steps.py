@@ -1,7 +1,5 @@
 """Trial steps before a run, on copies of its networks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Shared part of the writers of experiment trackers: a thread, so that training never waits."""
 
-from __future__ import annotations
-
 import re
 import sys
 import threading

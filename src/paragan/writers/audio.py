@@ -1,7 +1,5 @@
 """WAV files in RUN/samples of the first samples, if they are audio: of the data, and generated."""
 
-from __future__ import annotations
-
 import io
 import wave
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Console output: a progress bar on terminals and in notebooks, else a line every ten seconds."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time

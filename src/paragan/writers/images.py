@@ -1,7 +1,5 @@
 """PNG sheets of the samples of a run's fixed latents."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from PIL import Image

@@ -1,7 +1,5 @@
 """Record of a run: metrics.jsonl (one JSON object per line), and score.json (latest score)."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """MLflow run: values of steps, scores with their protocol, telemetry, config, samples."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

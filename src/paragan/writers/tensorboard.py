@@ -1,7 +1,5 @@
 """TensorBoard files in RUN/tensorboard: values of steps, scores with protocol, telemetry; samples."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

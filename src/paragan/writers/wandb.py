@@ -1,7 +1,5 @@
 """Weights & Biases run: values of steps, scores with their protocol, telemetry, config, samples."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from dataclasses import dataclass
