@@ -18,12 +18,21 @@ class Format(Enum):
     safetensors = "safetensors"
     torch = "torch"
     onnx = "onnx"
+    python = "python"
+
+
+class Exported(Enum):
+    """Values of `--player`."""
+
+    g = "g"
+    d = "d"
 
 
 _ENDINGS = {".safetensors": Format.safetensors, ".pt2": Format.torch, ".onnx": Format.onnx}
 Out = Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="A folder (default: RUN/export), or a single file.")]
-_FORMATS = "Also export the network as a program; repeatable."
+_FORMATS = "Also export the network as a program, or as Python source; repeatable."
 Direction = Annotated[str | None, typer.Option(metavar="NAME", help="Of a generator with two: a_to_b or b_to_a.")]
+Player = Annotated[Exported, typer.Option(help="The generator, or the discriminator, whose programs give logits.")]
 Formats = Annotated[list[Format] | None, typer.Option("--format", help=_FORMATS)]
 
 
@@ -32,42 +41,56 @@ def export(
     *,
     out: Out = None,
     formats: Formats = None,
+    player: Player = Exported.g,
     direction: Direction = None,
     steps: Steps = None,
     best: Best = False,
     trust: Trust = False,
     code: Code = None,
 ) -> None:
-    """Write a trained generator as files for other programs.
+    """Write a trained network as files for other programs.
 
     Writes weights, recipe, a sheet of images and a model card; `paragan.load` opens them.
     """
     single_file = None if out is None or out.is_dir() else _ENDINGS.get(out.suffix.lower())
     requested = _requested_formats(out, single_file, formats or [])
-    from paragan.config import outside_names, to_tree
-    from paragan.export.bundle import Bundle, read_score
+    if player is Exported.d and (direction is not None or steps is not None or single_file is not None):
+        raise ConfigError("--player d: takes neither --direction nor --steps, and a folder as --out; leave them out")
     from paragan.export.formats import check_onnx
-    from paragan.runs.open_generator import open_generator
 
     if Format.onnx in requested:
         check_onnx()
-    sampler = open_generator(path, trusted(trust, code), best, steps=steps)
-    if {Format.torch, Format.onnx} & set(requested):
-        print("tracing the network and comparing images; takes up to a minute", file=sys.stderr, flush=True)
+    if set(requested) - {Format.safetensors}:
+        print("tracing the network and comparing outputs; takes up to a minute", file=sys.stderr, flush=True)
+    outside_code = trusted(trust, code)
+    if player is Exported.d:
+        from paragan.runs.open_discriminator import open_discriminator
+
+        discriminator = open_discriminator(path, outside_code, best)
+        print("\n".join(discriminator.write(_folder(path, out), [kind.value for kind in requested])))
+        return
+    from paragan.config import outside_names, to_tree
+    from paragan.export.bundle import Bundle, read_score
+    from paragan.runs.open_generator import open_generator
+
+    sampler = open_generator(path, outside_code, best, steps=steps)
     score = read_score(path, best)
     outside = outside_names(sampler.config)
     bundle = Bundle(sampler=sampler, tree=to_tree(sampler.config), score=score, outside=outside, direction=direction)
     if out is not None and single_file is not None:
         print(bundle.write_file(out, single_file.value))
     else:
-        folder = out or create_subfolder(path if path.is_dir() else path.parent, "export")
-        print("\n".join(bundle.write(folder, [kind.value for kind in requested])))
+        print("\n".join(bundle.write(_folder(path, out), [kind.value for kind in requested])))
+
+
+def _folder(path: Path, out: Path | None) -> Path:
+    return out or create_subfolder(path if path.is_dir() else path.parent, "export")
 
 
 def _requested_formats(out: Path | None, single_file: Format | None, formats: list[Format]) -> list[Format]:
     """Return the requested formats; the ending of a single file names one."""
     if single_file is None:
-        if out is not None and (out.is_file() or out.suffix.lower() in (".pt", ".pth", ".bin", ".ckpt", ".pkl")):
+        if out is not None and (out.is_file() or out.suffix.lower() in (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".py")):
             raise ConfigError(
                 f"--out: cannot export to {str(out)!r}; use a folder, or a file with the ending {', '.join(_ENDINGS)}"
             )

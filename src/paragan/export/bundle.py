@@ -16,13 +16,19 @@ from paragan.core.errors import ParaganError
 from paragan.core.files import read_bytes, write_text
 from paragan.core.layout import fingerprint
 from paragan.core.outside_code import code_fingerprints
+<<<<<<< HEAD
 from paragan.export import formats as export, gallery, generator_file
+=======
+from paragan.core.pieces import fingerprint
+from paragan.export import gallery, generator_file
+from paragan.export.formats import ENDINGS, WRITERS
+>>>>>>> cb6d8e50 (export: --format python (one file that needs torch alone) and --player d)
 from paragan.export.model_card import file_row, render_card
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
+from paragan.export.traceable import traceable
 
-ENDINGS = {"safetensors": ".safetensors", "torch": ".pt2", "onnx": ".onnx"}
 _MAX_BYTES = 1 << 20
 
 
@@ -49,7 +55,7 @@ class Bundle:
         wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
         paths = {name: folder / f"{self._stem(name)}{ENDINGS[name]}" for name in ENDINGS}
         known = ["generator", *getattr(self.sampler.net, "directions", {})]
-        others = [folder / f"{stem}{ENDINGS[name]}" for stem in known for name in ("torch", "onnx")]
+        others = [folder / f"{stem}{ENDINGS[name]}" for stem in known for name in WRITERS]
         new = [paths[name] for name in wanted]
         former = [path for path in others if path not in new and path.is_file()]
         removed = [path for path in former if not self._is_exported(path)]
@@ -88,8 +94,8 @@ class Bundle:
         if name == "safetensors":
             self._weights(path)
             return str(path)
-        program = export.torch_program if name == "torch" else export.onnx_program
-        return f"{path}  (differs from the network by at most {program(self.sampler, path, self.direction):.1e})"
+        difference = WRITERS[name](traceable(self.sampler, self.direction), path)
+        return f"{path}  (differs from the network by at most {difference:.1e})"
 
     def _weights(self, path: Path) -> None:
         weights = self.sampler.net.state_dict()

@@ -1,4 +1,4 @@
-"""Programs for other frameworks made of a generator, compared with its network."""
+"""Programs for other frameworks made of a network, and compared with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
@@ -19,21 +19,21 @@ from torch.fx.experimental import _config as fx_config
 
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import atomic_write
-from paragan.export.sampler import Sampler
-from paragan.export.traceable import TensorsOnly, Traceable, traceable
+from paragan.export.plain_module import plain_module
+from paragan.export.traceable import TensorsOnly, Traceable
 
 MAX_DIFFERENCE = 1e-4
+ENDINGS = {"safetensors": ".safetensors", "torch": ".pt2", "onnx": ".onnx", "python": ".py"}
 _ONNX = ("onnx", "onnxscript", "onnxruntime")
 Call = Callable[..., Tensor]
 
 
-def torch_program(sampler: Sampler, path: Path, direction: str | None = None) -> float:
+def torch_program(network: Traceable, path: Path) -> float:
     """Write a `torch.export` program (.pt2) for any batch size and, of networks on images or audio, any size.
 
     Returns its largest difference from the network at two sizes. Raises `CheckpointError`, and leaves no file, if
-    tracing fails or outputs differ by over 1e-4; `ConfigError` as `traceable`.
+    tracing fails or outputs differ by over 1e-4.
     """
-    network = traceable(sampler, direction)
     program = _trace(network)
 
     def write(file: BinaryIO) -> Call:
@@ -43,18 +43,20 @@ def torch_program(sampler: Sampler, path: Path, direction: str | None = None) ->
     return _write_checked(network, path, write)
 
 
-def onnx_program(sampler: Sampler, path: Path, direction: str | None = None) -> float:
+def onnx_program(network: Traceable, path: Path) -> float:
     """Write an ONNX model as `torch_program` writes a program; onnxruntime runs the comparison."""
     check_onnx()
     import onnxruntime  # type: ignore[import-not-found,unused-ignore]
 
-    network = traceable(sampler, direction)
     program = _trace(network)
 
     def write(file: BinaryIO) -> Call:
         with _tracing(network.net):
             exported = torch.onnx.export(
-                program, input_names=list(network.names), output_names=["images"], verbose=False
+                program,
+                input_names=list(network.names),
+                output_names=["images" if network.player == "generator" else "logits"],
+                verbose=False,
             )
             assert exported is not None
             content = exported.model_proto.SerializeToString()
@@ -66,6 +68,23 @@ def onnx_program(sampler: Sampler, path: Path, direction: str | None = None) -> 
             return torch.from_numpy(session.run(None, fed)[0])
 
         return call
+
+    return _write_checked(network, path, write)
+
+
+def python_module(network: Traceable, path: Path) -> float:
+    """Write the network as Python source, as `torch_program` writes a program; without its weights."""
+    program = _trace(network)
+
+    def write(file: BinaryIO) -> Call:
+        source = plain_module(program, network, path.stem)
+        file.write(source.encode())
+        names: dict[str, Any] = {"__name__": path.stem}
+        exec(compile(source, path.name, "exec"), names)  # noqa: S102 our own source, to compare it with the network
+        module = names["Network"]()
+        weights = network.net.network.state_dict()
+        module.load_state_dict({name: weights[name] for name, *_ in names["TENSORS"]})
+        return module.eval()  # type: ignore[no-any-return]
 
     return _write_checked(network, path, write)
 
@@ -113,13 +132,16 @@ def _difference(net: nn.Module, call: Call, inputs: tuple[Tensor, ...]) -> float
 def _tracing(net: TensorsOnly) -> Iterator[None]:
     """Hide the output of a tracer, and report a network that it cannot trace in one line."""
     before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
             yield
     except Exception as error:  # tracers have no common class of errors
         text = next(iter(str(error).strip().splitlines()), type(error).__name__)[:150]
-        name = type(net.generator).__name__
+        name = type(net.network).__name__
         raise CheckpointError(f"export: {name} cannot be traced ({text}); export safetensors") from error
     finally:
         logging.disable(before)
+
+
+WRITERS = {"torch": torch_program, "onnx": onnx_program, "python": python_module}

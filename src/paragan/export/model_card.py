@@ -14,7 +14,7 @@ import jinja2
 from paragan import __version__
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
-from paragan.export.traceable import traceable
+from paragan.export.traceable import Traceable, traceable
 
 _MAX_CLASS_NAMES = 20
 
@@ -38,6 +38,7 @@ def render_card(
         key: value for key, value in score.items() if isinstance(value, float) and key not in ("kimg", "seconds")
     }
     real = _mapping(score.get("real"))
+    network = _network(sampler, files)
     return environment.get_template("model_card.md.j2").render(
         tree=tree,
         info=info,
@@ -56,8 +57,8 @@ def render_card(
         example=_example(sampler, ", trust=True" if trust else ""),
         takes_condition=sampler.takes_condition,
         trust=trust,
-        sizes=_sizes(sampler),
-        arguments=_arguments(sampler, files),
+        sizes=_sizes(network),
+        arguments=_arguments(sampler, network),
         rows=[file_row(path, info.step) for path in files],
     )
 
@@ -67,28 +68,31 @@ def _safe(sampler: Sampler, texts: Sequence[str]) -> list[str]:
     return list(map(_escape, texts)) if isinstance(sampler, TensorSampler) else list(texts)
 
 
-def _arguments(sampler: Sampler, files: Sequence[Path]) -> dict[str, str]:
+def _network(sampler: Sampler, files: Sequence[Path]) -> Traceable | None:
+    """Return the network of the exported programs; None without any, and for one of latents alone."""
+    programs = [path for path in files if path.suffix in (".pt2", ".onnx", ".py")]
+    if not programs or not (isinstance(sampler, TensorSampler) or sampler.takes_condition):
+        return None
+    stem = programs[0].stem
+    return traceable(sampler, None if stem == "generator" else stem)
+
+
+def _arguments(sampler: Sampler, network: Traceable | None) -> dict[str, str]:
     """Return the inputs of the exported programs by name, as Python expressions of some samples."""
-    programs = [path for path in files if path.suffix in (".pt2", ".onnx")]
-    if not programs:
-        return {}
-    if isinstance(sampler, TensorSampler) or sampler.takes_condition:
-        stem = programs[0].stem
-        network = traceable(sampler, None if stem == "generator" else stem)
-        return {
-            name: f"torch.zeros{tuple(x.shape)}" for name, x in zip(network.names, network.traced_inputs(), strict=True)
-        }
+    if network is not None:
+        inputs = zip(network.names, network.traced_inputs(), strict=True)
+        return {name: f"torch.zeros{tuple(x.shape)}" for name, x in inputs}
     latents = f"torch.randn(4, {sampler.net.latent})"
     labels = f"torch.randint({sampler.num_classes}, (4,))"
     return {"z": latents, **({"labels": labels} if sampler.num_classes else {})}
 
 
-def _sizes(sampler: Sampler) -> str:
+def _sizes(network: Traceable | None) -> str:
     """Return which sizes of inputs the programs take, besides any batch size."""
-    if not (isinstance(sampler, TensorSampler) or sampler.takes_condition):
+    if network is None:
         return ""
-    multiple = getattr(sampler.net, "input_multiple", None)
-    return " and any size" if multiple in (None, 1) else f" and any multiple of {multiple} as the size"
+    multiples = {multiple for axes in network.axes for multiple in axes.values()}
+    return " and any size" if multiples <= {1} else f" and any multiple of {max(multiples)} as the size"
 
 
 def file_row(path: Path, step: int) -> str:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.core.outputs import GeneratorOutput
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.tensor_game import LATENT
 from paragan.export.application import Application
 from paragan.export.sampler import Sampler
@@ -28,16 +28,25 @@ _CHECKED_SIZES = (1, 3)
 class TensorsOnly(nn.Module):
     """A generator with positional inputs, none of them None, and one tensor as output."""
 
-    def __init__(self, generator: nn.Module, takes_condition: bool = False) -> None:
+    def __init__(self, network: nn.Module, takes_condition: bool = False) -> None:
         super().__init__()
-        self.generator = generator
+        self.network = network
         self.takes_condition = takes_condition
 
     def forward(self, *inputs: Tensor) -> Tensor:
         if self.takes_condition:
             latent = inputs[0] if len(inputs) > 1 else None
-            return GeneratorOutput.of(self.generator(latent, None, inputs[-1])).images
-        return GeneratorOutput.of(self.generator(*inputs)).images
+            return GeneratorOutput.of(self.network(latent, None, inputs[-1])).images
+        return GeneratorOutput.of(self.network(*inputs)).images
+
+
+class LogitsOnly(TensorsOnly):
+    """A discriminator with positional inputs: images, then labels or a condition; its logits as output."""
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        if self.takes_condition:
+            return DiscriminatorOutput.of(self.network(inputs[0], None, inputs[1])).logits_B
+        return DiscriminatorOutput.of(self.network(*inputs)).logits_B
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +54,16 @@ class Traceable:
     """A network to trace.
 
     net: its positional inputs to a tensor. names: of the inputs. axes: of each input, the axes whose size is free, with
-    the number that divides it. inputs: batch size and sizes, as multiples of the smallest, to inputs.
+    the number that divides it. inputs: batch size and sizes, as multiples of the smallest, to inputs. player: whose
+    network it is; prefix: how the names of its weights begin in their file.
     """
 
     net: TensorsOnly
     names: tuple[str, ...]
     axes: tuple[Mapping[int, int], ...]
     inputs: Callable[[int, int], tuple[Tensor, ...]]
+    player: str = "generator"
+    prefix: str = ""
 
     @property
     def dynamic_shapes(self) -> tuple[tuple[dict[int, Any], ...]]:
@@ -95,7 +107,8 @@ def traceable(sampler: Sampler, direction: str | None = None) -> Traceable:
         x = _example(application, batch, number)
         return tuple(sampler.latents(batch) if name == LATENT else x for name in names)
 
-    return Traceable(net=net, names=names, axes=axes, inputs=inputs)
+    prefix = "" if direction is None else next(f"{n}." for n, module in sampler.net.named_modules() if module is source)
+    return Traceable(net=net, names=names, axes=axes, inputs=inputs, prefix=prefix)
 
 
 def _of_latents(sampler: Sampler) -> Traceable:

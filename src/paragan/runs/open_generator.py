@@ -74,9 +74,9 @@ def open_generator(
         )
     source = str(path / "config.yaml")
     config = read_with_steps(lambda words: read_recipe(source, words, outside), steps)
-    module = _model_module(config, model, str(path))
+    module = model_module(config, model, str(path))
     state = generator_state.read_best(path) if best else generator_state.read_newest(path, say)
-    info = _generator_info(state)
+    info = generator_info(state)
     weights = _merged_weights(config, module, info, state, say) if config.g.trains_part else state.weights
     sampler = _sampler(config, module, weights, info, str(state.path), device)
     sampler = replace(sampler, score=read_score(path, best))
@@ -96,7 +96,7 @@ def _merged_weights(
         return merged_generator(net, config, state, say).state_dict()
 
 
-def _model_module(config: RunConfig, model: Callable[[RunConfig], Model] | None, where: str) -> Model:
+def model_module(config: RunConfig, model: Callable[[RunConfig], Model] | None, where: str) -> Model:
     """Return the module of `models/`, or the networks from memory if the run has no module."""
     if config.data.name == FROM_MEMORY and model is None:
         raise ConfigError(config.data.options.missing())
@@ -112,7 +112,8 @@ def _model_module(config: RunConfig, model: Callable[[RunConfig], Model] | None,
     return module
 
 
-def _generator_info(state: GeneratorState) -> GeneratorInfo:
+def generator_info(state: GeneratorState) -> GeneratorInfo:
+    """Return the facts in a checkpoint. Raises `CheckpointError` if one is missing."""
     try:
         _ = state.values["players"]
         clock = state.values["clock"]
@@ -135,7 +136,7 @@ def _open_file(
     if isinstance(outside, CodeFolder):
         outside = replace(outside, used=file.code)
     config = read_with_steps(partial(parse_recipe, file.config, f"{path} (config)", outside), steps)
-    module = _model_module(config, model, str(path))
+    module = model_module(config, model, str(path))
     return _sampler(config, module, file.weights, file.info, str(path), device)
 
 
@@ -164,7 +165,7 @@ def _sampler(
         _check_sizes(make, weights, where)
     net = make()
     check_same(shapes_of(weights), shapes_of(net.state_dict()), where)
-    _fill(net, weights, where)
+    fill(net, weights, where)
     if sample is None or LATENT in input_names(net):
         latent_of(net)
     remember_modes(net)
@@ -179,7 +180,7 @@ def _construct(config: RunConfig, module: Model, info: GeneratorInfo) -> nn.Modu
     return construct_network(module.Generator, config.model.options, info.shape, num_classes, info.condition_channels)
 
 
-def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
+def fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
     """Load the weights; refuse other dtypes, which a copy would convert silently."""
     for name, own in net.state_dict().items():
         if weights[name].is_floating_point() != own.is_floating_point():

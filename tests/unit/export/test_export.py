@@ -18,6 +18,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.export import formats, generator_file
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampler import Sampler
+from paragan.export.traceable import traceable
 from tests.tiny_run import newest, rewrite_state, train
 
 NETS = {
@@ -134,16 +135,16 @@ def test_export_program_that_differs_is_refused(run, tmp_path, monkeypatch):
     sampler = pg.load(run)
 
     def trace(network):
-        other = formats.TensorsOnly(Noisy(network.net.generator)).eval()
+        other = formats.TensorsOnly(Noisy(network.net.network)).eval()
         return type("Program", (), {"module": lambda self: other})()
 
     monkeypatch.setattr(formats, "_trace", trace)
     monkeypatch.setattr(torch.export, "save", lambda program, file: file.write(b"x"))
     with pytest.raises(CheckpointError, match=r"g\.pt2 was not written: its output differs by 0\.02"):
-        formats.torch_program(sampler, tmp_path / "g.pt2")
+        formats.torch_program(traceable(sampler), tmp_path / "g.pt2")
     monkeypatch.setattr(Noisy, "by", float("nan"))
     with pytest.raises(CheckpointError, match="differs by inf"):
-        formats.torch_program(sampler, tmp_path / "g.pt2")
+        formats.torch_program(traceable(sampler), tmp_path / "g.pt2")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -176,7 +177,7 @@ def test_export_untraceable_network_is_one_line(tmp_path):
         net=Unruly(), info=GeneratorInfo(shape=(1, 2, 2), class_names=(), step=0, images=0), seed=0, config=None
     )
     with pytest.raises(CheckpointError, match=r"^export: Unruly cannot be traced \(.*\); export safetensors$"):
-        formats.torch_program(sampler, tmp_path / "g.pt2")
+        formats.torch_program(traceable(sampler), tmp_path / "g.pt2")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,6 +10,7 @@ import torch
 
 import paragan as pg
 from paragan.core.errors import CheckpointError
+from paragan.export import formats
 from tests.tiny_run import train
 
 
@@ -105,10 +106,10 @@ def test_a_format_that_fails_replaces_nothing(run, later, exporting, tmp_path, m
     exporting(run, "--format", "torch", "--out", folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    def fail(sampler, path, direction):
+    def fail(network, path):
         raise CheckpointError("export: this cannot be traced")
 
-    monkeypatch.setattr("paragan.export.formats.torch_program", fail)
+    monkeypatch.setitem(formats.WRITERS, "torch", fail)
     with pytest.raises(CheckpointError):
         exporting(later, "--format", "torch", "--out", folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

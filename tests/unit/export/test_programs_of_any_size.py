@@ -11,6 +11,7 @@ import torch
 import paragan as pg
 from paragan.core.errors import ConfigError
 from paragan.export import formats
+from paragan.export.traceable import traceable
 from tests.unit.export.image_runs import RUNS
 
 SIZES = [(1, 3, 32, 64), (2, 3, 96, 32)]
@@ -29,7 +30,7 @@ def output_of(sampler, name, x):
 def test_torch_program_takes_any_size(image_runs, tmp_path, name):
     sampler = pg.load(image_runs / name)
     direction = "a_to_b" if name == "translate" else None
-    assert formats.torch_program(sampler, tmp_path / "g.pt2", direction) < 1e-4
+    assert formats.torch_program(traceable(sampler, direction), tmp_path / "g.pt2") < 1e-4
     program = torch.export.load(tmp_path / "g.pt2").module()
     for size in SIZES:
         x = torch.rand(size) * 2 - 1
@@ -42,7 +43,7 @@ def test_onnx_model_takes_any_size(image_runs, tmp_path, name):
     onnxruntime = pytest.importorskip("onnxruntime")
     sampler = pg.load(image_runs / name)
     direction = "a_to_b" if name == "translate" else None
-    assert formats.onnx_program(sampler, tmp_path / "g.onnx", direction) < 1e-4
+    assert formats.onnx_program(traceable(sampler, direction), tmp_path / "g.onnx") < 1e-4
     session = onnxruntime.InferenceSession(tmp_path / "g.onnx")
     (taken,) = [place.name for place in session.get_inputs()]
     for size in SIZES:
@@ -58,7 +59,7 @@ def test_programs_of_audio_take_any_length(audio_runs, tmp_path, name, channels,
     sampler = pg.load(audio_runs / name)
     path = tmp_path / "g"
     write = formats.torch_program if kind == "torch" else formats.onnx_program
-    assert write(sampler, path) < 1e-4
+    assert write(traceable(sampler), path) < 1e-4
     for length in (64 * 9, 64 * 20):
         x = torch.rand(2, channels, length) * 2 - 1
         if kind == "torch":
@@ -70,11 +71,11 @@ def test_programs_of_audio_take_any_length(audio_runs, tmp_path, name, channels,
         torch.testing.assert_close(made, output_of(sampler, name, x), rtol=0, atol=1e-4)
 
 
-def test_generator_of_two_directions_needs_one(image_runs, tmp_path):
+def test_generator_of_two_directions_needs_one(image_runs):
     with pytest.raises(ConfigError, match="a_to_b and b_to_a"):
-        formats.torch_program(pg.load(image_runs / "translate"), tmp_path / "g.pt2")
+        traceable(pg.load(image_runs / "translate"))
     with pytest.raises(ConfigError, match="direction"):
-        formats.torch_program(pg.load(image_runs / "superres"), tmp_path / "g.pt2", "a_to_b")
+        traceable(pg.load(image_runs / "superres"), "a_to_b")
 
 
 @pytest.mark.slow

@@ -1,0 +1,103 @@
+"""Export of a discriminator: weights, and programs that score samples."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from paragan import __version__
+from paragan.core.errors import ConfigError
+from paragan.core.files import write_bytes
+from paragan.core.outputs import DiscriminatorOutput, mean_per_sample
+from paragan.export.formats import ENDINGS, WRITERS
+from paragan.export.generator_file import GeneratorInfo
+from paragan.export.traceable import LogitsOnly, Traceable
+
+FORMAT = "paragan discriminator 1"
+_NUM_IMAGES = 8  # that tell whether labels matter
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedDiscriminator:
+    """A trained discriminator. info: of its run's generator. tree: the config."""
+
+    net: nn.Module
+    info: GeneratorInfo
+    tree: Mapping[str, Any]
+
+    def write(self, folder: Path, formats: Sequence[str]) -> list[str]:
+        """Write the weights, which `d.init` reads, and programs; return a line per file.
+
+        Programs map images (B, C, H, W) in [-1, 1] of the run's size to logits: (B,), (B, 1, h, w) of patches, or
+        (B, D), the mean logit of each of several discriminators; high for real images under every loss here. Raises
+        `ConfigError` for programs of another kind of data.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = {name: folder / f"discriminator{ENDINGS[name]}" for name in ENDINGS}
+        lines = []
+        for name in formats:
+            if name != "safetensors":
+                difference = WRITERS[name](self.traceable(), paths[name])
+                lines.append(f"{paths[name]}  (differs from the network by at most {difference:.1e})")
+        write_bytes(paths["safetensors"], self._weights())
+        former = [paths[name] for name in WRITERS if name not in formats and paths[name].is_file()]
+        for path in former:
+            path.unlink()
+        removed = [f"removed {path}, which an earlier export had left" for path in former]
+        return [*removed, str(paths["safetensors"]), *lines]
+
+    def _weights(self) -> bytes:
+        weights = {name: value.detach().contiguous().clone() for name, value in self.net.state_dict().items()}
+        metadata = {
+            "format": FORMAT,
+            "shape": json.dumps(self.info.shape),
+            "class_names": json.dumps(self.info.class_names),
+            "step": str(self.info.step),
+            "model": json.dumps(self.tree["model"], ensure_ascii=False),
+            "paragan": __version__,
+        }
+        return save(weights, metadata)
+
+    def traceable(self) -> Traceable:
+        """Return the network as a tracer sees it: images, then labels or the condition, if it takes them."""
+        parameters = signature(self.net.forward).parameters
+        takes_condition = self.info.condition_channels is not None and "condition" in parameters
+        names = ("images", *(["condition"] if takes_condition else ["labels"] if self._takes_labels() else []))
+        required = [parameter for parameter in parameters.values() if parameter.default is parameter.empty]
+        if len(self.info.shape) != 3 or len(required) > 1:
+            size = "x".join(map(str, self.info.shape))
+            raise ConfigError(
+                f"export --player d: programs are of discriminators of images, and this one takes samples of {size} as "
+                f"{', '.join(p.name for p in required)}; leave --format out: its weights can be exported"
+            )
+        net = LogitsOnly(copy.deepcopy(self.net).cpu(), takes_condition).eval()
+
+        def inputs(batch: int, number: int) -> tuple[Tensor, ...]:
+            generator = torch.Generator().manual_seed(number)
+            x = torch.rand((batch, *self.info.shape), generator=generator) * 2 - 1
+            if takes_condition:
+                return x, torch.rand((batch, *self.info.condition_shape), generator=generator) * 2 - 1
+            return (x, torch.arange(batch) % len(self.info.class_names)) if "labels" in names else (x,)
+
+        return Traceable(net=net, names=names, axes=tuple({} for _ in names), inputs=inputs, player="discriminator")
+
+    @torch.no_grad()
+    def _takes_labels(self) -> bool:
+        """Return whether logits depend on the classes."""
+        num_classes = len(self.info.class_names)
+        if num_classes < 2 or len(signature(self.net.forward).parameters) < 2:
+            return False
+        x = torch.rand((1, *self.info.shape), generator=torch.Generator().manual_seed(0)) * 2 - 1
+        several = x.expand(min(num_classes, _NUM_IMAGES), *self.info.shape)
+        output = DiscriminatorOutput.of(self.net(several, torch.arange(len(several))))
+        logits = mean_per_sample(output.logits_B)
+        return bool((logits != logits[0]).any())

@@ -1,0 +1,113 @@
+"""`export --player d`: its weights start another run, and its programs give the logits of the run."""
+
+import json
+
+import pytest
+import torch
+import yaml
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+import paragan as pg
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.outputs import DiscriminatorOutput
+from paragan.runs.open_run import open_run
+from tests.tiny_run import TINY, train
+from tests.unit.export.test_plain_module import load_module
+
+MODEL = ("model=sngan", "model.width=4", "model.latent=8", "model.conditional=true")
+
+
+@pytest.fixture(scope="module")
+def conditional(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("discriminator") / "run"
+    train(folder, *MODEL)
+    return folder
+
+
+def discriminator_of(run):
+    return open_run(run).gan.d.net.eval()
+
+
+def test_logits_of_programs_are_those_of_the_run(conditional, exporting, tmp_path):
+    lines = exporting(conditional, "--player", "d", "--format", "python", "--format", "torch", "--out", tmp_path)
+    names = {line.split()[0].rpartition(".")[2] for line in lines}
+    assert names == {"safetensors", "pt2", "py"}
+    x, labels = torch.rand(6, 1, 8, 8) * 2 - 1, torch.arange(6) % 10
+    with torch.no_grad():
+        expected = DiscriminatorOutput.of(discriminator_of(conditional)(x, labels)).logits_B
+    module = load_module(tmp_path / "discriminator.py").load(tmp_path / "discriminator.safetensors")
+    for call in (module, torch.export.load(tmp_path / "discriminator.pt2").module()):
+        torch.testing.assert_close(call(x, labels), expected, rtol=0, atol=1e-6)
+
+
+def test_weights_start_another_run(conditional, exporting, tmp_path):
+    exporting(conditional, "--player", "d", "--out", tmp_path)
+    weights = load_file(tmp_path / "discriminator.safetensors")
+    settings = {key: yaml.safe_load(value) for key, value in (word.split("=") for word in (*TINY, *MODEL))}
+    rates = {"d.optimizer.lr": 1e-12, "g.optimizer.lr": 1e-12, "seed": 3, "train.kimg": 0.016}
+    start = {"d.init": str(tmp_path / "discriminator.safetensors"), "writers": ["jsonl"]}
+    pg.train("digits", {**settings, **rates, **start}, out=tmp_path / "later")
+    state = discriminator_of(tmp_path / "later").state_dict()
+    trained = [
+        name for name in weights if "weight" in name and name in dict(discriminator_of(conditional).named_parameters())
+    ]
+    assert trained
+    for name in trained:
+        torch.testing.assert_close(state[name], weights[name], rtol=0, atol=1e-6)
+
+
+def test_metadata_names_classes_and_pg_load_refuses_the_file(conditional, exporting, tmp_path):
+    exporting(conditional, "--player", "d", "--out", tmp_path)
+    with safe_open(tmp_path / "discriminator.safetensors", "pt") as file:
+        assert len(json.loads(file.metadata()["class_names"])) == 10
+    with pytest.raises(CheckpointError, match="discriminator"):
+        pg.load(tmp_path / "discriminator.safetensors")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "inputs"), [("pix2pix", ["images", "condition"]), ("superres", ["images"])])
+def test_inputs_are_those_that_the_discriminator_has(image_runs, exporting, tmp_path, name, inputs):
+    exporting(image_runs / name, "--player", "d", "--format", "python", "--out", tmp_path)
+    module = load_module(tmp_path / "discriminator.py").load(tmp_path / "discriminator.safetensors")
+    x = [torch.rand(2, 3, 32, 32) * 2 - 1 for _ in inputs]
+    net = discriminator_of(image_runs / name)
+    with torch.no_grad():
+        expected = net(x[0], None, x[1]) if len(x) == 2 else net(*x)
+    torch.testing.assert_close(module(*x), DiscriminatorOutput.of(expected).logits_B, rtol=0, atol=1e-5)
+
+
+def test_labels_that_do_not_matter_are_no_input(exporting, tmp_path):
+    train(tmp_path / "run", "model.conditional=false")
+    exporting(tmp_path / "run", "--player", "d", "--format", "python", "--out", tmp_path / "out")
+    module = load_module(tmp_path / "out" / "discriminator.py").load(tmp_path / "out" / "discriminator.safetensors")
+    assert module(torch.zeros(2, 1, 8, 8)).shape == (2,)
+
+
+def test_programs_of_an_earlier_export_are_removed(conditional, exporting, tmp_path):
+    exporting(conditional, "--player", "d", "--format", "python", "--out", tmp_path)
+    lines = exporting(conditional, "--player", "d", "--out", tmp_path)
+    assert lines[0].startswith(f"removed {tmp_path / 'discriminator.py'}")
+    assert [path.name for path in tmp_path.iterdir()] == ["discriminator.safetensors"]
+
+
+@pytest.mark.slow
+def test_batch_statistics_and_audio_have_weights_but_no_programs(audio_runs, exporting, tmp_path):
+    words = ("model=stylegan2", "model.width=8", "data.size=16")
+    train(tmp_path / "run", *words)
+    for run, reason in ((tmp_path / "run", "cannot be traced"), (audio_runs / "codec", "audio")):
+        with pytest.raises((CheckpointError, ConfigError), match=reason):
+            exporting(run, "--player", "d", "--format", "torch", "--out", tmp_path / "out")
+        exporting(run, "--player", "d", "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize("words", [["--direction", "a_to_b"], ["--steps", "2"], ["--out", "d.pt2"]])
+def test_options_of_generators_alone_are_refused(conditional, exporting, words):
+    with pytest.raises(ConfigError, match="--player d"):
+        exporting(conditional, "--player", "d", *words)
+
+
+def test_exported_file_has_no_discriminator(conditional, exporting, tmp_path):
+    exporting(conditional, "--out", tmp_path)
+    with pytest.raises(CheckpointError, match="run folder"):
+        exporting(tmp_path / "generator.safetensors", "--player", "d")
