@@ -34,8 +34,6 @@ Walk = Annotated[int | None, typer.Option(metavar="POINTS", min=2, max=60, help=
 Frames = Annotated[int | None, typer.Option(min=2, max=1000, help="Frames of the animation (default: 16 per point).")]
 _MODE = "train-stats: batch statistics and dropout as in training (default: as for the run's samples)."
 Mode = Annotated[Literal["eval", "train-stats"] | None, typer.Option(help=_MODE)]
-_INPUT = "Folder or file of input images (default: held-out pairs)."
-Input = Annotated[Path | None, typer.Option("--input", metavar="IMAGES", help=_INPUT)]
 
 
 def sample_command(
@@ -51,7 +49,6 @@ def sample_command(
     walk: Walk = None,
     frames: Frames = None,
     mode: Mode = None,
-    inputs: Input = None,
     steps: Steps = None,
     file_format: Format = "png",
     standing_stats: Standing = None,
@@ -73,7 +70,6 @@ def sample_command(
         walk=walk,
         frames=frames,
         mode=mode,
-        inputs=inputs,
         steps=steps,
         file_format=file_format,
         standing_stats=standing_stats,

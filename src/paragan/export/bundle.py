@@ -120,7 +120,7 @@ class Bundle:
             return []
         if s.takes_condition:
             with suppress(ParaganError):
-                images, columns = gallery.render_pairs(s, min(8, s.num_pairs), None, None, lambda done: None)
+                images, columns = gallery.render_pairs(s, min(8, s.num_pairs), None, lambda done: None)
                 return [str(images.save(path, columns))]
             return []
         classes = range(min(s.num_comparable_classes, 10))

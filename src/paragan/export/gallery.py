@@ -73,23 +73,15 @@ def render_sheet(
 
 
 def render_pairs(
-    sampler: Sampler,
-    num: int,
-    conditions: Tensor | None,
-    seed: int | None,
-    progress: Callable[[int], None],
-    mode: Mode | None = None,
+    sampler: Sampler, num: int, seed: int | None, progress: Callable[[int], None], mode: Mode | None = None
 ) -> tuple[SampledImages, int]:
-    """Sample from inputs: input, output and, for held-out pairs, target of each.
+    """Sample from the first `num` held-out pairs: input, output and target of each.
 
-    Also returns the number of tiles per row. conditions: inputs, (num, C, H, W) in [-1, 1]; None: the
-    first `num` held-out pairs.
+    Also returns the number of tiles per row.
     """
-    inputs = (conditions,) if conditions is not None else sampler.pairs(num)[::-1]
-    condition, *target = (x.cpu() for x in inputs)
+    target, condition = (x.cpu() for x in sampler.pairs(num))
     outputs = sampler.generate(sampler.latents(num, seed), None, progress, mode, condition, seed).tensor
-    columns = 2 + len(target)
-    return SampledImages(side_by_side(condition, outputs, *target)), columns * min(2, num)
+    return SampledImages(side_by_side(condition, outputs, target)), 3 * min(2, num)
 
 
 @dataclass(frozen=True)

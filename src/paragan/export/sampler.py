@@ -198,7 +198,7 @@ class Sampler(Applicable, Summarised):
         """Return targets and conditions of the first n held-out pairs, in [-1, 1]."""
         if type(n) is not int or not 0 < n <= self.num_pairs:
             raise ConfigError(
-                f"n={n!r}, but there are {self.num_pairs} held-out pairs; pass conditions, or --input FOLDER"
+                f"n={n!r}, but there are {self.num_pairs} held-out pairs; pass conditions, or use `apply`"
             )
         return fetch_pairs(self._pairs, 0, n)
 
@@ -207,7 +207,7 @@ class Sampler(Applicable, Summarised):
         source = None if self.held_out is None else self.held_out()
         if source is None or not source.has_pairs:
             raise ConfigError(
-                "conditions are required, because this generator has no data; pass conditions=TENSOR, or --input FOLDER"
+                "conditions are required, because this generator has no data; pass conditions=TENSOR, or use `apply`"
             )
         return source
 

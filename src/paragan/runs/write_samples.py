@@ -38,7 +38,6 @@ class SampleRequest:
     walk: int | None = None
     frames: int | None = None
     mode: Literal["eval", "train-stats"] | None = None
-    inputs: Path | None = None
     steps: int | None = None
     file_format: Literal["png", "webp"] = "png"
     standing_stats: int | None = None
@@ -85,7 +84,7 @@ class SampleRequest:
         words = [f"{name}-{value}" for name, value in values.items() if value]
         if self.by_class:
             words.append("classes")
-        return words if self.inputs is None else [*words, f"input-{self.inputs.stem}"]
+        return words
 
 
 def with_standing_stats(sampler: Sampler, num: int) -> Sampler:
@@ -112,8 +111,8 @@ def write_samples(sampler: Sampler, path: Path, request: SampleRequest, update: 
 
     if isinstance(sampler, TensorSampler):
         return _write_pictures(sampler, path, request)
-    if sampler.takes_condition or request.inputs is not None:
-        _check_latent_options(sampler, request)
+    if sampler.takes_condition:
+        _check_unused(request, "this generator makes images from images")
         return _write_translated(sampler, path, request, update)
     from paragan.export import gallery
 
@@ -137,50 +136,31 @@ def _write_pictures(sampler: TensorSampler, path: Path, request: SampleRequest) 
     from paragan.export.sampled_images import SampledImages
 
     maps = f"this generator makes {sampler.sample_name} from {' and '.join(sampler.inputs)}"
-    _check_unused({**_latent_options(request), "--input": request.inputs}, maps)
+    _check_unused(request, maps)
     pictures, columns = sampler.held_out_pictures(request.num, request.seed, request.mode)
     return SampledImages(pictures).save(_target(sampler, path, request), columns)
 
 
-def _check_latent_options(sampler: Sampler, request: SampleRequest) -> None:
-    if not sampler.takes_condition:
-        raise ConfigError("--input does not apply: this generator makes images from latents; leave it out")
-    _check_unused(_latent_options(request), "this generator makes images from images")
-
-
-def _latent_options(request: SampleRequest) -> dict[str, Any]:
-    """Return the options that apply only to images from latents."""
-    return {
+def _check_unused(request: SampleRequest, makes: str) -> None:
+    """Refuse the options that apply only to images from latents."""
+    options: dict[str, Any] = {
         "--grid": request.grid,
         "--class": request.classes,
         "--classes": request.by_class,
         "--truncation": request.truncation,
         "--walk": request.walk,
     }
-
-
-def _check_unused(options: dict[str, Any], makes: str) -> None:
     for option, value in options.items():
         if value:
             raise ConfigError(f"{option} does not apply: {makes}; leave it out")
 
 
 def _write_translated(sampler: Sampler, path: Path, request: SampleRequest, update: Update) -> Path:
-    """Write a sheet of inputs, outputs and, for held-out pairs, targets."""
-    from paragan.datasets import paired
+    """Write a sheet of held-out inputs, outputs and targets."""
     from paragan.export import gallery
-    from paragan.loading.loader import normalise
 
-    inputs = None
     count = request.num or min(_NUM_PAIRS, sampler.num_pairs)
-    if request.inputs is not None:
-        channels, height, width = sampler.info.condition_shape
-        limits = getattr(sampler.config.data.options, "condition_range", None)
-        inputs = normalise(paired.read_inputs(str(request.inputs), (channels, height, width), limits))[: request.num]
-        count = len(inputs)
-    images, columns = gallery.render_pairs(
-        sampler, count, inputs, request.seed, lambda done: update(done, count), request.mode
-    )
+    images, columns = gallery.render_pairs(sampler, count, request.seed, lambda done: update(done, count), request.mode)
     return images.save(_target(sampler, path, request), columns)
 
 

@@ -54,7 +54,7 @@ def test_exported_file_has_equal_weights_and_a_card(run, tmp_path):
     ("words", "message"),
     [
         (["sample", "RUN", "--walk", "4"], "--walk does not apply: this generator makes audio from audio"),
-        (["sample", "RUN", "--input", "x"], "--input does not apply: this generator makes audio from audio"),
+        (["sample", "RUN", "--classes"], "--classes does not apply: this generator makes audio from audio"),
     ],
 )
 def test_mistake_is_one_line(run, capsys, words, message):

@@ -29,8 +29,6 @@ def test_facades_train_on_two_folders_of_any_channels(tmp_path, capsys, modes, g
     assert generator.net(None, condition=torch.zeros(1, given, 16, 16)).shape == (1, channels, 16, 16)
     assert main(["sample", str(tmp_path / "run"), "--out", str(tmp_path / "held-out.png")]) == 0
     picture(0).save(tmp_path / "mine.png")
-    words = ["--input", str(tmp_path / "mine.png"), "--out", str(tmp_path / "sheet.png")]
-    assert main(["sample", str(tmp_path / "run"), *words]) == 0
     words = [str(tmp_path / "mine.png"), "--out", str(tmp_path / "applied")]
     assert main(["apply", str(tmp_path / "run"), *words]) == 0
     with Image.open(tmp_path / "applied" / "mine.png") as applied:

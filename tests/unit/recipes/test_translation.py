@@ -189,10 +189,6 @@ def test_the_verb(run, tmp_path, capfd):
     with Image.open(call()) as sheet:
         assert sheet.size == (6 * (SIDE + 2), 2 * (SIDE + 2))
     assert call("--mode", "eval").endswith("sample-step-4-seed-0-mode-eval.png")
-    picture = tmp_path / "mine.png"
-    Image.new("RGB", (50, 40)).save(picture)
-    with Image.open(call("--input", picture)) as sheet:
-        assert sheet.size == (2 * (SIDE + 2), SIDE + 2)
     for word in (
         ["--walk", 2, "--out", tmp_path / "a.webp"],
         ["--classes"],
