@@ -19,7 +19,7 @@ from benchmarks.cellular_comparison import EQUAL, Line, images, keep, population
 from benchmarks.cellular_upstream_images import Images, forever, loader
 from benchmarks.paired_timing import Ratio, compare
 from paragan.core.types import Side
-from paragan.extensions.grid.executors.choice import LoopExecutor
+from paragan.extensions.grid.executors.choice import train_in_loop
 
 STEPS = 20  # per timed call
 SUPPLIED = 50
@@ -31,8 +31,8 @@ def step(data: Path, pairs: int) -> Ratio:
     ready = list(islice(ours.batches, STEPS))
     theirs._loader = [batch.image for batch in ready]  # type: ignore[assignment]
     ours.batches = cycle(ready)  # type: ignore[assignment]
-    executor, g, d = LoopExecutor(), theirs.g, theirs.d
-    return compare(lambda: theirs._train(g, d), lambda: executor.train([ours], STEPS, lambda cell, batch: 0), pairs)
+    executor, g, d = train_in_loop, theirs.g, theirs.d
+    return compare(lambda: theirs._train(g, d), lambda: executor([ours], STEPS, lambda cell, batch: 0), pairs)
 
 
 def fitness(data: Path, pairs: int, forward_only: bool) -> Ratio:

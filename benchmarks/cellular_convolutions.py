@@ -46,7 +46,7 @@ def steps(num: int, words: Sequence[str], executor: str) -> Callable[[], object]
     """A call that trains all cells of a grid for so many steps."""
     config = read_recipe("digits", (*_WORDS, *words, f"grid.executor={executor}"))
     found = grid.evolution(config, Path(mkdtemp()), print, lambda: False, reading=True).population
-    return lambda: found.executor.train(found.cells, num, lambda cell, batch: 0)
+    return lambda: found.executor(found.cells, num, lambda cell, batch: 0)
 
 
 def main() -> None:

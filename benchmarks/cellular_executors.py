@@ -33,7 +33,7 @@ def cases(data: Path) -> dict[str, tuple[str, int, tuple[str, ...]]]:
 def steps(shape: str, num: int, words: Sequence[str], kind: str) -> tuple[Population, Callable[[], object]]:
     """A grid, and a call that makes so many steps of it."""
     found = grid(shape, num, (*words, f"grid.executor={kind}"))
-    return found, lambda: found.executor.train(found.cells, num, lambda cell, batch: 0)
+    return found, lambda: found.executor(found.cells, num, lambda cell, batch: 0)
 
 
 def main() -> None:

@@ -73,6 +73,5 @@ def _of_best_cell(run: Evolution) -> dict[str, float]:
 
 def _score(run: Evolution, cells: Sequence[int], weights: Sequence[float]) -> dict[str, float]:
     """Of these cells' generators together; one alone is drawn from the same latents as a mixture."""
-    assert run.judge is not None
-    members = [run.cells[cell].centre[Side.G].network_state(average=True) for cell in cells]
-    return run.judge(run.prior, run.make_mixture(members, weights)).metrics
+    mixture = run.factory.mixture([run.cells[cell].centre[Side.G] for cell in cells], weights)
+    return run.factory.score(run.prior, mixture).metrics

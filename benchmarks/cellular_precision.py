@@ -26,7 +26,7 @@ _BF16 = ("g.precision=bf16", "d.precision=bf16")
 def steps(data: Path, *words: str) -> Callable[[], object]:
     """A call that makes STEPS steps of each cell."""
     found = population(data, "2x2", STEPS, words)
-    return lambda: found.executor.train(found.cells, STEPS, lambda cell, batch: 0)
+    return lambda: found.executor(found.cells, STEPS, lambda cell, batch: 0)
 
 
 def at(precision: str, work: Callable[[], object]) -> Callable[[], None]:

@@ -48,7 +48,7 @@ def stepper(shape: str, kind: str, networks: str = NETWORKS) -> Callable[[int], 
     def run(steps: int) -> float:
         _settle()
         began = time.perf_counter()
-        population.executor.train(population.cells, steps, lambda cell, batch: 0)
+        population.executor(population.cells, steps, lambda cell, batch: 0)
         _settle()
         return (time.perf_counter() - began) / steps
 

@@ -92,7 +92,7 @@ def weights(*players: Player) -> Tensor:
 
 def trained(executor, of_d: Policy) -> Tensor:
     made = cells(of_d)
-    executor.train(made, 3, lambda cell, batch: 0)
+    executor(made, 3, lambda cell, batch: 0)
     return weights(*(player for cell in made for player in cell.players.values()))
 
 
@@ -101,8 +101,8 @@ CHANGE_NO_STEP = {"micro_batches", "elsewhere"}  # the same gradients, in parts;
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Policy) if field.name not in CHANGE_NO_STEP])
 def test_the_plain_step_honours_a_field(name):
-    by_cell = trained(choice.LoopExecutor(), policy(name))
-    assert (by_cell - trained(choice.LoopExecutor(), PLAIN)).abs().max() > 1e-6
+    by_cell = trained(choice.train_in_loop, policy(name))
+    assert (by_cell - trained(choice.train_in_loop, PLAIN)).abs().max() > 1e-6
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Policy)])
@@ -112,7 +112,7 @@ def test_stacked_cells_honour_a_field_or_refuse_it_by_name(name):
         assert reason is not None and name in reason and "\n" not in reason
         return
     assert reason is None
-    by_cell = trained(choice.LoopExecutor(), policy(name))
+    by_cell = trained(choice.train_in_loop, policy(name))
     assert (by_cell - trained(stacked.StackedExecutor(BATCH), policy(name))).abs().max() < 1e-10
 
 

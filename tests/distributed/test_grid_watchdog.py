@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from paragan.core.phases import Phase, PhaseClock, set_thread_clock, work_on
-from paragan.extensions.grid.executors.choice import LoopExecutor
+from paragan.extensions.grid.executors.choice import train_in_loop
 from tests.extensions.grid.test_cell_options import WORDS, grid
 from tests.hanging_loss import HANGING_LOSS
 from tests.processes import environment
@@ -94,7 +94,7 @@ def test_cells_are_named_while_they_train_and_not_afterwards():
     set_thread_clock(clock)
     try:
         with work_on("generation 3"):
-            LoopExecutor().train([Step(n, clock, seen) for n in (0, 5)], 2, lambda cell, batch: 0)
+            train_in_loop([Step(n, clock, seen) for n in (0, 5)], 2, lambda cell, batch: 0)
             assert clock.work == "generation 3"
     finally:
         set_thread_clock(None)

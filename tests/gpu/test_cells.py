@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -41,10 +42,10 @@ def on(device):
 
 
 EXECUTORS = {
-    "loop": lambda device: choice.LoopExecutor(),
+    "loop": lambda device: choice.train_in_loop,
     "stacked": lambda device: stacked.StackedExecutor(BATCH),
-    "recorded": lambda device: stacked.RecordedSteps(
-        stacked.StackedExecutor(BATCH), graphs.graph_factory(torch.device(device)) or TapeGraph
+    "recorded": lambda device: partial(
+        stacked.StackedExecutor(BATCH), graph=graphs.graph_factory(torch.device(device)) or TapeGraph
     ),
 }
 
@@ -54,8 +55,8 @@ EXECUTORS = {
 def test_the_device_computes_what_the_cpu_computes(device, executor):
     there, here, kind = on(device), cells(), EXECUTORS[executor](device)
     for first in (0, 8):
-        kind.train(there, 8, lambda cell, batch, first=first: loss_of(cell, batch + first))
-    choice.LoopExecutor().train(here, 16, loss_of)
+        kind(there, 8, lambda cell, batch, first=first: loss_of(cell, batch + first))
+    choice.train_in_loop(here, 16, loss_of)
     for a, b in zip(there, here, strict=True):
         for side in Side:
             for mine, theirs in zip(a.players[side].net.parameters(), b.players[side].net.parameters(), strict=True):

@@ -7,7 +7,7 @@ import torch
 
 from paragan.config import read_recipe
 from paragan.core.types import Side
-from paragan.extensions.grid.build.factory import GridFactory
+from paragan.extensions.grid.factory import GridFactory
 from paragan.extensions.grid.workers.cell_assignment import assign_cells
 from paragan.extensions.grid.workers.genome_exchange import GenomeExchange
 from tests.distributed.cases_communicators import linked_threads, together

@@ -95,10 +95,10 @@ def differing():
 def test_stacked_cells_may_differ_in_loss_and_optimiser():
     one, other = differing(), differing()
     assert choice.unstackable_reason(one) is None
-    told = choice.LoopExecutor().train(one, 30, lambda cell, batch: 0)
+    told = choice.train_in_loop(one, 30, lambda cell, batch: 0)
     executor = stacked.StackedExecutor(stacks.BATCH)
     for _ in range(3):
-        also = executor.train(other, 10, lambda cell, batch: 0)
+        also = executor(other, 10, lambda cell, batch: 0)
     assert stacks.apart(stacks.weights(one), stacks.weights(other)) < 1e-9
     before, after = stacks.weights(differing()), stacks.weights(one)
     for cell in range(stacks.CELLS):  # each has moved

@@ -130,10 +130,10 @@ GAMES = {
 )
 def test_fifty_steps_end_at_the_same_weights(name, steps):
     one, other = cells(**GAMES[name]), cells(**GAMES[name])
-    told, also = choice.LoopExecutor().train(one, steps, loss_of), {}
+    told, also = choice.train_in_loop(one, steps, loss_of), {}
     executor = stacked.StackedExecutor(BATCH)
     for first in range(0, steps, 10):  # several generations of one executor
-        also = executor.train(other, 10, lambda cell, batch, first=first: loss_of(cell, batch + first))
+        also = executor(other, 10, lambda cell, batch, first=first: loss_of(cell, batch + first))
     assert apart(weights(one), weights(other)) < 1e-9
     assert apart(weights(one), weights(cells(**GAMES[name]))) > 1e-2
     for a, b in zip(one, other, strict=True):
@@ -149,9 +149,9 @@ def test_fifty_steps_end_at_the_same_weights(name, steps):
 def test_numbers_of_a_generation_are_not_those_of_an_earlier_one():
     """R1 is due in the first generation, of one step, and not in the second."""
     reported = []
-    for executor in (choice.LoopExecutor(), stacked.StackedExecutor(BATCH)):
+    for executor in (choice.train_in_loop, stacked.StackedExecutor(BATCH)):
         found = cells(**GAMES["r1"])
-        both = [executor.train(found, 1, loss_of)[0] for _ in range(2)]
+        both = [executor(found, 1, loss_of)[0] for _ in range(2)]
         reported.append([set(numbers) for numbers in both])
     assert reported[0] == reported[1]
     assert reported[1][0] - reported[1][1] == {"d/loss/r1"}
@@ -160,7 +160,7 @@ def test_numbers_of_a_generation_are_not_those_of_an_earlier_one():
 @pytest.mark.parametrize("name", ["synchronous", "conv", "r1", "shared-fakes"])
 def test_gradients_are_the_same_to_twelve_digits(name, monkeypatch):
     found = []
-    for executor in (choice.LoopExecutor(), stacked.StackedExecutor(BATCH)):
+    for executor in (choice.train_in_loop, stacked.StackedExecutor(BATCH)):
         seen = {}
         finish = none.Strategy.finish
 
@@ -177,7 +177,7 @@ def test_gradients_are_the_same_to_twelve_digits(name, monkeypatch):
 
         monkeypatch.setattr(StackedAdam, "step", together)
         monkeypatch.setattr(none.Strategy, "finish", looked)
-        executor.train(cells(**GAMES[name]), 1, loss_of)
+        executor(cells(**GAMES[name]), 1, loss_of)
         monkeypatch.undo()
         found.append(seen)
     by_cell, by_side = found  # one cell's D, then its G; all cells' D, then all cells' G
@@ -190,7 +190,7 @@ def test_gradients_are_the_same_to_twelve_digits(name, monkeypatch):
 def test_a_genome_of_a_stacked_cell_is_its_own():
     found = cells()
     executor = stacked.StackedExecutor(BATCH)
-    executor.train(found, 2, loss_of)
+    executor(found, 2, loss_of)
     first = found[0].snapshot(1)
     before = {side: genome.digest for side, genome in first.items()}
     found[1].clone(Side.G, first[Side.G], 1e-3)  # a clone in another cell's place in the stack
@@ -198,7 +198,7 @@ def test_a_genome_of_a_stacked_cell_is_its_own():
         torch.cat([p.flatten() for p in found[1].players[Side.G].net.parameters()]),
         torch.cat([p.flatten() for p in found[0].players[Side.G].net.parameters()]),
     )
-    executor.train(found, 2, loss_of)
+    executor(found, 2, loss_of)
     assert {side: genome.digest for side, genome in first.items()} == before
     assert executor._stack is not None and executor._stack.slots[Side.G].stack.weights[0].shape[0] == CELLS
 

@@ -1,6 +1,7 @@
 """Law: turns that are recorded and started again are the turns played one by one, whatever changes meanwhile."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -31,8 +32,8 @@ def counted():
     TapeGraph.replays = 0
 
 
-def recording(rows: int = BATCH) -> stacked.RecordedSteps:
-    return stacked.RecordedSteps(stacked.StackedExecutor(rows), TapeGraph)
+def recording(rows: int = BATCH):
+    return partial(stacked.StackedExecutor(rows), graph=TapeGraph)
 
 
 DRAWS = {"all kinds": loss_of, "few kinds": lambda cell, batch: (batch // 6 + cell.number // 2) % 3}
@@ -47,7 +48,7 @@ def test_recorded_turns_are_turns(name, draw):
     told = []
     for first in (0, 12):  # generations: weights, rates and averages are taken over anew
         also = {"loss_of": lambda cell, batch, first=first: DRAWS[draw](cell, batch + first)}
-        told.append((plain.train(played, 12, **also), other.train(recorded, 12, **also)))
+        told.append((plain(played, 12, **also), other(recorded, 12, **also)))
     for mine, theirs in told:
         for number, numbers in mine.items():
             assert numbers.keys() == theirs[number].keys()
@@ -64,7 +65,7 @@ def test_recorded_turns_are_turns(name, draw):
 def test_recorded_turns_change_buffers(name):
     played, recorded = of_convolutions(name), of_convolutions(name)
     for executor, found in ((stacked.StackedExecutor(IMAGES), played), (recording(IMAGES), recorded)):
-        executor.train(found, 6, lambda cell, batch: 0)
+        executor(found, 6, lambda cell, batch: 0)
     assert choice.unrecordable_reason(recorded) is None and TapeGraph.replays > 6
     assert apart(weights(recorded), weights(played)) <= 1e-12
 
@@ -83,8 +84,8 @@ def test_what_the_host_counts_is_no_part_of_the_recording():
             for p in cell.players.values():
                 p.policy = replace(p.policy, schedule=ScheduleOptions(name="linear", warmup=3, start=5, end=20))
             cell.gan.g.ema.options = EmaOptions(half_life_kimg=0.02, start_kimg=0.05)
-    stacked.StackedExecutor(BATCH).train(both[0], 20, lambda cell, batch: 0)
-    recording().train(both[1], 20, lambda cell, batch: 0)
+    stacked.StackedExecutor(BATCH)(both[0], 20, lambda cell, batch: 0)
+    recording()(both[1], 20, lambda cell, batch: 0)
     assert TapeGraph.replays >= 30 and apart(weights(both[0]), weights(both[1])) <= 1e-12
 
 
@@ -92,7 +93,7 @@ def test_a_step_that_is_skipped_in_one_cell_is_skipped_there_alone():
     both = cells(losses=()), cells(losses=())
     for found, executor in zip(both, (stacked.StackedExecutor(BATCH), recording()), strict=True):
         found[1].batches.bad = (7,)
-        executor.train(found, 12, lambda cell, batch: 0)
+        executor(found, 12, lambda cell, batch: 0)
     assert TapeGraph.replays >= 18 and apart(weights(both[0]), weights(both[1])) <= 1e-12
     assert all(value.isfinite().all() for value in weights(both[1]).values())
     updates = [int(cell.players[Side.D].updates) for cell in both[1]]
@@ -103,17 +104,17 @@ def test_recorded_and_not_may_take_turns():
     """As while they are timed: both train the same stack."""
     other, plain = cells(losses=()), cells(losses=())
     together = stacked.StackedExecutor(BATCH)
-    kinds = [together, stacked.RecordedSteps(together, TapeGraph), choice.LoopExecutor()]
+    kinds = [together, partial(together, graph=TapeGraph), choice.train_in_loop]
     for number in range(9):
-        kinds[number % 3].train(other, 4, lambda cell, batch: 0)
-        choice.LoopExecutor().train(plain, 4, lambda cell, batch: 0)
+        kinds[number % 3](other, 4, lambda cell, batch: 0)
+        choice.train_in_loop(plain, 4, lambda cell, batch: 0)
     assert apart(weights(other), weights(plain)) <= 1e-9 and TapeGraph.replays > 10
 
 
 def test_fakes_that_are_shared_are_played():
     played, recorded = cells(**GAMES["shared-fakes"]), cells(**GAMES["shared-fakes"])
-    stacked.StackedExecutor(BATCH).train(played, 8, loss_of)
-    recording().train(recorded, 8, loss_of)
+    stacked.StackedExecutor(BATCH)(played, 8, loss_of)
+    recording()(recorded, 8, loss_of)
     assert TapeGraph.replays == 0 and apart(weights(recorded), weights(played)) == 0
 
 

@@ -159,7 +159,7 @@ def everything(found):
 def evolve(executor, found, generations=2, steps=2):
     """Train, and clone G of a cell into the next one, as selection does."""
     for _ in range(generations):
-        scalars = executor.train(found, steps, lambda cell, batch: 0)
+        scalars = executor(found, steps, lambda cell, batch: 0)
         genomes = [cell.snapshot(0)[Side.G] for cell in found]
         for cell, genome in zip(found, genomes[1:] + genomes[:1], strict=True):
             cell.clone(Side.G, genome, 2e-3)
@@ -192,7 +192,7 @@ def test_stacked_cells_with_state_equal_the_loop(name, who, monkeypatch):
     one, other = cells(**GAMES[name]), cells(**GAMES[name])
     assert choice.unstackable_reason(other) is None
     before = buffers_of(one[0].gan.g.net)
-    scalars, stacked_scalars = evolve(choice.LoopExecutor(), one), evolve(stacked.StackedExecutor(BATCH), other)
+    scalars, stacked_scalars = evolve(choice.train_in_loop, one), evolve(stacked.StackedExecutor(BATCH), other)
     assert_equal(one, other)
     changed = [not torch.equal(value, before[name]) for name, value in buffers_of(one[0].gan.g.net).items()]
     assert sum(changed) >= len(changed) / 2  # a vector of length 1 stays
@@ -206,9 +206,9 @@ def test_stacked_cells_with_state_equal_the_loop(name, who, monkeypatch):
 def test_loop_and_stack_may_take_turns(name):
     """As while they are measured, in channels-last memory."""
     one, other = cells(**GAMES[name], channels_last=True), cells(**GAMES[name], channels_last=True)
-    executors = [choice.LoopExecutor(), stacked.StackedExecutor(BATCH)]
+    executors = [choice.train_in_loop, stacked.StackedExecutor(BATCH)]
     for number in range(4):
-        evolve(choice.LoopExecutor(), one, 1), evolve(executors[number % 2], other, 1)
+        evolve(choice.train_in_loop, one, 1), evolve(executors[number % 2], other, 1)
     assert_equal(one, other)
     layouts = [[p.stride() for p in cell.gan.g.net.parameters()] for cell in (one[1], other[1])]
     assert layouts[0] == layouts[1]
@@ -219,10 +219,10 @@ def test_network_that_vmap_refuses_is_refused_by_name_and_auto_trains_it_in_the_
     monkeypatch.setitem(NETS, "unmappable", with_layer(layer))
     one, other = cells("unmappable"), cells("unmappable")
     with pytest.raises(ConfigError, match=r"torch.func.vmap cannot call Painter .*; use grid.executor=loop"):
-        stacked.StackedExecutor(BATCH).train(cells("unmappable"), 1, lambda cell, batch: 0)
-    executors = {"stacked": stacked.StackedExecutor(BATCH), "loop": choice.LoopExecutor()}
+        stacked.StackedExecutor(BATCH)(cells("unmappable"), 1, lambda cell, batch: 0)
+    executors = {"stacked": stacked.StackedExecutor(BATCH), "loop": choice.train_in_loop}
     said = []
-    evolve(choice.LoopExecutor(), one)
+    evolve(choice.train_in_loop, one)
     evolve(choice.AutoExecutor(executors, said.append), other)
     assert_equal(one, other)
     assert said[0].startswith("executor  loop (")
@@ -232,7 +232,7 @@ def test_network_that_vmap_refuses_is_refused_by_name_and_auto_trains_it_in_the_
 def test_stacked_cells_under_plain_adam_differ_in_biases_before_norms_alone(name):
     """Their gradient is 0: Adam divides its rounding by 1e-8, and running means follow the biases."""
     one, other = cells(**GAMES[name], eps=1e-8), cells(**GAMES[name], eps=1e-8)
-    evolve(choice.LoopExecutor(), one), evolve(stacked.StackedExecutor(BATCH), other)
+    evolve(choice.train_in_loop, one), evolve(stacked.StackedExecutor(BATCH), other)
     assert_equal(
         one, other, lambda path: 1e-7 if re.search(r"conv\d?\.bias|shortcut\.bias|norm\.mean", path) else 1e-12
     )
@@ -273,7 +273,7 @@ def test_stacked_cells_restore_the_buffers_of_a_skipped_update(name, who, monkey
     one, other = cells(**GAMES[name]), cells(**GAMES[name])
     for found in (one, other):
         found[1].batches.bad = (1,)
-    choice.LoopExecutor().train(one, 3, lambda cell, batch: 0)
-    stacked.StackedExecutor(BATCH).train(other, 3, lambda cell, batch: 0)
+    choice.train_in_loop(one, 3, lambda cell, batch: 0)
+    stacked.StackedExecutor(BATCH)(other, 3, lambda cell, batch: 0)
     assert_equal(one, other)
     assert one[1].players[Side.D].num_skipped() == 1

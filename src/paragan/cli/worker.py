@@ -24,7 +24,7 @@ def worker_command(address: Address, device: Device = "auto") -> None:
         raise ConfigError(f"worker: {address!r} is not HOST:PORT; use the address that the coordinator prints")
     with _ignore_sigusr1():
         from paragan.extensions.grid.build.worker import join_coordinator
-        from paragan.extensions.grid.workers.run_token import find_token
+        from paragan.extensions.grid.workers.handshake import find_token
 
         key = find_token()
         if why := join_coordinator(key, host, int(port), print_line, device):

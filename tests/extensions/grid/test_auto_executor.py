@@ -16,30 +16,27 @@ WORDS = (
 )
 
 
-class Slow:
+def slow(*arguments):
     """As the loop, with more work."""
-
-    def train(self, *given):
-        until = time.thread_time() + 0.05
-        while time.thread_time() < until:
-            pass
-        return choice.LoopExecutor().train(*given)
+    until = time.thread_time() + 0.05
+    while time.thread_time() < until:
+        pass
+    return choice.train_in_loop(*arguments)
 
 
-@pytest.mark.parametrize(("others", "chosen"), [({"slow": Slow(), "loop": choice.LoopExecutor()}, "loop")])
-def test_auto_executor_chooses_and_prints_the_fastest(others, chosen):
+def test_auto_executor_chooses_and_prints_the_fastest():
     said = []
-    executor = choice.AutoExecutor(others, said.append)
-    executor.train(cells(), 2, loss_of)
-    assert executor.chosen == chosen
-    assert len(said) == 1 and said[0].startswith(f"executor  {chosen} (ms per cell and step: slow ")
+    executor = choice.AutoExecutor({"slow": slow, "loop": choice.train_in_loop}, said.append)
+    executor(cells(), 2, loss_of)
+    assert executor.chosen == "loop"
+    assert len(said) == 1 and said[0].startswith("executor  loop (ms per cell and step: slow ")
 
 
 def test_auto_executor_measurement_changes_no_state():
     one, other = cells(), cells()
-    executor = choice.AutoExecutor({"slow": Slow(), "stacked": stacked.StackedExecutor(BATCH)}, lambda text: None)
-    executor.train(one, 7, loss_of)
-    stacked.StackedExecutor(BATCH).train(other, 7, loss_of)
+    executor = choice.AutoExecutor({"slow": slow, "stacked": stacked.StackedExecutor(BATCH)}, lambda text: None)
+    executor(one, 7, loss_of)
+    stacked.StackedExecutor(BATCH)(other, 7, loss_of)
     assert executor.chosen == "stacked"
     assert apart(weights(one), weights(other)) == 0
     assert [cell.batches.position for cell in one] == [7] * len(one)
@@ -63,6 +60,6 @@ def test_auto_executor_of_a_resumed_run_repeats_its_choice(tmp_path, chosen):
 def test_auto_executor_with_a_scheme_that_needs_players_never_stacks(tmp_path):
     config = read_recipe("digits", (*WORDS, "scheme=extragradient"))
     found = grid.evolution(config, tmp_path, print, lambda: False, reading=True).population
-    assert isinstance(found.executor, choice.LoopExecutor)
+    assert found.executor is choice.train_in_loop
     found.evolve()
     assert all(int(player.updates) == 2 for cell in found.cells for player in cell.players.values())

@@ -7,8 +7,8 @@ from paragan.config.grid_options import CellOptions, GridOptions
 from paragan.core.types import Rows, Side
 from paragan.datasets import digits
 from paragan.extensions.grid.build import trainer as build_cells
-from paragan.extensions.grid.build.factory import GridFactory
 from paragan.extensions.grid.data_shares import DataShares
+from paragan.extensions.grid.factory import GridFactory
 from paragan.losses import hinge, least_squares, nonsaturating
 
 WORDS = (

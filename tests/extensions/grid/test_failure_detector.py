@@ -2,20 +2,21 @@
 
 import itertools
 import random
+from collections import deque
 
 import pytest
 
-from paragan.extensions.grid.transports.heartbeat import ArrivalGaps, FailureDetector
+from paragan.extensions.grid.transports.heartbeat import FailureDetector, silence_limits
 
 STEP_S = 0.25  # between two looks
 
 
 def limits(gaps_s, heartbeat_s=1.0, timeout_s=300.0):
     """(gap, suspect after, fail after) for each gap, with the limits as they were when it began."""
-    gaps, found = ArrivalGaps(heartbeat_s, timeout_s), []
+    recent, found = deque(maxlen=200), []
     for gap_s in gaps_s:
-        found.append((gap_s, gaps.suspect_after_s, gaps.fail_after_s))
-        gaps.add(gap_s)
+        found.append((gap_s, *silence_limits(recent, heartbeat_s, timeout_s)))
+        recent.append(gap_s)
     return found
 
 

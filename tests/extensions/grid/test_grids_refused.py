@@ -16,7 +16,7 @@ from paragan.extensions.grid import runner as grid_runner
 from paragan.extensions.grid.build import coordinator as workers
 from paragan.extensions.grid.build.worker import join_coordinator
 from paragan.extensions.grid.runner import run_worker, start_grid, with_num_workers
-from paragan.extensions.grid.workers import external_workers, handshake
+from paragan.extensions.grid.workers import handshake
 from paragan.runs.run_request import RunRequest
 
 WORDS = ("train.threads=1", "grid.shape=2x2", "evaluation.features=null")
@@ -82,12 +82,12 @@ def test_another_number_of_processes_than_workers():
     with pytest.raises(ConfigError, match="workers=4 does not fit 3 processes, which are 2 workers and the coord"):
         with_num_workers(
             config("workers=4"),
-            external_workers.ExternalWorkers(rank=0, size=3, broadcast_text=lambda text: None, receive_text=lambda: ""),
+            handshake.ExternalWorkers(rank=0, size=3, broadcast_text=lambda text: None, receive_text=lambda: ""),
         )
     assert (
         with_num_workers(
             config(),
-            external_workers.ExternalWorkers(rank=0, size=3, broadcast_text=lambda text: None, receive_text=lambda: ""),
+            handshake.ExternalWorkers(rank=0, size=3, broadcast_text=lambda text: None, receive_text=lambda: ""),
         ).workers
         == 2
     )
@@ -181,11 +181,11 @@ class TestWorker:
 class TestCompany:
     def test_refusal_reaches_the_worker(self):
         told = []
-        first = external_workers.ExternalWorkers(rank=0, size=2, broadcast_text=told.append, receive_text=lambda: "")
+        first = handshake.ExternalWorkers(rank=0, size=2, broadcast_text=told.append, receive_text=lambda: "")
         assert not first.has_broadcast
         first.broadcast({"token": "t", "port": 3})
         assert first.has_broadcast
-        assert external_workers.ExternalWorkers(
+        assert handshake.ExternalWorkers(
             rank=1, size=2, broadcast_text=told.append, receive_text=lambda: told[0]
         ).receive() == {
             "token": "t",
@@ -194,7 +194,7 @@ class TestCompany:
 
     def test_what_is_none_is_refused(self):
         with pytest.raises(RankError, match="rank 0 sent no address of its coordinator"):
-            external_workers.ExternalWorkers(
+            handshake.ExternalWorkers(
                 rank=1, size=2, broadcast_text=lambda text: None, receive_text=lambda: "[1]"
             ).receive()
 
@@ -202,16 +202,14 @@ class TestCompany:
         assert (
             run_worker(
                 config(),
-                external_workers.ExternalWorkers(
-                    rank=1, size=2, broadcast_text=lambda text: None, receive_text=lambda: "{}"
-                ),
+                handshake.ExternalWorkers(rank=1, size=2, broadcast_text=lambda text: None, receive_text=lambda: "{}"),
             )
             == 0
         )
 
     def test_failure_of_the_first_rank_reaches_the_others(self, tmp_path, monkeypatch):
         told = []
-        mine = external_workers.ExternalWorkers(rank=0, size=6, broadcast_text=told.append, receive_text=lambda: "")
+        mine = handshake.ExternalWorkers(rank=0, size=6, broadcast_text=told.append, receive_text=lambda: "")
         with pytest.raises(ConfigError, match="5 workers are too many for a grid of 4"):
             grid_runner._train_together(
                 RunRequest(config=config(), name="digits", out=tmp_path / "run"), mine, Interrupt()

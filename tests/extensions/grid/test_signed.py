@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as some
 from paragan.core.errors import ConfigError, RankError
 from paragan.extensions.grid.transports import control, signed_frames
 from paragan.extensions.grid.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, session_key
-from paragan.extensions.grid.workers.run_token import find_token, new_token, save_token
+from paragan.extensions.grid.workers.handshake import find_token, new_token, save_token
 
 TOKEN = "ab" * 32
 KEY = session_key(TOKEN, b"n" * 32)

@@ -37,9 +37,9 @@ def with_policy(**changes):
 @pytest.mark.parametrize("changes", [{"schedule": DECAY}, {"max_norm": None}, {"arguments": {"eps": 1e-3}}], ids=str)
 def test_stacked_adam_equals_adam_per_player(changes):
     one, other = with_policy(**changes), with_policy(**changes)
-    choice.LoopExecutor().train(one, 15, loss_of)
+    choice.train_in_loop(one, 15, loss_of)
     executor = stacked.StackedExecutor(BATCH)
-    executor.train(other, 15, loss_of)
+    executor(other, 15, loss_of)
     assert executor._stack.slots[Side.G].adam is not None
     assert apart(weights(one), weights(other)) < 1e-9
 
@@ -47,9 +47,9 @@ def test_stacked_adam_equals_adam_per_player(changes):
 def test_stacked_networks_with_parameter_groups_equal_the_loop():
     """Each player steps by itself then."""
     one, other = (with_policy(groups=({"match": "*.bias", "lr": 3e-3},)) for _ in range(2))
-    choice.LoopExecutor().train(one, 15, loss_of)
+    choice.train_in_loop(one, 15, loss_of)
     executor = stacked.StackedExecutor(BATCH)
-    executor.train(other, 15, loss_of)
+    executor(other, 15, loss_of)
     assert executor._stack.slots[Side.G].adam is None
     assert apart(weights(one), weights(other)) < 1e-9
 
@@ -117,8 +117,8 @@ def test_stacked_adam_skips_only_the_cell_with_a_bad_gradient():
     one, other = cells(), cells()
     for found in (one, other):
         found[2].batches.bad = (2, 4)
-    choice.LoopExecutor().train(one, 6, loss_of)
-    stacked.StackedExecutor(BATCH).train(other, 6, loss_of)
+    choice.train_in_loop(one, 6, loss_of)
+    stacked.StackedExecutor(BATCH)(other, 6, loss_of)
     assert apart(weights(one), weights(other)) < 1e-9
     updates = [[int(cell.players[side].updates) for side in Side] for cell in other]
     assert updates == [[6, 6], [6, 6], [6, 4], [6, 6]]

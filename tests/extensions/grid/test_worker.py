@@ -4,7 +4,7 @@ import signal
 import socket
 import sys
 
-from paragan.extensions.grid.workers.run_token import TOKEN, new_token
+from paragan.extensions.grid.workers.handshake import TOKEN, new_token
 from tests.processes import environment, running
 
 

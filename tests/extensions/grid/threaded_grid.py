@@ -9,8 +9,8 @@ import torch.distributed as dist
 from paragan.config import read_recipe
 from paragan.core.errors import RankError
 from paragan.core.types import Side
-from paragan.extensions.grid.build.factory import GridFactory
 from paragan.extensions.grid.build.worker import communicator_factory
+from paragan.extensions.grid.factory import GridFactory
 from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 from paragan.extensions.grid.workers.coordinator import Coordinator
 from paragan.extensions.grid.workers.membership import Membership

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,18 +19,15 @@ from paragan.core.phases import Phase, phase, work_on
 from paragan.core.types import Batch, Report, Rows, Side
 from paragan.engine.training_loop import TrainingLoop
 from paragan.evaluation.fixed_samples import SampleSheet, samples_event
-from paragan.evaluation.score import Score
 from paragan.extensions.grid.cell import Cell, players_of
 from paragan.extensions.grid.cell_state import CellState, finite_number
 from paragan.extensions.grid.executors.choice import AutoExecutor
-from paragan.extensions.grid.genome import Genome
+from paragan.extensions.grid.factory import GridFactory
 from paragan.extensions.grid.population import Population
 from paragan.extensions.grid.profile import Profile
 from paragan.game.gan import GAN
 from paragan.game.mixture import Mixture
-from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
-from paragan.game.prior import Prior
 from paragan.game.sampling import generate_images
 from paragan.game.scheme import Scheme
 
@@ -69,25 +66,16 @@ class Evolution(TrainingLoop):
     """Training loop of a population.
 
     gan, batches: of the first cell in this process; all cells share its clock. scheme:
-    `Generations` of the population. make_mixture: builds a network of generators with weights.
-    judge: scores it. load_generator: loads a genome as a network to sample from. losses: names of
-    the losses that cells train with; empty: the run's loss. scored_by: metric of the mixtures.
-    prepare: trains the judge before the first generation.
+    `Generations` of the population. factory: makes and scores mixtures.
     """
 
     population: Population
-    make_mixture: Callable[[Sequence[Mapping[str, Tensor]], Sequence[float]], Mixture]
-    load_generator: Callable[[Genome], CalledNetwork]
-    judge: Callable[[Prior, Mixture], Score] | None = None
-    losses: Sequence[str] = ()
-    scored_by: str | None = None
-    prepare: Callable[[], object] | None = None
+    factory: GridFactory
     ensemble: Ensemble | None = None  # of the whole grid, once it is trained
 
     def __post_init__(self) -> None:
-        judge = self.judge
-        if judge is not None:
-            self.score = lambda player, prior: judge(prior, self.best_mixture())
+        if self.factory.judge is not None:
+            self.score = lambda player, prior: self.factory.score(prior, self.best_mixture())
 
     @property
     def cells(self) -> Sequence[Cell]:
@@ -106,16 +94,16 @@ class Evolution(TrainingLoop):
 
     def _begin(self) -> Iterator[Event]:
         """Train the judge first, so that a stop during its training interrupts no generation."""
-        if self.prepare is not None and not self.is_finished:
+        if self.factory.are_scored and self.factory.judge is not None and not self.is_finished:
             with suppress(StopRequested), phase(Phase.EVALUATION):
-                self.prepare()
+                self.factory.judge()
         yield from super()._begin()
 
     def describe(self) -> dict[str, Any]:
         grid = {
             "shape": self.population.options.rows_columns,
-            "losses": list(self.losses),
-            "scored_by": self.scored_by,
+            "losses": self.factory.loss_names,
+            "scored_by": self.factory.scored_by,
             "neighbours": self.population.topology.neighbours,
         }
         return {**super().describe(), "grid": grid}
@@ -169,7 +157,7 @@ class Evolution(TrainingLoop):
             members = list(self.population.topology.neighbours[cell.number])
             weights = list(cell.weights) if len(cell.weights) == len(members) else [1.0] * len(members)
         generators = {cell.number: cell.centre[Side.G] for cell in self.cells}
-        return self.make_mixture([generators[n].network_state(average=True) for n in members], weights)
+        return self.factory.mixture([generators[number] for number in members], weights)
 
     @phase(Phase.EVALUATION)
     def samples(self) -> Event:
@@ -181,7 +169,7 @@ class Evolution(TrainingLoop):
         mode = self.fixed_samples.mode
         rows = []
         for cell in cells:
-            generator = self.load_generator(cell.centre[Side.G])
+            generator = self.factory.generator.load(cell.centre[Side.G], average=True)
             rows.append(generate_images(generator, z, y, mode=mode, seed=self.prior.seed).cpu())
         names = tuple(f"cell {cell.number}" for cell in cells)
         return samples_event(self.clock, SampleSheet(torch.cat(rows), _IMAGES_PER_CELL, names), mode)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,19 +28,9 @@ from paragan.extensions.grid.profile import Profile
 from paragan.extensions.grid.topology import Topology
 from paragan.game.network import CalledNetwork
 
-
-class Executor(Protocol):
-    """Trainer of the cells of one process."""
-
-    def train(
-        self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
-    ) -> dict[int, dict[str, Tensor]]:
-        """Train each cell for `num_batches` steps; returns the last scalars by cell.
-
-        loss_of: number of the loss of a cell at a step.
-        """
-
-
+LossOf = Callable[[Cell, int], int]  # number of the loss of a cell at a step
+# trains each cell of a process for a number of steps; returns the last scalars by cell
+Executor = Callable[[Sequence[Cell], int, LossOf], dict[int, dict[str, Tensor]]]
 # (cells of this process, numbers) -> centres of at least the cells with these numbers, also of other processes
 Exchange = Callable[[Sequence[Cell], Sequence[int]], Mapping[int, Centre]]
 
@@ -88,7 +78,7 @@ class Population:
             for cell in self.cells:
                 self._clone(cell, near[cell.number], parents[cell.number], rates[cell.number])
         with profile.measure("train"):
-            scalars = self.executor.train(self.cells, self.options.batches, self._loss_of)
+            scalars = self.executor(self.cells, self.options.batches, self._loss_of)
         with profile.measure("update_genomes"):
             trained = {cell.number: cell.snapshot(time + 1) for cell in self.cells}
         with profile.measure("evaluate"):

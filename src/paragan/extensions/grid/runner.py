@@ -22,7 +22,7 @@ from paragan.extensions.grid.build.coordinator import evolution_on_workers
 from paragan.extensions.grid.build.trainer import evolution
 from paragan.extensions.grid.build.worker import join_coordinator
 from paragan.extensions.grid.evolution import Evolution
-from paragan.extensions.grid.workers.external_workers import ExternalWorkers
+from paragan.extensions.grid.workers.handshake import ExternalWorkers
 from paragan.runs.run_request import Runner, RunRequest, Say
 from paragan.runs.train import train_run
 

@@ -19,20 +19,25 @@ from paragan.core.dist import serve_store
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.files import create_file, create_subfolder
 from paragan.core.local_processes import LocalProcesses
-from paragan.extensions.grid.build.factory import GridFactory
 from paragan.extensions.grid.build.trainer import population_trainer
 from paragan.extensions.grid.build.worker import communicator_factory
 from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.cell_state import Centre
 from paragan.extensions.grid.evolution import Evolution
+from paragan.extensions.grid.factory import GridFactory
 from paragan.extensions.grid.topology import Topology
 from paragan.extensions.grid.transports.control import ControlConnection, Listener
 from paragan.extensions.grid.workers.coordinator import Coordinator
-from paragan.extensions.grid.workers.external_workers import ExternalWorkers
-from paragan.extensions.grid.workers.handshake import incompatibility
+from paragan.extensions.grid.workers.handshake import (
+    TOKEN,
+    TOKEN_FILE,
+    ExternalWorkers,
+    incompatibility,
+    new_token,
+    save_token,
+)
 from paragan.extensions.grid.workers.membership import Membership
 from paragan.extensions.grid.workers.remote_population import RemoteCell, RemotePopulation
-from paragan.extensions.grid.workers.run_token import TOKEN, TOKEN_FILE, new_token, save_token
 
 _PATIENCE_S = 10.0  # for local workers that were dismissed
 _REFUSED_S = 10.0  # between two messages about refused connections

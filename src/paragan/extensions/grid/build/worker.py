@@ -14,13 +14,12 @@ import torch.distributed as dist
 
 from paragan.config import RunConfig, parse_recipe
 from paragan.core.errors import ConfigError, RankError
-from paragan.extensions.grid.build.factory import GridFactory
+from paragan.extensions.grid.factory import GridFactory
 from paragan.extensions.grid.transports.communicator import Communicator, CommunicatorFactory
 from paragan.extensions.grid.transports.control import ControlConnection, connect
 from paragan.extensions.grid.transports.gloo_communicator import GlooCommunicator
 from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
-from paragan.extensions.grid.workers.external_workers import ExternalWorkers
-from paragan.extensions.grid.workers.handshake import worker_info
+from paragan.extensions.grid.workers.handshake import ExternalWorkers, worker_info
 from paragan.extensions.grid.workers.worker import Worker
 from paragan.hardware import device as devices
 from paragan.hardware.deterministic import deterministic_kernels

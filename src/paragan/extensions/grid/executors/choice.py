@@ -15,9 +15,9 @@ from paragan.core.phases import work_on
 from paragan.core.types import Side
 from paragan.core.weight_schedule import WeightSchedule
 from paragan.extensions.grid.cell import Cell
-from paragan.extensions.grid.executors.stacked import RecordedSteps, StackedExecutor
+from paragan.extensions.grid.executors.stacked import StackedExecutor
 from paragan.extensions.grid.executors.stacked_adam import HONOURED, can_stack
-from paragan.extensions.grid.population import Executor
+from paragan.extensions.grid.population import Executor, LossOf
 from paragan.hardware import graphs
 from paragan.hardware.executors import time_call
 
@@ -28,22 +28,18 @@ _LIMIT_S = 20.0  # after which no further round begins
 _STACKABLE = ("r1", "r2")  # penalties that treat each sample separately and draw nothing
 
 
-class LoopExecutor:
-    """`population.Executor` that trains one cell after another; every other executor must equal it.
+def train_in_loop(cells: Sequence[Cell], num_batches: int, loss_of: LossOf) -> dict[int, dict[str, Tensor]]:
+    """Train one cell after another (`population.Executor`); every other executor must equal this one.
 
     Cells are independent while they train, and the weights of one cell stay in the cache.
     """
-
-    def train(
-        self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
-    ) -> dict[int, dict[str, Tensor]]:
-        scalars: dict[int, dict[str, Tensor]] = {}
-        for cell in cells:
-            scalars[cell.number] = {}
-            with work_on(f"cell {cell.number}"):
-                for batch in range(num_batches):
-                    scalars[cell.number] |= cell.train_step(loss_of(cell, batch)).scalars
-        return scalars
+    scalars: dict[int, dict[str, Tensor]] = {}
+    for cell in cells:
+        scalars[cell.number] = {}
+        with work_on(f"cell {cell.number}"):
+            for batch in range(num_batches):
+                scalars[cell.number] |= cell.train_step(loss_of(cell, batch)).scalars
+    return scalars
 
 
 class AutoExecutor:
@@ -59,17 +55,15 @@ class AutoExecutor:
         self.say = say
         self.chosen: str | None = None
 
-    def train(
-        self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
-    ) -> dict[int, dict[str, Tensor]]:
+    def __call__(self, cells: Sequence[Cell], num_batches: int, loss_of: LossOf) -> dict[int, dict[str, Tensor]]:
         if self.chosen is None:
             seconds = self._measure(cells, loss_of)
             self.chosen = min(seconds, key=lambda name: seconds[name])
             times = ", ".join(f"{name} {1000 * step_s / len(cells):.2f}" for name, step_s in seconds.items())
             self.say(f"executor  {self.chosen} (ms per cell and step: {times})")
-        return self.executors[self.chosen].train(cells, num_batches, loss_of)
+        return self.executors[self.chosen](cells, num_batches, loss_of)
 
-    def _measure(self, cells: Sequence[Cell], loss_of: Callable[[Cell, int], int]) -> dict[str, float]:
+    def _measure(self, cells: Sequence[Cell], loss_of: LossOf) -> dict[str, float]:
         """Return seconds per step of all cells, by executor: the minimum over rounds."""
         device = cells[0].players[Side.G].updates.device
         seconds = dict.fromkeys(self.executors, float("inf"))
@@ -82,8 +76,8 @@ class AutoExecutor:
                 executor = self.executors[name]
                 try:
                     if number == 0:
-                        executor.train(cells, _WARM_UP, loss_of)
-                    step_s = time_call(device, partial(executor.train, cells, _STEPS, loss_of)) / _STEPS
+                        executor(cells, _WARM_UP, loss_of)
+                    step_s = time_call(device, partial(executor, cells, _STEPS, loss_of)) / _STEPS
                     seconds[name] = min(seconds[name], step_s)
                 except ConfigError:  # of a network that cannot be stacked
                     if name == "loop":
@@ -108,12 +102,12 @@ def select_executor(options: GridOptions, cells: Sequence[Cell], rows: int, say:
     reason = {"stacked": no_stack, "recorded": no_graph}.get(options.executor)
     if reason is not None:
         raise ConfigError(f"grid.executor={options.executor} is not possible: {reason}; use loop or auto")
-    executors: dict[str, Executor] = {"loop": LoopExecutor()}
+    executors: dict[str, Executor] = {"loop": train_in_loop}
     if no_stack is None:
         stack = StackedExecutor(rows)
         executors["stacked"] = stack
         if no_graph is None and graph is not None:
-            executors["recorded"] = RecordedSteps(stack, graph)
+            executors["recorded"] = partial(stack, graph=graph)
     if options.executor == "auto" and len(cells) > 1 and len(executors) > 1:
         return AutoExecutor(executors, say)
     return executors["loop" if options.executor == "auto" else options.executor]

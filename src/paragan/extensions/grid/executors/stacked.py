@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -34,6 +34,7 @@ from paragan.extensions.grid.executors.inputs import (
 )
 from paragan.extensions.grid.executors.stacked_adam import StackedAdam, can_stack
 from paragan.extensions.grid.executors.stacked_networks import StackedNetwork, called_stack
+from paragan.extensions.grid.population import LossOf
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.hardware.graphs import Graph, RecordedFunction, Work
@@ -51,14 +52,10 @@ class StackedExecutor:
         self.rows = rows
         self._stack: _StackedCells | None = None
 
-    def train(
-        self,
-        cells: Sequence[Cell],
-        num_batches: int,
-        loss_of: Callable[[Cell, int], int],
-        graph: Callable[[], Graph] | None = None,
+    def __call__(
+        self, cells: Sequence[Cell], num_batches: int, loss_of: LossOf, graph: Callable[[], Graph] | None = None
     ) -> dict[int, dict[str, Tensor]]:
-        """Train all cells as one program; returns the last scalars by cell. graph: records it."""
+        """Train all cells as one program; returns the last scalars by cell. graph: records turns, to replay them."""
         if self._stack is None or not self._stack.is_of(cells):
             self._stack = _StackedCells(cells, self.rows)
         stack = self._stack
@@ -68,19 +65,6 @@ class StackedExecutor:
                 stack.choose([loss_of(cell, batch) for cell in cells])
                 stack.step()
         return stack.scalars()
-
-
-@dataclass(frozen=True)
-class RecordedSteps:
-    """`population.Executor` that replays the recorded turns of a stacked executor."""
-
-    executor: StackedExecutor
-    graph: Callable[[], Graph]
-
-    def train(
-        self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
-    ) -> dict[int, dict[str, Tensor]]:
-        return self.executor.train(cells, num_batches, loss_of, self.graph)
 
 
 class _StackedCells:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -78,29 +78,15 @@ class PeriodicHeartbeat:
             self._over.wait(self._every_s)
 
 
-class ArrivalGaps:
-    """Seconds between arrivals from one process, and the limits on silence that follow.
+def silence_limits(gaps_s: Iterable[float], heartbeat_s: float, timeout_s: float) -> tuple[float, float]:
+    """Return the seconds of silence after which a process is suspect, and after which it has failed.
 
-    Ten heartbeats <= fail_after_s <= timeout_s; suspect_after_s <= fail_after_s.
+    gaps_s: between its recent arrivals; none: it sends heartbeats in time. Ten heartbeats <= failure
+    <= timeout_s; suspicion <= failure.
     """
-
-    def __init__(self, heartbeat_s: float, timeout_s: float) -> None:
-        self._heartbeat_s = heartbeat_s
-        self._timeout_s = timeout_s
-        self._recent: deque[float] = deque([heartbeat_s], _WINDOW)
-        self._adapt()
-
-    def add(self, gap_s: float) -> None:
-        """Add the gap before a new arrival."""
-        self._recent.append(gap_s)
-        self._adapt()
-
-    def _adapt(self) -> None:
-        longest_s = max(self._recent)
-        fail_s = max(_LONGEST * longest_s, _FAIL_BEATS * self._heartbeat_s)
-        self.fail_after_s = min(fail_s, self._timeout_s)
-        suspect_s = max(longest_s, _SUSPECT_BEATS * self._heartbeat_s)
-        self.suspect_after_s = min(suspect_s, self.fail_after_s)
+    longest_s = max([heartbeat_s, *gaps_s])
+    fail_s = min(max(_LONGEST * longest_s, _FAIL_BEATS * heartbeat_s), timeout_s)
+    return min(max(longest_s, _SUSPECT_BEATS * heartbeat_s), fail_s), fail_s
 
 
 @dataclass(frozen=True)
@@ -125,7 +111,7 @@ class FailureDetector:
     def __init__(self, heartbeat_s: float, timeout_s: float) -> None:
         self.heartbeat_s = heartbeat_s
         self.timeout_s = timeout_s
-        self._gaps: dict[str, ArrivalGaps] = {}
+        self._gaps: dict[str, deque[float]] = {}
         self._arrived: dict[str, float] = {}  # by name, in seconds of `_clock`
         self._clock = 0.0  # observed seconds, see `_advance`
         self._looked: float | None = None
@@ -133,9 +119,9 @@ class FailureDetector:
     def record_arrival(self, name: str, now: float) -> None:
         """Record a message of any kind. The first starts the monitoring of its sender."""
         self._advance(now)
-        gaps = self._gaps.setdefault(name, ArrivalGaps(self.heartbeat_s, self.timeout_s))
+        gaps = self._gaps.setdefault(name, deque(maxlen=_WINDOW))
         if name in self._arrived:
-            gaps.add(self._clock - self._arrived[name])
+            gaps.append(self._clock - self._arrived[name])
         self._arrived[name] = self._clock
 
     def forget(self, name: str) -> None:
@@ -146,14 +132,15 @@ class FailureDetector:
     def suspects(self, now: float) -> dict[str, Silence]:
         """Return the processes that are silent for longer than usual."""
         self._advance(now)
-        silent = {name: self._clock - arrived for name, arrived in self._arrived.items()}
-        return {
-            name: Silence(seconds, self._gaps[name].fail_after_s)
-            for name, seconds in silent.items()
-            if seconds > self._gaps[name].suspect_after_s
-        }
+        silences = {}
+        for name, arrived in self._arrived.items():
+            suspect_s, fail_s = silence_limits(self._gaps[name], self.heartbeat_s, self.timeout_s)
+            if self._clock - arrived > suspect_s:
+                silences[name] = Silence(self._clock - arrived, fail_s)
+        return silences
 
     def _advance(self, now: float) -> None:
+        # a suspended coordinator observes nothing: one heartbeat at most passes between two looks
         if self._looked is not None:
             self._clock += min(now - self._looked, self.heartbeat_s)
         self._looked = now

@@ -1,12 +1,19 @@
-"""Handshake of a grid's worker and coordinator: worker description and compatibility."""
+"""Handshake of a grid's worker and coordinator: token and address of the run, description of the worker.
+
+The token is the secret by which they recognise each other. It is never on a command line, which
+every user of a host can read.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,12 +21,81 @@ from typing import Any
 import torch
 
 import paragan
-from paragan.core.errors import ParaganError
+from paragan.core.errors import ConfigError, ParaganError, RankError
+from paragan.core.files import write_bytes
 from paragan.core.local_processes import is_running
 from paragan.core.process_environment import num_cores
 
+TOKEN = "PARAGAN_TOKEN"
+TOKEN_FILE = "PARAGAN_TOKEN_FILE"
+_MAX_CHARACTERS = 4096
 _PIDS = 1 << 31
 _MAX_CODE = 255  # of a process
+
+
+def new_token() -> str:
+    """Return a random token for one run: 64 hexadecimal digits."""
+    return secrets.token_hex(32)
+
+
+def save_token(path: Path, token: str) -> None:
+    """Write the token for workers that share this file system, readable by this user only."""
+    write_bytes(path, token.encode("ascii"), mode=0o600)
+
+
+def find_token(environment: Mapping[str, str] | None = None) -> str:
+    """Return the token of the run: PARAGAN_TOKEN, or the content of the file PARAGAN_TOKEN_FILE.
+
+    Raises `ConfigError` if both are missing, or others may read the file.
+    """
+    env = os.environ if environment is None else environment
+    if token := env.get(TOKEN):
+        return token
+    if not env.get(TOKEN_FILE):
+        raise ConfigError(f"{TOKEN} or {TOKEN_FILE} is required; set one to the token of the run, or its file")
+    path = Path(env[TOKEN_FILE])
+    try:
+        with path.open(encoding="ascii") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            if mode & 0o077:
+                problem = f"other users can read this token (its mode is {mode:04o})"
+                raise ConfigError(f"{path}: {problem}; resume the run for a new token, and copy that with mode 0600")
+            return file.read(_MAX_CHARACTERS).strip()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "not ASCII"
+        raise ConfigError(
+            f"{path}: the token cannot be read ({why}); set {TOKEN_FILE} to the token file of the run"
+        ) from None
+
+
+@dataclass(kw_only=True)
+class ExternalWorkers:
+    """Processes of one grid that another program started, such as torchrun or mpiexec.
+
+    Rank 0 is the coordinator and broadcasts its address once, as JSON.
+
+    broadcast_text: sends to all others, from rank 0. receive_text: returns what rank 0 sent; raises
+    on a time-out. mpi: whether mpiexec started them. has_broadcast: whether rank 0 has sent.
+    """
+
+    rank: int
+    size: int
+    broadcast_text: Callable[[str], None]
+    receive_text: Callable[[], str]
+    mpi: bool = False
+    has_broadcast: bool = False
+
+    def broadcast(self, values: Mapping[str, Any]) -> None:
+        """Send the address and token of the coordinator to all workers."""
+        self.has_broadcast = True
+        self.broadcast_text(json.dumps(values))
+
+    def receive(self) -> dict[str, Any]:
+        """Return the values that rank 0 sent: strings and numbers."""
+        values = json.loads(self.receive_text())
+        if not isinstance(values, dict):
+            raise RankError(f"rank {self.rank}: rank 0 sent no address of its coordinator")
+        return values
 
 
 def worker_info(device: str, config: str | None = None, place: int | None = None) -> dict[str, Any]:
@@ -48,8 +124,10 @@ def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
             f"{code_digest()}; install the same version on both hosts"
         )
     if theirs.get("torch") != torch.__version__:
-        found = f"its torch {theirs.get('torch')} differs from the coordinator's {torch.__version__}"
-        return f"{found}; install the same version on both hosts"
+        return (
+            f"its torch {theirs.get('torch')} differs from the coordinator's {torch.__version__}; "
+            "install the same version on both hosts"
+        )
     if theirs.get("config") not in (None, _digest(config)):
         return "its config differs from the coordinator's; use the same command and files on all hosts"
     return ""
@@ -74,10 +152,10 @@ def reported_error(name: str, message: Mapping[str, Any]) -> ParaganError:
 def code_digest() -> str:
     """Return the digest of all installed source files of paragan."""
     root = Path(paragan.__file__).parent
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
-    return found.hexdigest()[:12]
+        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _pid_namespace() -> str:

@@ -23,6 +23,7 @@ from paragan.core.option_types import Choice
 from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.evaluation.evaluator import Evaluator
+from paragan.evaluation.score import Score
 from paragan.extensions.grid.cell import Cell, RandomOpponent
 from paragan.extensions.grid.data_shares import DataShares, with_classes
 from paragan.extensions.grid.executors.choice import select_executor
@@ -32,6 +33,7 @@ from paragan.extensions.grid.mixture import MixtureScorer
 from paragan.extensions.grid.population import Population
 from paragan.extensions.grid.topology import topology_of
 from paragan.game.gan import GAN
+from paragan.game.mixture import Mixture, mixture_of
 from paragan.game.needs import game_needs
 from paragan.game.network import CalledNetwork
 from paragan.game.options import PlayerOptions
@@ -181,10 +183,34 @@ class GridFactory:
         net.load_state_dict(genome.network_state())
         return CalledNetwork(module=net, calling=like.players[side].calling)
 
+    def mixture(self, members: Sequence[Genome], weights: Sequence[float]) -> Mixture:
+        """Combine generators with these mixture weights into one network; uses their EMA, if any."""
+        nets = [self.makers[Side.G].construct() for _ in members]
+        for net, genome in zip(nets, members, strict=True):
+            net.load_state_dict(genome.network_state(average=True))
+        return mixture_of(nets, weights).eval().requires_grad_(False)
+
+    def score(self, prior: Prior, net: Mixture) -> Score:
+        """Return the score of a mixture; the latents depend only on the seed and the number of images."""
+        assert self.judge is not None
+        called = CalledNetwork(module=net.to(prior.device))
+        return self.judge().score_network(called, replace(prior, latent=net.latent))
+
     @property
     def are_scored(self) -> bool:
         """Whether mixtures are scored."""
         return self.judge is not None and self.options.mixture.num_images > 0
+
+    @property
+    def scored_by(self) -> str | None:
+        """Metric by which mixtures are scored, if they are."""
+        return evaluation.distance_name(self.config, self.data.train) if self.are_scored else None
+
+    @property
+    def loss_names(self) -> list[str]:
+        """Names of the losses that cells train with; empty: all with the run's loss."""
+        is_drawn = bool(self.options.losses) or len(self.losses) > 1
+        return [chosen.name for chosen in grid_losses(self.config)] if is_drawn else []
 
 
 def grid_losses(config: RunConfig) -> list[Choice]:
