@@ -16,13 +16,8 @@ from paragan.core.errors import ParaganError
 from paragan.core.files import read_bytes, write_text
 from paragan.core.layout import fingerprint
 from paragan.core.outside_code import code_fingerprints
-<<<<<<< HEAD
-from paragan.export import formats as export, gallery, generator_file
-=======
-from paragan.core.pieces import fingerprint
 from paragan.export import gallery, generator_file
 from paragan.export.formats import ENDINGS, WRITERS
->>>>>>> cb6d8e50 (export: --format python (one file that needs torch alone) and --player d)
 from paragan.export.model_card import file_row, render_card
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
