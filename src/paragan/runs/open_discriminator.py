@@ -10,9 +10,9 @@ from paragan.checkpoint import generator_state
 from paragan.config import read_recipe, to_tree
 from paragan.config.sections import outside_of_run
 from paragan.core.errors import ConfigError
+from paragan.core.layout import shapes_of
 from paragan.core.network_factory import construct_network
 from paragan.core.outside_code import CodeFolder
-from paragan.core.pieces import shapes_of
 from paragan.core.printable import print_to_stderr
 from paragan.export.discriminator import ExportedDiscriminator
 from paragan.game.state import check_same
