@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import PurePath
 from typing import Literal
@@ -24,6 +24,7 @@ from paragan.datasets.base.file_readers import FileReader
 from paragan.datasets.base.open_images import FileImages
 
 Labels = NDArray[np.int32]
+WnidList = tuple[Mapping[str, str], str]  # WNID by file name without extension, and the list in messages
 
 _WNID = re.compile(r"n\d{8}")
 _WNID_AND_NAME = re.compile(r"\b(n\d{8})[ \t]+([^\r\n]+)")
@@ -32,19 +33,35 @@ _WNID_AND_NAME = re.compile(r"\b(n\d{8})[ \t]+([^\r\n]+)")
 def source(
     files: FileReader,
     paths: list[bytes],
-    labels: Labels,
-    names: tuple[str, ...],
+    top: bytes,
+    wnids: tuple[str, ...],
+    read_list: Callable[[], WnidList] | None,
+    words: str,
     size: int | str,
     resize: Literal["lanczos", "bicubic"] = "lanczos",
 ) -> ImageSource:
-    """Return a source of cropped and resized colour images. labels: index into `names` of each."""
+    """Return a split of cropped and resized colour images, which are in `top`.
+
+    read_list: returns the labels of images that are in no class folders; None: all are. words: lines of
+    a WNID and words, as in words.txt. Raises `DataError` for an image without a label.
+    """
+    if read_list is None or any(_WNID.fullmatch(os.fsdecode(name)) for name in folder_names(paths, top)):
+        labels = _labels_from_folders(paths, top, wnids, display_path(files, top))
+    else:
+        labels = _labels_from_list(paths, *read_list(), wnids)
     pixels = PixelFormat(size=height_and_width(size), options=PixelOptions(resize=resize))
     settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
     settings += " bicubic" if resize == "bicubic" else ""
+    names = _class_names(wnids, words)
     images = FileImages(files, ArrangedPaths(paths=paths, labels=labels, class_names=names, num_train=len(paths)))
     rows = images.rows("train", held_out=0)
     identify = partial(images.fingerprint, rows, f"{pixels.shape} {settings}")
     return ImageSource(images=images, rows=rows, shape=pixels.shape, decode=pixels.decode, identify=identify)
+
+
+def display_path(files: FileReader, folder: bytes) -> str:
+    """Return the name of a folder in messages."""
+    return files.where(os.fsdecode(folder)).rstrip("/: ")
 
 
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:
@@ -59,13 +76,26 @@ def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:
     return wnids
 
 
-def has_class_folders(paths: list[bytes], top: bytes) -> bool:
-    """Return whether the images in `top` are in class folders."""
-    return any(_WNID.fullmatch(os.fsdecode(name)) for name in folder_names(paths, top))
+def read_lines(lines: Iterable[str], line_form: tuple[str, str], where: str, first: int = 1) -> WnidList:
+    """Return the WNID of each image of a list. Raises `DataError` for a line that is not of the form.
+
+    line_form: a regular expression of name and WNID, and the same in words. first: number of the first line.
+    """
+    wnid_of = {}
+    for number, line in enumerate(lines, start=first):
+        match = re.match(line_form[0], line)
+        if match is None:
+            raise DataError(f"{where}: line {number}: {line[:40]!r} is not {line_form[1]}; download the file again")
+        wnid_of[PurePath(match[1]).stem] = match[2]
+    return wnid_of, where
 
 
-def labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], where: str) -> Labels:
-    """Return the labels of images in top/WNID. Raises `DataError` for an image elsewhere."""
+def find_wnids(text: str) -> set[str]:
+    """Return all WNIDs in a text."""
+    return set(_WNID.findall(text))
+
+
+def _labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], where: str) -> Labels:
     numbers = {os.fsencode(wnid): number for number, wnid in enumerate(wnids)}
     folders = (path[len(top) :].partition(b"/") for path in paths)
     labels = np.fromiter((numbers.get(name, -1) if slash else -2 for name, slash, _ in folders), np.int32, len(paths))
@@ -78,39 +108,28 @@ def labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], 
     raise DataError(f"{where}: class {name!r} is {_not_in_train(wnids)}; remove it here or add it to train")
 
 
-def labels_from_list(paths: list[bytes], class_of: Mapping[str, str], wnids: tuple[str, ...], where: str) -> Labels:
-    """Return the labels of images from a list. Raises `DataError` if it does not fit the images.
-
-    class_of: WNID by file name without extension. where: the list.
-    """
+def _labels_from_list(paths: list[bytes], wnid_of: Mapping[str, str], where: str, wnids: tuple[str, ...]) -> Labels:
+    """Return the labels of images from a list. Raises `DataError` if it does not fit the images."""
     stems = [PurePath(os.fsdecode(path)).stem for path in paths]
-    if len(class_of) != len(stems):
+    if len(wnid_of) != len(stems):
         raise DataError(
-            f"{where}: {len(class_of):,} labels for {len(stems):,} images; download the images and the labels again"
+            f"{where}: {len(wnid_of):,} labels for {len(stems):,} images; download the images and the labels again"
         )
     numbers = {wnid: number for number, wnid in enumerate(wnids)}
     for stem in stems:
-        if (wnid := class_of.get(stem)) is None:
+        if (wnid := wnid_of.get(stem)) is None:
             raise DataError(f"{where}: no label for {stem!r}; download the images and the labels again")
         if wnid not in numbers:
             raise DataError(f"{where}: class {wnid!r} of {stem!r} is {_not_in_train(wnids)}; check data.path")
-    return np.array([numbers[class_of[stem]] for stem in stems], np.int32)
+    return np.array([numbers[wnid_of[stem]] for stem in stems], np.int32)
 
 
-def class_names(wnids: tuple[str, ...], text: str) -> tuple[str, ...]:
-    """Return the name of each class: its first word, with the WNID if two classes share that name.
-
-    text: lines of a WNID and words, as in words.txt; the WNID names a class that is not listed.
-    """
+def _class_names(wnids: tuple[str, ...], text: str) -> tuple[str, ...]:
+    """Return the first word of each class, or its WNID, and both if two classes share that word."""
     words = {wnid: words.partition(",")[0].strip() for wnid, words in _WNID_AND_NAME.findall(text)}
     names = [words.get(wnid) or wnid for wnid in wnids]
     counts = Counter(names)
     return tuple(f"{name} ({wnid})" if counts[name] > 1 else name for name, wnid in zip(names, wnids, strict=True))
-
-
-def find_wnids(text: str) -> set[str]:
-    """Return all WNIDs in a text."""
-    return set(_WNID.findall(text))
 
 
 def _not_in_train(wnids: tuple[str, ...]) -> str:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
-
-import numpy as np
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize
 from paragan.core.source import Source
 from paragan.datasets import _synsets
 from paragan.datasets.base.file_readers import FolderReader
-from paragan.datasets.base.open_images import describe_missing
+from paragan.datasets.base.open_images import check_path
 
 _KAGGLE = Path("ILSVRC", "Data", "CLS-LOC")
 _CSV = "LOC_val_solution.csv"
@@ -53,44 +52,36 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     missing, or images, classes or labels are missing in it.
     """
     base = _find_base(options.path)
-    part = "train" if split == "train" else "val"
-    where = str(base / part)
     wnids = _class_wnids(base / "train")
+    part = "train" if split == "train" else "val"
     if not (base / part).is_dir():
         raise DataError(f"{base}: no folder 'val' next to train; unpack the validation images, too")
-    top = os.fsencode(f"{part}/")
     reader = FolderReader(base)
+    top = os.fsencode(f"{part}/")
     paths = reader.images(top)
     if not paths:
-        raise DataError(f"{where}: no .JPEG images; unpack the archive")
-    texts = [Path(options.path), base, base / "val"]
-    if split == "train" or _synsets.has_class_folders(paths, top):
-        labels = _synsets.labels_from_folders(paths, top, wnids, where)
-    elif solution := _find_file(texts, _CSV):
-        labels = _synsets.labels_from_list(paths, _read_solution(solution), wnids, str(solution))
-    else:
-        raise DataError(f"{where}: the images have no labels; put {_CSV} into {base}, or sort the images into val/WNID")
-    if split == "train" and (empty := np.flatnonzero(np.bincount(labels, minlength=len(wnids)) == 0)).size:
-        raise DataError(f"{where}: no images of class {wnids[empty[0]]}; unpack its archive")
-    text = next((_read_text(file) for name in _NAMES if (file := _find_file(texts, name))), "")
-    names = _synsets.class_names(wnids, text)
-    return _synsets.source(reader, paths, labels, names, options.size, options.resize)
+        raise DataError(f"{base / part}: no .JPEG images; unpack the archive")
+    texts = [folder / name for name in (*_NAMES, _CSV) for folder in (Path(options.path), base, base / "val")]
+    texts = [text for text in texts if text.is_file()]
+    words = next((_read_text(text) for text in texts if text.name != _CSV), "")
+    read_list = None if split == "train" else partial(_read_solution, texts, base)
+    images = _synsets.source(reader, paths, top, wnids, read_list, words, options.size, options.resize)
+    if split == "train" and 0 in (sizes := images.class_sizes()):
+        raise DataError(f"{base / part}: no images of class {wnids[sizes.index(0)]}; unpack its archive")
+    return images
 
 
 def _find_base(path: str) -> Path:
     """Return the folder that contains `train`."""
-    root = Path(path)
     fix = "pass data.path=DIR of a folder with train/WNID/*.JPEG and val"
-    if not path:
-        raise DataError(f"data.path is required for dataset 'imagenet'; {fix}")
-    if not root.exists():
-        raise DataError(f"data.path: {describe_missing(path)}; {fix}")
+    check_path(path, "imagenet", fix=fix)
+    root = Path(path)
     if not root.is_dir():
         raise DataError(f"data.path: {path!r} is a file; unpack it first, then {fix}")
-    for base in (root / _KAGGLE, root):
-        if (base / "train").is_dir():
-            return base
-    raise DataError(f"data.path: no folder 'train' in {path!r} or in its {_KAGGLE}; {fix}")
+    base = next((base for base in (root / _KAGGLE, root) if (base / "train").is_dir()), None)
+    if base is None:
+        raise DataError(f"data.path: no folder 'train' in {path!r} or in its {_KAGGLE}; {fix}")
+    return base
 
 
 def _class_wnids(train: Path) -> tuple[str, ...]:
@@ -108,27 +99,20 @@ def _class_wnids(train: Path) -> tuple[str, ...]:
     return _synsets.check_wnids(folders, str(train))
 
 
-def _find_file(folders: list[Path], name: str) -> Path | None:
-    return next((folder / name for folder in folders if (folder / name).is_file()), None)
-
-
 def _read_text(path: Path) -> str:
     return FolderReader(path.parent).read(path.name).decode("utf-8", "replace")
 
 
-def _read_solution(path: Path) -> dict[str, str]:
+def _read_solution(texts: list[Path], base: Path) -> _synsets.WnidList:
     """Return the WNID of each image, from lines of a name and, per object, a WNID and a box."""
+    path = next((text for text in texts if text.name == _CSV), None)
+    if path is None:
+        raise DataError(
+            f"{base / 'val'}: the images have no labels; put {_CSV} into {base}, or sort the images into val/WNID"
+        )
     head, *lines = _read_text(path).splitlines() or [""]
     if head != "ImageId,PredictionString":
         raise DataError(
             f"{path}: the first line is {head[:40]!r} instead of 'ImageId,PredictionString'; download the file again"
         )
-    wnid_of = {}
-    for number, line in enumerate(lines, start=2):
-        name, _, objects = line.partition(",")
-        if not objects.split():
-            raise DataError(
-                f"{path}: line {number}: {line[:40]!r} is not of the form NAME,WNID BOX…; download the file again"
-            )
-        wnid_of[name] = objects.split()[0]
-    return wnid_of
+    return _synsets.read_lines(lines, (r"([^,]*),\s*(\S+)", "of the form NAME,WNID BOX…"), str(path), first=2)

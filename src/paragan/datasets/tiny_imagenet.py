@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +18,7 @@ from paragan.core.option_types import FilePath, ImageSize
 from paragan.core.source import Source
 from paragan.datasets import _image_paths, _synsets
 from paragan.datasets.base.file_readers import FileReader
-from paragan.datasets.base.open_images import list_images
+from paragan.datasets.base.open_images import check_path, list_images
 
 _URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 _ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")
@@ -52,31 +53,20 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """
     files, paths = list_images(str(_find_archive(options.path)), "tiny_imagenet", _TEXTS)
     root = _find_root(files, paths)
-    tops = {"train": root + b"train/", "held_out": root + b"val/"}
-    parts = {name: paths[_image_paths.rows_in(paths, top)] for name, top in tops.items()}
-    wnids = _class_wnids(files, parts["train"], root)
-    split_paths = parts[split]
-    top = tops[split]
-    where = _display_path(files, top)
-    if not split_paths:
-        raise DataError(f"{where}: no held-out images; download {_URL} again")
-    if split == "train" or _synsets.has_class_folders(split_paths, top):
-        labels = _synsets.labels_from_folders(split_paths, top, wnids, where)
-    else:
-        annotations = files.where(os.fsdecode(top) + _ANNOTATIONS)
-        labels = _synsets.labels_from_list(split_paths, _read_annotations(files, top), wnids, annotations)
-    names = _synsets.class_names(wnids, _read_first(files, root, _NAMES)[1])
-    return _synsets.source(files, split_paths, labels, names, options.size)
+    train = root + b"train/"
+    wnids = _class_wnids(files, paths[_image_paths.rows_in(paths, train)], root)
+    top = train if split == "train" else root + b"val/"
+    paths = paths[_image_paths.rows_in(paths, top)]
+    if not paths:
+        raise DataError(f"{_synsets.display_path(files, top)}: no held-out images; download {_URL} again")
+    read_list = None if split == "train" else partial(_read_annotations, files, os.fsdecode(top) + _ANNOTATIONS)
+    return _synsets.source(files, paths, top, wnids, read_list, _read_first(files, root, _NAMES)[1], options.size)
 
 
 def _find_archive(path: str) -> Path:
     """Return the folder or archive; if the folder contains only the archive, return that."""
+    check_path(path, "tiny_imagenet", fix=f"download {_URL} and pass data.path=FILE")
     root = Path(path)
-    fix = f"download {_URL} and pass data.path=FILE"
-    if not path:
-        raise DataError(f"data.path is required for dataset 'tiny_imagenet'; {fix}")
-    if not root.exists():
-        raise DataError(f"data.path: no file or folder {path!r}; {fix}")
     if root.is_dir() and not any(any(root.glob(pattern)) for pattern in ("train", "*/train")):
         packed = (file for file in sorted(root.glob("tiny-imagenet*")) if file.name.endswith(_ARCHIVE_SUFFIXES))
         return next(packed, root)
@@ -89,14 +79,14 @@ def _find_root(files: FileReader, paths: list[bytes]) -> bytes:
     root = next((top for top in folders if b"train" in _image_paths.folder_names(paths, top)), None)
     if root is None:
         layout = f"train/WNID and val, as in {Path(_URL).name}"
-        raise DataError(f"{_display_path(files, folders[-1])}: no folder 'train'; data.path needs {layout}")
+        raise DataError(f"{_synsets.display_path(files, folders[-1])}: no folder 'train'; data.path needs {layout}")
     return root
 
 
 def _class_wnids(files: FileReader, paths: list[bytes], root: bytes) -> tuple[str, ...]:
     """Return the class folders in train. Raises `DataError` if one of the class list is missing."""
     top = root + b"train/"
-    where = _display_path(files, top)
+    where = _synsets.display_path(files, top)
     wnids = _synsets.check_wnids(map(os.fsdecode, _image_paths.folder_names(paths, top)), where)
     listing, text = _read_first(files, root, _CLASSES)
     listed = _synsets.find_wnids(text)
@@ -108,10 +98,6 @@ def _class_wnids(files: FileReader, paths: list[bytes], root: bytes) -> tuple[st
     return wnids
 
 
-def _display_path(files: FileReader, folder: bytes) -> str:
-    return files.where(os.fsdecode(folder)).rstrip("/: ")
-
-
 def _read_first(files: FileReader, root: bytes, names: tuple[str, ...]) -> tuple[str, str]:
     """Return name and content of the first of these files that exists, or two empty strings."""
     for name in names:
@@ -120,17 +106,10 @@ def _read_first(files: FileReader, root: bytes, names: tuple[str, ...]) -> tuple
     return "", ""
 
 
-def _read_annotations(files: FileReader, top: bytes) -> dict[str, str]:
+def _read_annotations(files: FileReader, path: str) -> _synsets.WnidList:
     """Return the WNID of each image by its name without extension."""
-    path = os.fsdecode(top) + _ANNOTATIONS
     where = files.where(path)
     if not files.has(path):
         raise DataError(f"{where}: no such file, and the images are not in val/WNID; download {_URL} again")
-    class_of = {}
     lines = files.read(path).decode("utf-8", "replace").splitlines()
-    for number, line in enumerate(lines, start=1):
-        words = line.split("\t")
-        if len(words) < 2:
-            raise DataError(f"{where}: line {number}: {line[:40]!r} is not a name and a WNID; download the file again")
-        class_of[Path(words[0]).stem] = words[1]
-    return class_of
+    return _synsets.read_lines(lines, (r"([^\t]*)\t([^\t]*)", "a name and a WNID"), where)

@@ -189,19 +189,22 @@ def check_image_count(files: FileReader, paths: list[bytes], option: str = "data
     raise DataError(f"{option}: {count} in {files.name!r}, {required}; {hint}")
 
 
-def check_path(path: str, dataset: str = "folder", option: str = "data.path") -> None:
-    """Raise `DataError` unless there is a local file or folder of this name; arguments of `list_images`."""
+def check_path(path: str, dataset: str = "folder", option: str = "data.path", fix: str = "") -> None:
+    """Raise `DataError` unless there is a local file or folder of this name; arguments of `list_images`.
+
+    fix: what to do without one, in messages.
+    """
+    fix = fix or f"pass {option}=DIR"
     if is_url(path):
         raise DataError(
             f"{option}: data set {dataset!r} reads local files; pass data.name=shards for shards at an address"
         )
     if not path:
-        raise DataError(f"{option} is required for dataset {dataset!r}; pass {option}=DIR")
+        raise DataError(f"{option} is required for dataset {dataset!r}; {fix}")
     if Path(path).suffix in ARRAY_SUFFIXES:
         raise DataError(f"{option}: {path!r} holds arrays; pass data.name=npz")
     if not Path(path).exists():
-        hint = "check its path" if option == "SRC" else f"pass {option}=DIR"
-        raise DataError(f"{option}: {describe_missing(path)}; {hint}")
+        raise DataError(f"{option}: {describe_missing(path)}; {'check its path' if option == 'SRC' else fix}")
 
 
 def describe_missing(path: str) -> str:
