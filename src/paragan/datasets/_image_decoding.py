@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import struct
 import warnings
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -30,31 +28,9 @@ _ALPHA_MODES = ("RGBA", "LA", "PA", "RGBa", "La")
 # extra bytes per pixel; measured with VmHWM
 _DECODER_BYTES = {"WEBP": 12, "progressive": 6, "TIFF": 4}
 ORIENTATION = 0x0112
-TRANSPOSE_OF_ORIENTATION = {  # by Exif orientation
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+_TURNS = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
+TRANSPOSE_OF_ORIENTATION = {number: Image.Transpose[turn] for number, turn in enumerate(_TURNS, 2)}  # of Exif
 _BOMB_ERRORS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
-_DAMAGE_ERRORS = (
-    *(
-        OSError,
-        SyntaxError,
-        ValueError,
-        TypeError,
-        IndexError,
-        EOFError,
-        OverflowError,
-        KeyError,
-        AttributeError,
-        RuntimeError,
-    ),
-    *(struct.error, zlib.error),
-)  # raised by Pillow's readers on damaged files
 
 
 def decode_image(data: bytes, where: str) -> Image.Image:
@@ -73,7 +49,7 @@ def decode_image(data: bytes, where: str) -> Image.Image:
         if image.format in ("JPEG", "MPO") and is_large:
             image.draft(image.mode, (image.width // 2, image.height // 2))
         check_num_pixels(*image.size, where)
-        _check_memory(pixels * extra + image.width * image.height * stored, image, where)
+        check_memory(pixels * extra + image.width * image.height * stored, image, where)
         image.load()
     return image
 
@@ -139,7 +115,7 @@ def convert_image(image: Image.Image, where: str, channels: int, background: int
         transpose = TRANSPOSE_OF_ORIENTATION.get(image.getexif().get(ORIENTATION, 1))
         needs_conversion = image.mode != mode or (has_transparency(image) and mode != "RGBA")
         copied = (needs_conversion + (transpose is not None)) * bytes_per_pixel(mode)
-        _check_memory(image.width * image.height * (bytes_per_pixel(image.mode) + copied), image, where)
+        check_memory(image.width * image.height * (bytes_per_pixel(image.mode) + copied), image, where)
         image = _convert_mode(image, mode, background) if needs_conversion else image
         return image if transpose is None else image.transpose(transpose)
 
@@ -172,11 +148,12 @@ def bytes_per_pixel(mode: str) -> int:
     return 1 if mode in ("1", "L", "P") else 2 if mode.startswith("I;16") else 4
 
 
-def _check_memory(num_bytes: int, image: Image.Image, where: str) -> None:
+def check_memory(num_bytes: int, image: Image.Image | None, where: str) -> None:
+    """Raise `DataError` for an image that takes more than `MAX_BYTES`. image: None: values of any type."""
     if num_bytes > MAX_BYTES:
+        kind = "values" if image is None else f"{image.width} x {image.height} pixels ({image.format}, {image.mode})"
         raise DataError(
-            f"{where}: {image.width} x {image.height} pixels ({image.format}, {image.mode}) would "
-            f"take {num_bytes >> 20} MiB to decode; the limit is {MAX_BYTES >> 20} MiB: make the "
+            f"{where}: {kind} would take {num_bytes >> 20} MiB to decode; the limit is {MAX_BYTES >> 20} MiB: make the "
             "image smaller"
         )
 
@@ -204,7 +181,9 @@ def raise_image_errors(where: str) -> Iterator[None]:
         raise DataError(
             f"{where}: not an image in {', '.join(dict.fromkeys(FORMATS.values()))} format; {_find_damaged_hint()}"
         ) from None
-    except _DAMAGE_ERRORS as error:
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # Pillow's readers raise almost anything on damaged files
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{where}: the image is damaged ({reason}); {_find_damaged_hint()}") from None
 

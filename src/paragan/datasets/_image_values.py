@@ -75,7 +75,7 @@ def read_values(data: bytes, where: str) -> StoredValues:
 def _tiff_values(data: bytes, layout: Tiff, where: str) -> StoredValues:
     height, width, bands = layout.shape
     _image_decoding.check_num_pixels(width, height, where)
-    _check_memory(2 * width * height * bands * layout.dtype.itemsize, where)
+    _image_decoding.check_memory(2 * width * height * bands * layout.dtype.itemsize, None, where)
     return StoredValues(
         values_HWC=_tiff_bands.read_bands(data, layout),
         has_alpha=layout.has_alpha,
@@ -108,7 +108,7 @@ def read_levels(data: bytes, where: str, options: PixelOptions) -> Iterator[Imag
     colours_HWC = stored.colours_HWC
     full_range = (0.0, float(top_of(stored.values_HWC)))
     # levels of a channel and of alpha, and what they are computed from
-    _check_memory(stored.values_HWC.nbytes + 16 * stored.values_HWC[..., 0].size, where)
+    _image_decoding.check_memory(stored.values_HWC.nbytes + 16 * stored.values_HWC[..., 0].size, None, where)
     if options.range is None:
         _image_decoding.check_values(colours_HWC, where)
     mixtures = _mix_bands(colours_HWC.shape[2], stored.has_alpha, options.channels, where)
@@ -169,12 +169,6 @@ def describe_range(low: float, high: float, top: int) -> tuple[str, ...]:
     problem = "less than an eighth of it: images are nearly even" if low >= 0 and high <= top else "not within it"
     values = f"values are from {low:g} to {high:g}, and the range is 0 to {top}"
     return (f"{values}: {problem}; pass data.range=[{low:g},{high:g}]",)
-
-
-def _check_memory(num_bytes: int, where: str) -> None:
-    if num_bytes > _image_decoding.MAX_BYTES:
-        limit = _image_decoding.MAX_BYTES >> 20
-        raise DataError(f"{where}: {num_bytes >> 20} MiB to decode; the limit is {limit} MiB: make the image smaller")
 
 
 class ValueSummary:
