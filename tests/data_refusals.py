@@ -21,9 +21,9 @@ def record_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     reads: list[str] = []
     original = FolderReader.read
 
-    def read(self, path):
+    def read(self, path, limit=None):
         reads.append(path)
-        return original(self, path)
+        return original(self, path, limit)
 
     monkeypatch.setattr(FolderReader, "read", read)
     return reads

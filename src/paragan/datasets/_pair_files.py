@@ -141,7 +141,7 @@ class PairReader(FileReader):
     def has(self, path: str) -> bool:
         return path in self._pairs
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, limit: int | None = None) -> bytes:
         a, b = map(self._files.read, self._pairs[path])
         return len(a).to_bytes(_LENGTH_BYTES) + a + b
 

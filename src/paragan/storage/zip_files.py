@@ -50,11 +50,13 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
         yield archive
 
 
-def read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, max_bytes: int) -> bytes:
-    """Read one member; at most `max_bytes`, and never more than its entry declares."""
+def read_member(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, max_bytes: int, limit: int | None = None
+) -> bytes:
+    """Read one member, or its first bytes; at most `max_bytes`, and never more than its entry declares."""
     check_member(info, name, max_bytes)
     with archive.open(info) as stream:
-        return stream.read(info.file_size)
+        return stream.read(limit or info.file_size)
 
 
 def check_member(info: zipfile.ZipInfo, name: str, max_bytes: int) -> None:

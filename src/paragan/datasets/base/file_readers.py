@@ -8,9 +8,10 @@ import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
@@ -49,8 +50,8 @@ class FileReader(ABC):
         """Return whether the file exists."""
 
     @abstractmethod
-    def read(self, path: str) -> bytes:
-        """Return the bytes of a file. Raises `DataError` if it is missing, damaged or too large."""
+    def read(self, path: str, limit: int | None = None) -> bytes:
+        """Return the bytes of a file, or the first ones. Raises `DataError` if it is missing, damaged or too large."""
 
     @abstractmethod
     def stamp(self, path: str) -> str:
@@ -59,7 +60,7 @@ class FileReader(ABC):
     def _start(self, path: str) -> bytes:
         """Return the first `START_BYTES` of a file, empty if it cannot be read."""
         try:
-            return self.read(path)[:START_BYTES]
+            return self.read(path, START_BYTES)
         except DataError:
             return b""
 
@@ -111,18 +112,11 @@ class FolderReader(FileReader):
     def has(self, path: str) -> bool:
         return os.path.isfile(self.where(path))
 
-    def _start(self, path: str) -> bytes:
-        try:
-            with open_regular_file(Path(self.where(path))) as file:
-                return file.read(START_BYTES)
-        except OSError:
-            return b""
-
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, limit: int | None = None) -> bytes:
         where = self.where(path)
         try:
             with open(where, "rb") as stream:
-                size = os.fstat(stream.fileno()).st_size
+                size = limit or os.fstat(stream.fileno()).st_size
                 if size <= MAX_FILE_BYTES:
                     return stream.read(size)
         except OSError as error:
@@ -144,7 +138,21 @@ class FolderReader(FileReader):
         return os.path.join(self.name, path)
 
 
-class ZipReader(FileReader):
+class _ArchiveReader(FileReader):
+    """Base class of readers of archives. _members: by path."""
+
+    _members: Mapping[str, Any]
+
+    def images(self) -> list[bytes]:
+        """Folders, which end with a slash, and names without a letter are left out."""
+        paths = map(os.fsencode, self._members)
+        return self._sort(path for path in paths if path[-1:] not in (b"", b"/") and not _image_paths.is_hidden(path))
+
+    def has(self, path: str) -> bool:
+        return path in self._members
+
+
+class ZipReader(_ArchiveReader):
     """Reader of the members of a zip file; `\\` in names, as some programs write it, is a slash."""
 
     def __init__(self, path: Path) -> None:
@@ -155,30 +163,15 @@ class ZipReader(FileReader):
             self._archive = zipfile.ZipFile(path)
         self._members = {member.filename.replace("\\", "/"): member for member in self._archive.infolist()}
 
-    def images(self) -> list[bytes]:
-        return self._sort(_visible(self._members))
-
-    def has(self, path: str) -> bool:
-        return path in self._members
-
-    def _start(self, path: str) -> bytes:
-        try:
-            with zip_files.raise_data_errors(self.name):
-                zip_files.check_member(self._members[path], self.name, MAX_FILE_BYTES)
-                with self._archive.open(self._members[path]) as stream:
-                    return stream.read(START_BYTES)
-        except DataError:
-            return b""
-
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, limit: int | None = None) -> bytes:
         with self._lock, zip_files.raise_data_errors(self.name):
-            return zip_files.read_member(self._archive, self._members[path], self.name, MAX_FILE_BYTES)
+            return zip_files.read_member(self._archive, self._members[path], self.name, MAX_FILE_BYTES, limit)
 
     def stamp(self, path: str) -> str:
         return str(self._members[path].CRC)
 
 
-class TarReader(FileReader):
+class TarReader(_ArchiveReader):
     """Reader of tar files: plain ones are read in place, images and texts of compressed ones are held in memory.
 
     texts: names of other files to hold. Paths of several tar files begin with the split that a tar
@@ -202,9 +195,6 @@ class TarReader(FileReader):
             else:
                 self._unpack(number, tar)
 
-    def images(self) -> list[bytes]:
-        return self._sort(_visible(self._members))
-
     def in_order(self, paths: Iterable[bytes]) -> list[bytes]:
         """Return paths in the order of the archive."""
         wanted = set(paths)
@@ -215,27 +205,18 @@ class TarReader(FileReader):
         """Whether these are several tar files."""
         return len(self._tars) > 1
 
-    def has(self, path: str) -> bool:
-        return path in self._members
-
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, limit: int | None = None) -> bytes:
         if path in self._contents:
-            return self._contents[path]
-        num_bytes = self._members[path][2]
+            return self._contents[path][:limit]
+        number, offset, num_bytes = self._members[path]
+        num_bytes = min(num_bytes, limit or num_bytes)
         if num_bytes > MAX_FILE_BYTES:
             raise DataError(f"{self.where(path)}: the file has {num_bytes:,} bytes, the limit is {MAX_FILE_BYTES:,}")
-        data = self._read_at(path, num_bytes)
+        with open_regular_file(self._tars[number]) as file:
+            data = os.pread(file.fileno(), num_bytes, offset)
         if len(data) != num_bytes:
             raise DataError(f"{self.where(path)}: the tar file is cut; copy it again")
         return data
-
-    def _start(self, path: str) -> bytes:
-        return self._contents[path][:START_BYTES] if path in self._contents else self._read_at(path, START_BYTES)
-
-    def _read_at(self, path: str, max_bytes: int) -> bytes:
-        number, offset, num_bytes = self._members[path]
-        with open_regular_file(self._tars[number]) as file:
-            return os.pread(file.fileno(), min(num_bytes, max_bytes), offset)
 
     def stamp(self, path: str) -> str:
         if path in self._contents:
@@ -278,9 +259,3 @@ def _split_prefix(tar: Path, folder: Path) -> str:
         if split_of(os.fsencode(name)):
             return f"{name}/"
     return ""
-
-
-def _visible(names: Iterable[str]) -> Iterable[bytes]:
-    """Return the paths of visible files; folders, which end with a slash, and names without a letter are left out."""
-    paths = map(os.fsencode, names)
-    return (path for path in paths if path[-1:] not in (b"", b"/") and not _image_paths.is_hidden(path))
