@@ -7,9 +7,7 @@ them again.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -41,9 +39,14 @@ def exclude_damaged(
     decoding depends on. name: the data set in messages. Raises `DataError` if fewer than two images
     remain.
     """
-    cached = cache_dir() / "damaged" / f"{_key(images, options)}.json"
-    known = _read(cached)
-    damaged = _decode_all(images, decode) if known is None else known
+    key = images.fingerprint(np.arange(len(images), dtype=np.uint32), f"{name}\0{options}")
+    cached = cache_dir() / "damaged" / f"{key}.json"
+    damaged = _read(cached)
+    if damaged is None:
+        damaged = _decode_all(images, decode)
+        with suppress(OSError):  # without a cache file, the next process decodes again
+            cached.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_text(cached, json.dumps(sorted(damaged)))
     intact = np.array([row for row in range(len(images)) if images.name(row) not in damaged], np.uint32)
     if len(intact) < 2:
         count = f"{len(damaged):,} of {len(images):,}" if len(intact) else f"all {len(images):,}"
@@ -52,11 +55,12 @@ def exclude_damaged(
             f"data.path: {count} samples in {name!r} are damaged{required}; "
             f"list the damaged ones with `{program_command()} data check` and replace them"
         )
-    if known is None:
-        with suppress(OSError):  # without a cache file, the next process decodes again
-            cached.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_text(cached, json.dumps(sorted(damaged)))
-    return SelectedImages(images, intact, (_warning(sorted(damaged), len(images)),)) if damaged else images
+    if not damaged:
+        return images
+    are = "sample is" if len(damaged) == 1 else "samples are"
+    named = join_some([repr(name) for name in sorted(damaged)])
+    notice = f"{len(damaged):,} of {len(images):,} {are} damaged and excluded (data.damaged=skip): {named}"
+    return SelectedImages(images, intact, (notice,))
 
 
 def with_skip_hint(decode: Callable[..., Values]) -> Callable[..., Values]:
@@ -87,20 +91,6 @@ def _decode_all(images: EncodedImages, decode: Callable[[bytes, str], Any]) -> s
             last = time.monotonic()
             print(f"data.damaged=skip: {row + 1:,} of {len(images):,} samples decoded", file=sys.stderr, flush=True)
     return damaged
-
-
-def _warning(damaged: list[str], total: int) -> str:
-    named = join_some([repr(name) for name in damaged])
-    are = "sample is" if len(damaged) == 1 else "samples are"
-    return f"{len(damaged):,} of {total:,} {are} damaged and excluded (data.damaged=skip): {named}"
-
-
-def _key(images: EncodedImages, options: str) -> str:
-    """Hash the settings and all file names, sizes and modification times; open no file."""
-    digest = hashlib.blake2b(options.encode(), digest_size=16)
-    for row in range(len(images)):
-        digest.update(os.fsencode(f"\0{images.where(row)}\0{images.stamp(row)}"))
-    return digest.hexdigest()
 
 
 def _read(cached: Path) -> set[str] | None:

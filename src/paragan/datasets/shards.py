@@ -66,9 +66,6 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         )
     pixels = PixelFormat(size=height_and_width(size), options=options)
     settings = [size, options.channels, options.held_out, split, pixels.settings]
-    settings = [size, options.channels, options.held_out, split, pixels.settings]
-    if split == "train" and not is_url(options.path):
-        images.notices = (*images.notices, *pixels.warnings(images, rows))
     return ImageSource(
         images=images,
         rows=rows,

@@ -6,6 +6,7 @@ import tarfile
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from paragan.datasets import folder, shards
 from paragan.datasets.preparation.dataset_check import check_dataset
@@ -72,6 +73,17 @@ def test_another_size_than_that_of_the_shards_is_a_warning(tmp_path, images):
     (size, channels) = shards.source(shards.Options(path=str(tmp_path / "small"), size=8), "train").notices
     assert size.startswith("data.size=8: images of 16 px are resized a second time; data.size=16 uses them unchanged")
     assert channels == "data.channels=3: the shards hold grey images; pass data.channels=1"
+
+
+@pytest.mark.parametrize("values", [np.full((9, 9, 3), 7, np.uint8), np.full((9, 9), 300, np.uint16)])
+@pytest.mark.parametrize("encoding", [None, Encoding(size=8)])
+def test_a_warning_about_values_is_said_once(tmp_path, values, encoding):
+    (tmp_path / "images").mkdir()
+    for number in range(4):
+        Image.fromarray(values + number * (257 if values.ndim == 2 else 1)).save(tmp_path / "images" / f"{number}.png")
+    prepared(tmp_path / "images", tmp_path / "out", encoding)
+    train, held_out = (shards.source(shards.Options(path=str(tmp_path / "out")), split).notices for split in SPLITS)
+    assert len(train) == 1 and "data.range=[" in train[0] and held_out == ()
 
 
 def test_random_access_gives_the_bytes_of_the_source(images, out):
