@@ -146,9 +146,14 @@ def _levels(values_HW: Values, limits: tuple[float, float], where: str) -> Value
     levels_HW: Values = values_HW.astype(np.float32 if values_HW.dtype.itemsize <= 2 else np.float64)
     np.subtract(levels_HW, low, out=levels_HW)
     np.divide(levels_HW, high - low, out=levels_HW)
-    if not np.isfinite(levels_HW).all():
-        raise DataError(f"{where}: some values are not finite; replace them, or leave the image out")
+    check_finite(levels_HW, where)
     return levels_HW.clip(0, 1, out=levels_HW).astype(np.float32, copy=False)
+
+
+def check_finite(values: Values, where: str) -> None:
+    """Raise `DataError` for NaN and infinity."""
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise DataError(f"{where}: some values are not finite; replace them, or leave the image out")
 
 
 def round_values(values: Values, limits: tuple[float, float] | None, bits: int, where: str) -> Values:
@@ -175,8 +180,7 @@ class ValueSummary:
     """Range, bands, pages and kinds of the images of a data set."""
 
     def __init__(self) -> None:
-        self.low = np.inf
-        self.high = -np.inf
+        self.ranges: dict[str, tuple[float, float]] = {}  # by depth, such as `8-bit`
         self.top = 255
         self.max_bands = 0
         self.num_with_more = 0
@@ -184,17 +188,25 @@ class ValueSummary:
 
     def add(self, stored: StoredValues) -> None:
         """Count an image."""
-        self.low = min(self.low, float(stored.colours_HWC.min()))
-        self.high = max(self.high, float(stored.colours_HWC.max()))
+        low, high = float(stored.colours_HWC.min()), float(stored.colours_HWC.max())
+        depth = f"{8 * stored.values_HWC.dtype.itemsize}-bit"
+        before = self.ranges.get(depth, (low, high))
+        self.ranges[depth] = (min(low, before[0]), max(high, before[1]))
         self.top = max(self.top, top_of(stored.values_HWC))
         self.max_bands = max(self.max_bands, stored.colours_HWC.shape[2])
         self.num_with_more += stored.has_more
         self.kinds[stored.kind] += 1
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Lowest and highest value of all images."""
+        lows, highs = zip(*self.ranges.values(), strict=True)
+        return min(lows), max(highs)
+
     def warnings(self, options: PixelOptions) -> Iterator[str]:
         """Yield a line for a range that is hardly used, for further pages, and for bands that are not read."""
-        if options.range is None:
-            yield from describe_range(self.low, self.high, self.top)
+        if options.range is None and self.ranges:
+            yield from describe_range(*self.limits, self.top)
         if self.num_with_more:
             yield f"{self.num_with_more:,} images have several pages or frames; the first is read"
         if self.max_bands > max(options.channels, 3 if options.channels == 1 else 0):

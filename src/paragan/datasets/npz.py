@@ -57,26 +57,34 @@ class Options:
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (C, H, W). Raises `DataError` for a missing or invalid array."""
-    images_NCHW, notices = _read_images(options)
-    classes = _read_classes(options, len(images_NCHW))
-    strata_N = np.zeros(len(images_NCHW)) if classes is None else classes.labels
-    labels_N = torch.from_numpy(strata_N.astype(np.int64))
-    rows = stratified_split(labels_N, round(1 / options.held_out), "npz")[split]
+    values_NCHW = read_images(options)
+    classes = read_classes(options, len(values_NCHW))
+    rows = split_rows(options, classes, len(values_NCHW))[split]
     kept = (options.bits, options.range) if options.bits > 8 or options.range else ()
     fingerprint = compute_fingerprint(
         Path(options.path), options.image_array, options.label_array, options.held_out, split, *kept
     )
-    images_NCHW = images_NCHW[rows].contiguous()
+    rounded = round_values(values_NCHW, options.range, options.bits, f"{options.path}: {options.image_array}")
+    images_NCHW = torch.from_numpy(rounded)[rows].contiguous()
+    limits = (float(values_NCHW.min()), float(values_NCHW.max())) if options.range is None else (0.0, 0.0)
+    notices = describe_range(*limits, top_of(values_NCHW))
     images = InMemorySource(images_NCHW, fingerprint=fingerprint)
     if classes is not None:
-        images = InMemorySource(images_NCHW, labels_N[rows], classes.names, fingerprint)
+        labels_N = torch.from_numpy(classes.labels.astype(np.int64))[rows]
+        images = InMemorySource(images_NCHW, labels_N, classes.names, fingerprint)
         notices = (*notices, *classes.notices)
     images.notices = notices
     return images
 
 
-def _read_images(options: Options) -> tuple[Tensor, tuple[str, ...]]:
-    """Return the images of a file, (N, C, H, W), and warnings; `DataError` if they are missing or invalid."""
+def split_rows(options: Options, classes: NumberedClasses | None, count: int) -> dict[str, Tensor]:
+    """Return the rows of both splits."""
+    strata_N = np.zeros(count) if classes is None else classes.labels
+    return stratified_split(torch.from_numpy(strata_N.astype(np.int64)), round(1 / options.held_out), "npz")
+
+
+def read_images(options: Options) -> Values:
+    """Return the values of a file as stored, (N, C, H, W); `DataError` if they are missing or invalid."""
     path = Path(options.path)
     if not options.path or not path.is_file():
         raise DataError(f"data.path: no file {options.path!r}; pass an npz file: data.path=FILE.npz")
@@ -84,12 +92,10 @@ def _read_images(options: Options) -> tuple[Tensor, tuple[str, ...]]:
     array = npz.read_array(path, options.image_array)
     if array.dtype.kind not in "uif":
         raise DataError(f"{where}: the array is {array.dtype}; convert it to numbers and save it again")
-    array_NCHW = _with_channels_first(array, where)
-    if len(array) < 2:
+    values_NCHW = _with_channels_first(array, where)
+    if len(values_NCHW) < 2:
         raise DataError(f"{where}: only one image; at least two are required")
-    rounded = round_values(array_NCHW, options.range, options.bits, where)
-    limits = (float(array.min()), float(array.max())) if options.range is None else (0.0, 0.0)
-    return torch.from_numpy(rounded), describe_range(*limits, top_of(array))
+    return values_NCHW
 
 
 def _with_channels_first(array: Values, where: str) -> Values:
@@ -108,7 +114,7 @@ def _with_channels_first(array: Values, where: str) -> Values:
     )
 
 
-def _read_classes(options: Options, count: int) -> NumberedClasses | None:
+def read_classes(options: Options, count: int) -> NumberedClasses | None:
     """Return labels and class names; None if the file has no array under the default name."""
     path = Path(options.path)
     present = npz.array_names(path)

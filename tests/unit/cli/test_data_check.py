@@ -236,3 +236,33 @@ def test_a_folder_without_images_says_what_is_there(tmp_path):
         (tmp_path / name).write_text("text")
     with pytest.raises(DataError, match=r"no images .*ignored: 2 \.txt, 1 \.bin"):
         check_dataset(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "kind", "limits"),
+    [
+        ((40, 8, 8, 5), np.uint8, "colour", None),
+        ((40, 2, 8, 8), np.uint8, "colour", None),
+        ((40, 8, 8, 4), np.uint16, "16-bit", None),
+        ((40, 8, 8), np.float32, "32-bit", "[0,199]"),
+        ((40, 8, 8, 1), np.int16, "16-bit", "[-9,199]"),
+    ],
+)
+def test_check_reads_all_arrays_that_training_reads(tmp_path, shape, dtype, kind, limits):
+    low = -9 if dtype == np.int16 else 0
+    images = NOISE.integers(low, 200, shape).astype(dtype)
+    images[0].flat[:2] = low, 199
+    np.save(tmp_path / "x.npy", images)
+    found = check_dataset(str(tmp_path / "x.npy"))
+    assert (found.kinds, found.formats, found.damaged) == ({kind: 40}, {"npy": 40}, [])
+    assert not advice(found, "transparent") and not any("bands" in line for line in found.warnings)
+    assert (f"data.range={limits}" in found.command) if limits else ("data.range" not in found.command)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_check_counts_values_that_are_not_finite_as_damage(tmp_path, value):
+    images = NOISE.random((4, 8, 8)).astype(np.float32)
+    images[2, 3, 3] = value
+    np.savez(tmp_path / "x.npz", images=images)
+    (line,) = check_dataset(str(tmp_path / "x.npz")).damaged
+    assert "image 2" in line and "not finite" in line

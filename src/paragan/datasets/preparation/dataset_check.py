@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,18 +17,16 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import height_and_width, size_of
 from paragan.core.printable import join_some
 from paragan.core.source import untrained_classes
-from paragan.datasets import audio
+from paragan.datasets import audio, npz
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_formats import image_suffix
-from paragan.datasets._image_values import StoredValues, ValueSummary, read_values
+from paragan.datasets._image_values import StoredValues, ValueSummary, check_finite, read_values
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_files import describe_sides
-from paragan.datasets._tiff_bands import Values
 from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.open_images import ARRAY_SUFFIXES, describe_missing, open_encoded_images, open_reader
 from paragan.datasets.base.shard_images import ShardImages
-from paragan.datasets.preparation.array_images import ArrayImages
-from paragan.storage.shard_folder import ShardFolder, has_shards
+from paragan.storage.shard_folder import has_shards
 
 FEW_IMAGES = 1000
 _MAX_CLASS_RATIO = 10
@@ -47,12 +45,11 @@ class DatasetReport:
     words. duplicates: an image and the first that equals it. warnings: about values, and class folders
     without images. summary: what a run makes of it, in words. splits: number of images. ranges: lowest
     and highest value by depth (`8-bit`). formats: images by format. ignored: files that are not read, by
-    kind. size: to train with. num_smaller: images that
-    are enlarged to it.
+    kind. size: to train with. num_smaller: images that are enlarged to it.
     """
 
     path: str
-    images: int
+    images: int = 0
     damaged: list[str] = field(default_factory=list)
     sides: tuple[int, int, int] = (0, 0, 0)
     not_square: int = 0
@@ -85,28 +82,61 @@ def check_dataset(
     size = parse_size(size)
     if path and not is_url(path) and not Path(path).exists():
         raise DataError(f"{describe_missing(path)}; pass the folder of your images")
-    is_array = Path(path).suffix in ARRAY_SUFFIXES
-    if not is_array and _holds_audio(path):
+    if Path(path).suffix in ARRAY_SUFFIXES:
+        return _check_images(_ArrayImages(path), DatasetReport(path=path), size, progress)
+    if _holds_audio(path):
         return _check_audio(path)
-    pairs, recipe = (None if is_array else describe_sides(path)) or ("", "own")
-    images = ArrayImages(path) if is_array else open_encoded_images(path, classes="none" if pairs else None)
+    pairs, recipe = describe_sides(path) or ("", "own")
+    images = open_encoded_images(path, classes="none" if pairs else None)
+    return _check_images(images, DatasetReport(path=path, pairs=pairs, recipe=recipe), size, progress)
+
+
+class _ArrayImages(EncodedImages):
+    """Images of data set `npz` at its default options, the training images first. Errors as of `npz.source`."""
+
+    def __init__(self, path: str) -> None:
+        options = npz.Options(path=path)
+        self._path = path
+        self.format = Path(path).suffix[1:]
+        self._values_NCHW = npz.read_images(options)
+        classes = npz.read_classes(options, len(self._values_NCHW))
+        rows = npz.split_rows(options, classes, len(self._values_NCHW))
+        self._order = np.concatenate([rows["train"], rows["held_out"]])
+        self.num_train = len(rows["train"])
+        self.split_hashes = np.zeros(len(self._order), np.uint32)
+        if classes is not None:
+            self.labels, self.class_names, self.notices = classes
+            self.labels = classes.labels[self._order]
+
+    def read(self, rows: Sequence[int]) -> list[bytes]:
+        return [self.values(row).values_HWC.tobytes() for row in rows]
+
+    def where(self, row: int) -> str:
+        return f"{self._path}: image {self._order[row]}"
+
+    def values(self, row: int) -> StoredValues:
+        values_HWC = self._values_NCHW[self._order[row]].transpose(1, 2, 0)
+        return StoredValues(values_HWC=values_HWC, has_alpha=False, orientation=1, has_more=False)
+
+
+def _check_images(
+    images: EncodedImages, report: DatasetReport, size: int | str | None, progress: Callable[[int, int], None]
+) -> DatasetReport:
+    """Complete a report with what images are, advice and a command."""
     names = images.class_names
-    untrained = untrained_classes(names, images.class_sizes(images.rows("train", 0.1)))
-    report = DatasetReport(
-        path=path,
-        images=len(images),
-        classes=dict(zip(names, images.class_sizes(), strict=True)),
-        warnings=(*images.notices, *untrained),
-        summary=images.describe(),
-        splits={split: len(images.rows(split, 0.1)) for split in ("train", "held_out")},
-        ignored=dict(images.ignored),
-        pairs=pairs,
-        recipe=recipe,
-    )
+    report.images = len(images)
+    report.classes = dict(zip(names, images.class_sizes(), strict=True))
+    report.warnings = (*images.notices, *untrained_classes(names, images.class_sizes(images.rows("train", 0.1))))
+    report.summary = images.describe()
+    report.splits = {split: len(images.rows(split, 0.1)) for split in ("train", "held_out")}
+    report.ignored = dict(images.ignored)
     sides = _examine(images, report, progress)
     if isinstance(images, ShardImages):
-        report.damaged += _damaged_files(images.folder, report.damaged)
-    _add_advice(report, np.array(sides), size)
+        changed = [f"{file}: " for file in images.folder.damaged_files()]
+        unnamed = [file for file in changed if not any(line.startswith(file) for line in report.damaged)]
+        report.damaged += [f"{file}size or sha256 differs from dataset.json" for file in unnamed]
+    dataset = {ShardImages: "shards", _ArrayImages: "npz"}.get(type(images), "folder")
+    _add_advice(report, sides, size, dataset)
     return report
 
 
@@ -122,7 +152,7 @@ def _check_audio(path: str) -> DatasetReport:
     """Report on audio files, of which the headers are read. Raises `DataError` as data set `audio` does."""
     train, held_out = (audio.source(audio.Options(path=path), split) for split in ("train", "held_out"))
     splits = {"train": len(train), "held_out": len(held_out)}
-    report = DatasetReport(path=path, images=0, summary=train.reading, warnings=train.notices, splits=splits)
+    report = DatasetReport(path=path, summary=train.reading, warnings=train.notices, splits=splits)
     report.command = f"{program_command()} {shlex.join(['train', 'vocoder', f'data.path={path}'])}"
     return report
 
@@ -132,11 +162,11 @@ def _examine(images: EncodedImages, report: DatasetReport, progress: Callable[[i
     sides = []
     summary = ValueSummary()
     formats: Counter[str] = Counter()
-    first_rows: dict[bytes, int] = {}
+    first_rows: dict[Hashable, int] = {}
     for row in range(len(images)):
         try:
-            (data,) = images.read([row])
-            stored = read_values(data, images.where(row))
+            image_format, stored = _read(images, row)
+            check_finite(stored.values_HWC, images.where(row))
         except DataError as error:
             report.damaged.append(str(error))
         else:
@@ -144,17 +174,27 @@ def _examine(images: EncodedImages, report: DatasetReport, progress: Callable[[i
             sides.append(min(height, width))
             report.not_square += width != height
             report.num_halves += width == 2 * height
-            formats[(image_suffix(data) or ".other")[1:]] += 1
+            formats[image_format] += 1
             summary.add(stored)
-            _widen(report.ranges, stored)
-            first = first_rows.setdefault(_digest(stored.values_HWC), row)
+            content = hashlib.sha256(stored.values_HWC.tobytes()).digest()
+            first = first_rows.setdefault((stored.values_HWC.dtype, stored.values_HWC.shape, content), row)
             if first != row:
                 report.duplicates.append((images.name(row), images.name(first)))
         progress(row + 1, len(images))
     report.formats = dict(formats.most_common())
     report.kinds = dict(summary.kinds.most_common())
-    report.warnings += tuple(summary.warnings(PixelOptions(channels=1 if set(report.kinds) == {"grey"} else 3)))
+    report.ranges = summary.ranges
+    channels = summary.max_bands if isinstance(images, _ArrayImages) else 1 if set(report.kinds) == {"grey"} else 3
+    report.warnings += tuple(summary.warnings(PixelOptions(channels=channels)))
     return sides
+
+
+def _read(images: EncodedImages, row: int) -> tuple[str, StoredValues]:
+    """Return the format of an image and its values."""
+    if isinstance(images, _ArrayImages):
+        return images.format, images.values(row)
+    (data,) = images.read([row])
+    return (image_suffix(data) or ".other")[1:], read_values(data, images.where(row))
 
 
 def parse_size(size: int | str | None) -> int | str | None:
@@ -165,64 +205,42 @@ def parse_size(size: int | str | None) -> int | str | None:
         raise DataError(f"--size: {error}") from None
 
 
-def _damaged_files(shards: ShardFolder, damaged: list[str]) -> list[str]:
-    """Return a message for each file that is damaged outside of the images named already."""
-    changed = list(shards.damaged_files())
-    unnamed = [file for file in changed if not any(line.startswith(f"{file}: ") for line in damaged)]
-    return [f"{file}: size or sha256 differs from dataset.json" for file in unnamed]
-
-
-def _widen(ranges: dict[str, tuple[float, float]], stored: StoredValues) -> None:
-    """Add the values of an image to the range of its depth."""
-    depth = f"{8 * stored.values_HWC.dtype.itemsize}-bit"
-    low, high = float(stored.colours_HWC.min()), float(stored.colours_HWC.max())
-    before = ranges.get(depth, (low, high))
-    ranges[depth] = (min(low, before[0]), max(high, before[1]))
-
-
-def _digest(values_HWC: Values) -> bytes:
-    return hashlib.sha256(f"{values_HWC.dtype} {values_HWC.shape}".encode() + values_HWC.tobytes()).digest()
-
-
-def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | str | None) -> None:
-    if not len(sides):
+def _add_advice(report: DatasetReport, sides: list[int], size: int | str | None, dataset: str) -> None:
+    """Add sizes, advice and a command. dataset: `folder`, `shards` or `npz`."""
+    if not sides:
         report.advice = ["no image can be decoded: there is nothing to train on"]
         return
-    report.sides = (int(sides.min()), int(np.median(sides)), int(sides.max()))
-    fitting = [s for s in _SUGGESTED if s <= report.sides[1]]
+    report.sides = (min(sides), int(np.median(sides)), max(sides))
+    fitting = [side for side in _SUGGESTED if side <= report.sides[1]]
     report.size = size or max(fitting, default=min(_SUGGESTED))
-    report.num_smaller = int((sides < min(height_and_width(report.size))).sum())
-    report.advice = _advice(report)
-    dataset = ["data.name=shards"] if has_shards(report.path) else []
-    if Path(report.path).suffix in ARRAY_SUFFIXES:
-        report.command = (
-            f"{program_command()} {shlex.join(['train', 'own', 'data.name=npz', f'data.path={report.path}'])}"
-        )
-        return
-    recipe = "pix2pix-facades" if _holds_pairs(report) else report.recipe
-    words = ["train", recipe, *dataset, f"data.path={report.path}", f"data.size={report.size}"]
-    if report.pairs and recipe == "pix2pix-facades":
-        words.append("data.direction=a_to_b")
-    elif set(report.kinds) == {"grey"} and recipe != "pix2pix-facades":
-        words.append("data.channels=1")
+    report.num_smaller = sum(side < min(height_and_width(report.size)) for side in sides)
+    report.advice = [*_advice(report, dataset), *_class_advice(report.classes)]
+    recipe = "pix2pix-facades" if _holds_pairs(report, dataset) else report.recipe
+    words = ["train", recipe, *([] if dataset == "folder" else [f"data.name={dataset}"]), f"data.path={report.path}"]
+    if dataset != "npz":
+        words.append(f"data.size={report.size}")
+        if report.pairs and recipe == "pix2pix-facades":
+            words.append("data.direction=a_to_b")
+        elif set(report.kinds) == {"grey"} and recipe != "pix2pix-facades":
+            words.append("data.channels=1")
     if report.ranges.keys() - {"8-bit", "16-bit"} or any(low < 0 for low, _ in report.ranges.values()):
         lows, highs = zip(*report.ranges.values(), strict=True)
         words.append(f"data.range=[{min(lows):g},{max(highs):g}]")
-    if (report.damaged or "damaged=skip" in report.pairs) and not dataset:
+    if (report.damaged or "damaged=skip" in report.pairs) and dataset == "folder":
         words.append("data.damaged=skip")
     report.command = f"{program_command()} {shlex.join(words)}"
 
 
-def _holds_pairs(report: DatasetReport) -> bool:
-    return report.num_halves > 0.9 * report.images and not has_shards(report.path)
+def _holds_pairs(report: DatasetReport, dataset: str) -> bool:
+    return report.num_halves > 0.9 * report.images and dataset == "folder"
 
 
-def _advice(report: DatasetReport) -> list[str]:
+def _advice(report: DatasetReport, dataset: str) -> list[str]:
     """Return advice, one line each, the most important first."""
     lines = []
-    if report.damaged and has_shards(report.path):
+    if report.damaged and dataset == "shards":
         lines.append("shards are damaged: copy them again, or delete the folder and run `data prepare` again")
-    elif report.damaged:
+    elif report.damaged and dataset == "folder":
         lines.append(
             f"{_files(len(report.damaged))} damaged: remove or repair them (training stops at the "
             "first one), or pass data.damaged=skip to exclude them"
@@ -239,11 +257,13 @@ def _advice(report: DatasetReport) -> list[str]:
         )
     if report.duplicates:
         lines.append(f"{_files(len(report.duplicates))} duplicates of others: held-out scores may be too good")
+    if dataset == "npz":  # arrays are trained on at their size
+        return lines
     if report.num_smaller:
         lines.append(
             f"{_files(report.num_smaller)} smaller than {report.size} px: they are enlarged and become blurred"
         )
-    if _holds_pairs(report):
+    if _holds_pairs(report, dataset):
         lines.append(
             "images are twice as wide as high, as pairs of input and target are: the command trains on pairs, from the "
             "right half to the left; `train own` would crop the middle, with the seam"
@@ -253,31 +273,26 @@ def _advice(report: DatasetReport) -> list[str]:
             f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash; "
             "data.size=HEIGHTxWIDTH trains on rectangles"
         )
-    return [*lines, *_recipe_advice(report), *_class_advice(report.classes)]
-
-
-def _recipe_advice(report: DatasetReport) -> list[str]:
-    if report.sides[1] < _LARGE_SIDE or report.recipe != "own" or _holds_pairs(report):
-        return []
-    command = f"{program_command()} {shlex.join(['train', 'own-256', f'data.path={report.path}'])}"
-    return [f"images of {report.sides[1]:,} px: on a GPU, the recipe own-256 trains at 128 to 512 px: {command}"]
+    if report.sides[1] >= _LARGE_SIDE and report.recipe == "own" and not _holds_pairs(report, dataset):
+        command = f"{program_command()} {shlex.join(['train', 'own-256', f'data.path={report.path}'])}"
+        lines.append(
+            f"images of {report.sides[1]:,} px: on a GPU, the recipe own-256 trains at 128 to 512 px: {command}"
+        )
+    return lines
 
 
 def _class_advice(sizes: Mapping[str, int]) -> list[str]:
-    if not sizes:
-        return []
-    single = [name for name, size in sizes.items() if size == 1]
-    names = join_some([repr(name) for name in single])
-    line = f"classes of one image: {names}; it is trained on, and such a class cannot be scored; add images"
-    return [line] * bool(single) + _balance_advice(sizes)
-
-
-def _balance_advice(sizes: Mapping[str, int]) -> list[str]:
-    rare, common = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
-    if sizes[rare] * _MAX_CLASS_RATIO >= sizes[common]:
-        return []
-    counts = f"{sizes[common]:,} images of {common!r}, {sizes[rare]:,} of {rare!r}"
-    return [f"classes are imbalanced: {counts}; labels are drawn as in the data, data.balance=classes evens the images"]
+    lines = []
+    if single := [repr(name) for name, size in sizes.items() if size == 1]:
+        named = join_some(single)
+        lines.append(f"classes of one image: {named}; it is trained on, and such a class cannot be scored; add images")
+    rare, common = (choose(sizes, key=sizes.__getitem__, default="") for choose in (min, max))
+    if sizes and sizes[rare] * _MAX_CLASS_RATIO < sizes[common]:
+        lines.append(
+            f"classes are imbalanced: {sizes[common]:,} images of {common!r}, {sizes[rare]:,} of {rare!r}; labels are "
+            "drawn as in the data, data.balance=classes evens the images"
+        )
+    return lines
 
 
 def _files(count: int) -> str:
