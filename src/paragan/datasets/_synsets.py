@@ -37,6 +37,7 @@ def source(
     wnids: tuple[str, ...],
     read_list: Callable[[], WnidList] | None,
     words: str,
+    *,
     size: int | str,
     resize: Literal["lanczos", "bicubic"] = "lanczos",
 ) -> ImageSource:

@@ -65,7 +65,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     texts = [text for text in texts if text.is_file()]
     words = next((_read_text(text) for text in texts if text.name != _CSV), "")
     read_list = None if split == "train" else partial(_read_solution, texts, base)
-    images = _synsets.source(reader, paths, top, wnids, read_list, words, options.size, options.resize)
+    images = _synsets.source(reader, paths, top, wnids, read_list, words, size=options.size, resize=options.resize)
     if split == "train" and 0 in (sizes := images.class_sizes()):
         raise DataError(f"{base / part}: no images of class {wnids[sizes.index(0)]}; unpack its archive")
     return images

@@ -60,7 +60,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     if not paths:
         raise DataError(f"{_synsets.display_path(files, top)}: no held-out images; download {_URL} again")
     read_list = None if split == "train" else partial(_read_annotations, files, os.fsdecode(top) + _ANNOTATIONS)
-    return _synsets.source(files, paths, top, wnids, read_list, _read_first(files, root, _NAMES)[1], options.size)
+    return _synsets.source(files, paths, top, wnids, read_list, _read_first(files, root, _NAMES)[1], size=options.size)
 
 
 def _find_archive(path: str) -> Path:

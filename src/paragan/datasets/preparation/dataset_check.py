@@ -214,8 +214,10 @@ def _add_advice(report: DatasetReport, sides: list[int], size: int | str | None,
     fitting = [side for side in _SUGGESTED if side <= report.sides[1]]
     report.size = size or max(fitting, default=min(_SUGGESTED))
     report.num_smaller = sum(side < min(height_and_width(report.size)) for side in sides)
-    report.advice = [*_advice(report, dataset), *_class_advice(report.classes)]
-    recipe = "pix2pix-facades" if _holds_pairs(report, dataset) else report.recipe
+    holds_pairs = report.num_halves > 0.9 * report.images and dataset == "folder"
+    of_size = [] if dataset == "npz" else _size_advice(report, holds_pairs)  # arrays are trained on at their size
+    report.advice = [*_advice(report, dataset), *of_size, *_class_advice(report.classes)]
+    recipe = "pix2pix-facades" if holds_pairs else report.recipe
     words = ["train", recipe, *([] if dataset == "folder" else [f"data.name={dataset}"]), f"data.path={report.path}"]
     if dataset != "npz":
         words.append(f"data.size={report.size}")
@@ -229,10 +231,6 @@ def _add_advice(report: DatasetReport, sides: list[int], size: int | str | None,
     if (report.damaged or "damaged=skip" in report.pairs) and dataset == "folder":
         words.append("data.damaged=skip")
     report.command = f"{program_command()} {shlex.join(words)}"
-
-
-def _holds_pairs(report: DatasetReport, dataset: str) -> bool:
-    return report.num_halves > 0.9 * report.images and dataset == "folder"
 
 
 def _advice(report: DatasetReport, dataset: str) -> list[str]:
@@ -257,13 +255,16 @@ def _advice(report: DatasetReport, dataset: str) -> list[str]:
         )
     if report.duplicates:
         lines.append(f"{_files(len(report.duplicates))} duplicates of others: held-out scores may be too good")
-    if dataset == "npz":  # arrays are trained on at their size
-        return lines
+    return lines
+
+
+def _size_advice(report: DatasetReport, holds_pairs: bool) -> list[str]:
+    lines = []
     if report.num_smaller:
         lines.append(
             f"{_files(report.num_smaller)} smaller than {report.size} px: they are enlarged and become blurred"
         )
-    if _holds_pairs(report, dataset):
+    if holds_pairs:
         lines.append(
             "images are twice as wide as high, as pairs of input and target are: the command trains on pairs, from the "
             "right half to the left; `train own` would crop the middle, with the seam"
@@ -273,7 +274,7 @@ def _advice(report: DatasetReport, dataset: str) -> list[str]:
             f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash; "
             "data.size=HEIGHTxWIDTH trains on rectangles"
         )
-    if report.sides[1] >= _LARGE_SIDE and report.recipe == "own" and not _holds_pairs(report, dataset):
+    if report.sides[1] >= _LARGE_SIDE and report.recipe == "own" and not holds_pairs:
         command = f"{program_command()} {shlex.join(['train', 'own-256', f'data.path={report.path}'])}"
         lines.append(
             f"images of {report.sides[1]:,} px: on a GPU, the recipe own-256 trains at 128 to 512 px: {command}"

@@ -6,7 +6,7 @@ import io
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -46,10 +46,6 @@ class PreparedShards:
     summary: str
 
 
-class _StoppedError(Exception):
-    """Another thread failed, or the user interrupted the preparation."""
-
-
 def prepare_shards(
     source: str,
     out: Path,
@@ -70,11 +66,11 @@ def prepare_shards(
     images = open_encoded_images(source, "SRC")
     if damaged == "skip":
         images = exclude_damaged(images, decode_image, "prepare", source)
-    planned = _plan(images, encoding, samples_per_shard)
-    with open_shard_writer(out, planned, source if is_url(source) else str(Path(source).resolve())) as writer:
+    name = source if is_url(source) else str(Path(source).resolve())
+    with open_shard_writer(out, _plan(images, encoding, samples_per_shard), name) as writer:
         missing = [] if writer is None else writer.missing()
         if writer is not None:
-            _write_all(_ShardJob(images, writer, encoding, progress), missing, threads or _MAX_THREADS)
+            _write_all(images, encoding, writer, missing, threads or _MAX_THREADS, progress)
             writer.finish()
     return PreparedShards(ShardFolder(out), len(missing), images.notices, images.describe())
 
@@ -94,59 +90,42 @@ def _plan(images: EncodedImages, encoding: Encoding | None, samples_per_shard: i
     )
 
 
-def _write_all(job: _ShardJob, missing: list[int], threads: int) -> None:
+def _write_all(
+    images: EncodedImages,
+    encoding: Encoding | None,
+    writer: ShardWriter,
+    missing: list[int],
+    threads: int,
+    progress: Callable[[int, int], None],
+) -> None:
     """Write the missing shards in threads; the first error stops all of them."""
-    job.total = sum(len(job.writer.rows(number)) for number in missing)
+    total = sum(len(writer.rows(number)) for number in missing)
+    done = 0
+    stopped = threading.Event()
+    lock = threading.Lock()
+
+    def write(number: int) -> None:
+        writer.write(number, encoded_samples(writer.rows(number)))
+
+    def encoded_samples(rows: range) -> Iterator[EncodedSample]:
+        nonlocal done
+        for row, data in zip(rows, images.scan(rows), strict=True):
+            if stopped.is_set():
+                raise CancelledError  # a shard that ends here would be taken as written
+            image, suffix = _encode(data, images.where(row), encoding)
+            label = -1 if images.labels is None else int(images.labels[row])
+            yield EncodedSample(image, suffix, label, int(images.split_hashes[row]))
+            with lock:
+                done += 1
+                progress(done, total)
+
     pool = ThreadPoolExecutor(max(1, min(threads, len(missing))), "prepare")
     try:
-        futures = [pool.submit(job.write, number) for number in missing]
-        wait(futures, return_when=FIRST_EXCEPTION)
+        for written in as_completed([pool.submit(write, number) for number in missing]):
+            written.result()
     finally:
-        job.stopped.set()
+        stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)
-    for future in futures:
-        error = None if future.cancelled() else future.exception()
-        if error is not None and not isinstance(error, _StoppedError):
-            raise error
-
-
-class _ShardJob:
-    """What the threads of a preparation share."""
-
-    def __init__(
-        self,
-        images: EncodedImages,
-        writer: ShardWriter,
-        encoding: Encoding | None,
-        progress: Callable[[int, int], None],
-    ) -> None:
-        self.writer = writer
-        self.stopped = threading.Event()
-        self.total = 0
-        self._images = images
-        self._encoding = encoding
-        self._progress = progress
-        self._done = 0
-        self._lock = threading.Lock()
-
-    def write(self, number: int) -> None:
-        try:
-            self.writer.write(number, self._encoded_samples(self.writer.rows(number)))
-        except BaseException:
-            self.stopped.set()
-            raise
-
-    def _encoded_samples(self, rows: range) -> Iterator[EncodedSample]:
-        labels = self._images.labels
-        for row, data in zip(rows, self._images.scan(rows), strict=True):
-            if self.stopped.is_set():
-                raise _StoppedError
-            image, suffix = _encode(data, self._images.where(row), self._encoding)
-            label = -1 if labels is None else int(labels[row])
-            yield EncodedSample(image, suffix, label, int(self._images.split_hashes[row]))
-            with self._lock:
-                self._done += 1
-                self._progress(self._done, self.total)
 
 
 def _encode(data: bytes, where: str, encoding: Encoding | None) -> tuple[bytes, str]:
