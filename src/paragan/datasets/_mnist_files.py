@@ -25,7 +25,7 @@ from paragan.core.errors import DataError
 from paragan.core.source import Source
 from paragan.datasets._options import IdxOptions
 from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint
-from paragan.datasets.base.open_images import describe_missing
+from paragan.datasets.base.open_images import check_path
 from paragan.storage.download import RemoteFile, download
 
 _STEMS = (
@@ -73,10 +73,7 @@ class MnistFiles:
         """Return the gzipped or the plain file in the folder `path`, or download it."""
         if not path:
             return download(self.remotes[stem], self._name)
-        if not Path(path).is_dir():
-            raise DataError(
-                f"data.path: {describe_missing(path)}; pass the folder of the four idx files: data.path=DIR"
-            )
+        check_path(path, self._name, fix="pass the folder of the four idx files: data.path=DIR")
         for candidate in (Path(path, f"{stem}.gz"), Path(path, stem)):
             if candidate.is_file():
                 return candidate
@@ -103,8 +100,7 @@ def _read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
     """
     try:
         with path.open("rb") as raw:
-            is_gzipped = raw.read(2) == _GZIP_MAGIC
-            raw.seek(0)
+            is_gzipped = raw.peek(2).startswith(_GZIP_MAGIC)
             return _read_array(gzip.open(raw) if is_gzipped else raw, path, num_axes)
     except EOFError:
         raise _damage_error(path, "the gzip stream is truncated") from None
@@ -115,7 +111,14 @@ def _read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
 
 
 def _read_array(stream: BinaryIO | gzip.GzipFile, path: Path, num_axes: int) -> NDArray[np.uint8]:
-    shape = _read_shape(stream, path, num_axes)
+    magic = bytes((0, 0, _BYTES_TYPE, num_axes))
+    head = stream.read(4 + 4 * num_axes)
+    if head[:4] != magic:
+        number = head[:4].hex() or "(missing)"
+        raise _damage_error(path, f"the magic number is {number} instead of {magic.hex()} (bytes, {num_axes} axes)")
+    if len(head) != 4 + 4 * num_axes:
+        raise _damage_error(path, f"the header has {len(head)} bytes instead of {4 + 4 * num_axes}")
+    shape = struct.unpack(f">{num_axes}I", head[4:])
     declared = math.prod(shape)
     if not 0 < declared <= _MAX_BYTES:
         raise _damage_error(path, f"the header declares {declared:,} bytes, the limit is {_MAX_BYTES:,}")
@@ -125,19 +128,6 @@ def _read_array(stream: BinaryIO | gzip.GzipFile, path: Path, num_axes: int) -> 
         count = f"only {len(data):,}" if len(data) < declared else "more"
         raise _damage_error(path, f"{count} bytes follow the header, which declares {declared:,}")
     return np.frombuffer(bytearray(data), np.uint8).reshape(shape)  # writable, for torch
-
-
-def _read_shape(stream: BinaryIO | gzip.GzipFile, path: Path, num_axes: int) -> tuple[int, ...]:
-    expected = bytes((0, 0, _BYTES_TYPE, num_axes))
-    if (magic := stream.read(4)) != expected:
-        number = magic.hex() or "(missing)"
-        raise _damage_error(
-            path, f"the magic number is {number} instead of {expected.hex()} (idx, bytes, {num_axes} axes)"
-        )
-    sizes = stream.read(4 * num_axes)
-    if len(sizes) != 4 * num_axes:
-        raise _damage_error(path, f"the header has {4 + len(sizes)} bytes instead of {4 + 4 * num_axes}")
-    return struct.unpack(f">{num_axes}I", sizes)
 
 
 def _damage_error(path: Path, problem: str) -> DataError:
