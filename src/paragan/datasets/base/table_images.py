@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 from paragan.datasets._encoded_images import EncodedImages
@@ -24,14 +25,15 @@ _HF_MARKS = ("dataset_dict.json", "state.json")
 
 @dataclass(frozen=True)
 class _Table:
-    """One file. group_rows: number of rows of each row group of a Parquet file."""
+    """One file. ends: number of rows up to the end of each row group of a Parquet file."""
 
     path: Path
-    group_rows: tuple[int, ...]
+    schema: Any
+    ends: NDArray[np.int64]
 
     @property
     def num_rows(self) -> int:
-        return sum(self.group_rows)
+        return int(self.ends[-1]) if len(self.ends) else 0
 
 
 class TableImages(EncodedImages):
@@ -50,9 +52,8 @@ class TableImages(EncodedImages):
         self._ends = np.cumsum([table.num_rows for table in self._tables])
         if held_out:
             self.num_train = int(self._ends[len(train) - 1])
-        schema = _schema(self._tables[0].path)
-        self._column = _image_column(schema, where)
-        self._read_labels(schema)
+        self._column = _image_column(self._tables[0].schema, where)
+        self._read_labels(self._tables[0].schema)
         self.split_hashes = hash_names(b"%d" % row for row in range(int(self._ends[-1])))
         if len(self) < 2:
             raise DataError(f"{where}: {len(self)} rows, at least two are required; check the files")
@@ -75,14 +76,17 @@ class TableImages(EncodedImages):
 
     def where(self, row: int) -> str:
         """Return file and row."""
-        number = int(np.searchsorted(self._ends, row, side="right"))
-        first = 0 if number == 0 else int(self._ends[number - 1])
-        return f"{self._tables[number].path}: row {row - first}"
+        number = self._table_number(row)
+        table = self._tables[number]
+        return f"{table.path}: row {row - self._ends[number] + table.num_rows}"
 
     def stamp(self, row: int) -> str:
         """Return row, and size and time of the file."""
-        status = self._tables[int(np.searchsorted(self._ends, row, side="right"))].path.stat()
+        status = self._tables[self._table_number(row)].path.stat()
         return f"{row}/{status.st_size} {status.st_mtime_ns}"
+
+    def _table_number(self, row: int) -> int:
+        return int(np.searchsorted(self._ends, row, side="right"))
 
     def _encoded(self, value: Any, row: int) -> bytes:
         data = value.get("bytes") if isinstance(value, dict) else value
@@ -149,9 +153,11 @@ def _open_table(path: Path) -> _Table:
 
     with _raise_data_errors(path):
         if path.suffix == ".arrow":
-            return _Table(path, (len(_map_arrow(path)),))
+            table = _map_arrow(path)
+            return _Table(path, table.schema, np.array([len(table)]))
         metadata = parquet.read_metadata(path)
-        return _Table(path, tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)))
+        sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        return _Table(path, metadata.schema.to_arrow_schema(), np.cumsum(sizes, dtype=np.int64))
 
 
 @contextmanager
@@ -173,12 +179,6 @@ def _map_arrow(path: Path) -> Any:
     return pyarrow.ipc.open_stream(pyarrow.memory_map(str(path))).read_all()
 
 
-def _schema(path: Path) -> Any:
-    from pyarrow import parquet
-
-    return _map_arrow(path).schema if path.suffix == ".arrow" else parquet.read_schema(path)
-
-
 def _image_column(schema: Any, where: str) -> str:
     """Return the first column of encoded images: bytes, or a struct with `bytes` as of `datasets`."""
     from pyarrow import types
@@ -198,21 +198,20 @@ def _column_values(table: _Table, column: str, rows: range) -> Iterator[Any]:
     from pyarrow import parquet
 
     if table.path.suffix == ".arrow":
-        batches = _map_arrow(table.path).select([column]).slice(rows.start, len(rows)).to_batches(_BATCH_ROWS)
-        for batch in batches:
+        for batch in _map_arrow(table.path).select([column]).slice(rows.start, len(rows)).to_batches(_BATCH_ROWS):
             yield from batch.column(0).to_pylist()
         return
-    first = 0
+    first, last = np.searchsorted(table.ends, (rows.start, rows.stop - 1), side="right").tolist()  # row groups
+    row = 0 if first == 0 else int(table.ends[first - 1])
     with parquet.ParquetFile(table.path, pre_buffer=False, buffer_size=1 << 20) as file:
-        for group, group_rows in enumerate(table.group_rows):
-            if rows.start < first + group_rows and rows.stop > first:
-                row = first
-                for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[column], use_threads=False):
-                    start = max(rows.start - row, 0)
-                    count = max(min(rows.stop - row, len(batch)) - start, 0)
-                    yield from batch.column(0).slice(start, count).to_pylist()
-                    row += len(batch)
-            first += group_rows
+        for batch in file.iter_batches(
+            _BATCH_ROWS, row_groups=range(first, last + 1), columns=[column], use_threads=False
+        ):
+            if row >= rows.stop:
+                return
+            part = batch.column(0)[max(rows.start - row, 0) : max(rows.stop - row, 0)]
+            yield from part.to_pylist()
+            row += len(batch)
 
 
 def _stored_names(schema: Any, column: str) -> tuple[str, ...]:
