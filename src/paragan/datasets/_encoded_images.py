@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 from paragan.core.printable import join_some
+from paragan.storage.shard_folder import INDEX, ShardFolder, sample_key
 
 Rows = NDArray[np.uint32]
 Labels = NDArray[np.int32] | NDArray[np.int64]
@@ -102,11 +103,6 @@ class EncodedImages(ABC):
         """Return the name of an image among the others."""
         return self.where(row)
 
-    def _use_labels(self, labels: Labels, where: str, names: Sequence[str] = ()) -> None:
-        """Set labels and class names, as of `number_classes`."""
-        self.labels, self.class_names, notices = number_classes(labels, where, names)
-        self.notices = (*self.notices, *notices)
-
     def stamp(self, row: int) -> str:
         """Return what identifies the content of an image without reading it: size or checksum, then its time."""
         return ""
@@ -172,6 +168,44 @@ class SelectedImages(EncodedImages):
 
     def stamp(self, row: int) -> str:
         return self._images.stamp(int(self._rows[row]))
+
+
+class ShardImages(EncodedImages):
+    """Images of a folder of shards; each is compared with its sha256 when read."""
+
+    def __init__(self, folder: ShardFolder, notices: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self.num_train = folder.description.num_train
+        self.split_hashes = folder.index["split_hash"]
+        self.notices = notices
+        names = folder.description.class_names
+        if names and not 0 <= (labels := folder.index["label"]).min() <= labels.max() < len(names):
+            raise DataError(
+                f"{folder.address}/{INDEX}: labels range from {labels.min()} to {labels.max()} for "
+                f"{len(names)} classes; the index is damaged: prepare the data again"
+            )
+        if names:
+            self.labels, self.class_names, said = number_classes(labels, f"{folder.address}/{INDEX}", names)
+            self.notices = (*notices, *said)
+
+    def read(self, rows: Sequence[int]) -> list[bytes]:
+        """Return the images; neighbours in a remote shard share a request."""
+        return self.folder.read_rows(rows)
+
+    def where(self, row: int) -> str:
+        """Return shard and sample."""
+        return self.folder.where(row)
+
+    def name(self, row: int) -> str:
+        """Return the name in the shard."""
+        return sample_key(row)
+
+    def stamp(self, row: int) -> str:
+        """Return the sha256 of the image."""
+        return bytes(self.folder.index["sha256"][row]).hex()
+
+    def _stamps(self) -> Iterator[str]:
+        yield self.folder.description.index.sha256
 
 
 def describe_empty_classes(names: Sequence[str], has_classes: bool = True) -> tuple[str, ...]:

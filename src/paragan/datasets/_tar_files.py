@@ -37,14 +37,18 @@ def read_members(
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             for entry in archive:
                 if entry.isfile() and is_needed(entry.name):
-                    check_member_size(path, entry, max_member_bytes)
+                    if entry.size > max_member_bytes:
+                        raise DataError(
+                            f"{path}: {entry.name!r} has {entry.size:,} bytes, the limit is {max_member_bytes:,}; is "
+                            "it a decompression bomb?"
+                        )
                     yield entry.name, _read_member(archive, entry, path)
         while stream.read(_CHUNK_BYTES):  # read to the end, where the checksum is
             pass
 
 
-def plain_members(path: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
-    """Yield the header of each regular file of an uncompressed archive, and the open archive.
+def plain_members(path: Path) -> Iterator[tarfile.TarInfo]:
+    """Yield the header of each regular file of an uncompressed archive.
 
     Contents are not read. Raises `DataError` if the archive is damaged or cut.
     """
@@ -56,30 +60,19 @@ def plain_members(path: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
                 continue
             if entry.offset_data + entry.size > size:
                 raise _cut_error(path, entry)
-            yield entry, file
+            yield entry
 
 
 def is_tar(path: Path, is_plain: bool = False) -> bool:
     """Return whether a file is a tar file. is_plain: an uncompressed one."""
     try:
         with open_regular_file(path) as file:
-            if is_plain:
-                with tarfile.open(fileobj=file, mode="r:"):
-                    return True
-            if file.peek(4).startswith(_ZSTD_MAGIC):  # which not every Python unpacks
+            if not is_plain and file.peek(4).startswith(_ZSTD_MAGIC):  # which not every Python unpacks
                 return True
-            with tarfile.open(fileobj=file, mode="r:*"):
+            with tarfile.open(fileobj=file, mode="r:" if is_plain else "r:*"):
                 return True
     except (OSError, zlib.error, lzma.LZMAError, *_DAMAGE_ERRORS):
         return False
-
-
-def check_member_size(path: Path, entry: tarfile.TarInfo, max_bytes: int) -> None:
-    """Raise `DataError` for a file of an archive that is larger than `max_bytes`."""
-    if entry.size > max_bytes:
-        raise DataError(
-            f"{path}: {entry.name!r} has {entry.size:,} bytes, the limit is {max_bytes:,}; is it a decompression bomb?"
-        )
 
 
 def _read_member(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> bytes:

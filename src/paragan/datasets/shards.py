@@ -13,11 +13,11 @@ from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Interval, Natural, height_and_width
 from paragan.core.source import Source
+from paragan.datasets._encoded_images import ShardImages
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import PixelOptions, secret_in_url
 from paragan.datasets._pixel_format import PixelFormat
 from paragan.datasets.base.in_memory import compute_fingerprint
-from paragan.datasets.base.shard_images import ShardImages
 from paragan.storage.disk_cache import DiskCache
 from paragan.storage.shard_folder import Encoding, ShardFolder
 

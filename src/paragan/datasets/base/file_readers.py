@@ -188,10 +188,9 @@ class TarReader(_ArchiveReader):
         self._num_left = _MAX_UNPACKED_BYTES
         for number, tar in enumerate(tars):
             if _tar_files.is_tar(tar, is_plain=True):
-                for entry, _ in _tar_files.plain_members(tar):
-                    if _image_paths.is_hidden(os.fsencode(entry.name)):
-                        continue
-                    self._members[self._path(number, entry.name)] = (number, entry.offset_data, entry.size)
+                for entry in _tar_files.plain_members(tar):
+                    if not _image_paths.is_hidden(os.fsencode(entry.name)):
+                        self._members[self._path(number, entry.name)] = (number, entry.offset_data, entry.size)
             else:
                 self._unpack(number, tar)
 
@@ -234,12 +233,14 @@ class TarReader(_ArchiveReader):
 
         def is_needed(name: str) -> bool:
             path = os.fsencode(name).lower()
+            if _image_paths.is_hidden(path):
+                return False
             file = name.rpartition("/")[2]
-            is_held = is_image_file(path, bytes) or path.endswith(_image_paths.LABEL_SUFFIXES)
-            is_held = (is_held or file in self._texts or "." not in file) and not _image_paths.is_hidden(path)
-            if not is_held and not _image_paths.is_hidden(path):
-                self._members[self._path(number, name)] = (number, 0, 0)
-            return is_held
+            is_image_or_label = is_image_file(path, bytes) or path.endswith(_image_paths.LABEL_SUFFIXES)
+            if is_image_or_label or file in self._texts or "." not in file:
+                return True
+            self._members[self._path(number, name)] = (number, 0, 0)
+            return False
 
         for name, data in _tar_files.read_members(tar, is_needed, self._num_left, MAX_FILE_BYTES):
             path = self._path(number, name)

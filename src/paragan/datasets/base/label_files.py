@@ -6,17 +6,24 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
 from paragan.core.errors import DataError
+from paragan.datasets._encoded_images import NumberedClasses, number_classes
 from paragan.datasets._image_paths import common_folders
-from paragan.datasets._label_values import LABEL_NAMES
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 
+LABEL_NAMES = ("label", "labels", "fine_label", "class", "class_name", "category", "target")  # of columns
+_WHOLE = re.compile(r"\s*(0|-?[1-9]\d*)\s*")
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?\s*")
+_PROGRAM = "write one class for each image, or train on such targets in a program, with pg.Trainer"
 _FILE_NAMES = ("file_name", "filename", "file", "path", "image", "image_id", "image_path", "id", "name")
 _TABLES = (b"metadata.jsonl", b"metadata.csv")
 _MAX_BYTES = 128 << 20  # of a file with the labels of many images; parsing it takes several times as much
@@ -30,21 +37,21 @@ _DAMAGE_ERRORS = (ValueError, RecursionError, csv.Error)
 class FileLabels:
     """Labels by path. where: the files they are from. is_web: next to each image, as of WebDataset."""
 
-    where: str
-    by_path: Mapping[bytes, object]
+    where: str = ""
+    by_path: Mapping[bytes, object] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     is_web: bool = False
     others: list[bytes] = field(default_factory=list)  # further images of samples, as of masks
 
 
-def find_labels(files: FileReader, paths: list[bytes]) -> FileLabels | None:
-    """Return the labels in files next to sorted images; None without. Raises `DataError` for invalid files."""
+def find_labels(files: FileReader, paths: list[bytes]) -> FileLabels:
+    """Return the labels in files next to sorted images, if there are some. Raises `DataError` for invalid files."""
     for top in common_folders(paths):
         if top + b"dataset.json" in files.label_files and (labels := _read_dataset_json(files, top)):
             return labels
     if tables := [path for path in files.label_files if path.rpartition(b"/")[2] in _TABLES]:
         return _read_tables(files, tables)
-    return _read_web_labels(files, paths, b".cls") or _read_web_labels(files, paths, b".json")
+    return _read_web_labels(files, paths, b".cls") or _read_web_labels(files, paths, b".json") or FileLabels()
 
 
 def read_label_table(path: str, paths: list[bytes]) -> FileLabels:
@@ -74,6 +81,41 @@ def read_label_table(path: str, paths: list[bytes]) -> FileLabels:
     return FileLabels(where=path, by_path=by_path, notices=notices)
 
 
+def number_labels(
+    labels: Sequence[object], where: str, name: Callable[[int], str], names: Sequence[str] = ()
+) -> NumberedClasses:
+    """Number the classes of labels: integers or text, one for each image.
+
+    where: the labels in messages. name: returns the name of an image. names: of the classes 0, 1, ...
+    of integers. Raises `DataError` for other labels, as for several of one image.
+    """
+    labels = _parse(labels)
+    for row, label in enumerate(labels):
+        if isinstance(label, list | tuple | dict):
+            raise DataError(f"{where}: {name(row)} has several labels, {str(label)[:40]}; {_PROGRAM}")
+        if not isinstance(label, type(labels[0]) if isinstance(labels[0], int | str) else int) or label == "":
+            text = "no label" if label in (None, "") else f"the label {str(label)[:40]}"
+            raise DataError(f"{where} holds neither integers nor text: {name(row)} has {text}; {_PROGRAM}")
+    if isinstance(labels[0], str):
+        names = sorted(set(map(str, labels)))
+        number_of = {name: number for number, name in enumerate(names)}
+        labels = [number_of[str(label)] for label in labels]
+    return number_classes(np.array(labels, np.int64), where, names)
+
+
+def _parse(labels: Sequence[object]) -> Sequence[object]:
+    """Return whole numbers, also as text or as floats, as integers, and other numbers as floats."""
+    texts = [label for label in labels if isinstance(label, str)]
+    if len(texts) == len(labels):
+        if all(_WHOLE.fullmatch(text) for text in texts):
+            return [int(text) for text in texts]
+        has_fractions = not all(text.strip().isdecimal() for text in texts)  # 007 is a name
+        if has_fractions and all(_NUMBER.fullmatch(text) for text in texts):
+            labels = [float(text) for text in texts]
+    numbers = [label for label in labels if isinstance(label, float) and label.is_integer()]
+    return labels if len(numbers) < len(labels) else [int(number) for number in numbers]
+
+
 def _read_dataset_json(files: FileReader, top: bytes) -> FileLabels | None:
     """Read pairs of a path and a label, as StyleGAN's tools write them; None for another content, or no labels."""
     path = os.fsdecode(top) + "dataset.json"
@@ -89,7 +131,7 @@ def _read_dataset_json(files: FileReader, top: bytes) -> FileLabels | None:
     return FileLabels(where=files.where(path), by_path=by_path)
 
 
-def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels | None:
+def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels:
     """Read tables with a row for each image of their folders, as Hugging Face's image folders have them."""
     by_path: dict[bytes, object] = {}
     for table in tables:
@@ -99,7 +141,7 @@ def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels | None:
         labels, listed = _labels_of(rows(content, where))
         if labels is None:
             notice = f"{where}: no column of labels among {listed}, so there are no classes"
-            return FileLabels(where=where, by_path={}, notices=(notice,))
+            return FileLabels(where=where, notices=(notice,))
         folder = table.rpartition(b"/")[0]
         for name, label in labels.items():
             _add(by_path, os.path.join(folder, os.fsencode(name)), label)

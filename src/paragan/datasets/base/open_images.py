@@ -12,14 +12,12 @@ from pathlib import Path
 from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.datasets import _image_paths, _tar_files
-from paragan.datasets._encoded_images import EncodedImages, describe_empty_classes
+from paragan.datasets._encoded_images import EncodedImages, ShardImages, describe_empty_classes
 from paragan.datasets._folder_layout import Choice, arrange
 from paragan.datasets._image_paths import ArrangedPaths, PathList
-from paragan.datasets._label_values import number_labels
 from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader, ZipReader
-from paragan.datasets.base.label_files import FileLabels, find_labels, read_label_table
-from paragan.datasets.base.shard_images import ShardImages
+from paragan.datasets.base.label_files import FileLabels, find_labels, number_labels, read_label_table
 from paragan.datasets.base.table_images import TableImages, has_arrow_files, table_files
 from paragan.storage.shard_folder import ShardFolder, has_shards
 
@@ -91,19 +89,18 @@ def open_encoded_images(
 def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labels: str) -> FileImages:
     """Return the sorted images of a folder or archive with their labels, those of files before those of folders."""
     from_files = read_label_table(labels, paths) if labels else find_labels(files, paths)
-    has_labels = from_files is not None and bool(from_files.by_path)
+    has_labels = bool(from_files.by_path)
     arranged = arrange(paths, files.name, classes, has_labels)
-    if not has_labels:
-        notices = (*arranged.notices, *(from_files.notices if from_files else ()))
-        if isinstance(files, TarReader) and files.has_several:
-            arranged = replace(arranged.in_order(files.in_order(paths)), labels=None, class_names=())
-        else:
-            notices = (*notices, *_class_folder_warnings(files, paths, arranged))
-        return FileImages(files, arranged, notices)
-    assert from_files is not None
-    if from_files.is_web and isinstance(files, TarReader):
-        arranged = arranged.in_order(files.in_order(arranged.paths))
-    return _label_from_files(files, arranged, from_files)
+    if has_labels:
+        if from_files.is_web and isinstance(files, TarReader):
+            arranged = arranged.in_order(files.in_order(arranged.paths))
+        return _label_from_files(files, arranged, from_files)
+    notices = (*arranged.notices, *from_files.notices)
+    if isinstance(files, TarReader) and files.has_several:
+        arranged = replace(arranged.in_order(files.in_order(paths)), labels=None, class_names=())
+    else:
+        notices = (*notices, *_class_folder_warnings(files, paths, arranged))
+    return FileImages(files, arranged, notices)
 
 
 def _label_from_files(files: FileReader, arranged: ArrangedPaths, labels: FileLabels) -> FileImages:

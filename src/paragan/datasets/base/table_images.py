@@ -17,7 +17,7 @@ from paragan.core.errors import DataError
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._folder_layout import SPLITS, split_of
 from paragan.datasets._image_paths import hash_names
-from paragan.datasets._label_values import LABEL_NAMES, number_labels
+from paragan.datasets.base.label_files import LABEL_NAMES, number_labels
 
 _BATCH_ROWS = 16
 _HF_MARKS = ("dataset_dict.json", "state.json")

@@ -18,14 +18,13 @@ from paragan.core.option_types import height_and_width, size_of
 from paragan.core.printable import join_some
 from paragan.core.source import untrained_classes
 from paragan.datasets import audio, npz
-from paragan.datasets._encoded_images import EncodedImages
+from paragan.datasets._encoded_images import EncodedImages, ShardImages
 from paragan.datasets._image_formats import image_suffix
 from paragan.datasets._image_values import StoredValues, ValueSummary, check_finite, read_values
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_files import describe_sides
 from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.open_images import ARRAY_SUFFIXES, describe_missing, open_encoded_images, open_reader
-from paragan.datasets.base.shard_images import ShardImages
 from paragan.storage.shard_folder import has_shards
 
 FEW_IMAGES = 1000
