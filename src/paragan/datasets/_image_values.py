@@ -146,11 +146,11 @@ def _levels(values_HW: Values, limits: tuple[float, float], where: str) -> Value
     levels_HW: Values = values_HW.astype(np.float32 if values_HW.dtype.itemsize <= 2 else np.float64)
     np.subtract(levels_HW, low, out=levels_HW)
     np.divide(levels_HW, high - low, out=levels_HW)
-    check_finite(levels_HW, where)
+    check_values_finite(levels_HW, where)
     return levels_HW.clip(0, 1, out=levels_HW).astype(np.float32, copy=False)
 
 
-def check_finite(values: Values, where: str) -> None:
+def check_values_finite(values: Values, where: str) -> None:
     """Raise `DataError` for NaN and infinity."""
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise DataError(f"{where}: some values are not finite; replace them, or leave the image out")

@@ -69,7 +69,7 @@ def is_tar(path: Path, is_plain: bool = False) -> bool:
         with open_regular_file(path) as file:
             if not is_plain and file.peek(4).startswith(_ZSTD_MAGIC):  # which not every Python unpacks
                 return True
-            with tarfile.open(fileobj=file, mode="r:" if is_plain else "r:*"):
+            with tarfile.open(fileobj=file, mode="r:") if is_plain else tarfile.open(fileobj=file, mode="r:*"):
                 return True
     except (OSError, zlib.error, lzma.LZMAError, *_DAMAGE_ERRORS):
         return False

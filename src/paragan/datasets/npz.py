@@ -57,7 +57,7 @@ class Options:
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (C, H, W). Raises `DataError` for a missing or invalid array."""
-    values_NCHW = read_images(options)
+    values_NCHW = read_stored_images(options)
     classes = read_classes(options, len(values_NCHW))
     rows = split_rows(options, classes, len(values_NCHW))[split]
     kept = (options.bits, options.range) if options.bits > 8 or options.range else ()
@@ -83,7 +83,7 @@ def split_rows(options: Options, classes: NumberedClasses | None, count: int) ->
     return stratified_split(torch.from_numpy(strata_N.astype(np.int64)), round(1 / options.held_out), "npz")
 
 
-def read_images(options: Options) -> Values:
+def read_stored_images(options: Options) -> Values:
     """Return the values of a file as stored, (N, C, H, W); `DataError` if they are missing or invalid."""
     path = Path(options.path)
     if not options.path or not path.is_file():

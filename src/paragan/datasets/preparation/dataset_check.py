@@ -20,7 +20,7 @@ from paragan.core.source import untrained_classes
 from paragan.datasets import audio, npz
 from paragan.datasets._encoded_images import EncodedImages, ShardImages
 from paragan.datasets._image_formats import image_suffix
-from paragan.datasets._image_values import StoredValues, ValueSummary, check_finite, read_values
+from paragan.datasets._image_values import StoredValues, ValueSummary, check_values_finite, read_values
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_files import describe_sides
 from paragan.datasets.base.audio_files import ENDINGS
@@ -97,7 +97,7 @@ class _ArrayImages(EncodedImages):
         options = npz.Options(path=path)
         self._path = path
         self.format = Path(path).suffix[1:]
-        self._values_NCHW = npz.read_images(options)
+        self._values_NCHW = npz.read_stored_images(options)
         classes = npz.read_classes(options, len(self._values_NCHW))
         rows = npz.split_rows(options, classes, len(self._values_NCHW))
         self._order = np.concatenate([rows["train"], rows["held_out"]])
@@ -165,7 +165,7 @@ def _examine(images: EncodedImages, report: DatasetReport, progress: Callable[[i
     for row in range(len(images)):
         try:
             image_format, stored = _read(images, row)
-            check_finite(stored.values_HWC, images.where(row))
+            check_values_finite(stored.values_HWC, images.where(row))
         except DataError as error:
             report.damaged.append(str(error))
         else:
