@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 from paragan.report.record_values import finite_or_nan, first_items, single_line, to_mapping, to_natural
+from paragan.report.rendering import View
 from paragan.report.scale import format_number, format_short
 
 WIDTH = 220
@@ -17,56 +17,30 @@ _MAX_CORRELATED = 12
 _SHADES = 8
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """Histogram of one column. points: of the outline, in pixels. moments: mean ± deviation."""
+def columns_section(value: object) -> View | None:
+    """Return the values of the template for the columns of the newest samples; None if the record has none.
 
-    name: str
-    points: str
-    moments: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """Histograms of one column over the range of the data; outside: of what share this range says nothing."""
-
-    name: str
-    low: str
-    high: str
-    outside: str
-    parts: list[Histogram]
-
-
-@dataclass(frozen=True)
-class ColumnsSection:
-    """Columns, of `total`, and correlations: (data or generated, rows of (name, cells of (shade, text)))."""
-
-    columns: list[Column]
-    total: int
-    correlations: list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]
-    largest: str
-
-
-def columns_section(value: object) -> ColumnsSection | None:
-    """Return what the record has about the columns of the newest samples; None without them."""
+    columns: of `total`, each with both histograms over the range of the data. correlations: of the data and of what is
+    generated, rows of (name, cells of (shade, text)). largest: their largest difference, in words.
+    """
     statistics = to_mapping(value)
     read = [_column(to_mapping(entry)) for entry in first_items(statistics.get("columns"), _MAX_COLUMNS)]
     columns = [column for column in read if column is not None]
     if not columns:
         return None
-    total = to_natural(statistics.get("total")) or len(columns)
-    names = [column.name for column in columns[:_MAX_CORRELATED]]
+    section = {"columns": columns, "total": to_natural(statistics.get("total")) or len(columns)}
+    names = [column["name"] for column in columns[:_MAX_CORRELATED]]
     matrices = [_matrix(rows, len(names)) for rows in first_items(statistics.get("correlations"), len(_PARTS))]
     if len(matrices) < len(_PARTS) or len(names) < 2 or not all(matrices):
-        return ColumnsSection(columns, total, [], "")
+        return section | {"correlations": [], "largest": ""}
     tables = [
         (part, [(name, [_cell(value) for value in row]) for name, row in zip(names, matrix, strict=True)])
         for part, matrix in zip(_PARTS, matrices, strict=True)
     ]
-    return ColumnsSection(columns, total, tables, _largest_difference(names, *matrices))
+    return section | {"correlations": tables, "largest": _largest_difference(names, *matrices)}
 
 
-def _column(entry: Mapping[str, object]) -> Column | None:
+def _column(entry: Mapping[str, object]) -> View | None:
     low, high = (finite_or_nan(entry.get(end)) for end in ("low", "high"))
     counts = [[finite_or_nan(count) for count in first_items(entry.get(part), _MAX_BINS)] for part in _PARTS]
     is_valid = all(bins and all(0 <= count < math.inf for count in bins) for bins in counts)
@@ -77,16 +51,16 @@ def _column(entry: Mapping[str, object]) -> Column | None:
     moments = [finite_or_nan(number) for number in first_items(entry.get("moments"), 4)] + [math.nan] * 4
     outside = finite_or_nan(entry.get("outside"))
     parts = [
-        Histogram(name, _outline(bins, most), f"{format_short(mean)} ± {format_short(deviation)}")
+        {"name": name, "points": _outline(bins, most), "moments": f"{format_short(mean)} ± {format_short(deviation)}"}
         for name, bins, mean, deviation in zip(_PARTS, shares, moments[0:3:2], moments[1:4:2], strict=True)
     ]
-    return Column(
-        name=single_line(entry.get("name"), 40),
-        low=format_number(low),
-        high=format_number(high),
-        outside=f"{outside:.1%} of generated values are outside" if outside > 0 else "",
-        parts=parts,
-    )
+    return {
+        "name": single_line(entry.get("name"), 40),
+        "low": format_number(low),
+        "high": format_number(high),
+        "outside": f"{outside:.1%} of generated values are outside" if outside > 0 else "",
+        "parts": parts,
+    }
 
 
 def _outline(shares: Sequence[float], most: float) -> str:

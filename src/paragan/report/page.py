@@ -25,7 +25,7 @@ from paragan.report.record_values import (
     to_mapping,
     to_number,
 )
-from paragan.report.rendering import render_page
+from paragan.report.rendering import View, render_page
 from paragan.report.run_state import format_duration, read_small_text, run_state
 from paragan.report.sample_media import Frame, SampleFrames, read_audio, track_data
 from paragan.report.scale import format_number
@@ -58,7 +58,7 @@ class Page:
         return path
 
 
-def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]:
+def _view(folder: Path, history: History, frames: list[Frame]) -> View:
     end = run_end(history.kimg, history.seconds)
     names = metric_names(history.scores)
     charts = {id: panels.section_charts(id, history.series, end) for id in _SECTIONS}
@@ -68,7 +68,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         from paragan.report.population import population_section
 
         cells = population_section(history.population, end)
-    drawn = [*metrics, *(cells.charts if cells else ()), *chain.from_iterable(charts.values())]
+    drawn = [*metrics, *(cells["charts"] if cells else ()), *chain.from_iterable(charts.values())]
     return _header(folder, history) | {
         "numbers": [_key_number(name, history) for name in names],
         "accuracy": reliability(history.protocol),
@@ -106,7 +106,7 @@ def _columns(history: History) -> object:
     return columns_section(history.columns)
 
 
-def _header(folder: Path, history: History) -> dict[str, Any]:
+def _header(folder: Path, history: History) -> View:
     state = run_state(folder, history)
     total = history.total_kimg
     return {

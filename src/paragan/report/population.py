@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from paragan.report import panels
-from paragan.report.chart import Chart
 from paragan.report.grid_record import EnsembleRecord, Generation, Grid, GridHistory
+from paragan.report.rendering import View
 from paragan.report.scale import fit_scale, format_number, format_short
 
 _PUBLISHED = ("gather", "train", "update_genomes", "mutate")  # order of Perez et al. 2020
@@ -26,28 +26,8 @@ class Tile:
     is_best: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class PopulationSection:
-    """Content of the population section of the report.
-
-    lines: tiles, empty without a score. losses: (letter, name). ramp: lowest and highest score.
-    profile: rows of the timing table.
-    """
-
-    notes: list[str]
-    columns: int
-    lines: list[list[Tile]]
-    has_numbers: bool
-    losses: list[tuple[str, str]]
-    ramp: tuple[str, str]
-    is_log: bool
-    charts: list[Chart]
-    profile: list[tuple[str, ...]]
-    profiled: int
-
-
-def population_section(history: GridHistory, end: Mapping[str, float]) -> PopulationSection | None:
-    """Return the section; None for a run without a grid or without a finished generation."""
+def population_section(history: GridHistory, end: Mapping[str, float]) -> View | None:
+    """Return the values of the template; None for a run without a grid or without a finished generation."""
     grid = history.grid
     latest = history.latest
     if grid is None or latest is None:
@@ -61,18 +41,18 @@ def population_section(history: GridHistory, end: Mapping[str, float]) -> Popula
         _mixture_text(grid, latest, history.weights),
         _ensemble_text(latest, history.ensemble),
     )
-    return PopulationSection(
-        notes=[note for note in notes if note],
-        columns=columns,
-        lines=[tiles[i : i + columns] for i in range(0, len(tiles), columns)],
-        has_numbers=columns <= _MAX_NUMBERED_COLUMNS and grid.cells <= _MAX_NUMBERED_CELLS,
-        losses=grid.lettered_losses(),
-        ramp=(format_short(min(known)), format_short(max(known))) if known else ("", ""),
-        is_log=fit_scale(known).log,
-        charts=panels.section_charts("population", history.curves, end),
-        profile=_profile_rows(history, grid.cells),
-        profiled=history.profiled,
-    )
+    return {
+        "notes": [note for note in notes if note],
+        "columns": columns,
+        "lines": [tiles[i : i + columns] for i in range(0, len(tiles), columns)],
+        "has_numbers": columns <= _MAX_NUMBERED_COLUMNS and grid.cells <= _MAX_NUMBERED_CELLS,
+        "losses": grid.lettered_losses(),
+        "ramp": (format_short(min(known)), format_short(max(known))) if known else ("", ""),
+        "is_log": fit_scale(known).log,
+        "charts": panels.section_charts("population", history.curves, end),
+        "profile": _profile_rows(history, grid.cells),
+        "profiled": history.profiled,
+    }
 
 
 def _tiles(grid: Grid, latest: Generation, known: Sequence[float]) -> Iterator[Tile]:

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ from paragan.report.chart import table_rows
 from paragan.report.scale import format_number
 
 _HERE = Path(__file__).parent
+View = dict[str, Any]  # values of a template
 
 
-def render_page(template: str, view: Mapping[str, Any], reloads: bool = False) -> str:
+def render_page(template: str, view: View, reloads: bool = False) -> str:
     """Return a page as HTML. reloads: it polls its own address for a newer version."""
     css, js = map(_asset, ("report.css", "report.js"))
     sources = "img-src data:; media-src data:" + ("; connect-src 'self'" if reloads else "")
@@ -23,7 +23,7 @@ def render_page(template: str, view: Mapping[str, Any], reloads: bool = False) -
     return _environment().get_template(template).render(view, **page)
 
 
-def sampler_page(view: Mapping[str, Any]) -> tuple[str, str]:
+def sampler_page(view: View) -> tuple[str, str]:
     """Return the page of `paragan serve` as HTML, and its content security policy."""
     css, js = map(_asset, ("sampler.css", "sampler.js"))
     html = _environment().get_template("sampler.html.j2").render(view, css=css, js=js)

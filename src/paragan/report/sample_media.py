@@ -13,6 +13,7 @@ from PIL import Image
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.report.record_values import RecordEntry, single_line
+from paragan.report.rendering import View
 
 _Item = TypeVar("_Item")
 _MAX_FRAMES = 60  # in the report
@@ -38,15 +39,6 @@ class Frame:
     width: int
     height: int
     uri: str
-
-
-@dataclass(frozen=True)
-class SampleAudio:
-    """A sample of the data and the generated one, as data URIs; empty without a file."""
-
-    number: int
-    data: str
-    generated: str
 
 
 @dataclass(kw_only=True)
@@ -110,8 +102,11 @@ def save_run_animation(folder: Path, path: Path) -> None:
     save_animation(frames, path, durations, quality=80)
 
 
-def read_audio(folder: Path, samples: Sequence[RecordEntry]) -> list[SampleAudio]:
-    """Return the audio of the newest samples, as the writer `audio` wrote it; empty if the run wrote none."""
+def read_audio(folder: Path, samples: Sequence[RecordEntry]) -> list[View]:
+    """Return the audio of the newest samples, as the writer `audio` wrote it; empty if the run wrote none.
+
+    Each has the number of the sample, the one of the data (empty without a file) and the generated one, as data URIs.
+    """
     if not samples:
         return []
     start = f"step-{samples[-1].step:07d}-"
@@ -119,7 +114,7 @@ def read_audio(folder: Path, samples: Sequence[RecordEntry]) -> list[SampleAudio
     for number in range(1, _MAX_AUDIO_SAMPLES + 1):
         data = _wave_uri(folder / "samples" / f"data-{number}.wav")
         if generated := _wave_uri(folder / "samples" / f"{start}generated-{number}.wav"):
-            pairs.append(SampleAudio(number, data, generated))
+            pairs.append({"number": number, "data": data, "generated": generated})
     return pairs
 
 

@@ -240,8 +240,8 @@ def test_columns_with_parts_that_are_missing(change, num_tables):
     column = BINS_OF | {key: value for key, value in change.items() if key in BINS_OF}
     value = {"total": 2, "columns": [column, column], "correlations": [[[1, 0], [0, 1]]] * 2}
     section = columns_section(value | {key: new for key, new in change.items() if key not in BINS_OF})
-    assert len(section.columns) == section.total == 2 and len(section.correlations) == num_tables
-    assert all(len(column.name) <= 40 for column in section.columns)
+    assert len(section["columns"]) == section["total"] == 2 and len(section["correlations"]) == num_tables
+    assert all(len(column["name"]) <= 40 for column in section["columns"])
 
 
 def test_largest_difference_of_correlations_is_said():
@@ -251,6 +251,6 @@ def test_largest_difference_of_correlations_is_said():
         "correlations": [[[1, 0.5, -0.001], [0.5, 1, 0], [0, 0, 1]], [[1, 0.4, None], [0.4, 1, -0.7], [None, 0, 1]]],
     }
     section = columns_section(value)
-    assert section.largest == "The largest difference is between b and c: 0.00 in the data, −0.70 generated."
-    assert section.correlations[0][1][0] == ("a", [("h8", "1.00"), ("h4", "0.50"), ("h0", "0.00")])
-    assert section.correlations[1][1][0][1][2] == ("hx", "–")
+    assert section["largest"] == "The largest difference is between b and c: 0.00 in the data, −0.70 generated."
+    assert section["correlations"][0][1][0] == ("a", [("h8", "1.00"), ("h4", "0.50"), ("h0", "0.00")])
+    assert section["correlations"][1][1][0][1][2] == ("hx", "–")
