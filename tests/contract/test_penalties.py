@@ -21,7 +21,7 @@ from tests.one_turn import BATCH, CLASSES, OPTIONS, SHAPE, nets, play, turn
 from tests.unlabelled_networks import UNLABELLED
 
 NAMES = registry.names("penalties")
-# tests/unit/recipes/test_vqgan_recipe.py, test_translate_recipe.py, test_vocoder_recipe.py, test_flow.py,
+# tests/unit/recipes/test_vqgan_recipe.py, test_translate_recipe.py, test_codec_recipe.py, test_flow.py,
 # test_distribution_matching.py
 OTHERS = ("codebook", "cycle", "log_mel", "distillation", "distribution_matching")
 CASES = [

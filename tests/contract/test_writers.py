@@ -1,6 +1,7 @@
 """What every writer keeps: it takes any note in any order, writes only into the run folder, and closes."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,47 +10,24 @@ from paragan.core import registry
 from paragan.core.event import Event
 from paragan.writers import _tracker, jsonl
 
-ADVICE = {"name": "d_overfits", "value": 0.7, "means": "D knows them.", "try": "More images."}
+
+def event(kind, step=40, images=960, seconds=2.0, **values):
+    return Event(kind=kind, step=step, images=images, seconds=seconds, values=values)
+
+
+SHEET = {"path": "samples/step-0.png", "columns": 2, "rows": ["a"]}
 NOTES = [
-    Event(
-        kind="start", step=0, images=0, seconds=0.0, values={"recipe": "digits", "total_kimg": 1.0, "resumed": False}
-    ),
-    Event(
-        kind="samples",
-        step=0,
-        images=0,
-        seconds=0.1,
-        values={"path": "samples/step-0.png", "columns": 2, "rows": ["a"]},
-        x_BCHW=torch.zeros(2, 1, 8, 8),
-        columns=2,
-    ),
-    Event(
-        kind="step",
-        step=20,
-        images=640,
-        seconds=1.0,
-        values={"d/loss/adversarial": 0.5, "images_per_s": 100.0, "eta_s": 3.0, "data_wait": 0.0},
-    ),
-    Event(
-        kind="step",
-        step=40,
-        images=960,
-        seconds=2.0,
-        values={"d/loss/adversarial": float("nan"), "images_per_s": 0.0, "eta_s": 0.0, "data_wait": 1.0},
-    ),
-    Event(kind="telemetry", step=40, images=960, seconds=2.0, values={"diversity": 0.9}),
-    Event(
-        kind="score",
-        step=40,
-        images=960,
-        seconds=2.0,
-        values={"fd[judge]": 3.0, "num_images": 10, "protocol": {"extractor": "judge"}},
-    ),
-    Event(kind="advice", step=40, images=960, seconds=2.0, values=ADVICE),
-    Event(kind="checkpoint", step=40, images=960, seconds=2.0, values={"path": "checkpoints/step-40"}),
-    Event(kind="event", step=40, images=960, seconds=2.0, values={"text": "[bold]markup[/] and \x1b[31mcontrol"}),
-    Event(kind="something new", step=40, images=960, seconds=2.0, values={}),
-    Event(kind="end", step=40, images=960, seconds=2.0, values={"code": 0, "reason": "finished"}),
+    event("start", 0, 0, 0.0, recipe="digits", total_kimg=1.0, resumed=False),
+    replace(event("samples", 0, 0, 0.1, **SHEET), x_BCHW=torch.zeros(2, 1, 8, 8), columns=2),
+    event("step", 20, 640, 1.0, **{"d/loss/adversarial": 0.5}, images_per_s=100.0, eta_s=3.0, data_wait=0.0),
+    event("step", **{"d/loss/adversarial": float("nan")}, images_per_s=0.0, eta_s=0.0, data_wait=1.0),
+    event("telemetry", diversity=0.9),
+    event("score", **{"fd[judge]": 3.0}, num_images=10, protocol={"extractor": "judge"}),
+    event("advice", name="d_overfits", value=0.7, means="D knows them.", **{"try": "More images."}),
+    event("checkpoint", path="checkpoints/step-40"),
+    event("event", text="[bold]markup[/] and \x1b[31mcontrol"),
+    event("something new"),
+    event("end", code=0, reason="finished"),
 ]
 
 
@@ -104,7 +82,7 @@ def test_a_resumed_run_keeps_the_numbers_of_its_checkpoint(tmp_path):
             registry.options("writers", "tensorboard")(), tmp_path, start
         )
         for step in steps:
-            made.write(Event(kind="score", step=step, images=step, seconds=0.0, values={"fd": float(step)}))
+            made.write(event("score", step, fd=float(step)))
         made.close()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [e.step for e in events.Scalars("score/fd")] == [10, 20, 30]
@@ -113,13 +91,13 @@ def test_a_resumed_run_keeps_the_numbers_of_its_checkpoint(tmp_path):
 def test_the_record_catches_up_after_a_full_disk(tmp_path):
     writer = jsonl.Writer(None, tmp_path)
     file = writer._file
-    writer.write(Event(kind="step", step=1, images=1, seconds=0.0))
+    writer.write(event("step", 1))
     with open("/dev/full", "wb", buffering=0) as full:
         writer._file = full
-        writer.write(Event(kind="score", step=2, images=2, seconds=0.0))
-        writer.write(Event(kind="step", step=3, images=3, seconds=0.0))
+        writer.write(event("score", 2))
+        writer.write(event("step", 3))
     writer._file = file
-    writer.write(Event(kind="step", step=4, images=4, seconds=0.0))
+    writer.write(event("step", 4))
     writer.close()
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]

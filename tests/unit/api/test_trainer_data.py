@@ -226,23 +226,17 @@ def test_the_column_of_text_is_named_and_not_the_number_beside_it(tmp_path):
 
 POINT = {"point": torch.zeros(2), "frames": torch.zeros(4)}
 HOPELESS = {
-    
     "data: sample 0 has 'file' of type str; pass a tensor, an array of numbers or a number, or leave it out": {
         "data": Same({**POINT, "file": "a.wav"})
     },
-    
     "data: sample 1 has 'name' of type str; pass a tensor, an array of numbers or a number, or leave it out": {
         "data": {**tensors(2), "name": [1, "b"]}
     },
     "data: the name 3 is no text; use one such as 'audio'": {"data": Same({3: torch.zeros(2)})},
-    
-    
     "ragged is a list; pass the axis by name, such as {'audio': 1}": {"ragged": ["frames"]},
-    
     "data: samples of 'words' differ in another axis than 0 ((2, 3), (4, 2)); pad them": {
         "data": {**tensors(2), "words": [torch.zeros(2, 3), torch.zeros(4, 2)]}, "ragged": {"words": 0}
     },
-    
     "buckets is [0]; pass a list of lengths, such as [256, 512]": {"buckets": [0]},
     "terms is a Term; pass a list of terms: terms=[…]": {"terms": pg.Term(name="far", function=lambda o, i: o.images)},
     "settings is a list; pass values by dotted key, such as {'train.batch': 16}": {"settings": ["train.batch=16"]},

@@ -54,14 +54,10 @@ MISTAKES = {
     "(4, 2)": {"g": Wider},
     "discriminator: forward(point, frames) returned a tensor of () for 4 samples; keep the batch axis: a logit, or "
     "several, for each": {"d": MeanLogit},
-    
     "loss: d_loss returned a tensor of () for 4 samples; return one value per sample, not a mean": {
         "loss": pg.Loss(mean_loss, mean_loss)
     },
-    
-    
     "generator and discriminator share weights; give each separate weights, since each has an optimiser": shared(),
-    
     "data: tensors need one first axis, the samples; found point 20, frames 19": {
         "data": {**tensors(), "frames": tensors(19)["frames"]}
     },

@@ -1,9 +1,10 @@
-"""Progress of long commands: lines every ten seconds, or a bar on a terminal."""
+"""Progress of long commands (lines every ten seconds, or a bar on a terminal), and tables as plain text."""
 
 import pytest
 
 from paragan.cli import progress
 from paragan.cli.progress import show_lines, show_progress
+from paragan.cli.table import format_table
 
 
 def test_show_progress_without_a_terminal_prints_a_line_every_ten_seconds(capsys, monkeypatch):
@@ -51,3 +52,24 @@ def test_show_lines_on_a_terminal_replaces_its_line(capsys, terminal):
         say("[red]item 1")
         say("[red]item 2")
     assert capsys.readouterr().err.endswith("\x1b[2K")
+
+
+ROWS = [("name", "meaning"), ("a", "one two three"), ("long name", "[bold]text[/bold]")]
+
+
+def test_format_table_aligns_columns_without_trailing_spaces():
+    assert format_table(ROWS) == "name       meaning\na          one two three\nlong name  [bold]text[/bold]"
+
+
+def test_format_table_with_a_width_folds_the_last_column():
+    lines = format_table(ROWS, width=20).splitlines()
+    assert max(map(len, lines)) <= 20
+    assert lines[1:3] == ["a          one two", "           three"]
+
+
+def test_format_table_with_an_indent_shifts_every_line():
+    assert all(line.startswith("  ") for line in format_table(ROWS, indent=2).splitlines())
+
+
+def test_format_table_without_rows_is_empty():
+    assert format_table([]) == ""

@@ -13,13 +13,13 @@ from paragan.core.event import Event
 from paragan.report.page import Page
 from paragan.report.sample_media import read_audio
 from paragan.writers import audio
-from tests.unit.recipes.test_vocoder_recipe import SMALL
+from tests.unit.recipes.test_codec_recipe import SMALL
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A finished run that is only read."""
-    settings = {**SMALL, "train.kimg": 0.008, "every.sample_kimg": 0.004, "every.score_kimg": 0}
+    settings = {**SMALL, "model.width": 32, "train.kimg": 0.008, "every.sample_kimg": 0.004, "every.score_kimg": 0}
     return pg.train("vocoder", settings, out=tmp_path_factory.mktemp("vocoder") / "run")
 
 

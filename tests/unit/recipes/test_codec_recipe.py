@@ -1,10 +1,15 @@
-"""The recipe `codec`: its quantizer, its networks, a run of a config, and what is refused."""
+"""The recipe `codec`: its quantizer, its networks, a run of a config; and the distance of spectrograms of `vocoder`."""
 
 import pytest
 import torch
 
+from paragan.core.outputs import DiscriminatorOutput, Outputs
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Batch, Rows, TurnInputs
+from paragan.layers.log_mel import LogMel
 from paragan.layers.vector_quantizer import ResidualQuantizer
 from paragan.models import encodec
+from paragan.penalties import log_mel
 from tests.tiny_run import train_whole_and_in_parts
 
 SMALL = {
@@ -75,3 +80,15 @@ def test_discriminators_hear_a_tone_at_its_frequency():
     assert (spectrum.square().sum(1).argmax(-1) == 8).all()
     logits, features = net(tone[:, None])
     assert logits.shape == (1, 13 * 5) and len(features) == 5
+
+
+def test_log_mel_penalty_is_the_distance_of_spectrograms():
+    fake, real = (torch.randn(3, 1, 512, requires_grad=True) * 0.1 for _ in range(2))
+    made = log_mel.Penalty(log_mel.Options(weight=2.0))
+    rows = Rows(step=0, first=0, count=3, total=3)
+    feed = TurnInputs(rows=rows, seed=0, real=Batch(rows, {"audio": real}), arguments=("audio",))
+    outputs = Outputs(fake=DiscriminatorOutput(torch.zeros(3)), images=fake)
+    found = made(PenaltyContext(network=None, feed=feed, outputs=outputs, input_gradient=None))
+    mel = LogMel(8000, 256, 64, 40)
+    expected = 2 * (mel(fake) - mel(real)).abs().mean((1, 2))
+    torch.testing.assert_close(found, expected)

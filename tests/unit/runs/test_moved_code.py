@@ -88,18 +88,16 @@ def test_moved_code_that_has_changed_needs_trust(moved, verb, capsys):
     assert main([*VERBS[verb], "--code", "new place", "--trust"]) == 0
 
 
-def test_code_of_an_earlier_version_that_recorded_no_content_needs_trust(moved, capsys):
-    about = json.loads(Path("run/environment.json").read_text())
-    Path("run/environment.json").write_text(json.dumps({key: about[key] for key in about if key != "code"}))
-    assert main([*VERBS["sample"], "--code", "new place"]) == 2
-    assert main([*VERBS["sample"], "--code", "new place", "--trust"]) == 0
+CODES = ("text", 3, None, [["a"]], {"wgan.py": 3}, {"wgan.py": {}})
 
 
-@pytest.mark.parametrize("recorded", ["text", 3, None, [["a"]], {"wgan.py": 3}, {"wgan.py": {}}])
-def test_strange_record_of_code_allows_nothing(moved, recorded, capsys):
-    Path("run/environment.json").write_text(json.dumps({"code": recorded}))
+@pytest.mark.parametrize("about", [{}, *({"code": code} for code in CODES)])
+def test_record_without_the_content_of_the_code_allows_nothing_but_trust(moved, about, capsys):
+    """Of an earlier version, or written by someone else."""
+    Path("run/environment.json").write_text(json.dumps(about))
     assert main([*VERBS["sample"], "--code", "new place"]) == 2
     assert "pass --trust" in capsys.readouterr().err
+    assert main([*VERBS["sample"], "--code", "new place", "--trust"]) == 0
 
 
 def test_code_in_a_folder_below_is_found_where_it_lay_before(moved):

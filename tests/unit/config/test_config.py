@@ -120,10 +120,6 @@ def test_a_wrong_value_is_one_line_that_says_what_is_right(recipe, text, problem
     assert end in found[0]
 
 
-def test_a_word_like_nothing_gets_no_suggestion(recipe):
-    assert "did you mean" not in problems(recipe(LEAST), ["zzzzzz=3"])[0]
-
-
 def test_all_problems_of_file_and_command_line_come_at_once(recipe):
     path = recipe("data: digits\nmodel: {name: mlpp}\nseed: no\nseed: 3\ntrain:\n  batch: -1\n  kimgs: 3\n")
     found = problems(path, ["every.keep=0", "penalties.3.x=1", "g.micro_batches"])
@@ -218,38 +214,6 @@ def test_outside_options_that_cannot_be_read_are_one_line(recipe, tmp_path, monk
     monkeypatch.syspath_prepend(tmp_path)
     (found,) = problems(recipe(LEAST), [f"model={package}.nets"])
     assert problem in found
-
-
-NAMES_CODE = """data: digits
-model: mynets.deep
-loss: {name: theirs.loss}
-penalties: [r1, mine.term]
-g: {optimizer: {name: lib.Adan}}
-"""
-
-
-def test_a_loaded_file_may_not_name_code_outside(tmp_path, monkeypatch):
-    """Nothing is imported or read before the refusal; what the user named himself is let through."""
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "mynets").mkdir()
-    (tmp_path / "mynets" / "__init__.py").write_text("raise SystemExit('imported')")
-    (tmp_path / "config.yaml").write_text(NAMES_CODE)
-    with pytest.raises(ConfigError) as caught:
-        config.read_recipe(str(tmp_path / "config.yaml"), outside=())
-    named = [line.partition(" is code outside")[0].rpartition(": ")[2] for line in str(caught.value).splitlines()]
-    assert named == ["'mynets.deep'", "'theirs.loss'", "'mine.term'", "'lib.Adan'"]
-    assert "trust=True" in str(caught.value)
-
-
-def test_outside_names_are_those_with_a_dot(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "mynets").mkdir()
-    (tmp_path / "mynets" / "deep.py").write_text("")
-    named = config.read_recipe("digits", ["model.name=mynets.deep", "data.size=8"])
-    assert config.outside_names(named) == {"mynets.deep"}
-    assert config.outside_names(config.read_recipe("digits", ["data.size=8"])) == frozenset()
-    (tmp_path / "config.yaml").write_text(config.dump(named))
-    assert config.read_recipe(str(tmp_path / "config.yaml"), outside={"mynets.deep"}) == named
 
 
 def test_changes_are_listed_against_the_recipe():
