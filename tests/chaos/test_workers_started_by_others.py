@@ -2,27 +2,22 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from paragan.cli.main import main
 from tests.chaos.test_workers import GRID, WAIT_S, alive, begin, crew, finished, generations, genomes, listens
+from tests.marks import MPI, MPIEXEC
 from tests.processes import children, environment, wait_for
 
 pytestmark = [pytest.mark.distributed, pytest.mark.chaos]
 
-BESIDE = Path(sys.executable).parent / "mpiexec"  # of the wheel
-MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
-LACKING = "mpi4py" if find_spec("mpi4py") is None else "" if MPIEXEC else "mpiexec"
-MPI = pytest.mark.skipif(bool(LACKING), reason=f"not run: no {LACKING}; pip install 'paragan[mpi]'")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 EVERY_ONE = "every.save_kimg=0.16"  # a checkpoint of each generation
 
@@ -78,7 +73,7 @@ def test_grid_under_mpiexec_of_one_host_listens_on_the_loopback_alone(started, t
     folder = tmp_path / "run"
     for name in ("UCX_NET_DEVICES", "FI_TCP_IFACE"):
         monkeypatch.setenv(name, "lo")
-    launcher = BESIDE.with_name("mpiexec.gforker")
+    launcher = Path(MPIEXEC).with_name("mpiexec.gforker")
     process = under([str(launcher) if launcher.exists() else MPIEXEC, "-n", "3"], folder, "transport=mpi")
     started.append(process)
     wait_for(lambda: len(generations(folder)) >= 1, process, WAIT_S)

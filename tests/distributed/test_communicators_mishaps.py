@@ -2,26 +2,20 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 from tests.distributed.cases_communicators import PATIENCE_S
+from tests.marks import MPI, MPIEXEC
 from tests.processes import ROOT
 
 pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 
-BESIDE = Path(sys.executable).parent / "mpiexec"  # of the wheel
-MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
-LACKING = "mpi4py" if find_spec("mpi4py") is None else "" if MPIEXEC else "mpiexec"
-MPI = pytest.mark.skipif(bool(LACKING), reason=f"no {LACKING}: pip install 'paragan[mpi]'")
 FAR_S = PATIENCE_S / 4  # far less than the time-out
 
 

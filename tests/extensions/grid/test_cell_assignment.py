@@ -1,4 +1,4 @@
-"""Cells are shared out fairly, and every cell that somebody else reads travels, once."""
+"""Cells are shared out fairly, every cell that another worker reads travels once; recovery after a failure."""
 
 from itertools import product
 
@@ -6,6 +6,7 @@ import pytest
 
 from paragan.extensions.grid.topology import ring, torus
 from paragan.extensions.grid.workers.cell_assignment import assign_cells, generation_seconds, rectangular_blocks
+from paragan.extensions.grid.workers.coordinator import recovery_sources
 from paragan.extensions.grid.workers.genome_exchange import exchange_routes
 
 
@@ -55,3 +56,26 @@ def test_exchange_routes_carry_all_cells_read_and_have_reverses(topology, worker
     assert all(owners[cell] == a and a != b for (a, b), cells in ways.items() for cell in cells)
     if workers > 1:  # whoever dies, each of its cells is somewhere else
         assert {cell for cells in ways.values() for cell in cells} == set(range(len(topology)))
+
+
+LAST = ["a", "a", "b", "b"]
+
+
+def test_recovery_resumes_at_the_newest_common_boundary():
+    held = {"a": {6: [0, 1], 5: [0, 1, 2]}, "b": {5: [2, 3]}}
+    edge, found = recovery_sources(held, LAST)
+    assert edge == 5 and found == LAST
+
+
+def test_recovery_after_failure_uses_copies():
+    held = {"a": {6: [0, 1, 3], 5: [0, 1, 2, 3]}, "c": {6: [2]}}
+    assert recovery_sources(held, LAST) == (6, ["a", "a", "c", "a"])
+
+
+def test_recovery_without_a_state_of_a_cell_starts_over():
+    assert recovery_sources({"a": {6: [0, 1]}}, LAST) == (0, [None] * 4)
+
+
+def test_recovery_without_copies_uses_the_collected_states():
+    held = {"a": {6: [0, 1]}, "coordinator": {4: [0, 1, 2, 3]}}
+    assert recovery_sources(held, LAST) == (4, ["coordinator"] * 4)

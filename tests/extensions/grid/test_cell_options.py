@@ -1,9 +1,11 @@
 """Cells with a loss, a rate, a diet, classes of their own: what is written arrives where it is meant."""
 
+import pytest
 import torch
 
 from paragan.config import dump, parse_recipe, read_recipe
 from paragan.config.grid_options import CellOptions, GridOptions
+from paragan.core.errors import ConfigError
 from paragan.core.types import Rows, Side
 from paragan.datasets import digits
 from paragan.extensions.grid.build import trainer as build_cells
@@ -128,3 +130,25 @@ def test_full_diet_is_the_source_object():
     own = CellOptions(at=(0,), diet=0.5)
     assert eaten(1, own) is DIGITS and len(eaten(0, own)) == len(DIGITS) // 2
     assert eaten(0, CellOptions(at=(0,), diet=1.0), diet=0.5) is DIGITS
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("{at: [4]}", "grid: cells.0.at: a 2x2 grid has no cell 4; use 0 to 3"),
+        ("{at: [0, 0]}", "grid.cells.0: at lists 0 twice; list each once"),
+        ("{at: [0]}, {at: [1, 0]}", "grid: cells: cell 0 is in two entries; list each cell in one"),
+        ("{at: []}", "grid.cells.0: at is empty; list at least one"),
+        ("{loss: hinge}", "grid.cells.0.at is required; pass grid.cells.0.at=VALUE, a list, each an integer >= 0"),
+        ("{at: [1], classes: []}", "grid.cells.0: classes is empty; list at least one"),
+        ("{at: [1], labels: [3]}", "grid.cells.0.labels: unknown key; choose one of at, loss, g, d, "),
+        ("{at: [1], g: {name: SGD}}", "grid.cells.0.g.name: unknown key; choose one of lr"),
+        ("{at: [1], g: {lr: 0}}", "grid.cells.0.g.lr: must be a number > 0 or null, not 0"),
+        ("{at: [1], diet: 0}", "grid.cells.0.diet: must be a number > 0 and <= 1 or null, not 0"),
+        ("{at: [1], loss: hing}", "grid.cells.0.loss.name: unknown loss 'hing'; choose one of hinge, "),
+    ],
+)
+def test_invalid_cell_options_give_a_one_line_error(word, found):
+    with pytest.raises(ConfigError) as caught:
+        read_recipe("digits", (*WORDS, f"grid.cells=[{word}]"))
+    assert str(caught.value).startswith(f"command line: {found}") and "\n" not in str(caught.value)

@@ -164,3 +164,14 @@ def test_a_generation_cut_short_waits_for_its_end(tmp_path, missing):
     (folder / "metrics.jsonl").write_bytes(whole)
     reader.read()
     assert reader.history.population.ensemble is not None and reader.history.population.profiled == 3
+
+
+def test_record_names_the_neighbours_of_the_best_cell():
+    named = []
+    for neighbours in ([[0, 2], [1, 2], [2, 0]], [[0, 7], "x"]):
+        found = population(shape=(1, 3), neighbours=neighbours)
+        found.add(1, 1.0, {"generation": 1, "cells": cells(1.0, 2.0, 3.0, weights=[0.5, 0.5])})
+        _, mixture = population_section(found, run_end(1.0, 1.0)).notes
+        named.append(mixture.removeprefix("Mixture of cell 0: "))
+    assert named == ["cell 0 (itself) 0.5, cell 2 0.5.", "itself 0.5, neighbour 1 0.5."]
+    assert GridHistory().after_start({"shape": [1, 3]}).grid.neighbours == ()

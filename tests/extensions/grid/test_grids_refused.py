@@ -78,19 +78,18 @@ def test_gloo_under_mpiexec_is_reported_once(tmp_path, monkeypatch):
     assert start(tmp_path) == 2  # without a word
 
 
+def processes(rank=0, size=2, received="", sent=None):
+    """Processes that a launcher started. sent: the texts that rank 0 has broadcast."""
+    sent = [] if sent is None else sent
+    return handshake.ExternalWorkers(
+        rank=rank, size=size, broadcast_text=sent.append, receive_text=lambda: received or sent[0]
+    )
+
+
 def test_another_number_of_processes_than_workers():
     with pytest.raises(ConfigError, match="workers=4 does not fit 3 processes, which are 2 workers and the coord"):
-        with_num_workers(
-            config("workers=4"),
-            handshake.ExternalWorkers(rank=0, size=3, broadcast_text=lambda text: None, receive_text=lambda: ""),
-        )
-    assert (
-        with_num_workers(
-            config(),
-            handshake.ExternalWorkers(rank=0, size=3, broadcast_text=lambda text: None, receive_text=lambda: ""),
-        ).workers
-        == 2
-    )
+        with_num_workers(config("workers=4"), processes(size=3))
+    assert with_num_workers(config(), processes(size=3)).workers == 2
 
 
 def test_beats_rarer_than_anybody_waits():
@@ -180,41 +179,25 @@ class TestWorker:
 
 class TestCompany:
     def test_refusal_reaches_the_worker(self):
-        told = []
-        first = handshake.ExternalWorkers(rank=0, size=2, broadcast_text=told.append, receive_text=lambda: "")
+        sent = []
+        first = processes(sent=sent)
         assert not first.has_broadcast
         first.broadcast({"token": "t", "port": 3})
-        assert first.has_broadcast
-        assert handshake.ExternalWorkers(
-            rank=1, size=2, broadcast_text=told.append, receive_text=lambda: told[0]
-        ).receive() == {
-            "token": "t",
-            "port": 3,
-        }
+        assert first.has_broadcast and processes(rank=1, sent=sent).receive() == {"token": "t", "port": 3}
 
     def test_what_is_none_is_refused(self):
         with pytest.raises(RankError, match="rank 0 sent no address of its coordinator"):
-            handshake.ExternalWorkers(
-                rank=1, size=2, broadcast_text=lambda text: None, receive_text=lambda: "[1]"
-            ).receive()
+            processes(rank=1, received="[1]").receive()
 
     def test_where_the_first_could_not_begin_the_others_end(self):
-        assert (
-            run_worker(
-                config(),
-                handshake.ExternalWorkers(rank=1, size=2, broadcast_text=lambda text: None, receive_text=lambda: "{}"),
-            )
-            == 0
-        )
+        assert run_worker(config(), processes(rank=1, received="{}")) == 0
 
-    def test_failure_of_the_first_rank_reaches_the_others(self, tmp_path, monkeypatch):
-        told = []
-        mine = handshake.ExternalWorkers(rank=0, size=6, broadcast_text=told.append, receive_text=lambda: "")
+    def test_failure_of_the_first_rank_reaches_the_others(self, tmp_path):
+        sent = []
+        request = RunRequest(config=config(), name="digits", out=tmp_path / "run")
         with pytest.raises(ConfigError, match="5 workers are too many for a grid of 4"):
-            grid_runner._train_together(
-                RunRequest(config=config(), name="digits", out=tmp_path / "run"), mine, Interrupt()
-            )
-        assert told == ["{}"]
+            grid_runner._train_together(request, processes(size=6, sent=sent), Interrupt())
+        assert sent == ["{}"]
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,12 @@
 """Heartbeats: sent while the training thread is busy, and by a process that is stopped no more."""
 
-import os
 import queue
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
-import pytest
-
 from paragan.core.errors import RankError
-from paragan.extensions.grid.transports import control
-from paragan.extensions.grid.transports.control import Listener, connect
-from paragan.extensions.grid.transports.heartbeat import FailureDetector, PeriodicHeartbeat, WorkerState, WorkerStatus
+from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, WorkerState, WorkerStatus
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0
@@ -86,61 +78,3 @@ def test_beats_end_with_their_line(capfd):
     beats._thread.join(WAIT_S)
     assert not beats._thread.is_alive()
     assert capfd.readouterr().err == ""
-
-
-CHILD = """
-import sys
-from paragan.extensions.grid.transports.control import connect
-from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
-line = connect(sys.stdin.readline().strip(), "127.0.0.1", int(sys.argv[1]), 20.0, {})
-PeriodicHeartbeat(line.send, 0.1, WorkerStatus())
-while line.disconnect_reason is None:
-    line.receive(0.5)
-"""
-
-
-@pytest.fixture
-def child(monkeypatch):
-    """A listener, and the line of a worker in a process of its own that beats."""
-    monkeypatch.setattr(control, "SEND_S", 0.5)
-    monkeypatch.setattr(control, "_HANDSHAKE_S", 5 * WAIT_S)
-    listener = Listener(TOKEN)
-    words = [sys.executable, "-c", CHILD, str(listener.address[1])]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(SOURCES)})
-    assert process.stdin is not None
-    with process.stdin:
-        process.stdin.write(TOKEN.encode() + b"\n")
-    yield process, listener, listener.accept(3 * WAIT_S), lambda: connect(TOKEN, *listener.address, WAIT_S, {})
-    listener.close()
-    process.kill()
-    process.wait(WAIT_S)
-
-
-def test_a_stopped_worker_fails_and_holds_up_no_other(child):
-    process, listener, line, another = child
-    assert line.receive(WAIT_S) == {"kind": "beat", "state": "inactive", "progress": 0}
-    worker, other = another(), listener.accept(WAIT_S)
-    detector, names = FailureDetector(heartbeat_s=0.3, timeout_s=WAIT_S), {"stopped": line, "other": other}
-    [detector.record_arrival(name, time.monotonic()) for name in names]
-    beats = PeriodicHeartbeat(worker.send, 0.1, WorkerStatus())
-    process.send_signal(signal.SIGSTOP)
-    failed, deadline = [], time.monotonic() + 2 * WAIT_S
-    while not failed and time.monotonic() < deadline:
-        for name, end in names.items():
-            while end.receive(0.02) is not None:
-                detector.record_arrival(name, time.monotonic())
-        found = detector.suspects(time.monotonic())
-        failed = [name for name, silence in found.items() if silence.is_failure]
-    assert failed == ["stopped"]
-
-    waits = []
-    with pytest.raises(RankError, match=r"took no message within 0\.5 s"):
-        [(waits.append(time.monotonic()), line.send("order", filled="x" * 500_000)) for _ in range(200)]
-    assert time.monotonic() - waits[-1] < WAIT_S / 2
-    other.send("order")
-    assert worker.receive(WAIT_S) == {"kind": "order"}
-    beats.close()
-    began = time.monotonic()
-    listener.close()
-    assert time.monotonic() - began < WAIT_S
-    worker.close()

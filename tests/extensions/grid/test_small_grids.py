@@ -3,13 +3,18 @@
 import json
 import math
 import re
+from itertools import permutations
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import paragan as pg
 from paragan.cli.main import main
+from paragan.core.clock import Clock
 from paragan.core.types import Side
+from paragan.extensions.grid.evolution import Generations
+from paragan.extensions.grid.profile import Profile
 from tests.extensions.grid.test_cell_options import DIGITS, WORDS, grid
 
 
@@ -60,3 +65,13 @@ def test_conditional_grid_samples_by_class(tmp_path):
     assert not torch.equal(three.tensor, eight.tensor)
     begun = next(line for line in lines if line["kind"] == "start")
     assert begun["data"]["images"] == len(DIGITS) and begun["grid"]["scored_by"] is None  # all data, not one cell's
+
+
+def test_mean_over_cells_does_not_depend_on_which_worker_is_first():
+    loss_of = {0: 1e8, 1: 1.0, 2: -1e8}  # the sum in float32 depends on the order
+    gan, means = SimpleNamespace(clock=Clock()), set()
+    for order in permutations(loss_of):
+        scalars = {number: {"d/loss": torch.tensor(loss_of[number])} for number in order}
+        scheme = Generations(SimpleNamespace(generation=0, evolve=lambda scalars=scalars: (Profile(), scalars)))
+        means.add(float(scheme.step(gan, iter(())).scalars["d/loss"]))
+    assert len(means) == 1

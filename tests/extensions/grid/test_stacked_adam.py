@@ -1,6 +1,7 @@
-"""One Adam for all players of a stack: what each of them would have done by itself."""
+"""One Adam for all players of a stack: what each of them would have done by itself.
 
-from dataclasses import dataclass, fields, replace
+That it honours every field of `Policy` or leaves it to the players: `tests/contract/test_policy.py`.
+"""
 
 import pytest
 import torch
@@ -42,55 +43,6 @@ def test_stacked_adam_equals_adam_per_player(changes):
     executor(other, 15, loss_of)
     assert executor._stack.slots[Side.G].adam is not None
     assert apart(weights(one), weights(other)) < 1e-9
-
-
-def test_stacked_networks_with_parameter_groups_equal_the_loop():
-    """Each player steps by itself then."""
-    one, other = (with_policy(groups=({"match": "*.bias", "lr": 3e-3},)) for _ in range(2))
-    choice.train_in_loop(one, 15, loss_of)
-    executor = stacked.StackedExecutor(BATCH)
-    executor(other, 15, loss_of)
-    assert executor._stack.slots[Side.G].adam is None
-    assert apart(weights(one), weights(other)) < 1e-9
-
-
-@dataclass(frozen=True)
-class LaterPolicy(Policy):
-    """A policy of a later version, with a setting that `StackedAdam` does not know."""
-
-    max_value: float | None = None
-
-
-# a value that differs from the default, for each field of `Policy`
-OTHERS = {
-    "kind": torch.optim.AdamW,
-    "lr": 1e-5,
-    "arguments": {"betas": (0.5, 0.9)},
-    "schedule": DECAY,
-    "max_norm": 1.0,
-    "micro_batches": 2,
-    "updates_per_step": 2,
-    "groups": ({"match": "*.bias", "lr": 1e-3},),
-    "update_probability": 0.5,
-    "elsewhere": ("other.weight",),
-    "max_value": 0.1,
-}
-STACKED = {"lr", "arguments", "schedule", "max_norm", "updates_per_step"}
-
-
-@pytest.mark.parametrize("name", [field.name for field in fields(LaterPolicy)])
-def test_stacked_adam_takes_only_players_whose_policies_it_honours(name):
-    """A new field of `Policy` fails here until it is in `OTHERS`, and honoured or refused."""
-    found = cells()
-    for cell in found:
-        player = cell.gan.g
-        player.policy = LaterPolicy(**{"lr": player.policy.lr, "arguments": player.policy.arguments})
-    assert can_stack([cell.gan.g for cell in found])
-    for cell in found:
-        cell.gan.g.policy = replace(cell.gan.g.policy, **{name: OTHERS[name]})
-        if name == "kind":
-            cell.gan.g.optimizer = cell.gan.g.policy.optimizer(cell.gan.g.net.named_parameters())
-    assert can_stack([cell.gan.g for cell in found]) == (name in STACKED)
 
 
 @pytest.mark.parametrize(
