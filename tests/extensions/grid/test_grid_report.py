@@ -10,7 +10,7 @@ import pytest
 from paragan.report.chart import run_end
 from paragan.report.grid_record import Grid, GridHistory
 from paragan.report.page import Page
-from paragan.report.population import PopulationSection, population_section
+from paragan.report.population import population_section
 from paragan.report.record import Record
 from paragan.report.scale import format_short
 from tests.browser import made_grid, made_run
@@ -44,8 +44,8 @@ def cells(*scores: float | None, **values: object) -> dict:
     return {str(cell): {"score": score, **values} for cell, score in enumerate(scores)}
 
 
-def section(found: GridHistory) -> PopulationSection:
-    return population_section(found, run_end(1.0, 1.0))
+def notes_of(found: GridHistory) -> list[str]:
+    return population_section(found, run_end(1.0, 1.0))["notes"]
 
 
 def tiles(page: str) -> list[tuple[str, str, str, str]]:
@@ -105,7 +105,7 @@ def test_the_ensemble_is_held_against_the_best_mixture(distance, than):
     first = {"generation": 1, "cells": cells(1.0, 2.0)}
     ensemble = {"counts": {"1": 3, "0": 1, "7": 5, "x": 1}, "distance": distance}
     found = population(first, first | {"ensemble": ensemble})
-    note = section(found).notes[-1]
+    note = notes_of(found)[-1]
     assert note.startswith("Ensemble of 4, selected after training: cell 0 ×1, cell 1 ×3.")
     assert note.endswith(f"Score: {distance:g}{than} the best mixture." if than else "×3.")
     found.add(3, 3.0, {"generation": 2, "cells": cells(1.0, 2.0)})
@@ -171,7 +171,7 @@ def test_record_names_the_neighbours_of_the_best_cell():
     for neighbours in ([[0, 2], [1, 2], [2, 0]], [[0, 7], "x"]):
         found = population(shape=(1, 3), neighbours=neighbours)
         found.add(1, 1.0, {"generation": 1, "cells": cells(1.0, 2.0, 3.0, weights=[0.5, 0.5])})
-        _, mixture = population_section(found, run_end(1.0, 1.0)).notes
+        _, mixture = notes_of(found)
         named.append(mixture.removeprefix("Mixture of cell 0: "))
     assert named == ["cell 0 (itself) 0.5, cell 2 0.5.", "itself 0.5, neighbour 1 0.5."]
     assert GridHistory().after_start({"shape": [1, 3]}).grid.neighbours == ()
