@@ -59,14 +59,14 @@ class RepeatedBatch(BatchStream):
     """The first batch of a stream for ever, as that of other steps: loading images is not what is measured."""
 
     def __init__(self, stream: BatchStream) -> None:
-        super().__init__(stream.source)
         self.first = next(stream)
+        super().__init__(stream.source, stream.rows)
 
     def fetch_next(self) -> dict[str, Tensor]:
         return dict(self.first.tensors)  # on the device already
 
-    def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
-        rows = replace(self.first.rows, step=position, count=num_streams * self.first.rows.count)
+    def to_batch(self, tensors: dict[str, Tensor], num_streams: int = 1) -> Batch:
+        rows = replace(self.rows, step=self.position, count=num_streams * self.rows.count)
         return Batch(rows, tensors)
 
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from paragan.loading.control_law import PERIOD_S, ControlLaw, Counters, Decision, Limits, Sizes
+from paragan.loading.control_law import PERIOD_S, ControlLaw, Decision, LoadingStatistics, Sizes
 
 Latency = Callable[[float, random.Random, int], float]  # (time, random, reads in flight) -> seconds
 
@@ -108,13 +108,13 @@ class PipelineModel:
         started = -(-self.next_read // self.reads) - self.taken
         self.peak_bytes = max(self.peak_bytes, started * self.batch_bytes)
 
-    def counters(self) -> Counters:
+    def statistics(self) -> LoadingStatistics:
         sums = self.sums
-        return Counters(
+        return LoadingStatistics(
             time_s=self.time_s,
-            num_taken=self.taken,
+            num_batches=self.taken,
             wait_s=sums["wait_s"],
-            num_reads=sums["reads"],
+            num_fetches=sums["reads"],
             read_s=sums["read_s"],
             num_decodes=sums["decodes"],
             decode_s=sums["decode_s"],
@@ -122,11 +122,11 @@ class PipelineModel:
             batch_bytes=self.batch_bytes,
         )
 
-    def control(self, law: ControlLaw, limits: Limits, end_s: float) -> PipelineModel:
+    def control(self, law: ControlLaw, end_s: float) -> PipelineModel:
         """Run with the controller up to a time; `trace` has each decision."""
         while self.time_s < end_s:
             self.run_until(self.time_s + PERIOD_S)
-            decision = law.update(self.counters(), limits)
+            decision = law.update(self.statistics())
             self.sizes = decision.sizes
             self.trace.append((self.time_s, decision))
         return self

@@ -1,5 +1,7 @@
 """Batches of one cell, drawn by its number and the step."""
 
+from dataclasses import replace
+
 from paragan.core import rng
 from paragan.core.types import Batch, Rows
 from paragan.loading.loader import BatchStream
@@ -12,16 +14,16 @@ class CellStream(BatchStream):
     """
 
     def __init__(self, cell, batch, shape, bad=()):
-        super().__init__(source=None)
-        self.cell, self.batch, self.shape, self.bad, self.device = cell, batch, shape, bad, "cpu"
+        super().__init__(source=None, rows=Rows(step=0, first=0, count=batch, total=batch))
+        self.cell, self.shape, self.bad = cell, shape, bad
 
     def fetch_next(self):
-        rows = Rows(step=self.position, first=0, count=self.batch, total=self.batch)
+        rows = replace(self.rows, step=self.position)
         x = rng.uniform(self.cell, "x", rows, self.shape).double() * 2 - 1
         if self.position in self.bad:
             x[0, 0, 0, 0] = float("inf")
         return {"image": x, "label": rng.integers(self.cell, "y", rows, 3)}
 
-    def to_batch(self, tensors, position, num_streams=1):
+    def to_batch(self, tensors, num_streams=1):
         tensors = {name: value.to(self.device) for name, value in tensors.items()}
-        return Batch(Rows(step=position, first=0, count=num_streams * self.batch, total=self.batch), tensors)
+        return Batch(replace(self.rows, step=self.position, count=num_streams * self.rows.count), tensors)

@@ -163,7 +163,7 @@ def batch_stream(
     if isinstance(source, StreamedSource):
         from paragan.loading.iterable_stream import IterableStream
 
-        return IterableStream(source, config.train.batch, device, share or (0, config.train.batch))
+        return IterableStream(source, config.train.batch, device, share)
     loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip, balanced_by=labels_N)
     options = config.loading
     threads = options.threads or min(_MAX_THREADS, torch.get_num_threads())
@@ -205,7 +205,7 @@ def _controlled_pipeline(config: RunConfig, loader: Loader, threads: int, world:
     readers = min(config.loading.readers or threads, _MAX_THREADS, max_readers)
     return Pipeline(
         loader=loader,
-        depth=readers + 1,
+        depth="auto",
         readers=readers,
         decoders=threads,
         max_bytes=_MAX_BYTES // world.local_size,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,18 +23,28 @@ from paragan.loading.order import ClassOrder, Order
 _LOOKAHEAD = 4096  # positions permuted at once: little slower than a hundred
 
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
+Share = tuple[int, int] | None  # first row of a rank in the global batch, and number of its rows; None: all
 
 
 class BatchStream(Iterator[Batch]):
-    """Base class of endless streams of batches.
+    """Base class of endless streams of batches, moved to a device.
 
-    position: the whole state. wait_s: seconds that the consumer has waited.
+    position: the whole state. wait_s: seconds that the consumer has waited. rows: those of this rank in
+    batch 0. is_pinned: whether copies to the device start from pinned memory, which lets them overlap
+    with computation. Images, as the source declares them, are copied to the device as stored and mapped
+    to [-1, 1] as `dtype` there; other tensors are unchanged.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(
+        self, source: Source, rows: Rows, device: torch.device | None = None, dtype: torch.dtype = torch.float32
+    ) -> None:
         self.position = 0
         self.wait_s = 0.0
         self.source = source
+        self.rows = rows
+        self.device = device or torch.device("cpu")
+        self.dtype = dtype
+        self.is_pinned = _copies_from_pinned_memory(self.device)
 
     def __next__(self) -> Batch:
         return next_joint_batch([self])
@@ -42,12 +53,14 @@ class BatchStream(Iterator[Batch]):
     def fetch_next(self) -> dict[str, Tensor]:
         """Return the host tensors of the batch at `position`, which does not change."""
 
-    @abstractmethod
-    def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
-        """Move host tensors of this position to the device.
+    def to_batch(self, tensors: Mapping[str, Tensor], num_streams: int = 1) -> Batch:
+        """Move host tensors of the batch at `position` to the device.
 
         num_streams: number of streams whose rows are concatenated.
         """
+        rows = replace(self.rows, step=self.position, count=self.rows.count * num_streams)
+        moved = {name: self._to_device(tensor) for name, tensor in tensors.items()}
+        return Batch(rows, normalise_images(moved, self.source, self.dtype))
 
     def loading_values(self, with_newest: bool) -> list[dict[str, Any]]:
         """Return decisions of the controller, as values of events; empty without one."""
@@ -56,17 +69,29 @@ class BatchStream(Iterator[Batch]):
     def close(self) -> None:
         """End threads, if any."""
 
+    def _to_device(self, tensor: Tensor) -> Tensor:
+        if self.is_pinned and tensor.device != self.device and not tensor.is_pinned():
+            tensor = tensor.pin_memory()
+        return tensor.to(self.device, non_blocking=True)
+
+
+class BatchRows(BatchStream):
+    """Endless batches of rows without tensors, as in `Loader`, for ranks that only need the row numbers."""
+
+    def __init__(self, source: Source, batch: int, share: Share) -> None:
+        super().__init__(source, batch_rows(batch, share))
+
+    def fetch_next(self) -> dict[str, Tensor]:
+        return {}
+
 
 class Loader(BatchStream):
     """Endless global batches of `batch` samples; a batch may span several epochs.
 
     Row r of batch number `position` is at place position * batch + r of the seeded order (`Order`),
-    on every rank. share: (first, count) of the rows that this rank loads, all by default. flip:
-    mirror each sample's images with probability 1/2, drawn per place; sources of pairs draw flips
-    themselves. balanced_by: labels of all samples; each comes equally often (`ClassOrder`). Images,
-    as the source declares them, are copied to the device as stored and returned in [-1, 1] as `dtype`;
-    other tensors are returned unchanged. is_pinned: whether copies to the device start from pinned
-    memory, which lets them overlap with computation.
+    on every rank. share: the rows that this rank loads, all by default. flip: mirror each sample's
+    images with probability 1/2, drawn per place; sources of pairs draw flips themselves. balanced_by:
+    labels of all samples; each comes equally often (`ClassOrder`).
 
     Raises `ConfigError` if the source is empty, the share is not within the batch, there is no
     `image` to flip, or a sample differs from its declaration, and `DataError` for one with NaN or
@@ -80,31 +105,21 @@ class Loader(BatchStream):
         seed: int,
         device: torch.device,
         dtype: torch.dtype = torch.float32,
-        share: tuple[int, int] | None = None,
+        share: Share = None,
         flip: bool = False,
         *,
         balanced_by: Places | None = None,
     ) -> None:
-        super().__init__(source)
-        self._batch = batch
-        self.device = device
-        self._dtype = dtype
-        self._flip = flip and not source.has_pairs
-        self._share = share or (0, batch)
-        _check(source, batch, self._share)
-        self._flipped = [name for name, spec in source.tensors.items() if spec.is_image] if self._flip else []
-        if self._flip and not self._flipped:
+        super().__init__(source, batch_rows(batch, share), device, dtype)
+        _check(source, self.rows)
+        flip = flip and not source.has_pairs
+        self._flipped = [name for name, spec in source.tensors.items() if spec.is_image and flip]
+        if flip and not self._flipped:
             raise ConfigError("data.flip=true mirrors images, but the data set has none; use data.flip=false")
         self.seed = seed
         self._order = Order(len(source), seed) if balanced_by is None else ClassOrder(balanced_by, seed)
         # first place, and the rows from there
         self._lookahead: tuple[int, Places] = (0, np.empty(0, dtype=np.int64))
-        self.is_pinned = _copies_from_pinned_memory(device)
-
-    @property
-    def num_rows(self) -> int:
-        """Samples of this rank in a batch."""
-        return self._share[1]
 
     def fetch_next(self) -> dict[str, Tensor]:
         return self.fetch(self.position)
@@ -116,8 +131,8 @@ class Loader(BatchStream):
 
     def rows_at(self, position: int) -> tuple[Places, Places]:
         """Return the rows of this rank in a batch, and their places in the endless stream."""
-        first = position * self._batch + self._share[0]
-        places = np.arange(first, first + self._share[1], dtype=np.int64)
+        first = position * self.rows.total + self.rows.first
+        places = np.arange(first, first + self.rows.count, dtype=np.int64)
         return self._permuted(places), places
 
     def decode(self, encoded: Sequence[bytes], rows: Places, places: Places) -> dict[str, Tensor]:
@@ -129,16 +144,10 @@ class Loader(BatchStream):
         tensors = dict(decoded)
         _check_declared(tensors, self.source, len(places))
         check_finite(tensors, self.source, lambda row: self.source.where(int(rows[row])))
-        draws = _flip_draws(self.seed, places) if self._flip else []
+        draws = _flip_draws(self.seed, places) if self._flipped else []
         for name in self._flipped:
             _flip_in_place(tensors[name], draws)
         return tensors
-
-    def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
-        first, count = self._share
-        rows = Rows(step=position, first=first, count=count * num_streams, total=self._batch)
-        moved = {name: self._to_device(tensor) for name, tensor in tensors.items()}
-        return Batch(rows, normalise_images(moved, self.source, self._dtype))
 
     def _permuted(self, places: Places) -> Places:
         """Return the rows at consecutive places, permuting many batches at once."""
@@ -151,11 +160,6 @@ class Loader(BatchStream):
             self._lookahead = first, ahead
         return ahead[places[0] - first : places[-1] - first + 1]
 
-    def _to_device(self, tensor: Tensor) -> Tensor:
-        if self.is_pinned and tensor.device != self.device and not tensor.is_pinned():
-            tensor = tensor.pin_memory()
-        return tensor.to(self.device, non_blocking=True)
-
 
 @phase(Phase.DATA)
 def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
@@ -166,7 +170,7 @@ def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
     tensors = fetched[0]
     if len(fetched) > 1:
         tensors = {name: torch.cat([part[name] for part in fetched]) for name in tensors}
-    batch = first.to_batch(tensors, first.position, len(streams))
+    batch = first.to_batch(tensors, len(streams))
     for stream in streams:
         stream.position += 1
     first.wait_s += time.perf_counter() - began
@@ -211,55 +215,32 @@ def _copies_from_pinned_memory(device: torch.device) -> bool:
     return accelerator is not None and accelerator.type == device.type
 
 
+def batch_rows(batch: int, share: Share = None) -> Rows:
+    """Return the rows of a share of batch 0."""
+    first, count = share or (0, batch)
+    return Rows(step=0, first=first, count=count, total=batch)
+
+
 def _check_declared(tensors: Mapping[str, Tensor], source: Source, count: int) -> None:
     """Raise `ConfigError` if fetched tensors are not those that the source declares."""
-    actual = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-    declared = {name: ((count, *spec.shape), spec.dtype) for name, spec in source.tensors.items()}
-    specs = source.tensors.items()
-    fits = actual.keys() == source.tensors.keys() and all(
+    fits = tensors.keys() == source.tensors.keys() and all(
         len(tensors[name]) == count and spec.fits(tuple(tensors[name].shape[1:]), tensors[name].dtype)
-        for name, spec in specs
+        for name, spec in source.tensors.items()
     )
     if not fits:
+        actual = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+        declared = {name: ((count, *spec.shape), spec.dtype) for name, spec in source.tensors.items()}
         raise ConfigError(
             f"data: {type(source).__name__}.fetch returned {actual}, but its `tensors` declare "
             f"{declared}; make both equal"
         )
 
 
-def _check(source: Source, batch: int, share: tuple[int, int]) -> None:
-    first, count = share
+def _check(source: Source, rows: Rows) -> None:
     if not len(source):
         raise ConfigError("data: the data set is empty; at least one image is required")
-    if first < 0 or count < 1 or first + count > batch:
+    if rows.first < 0 or rows.count < 1 or rows.first + rows.count > rows.total:
         raise ConfigError(
-            f"train.batch={batch} cannot be divided: rows {first} to {first + count} of this rank "
+            f"train.batch={rows.total} cannot be divided: rows {rows.first} to {rows.first + rows.count} of this rank "
             "are not within the batch; use a larger batch or fewer ranks"
         )
-
-
-class BatchRows(Iterator[Batch]):
-    """Endless batches of rows without tensors, as in `Loader`, for ranks that only need the row numbers.
-
-    share: (first, count) of the rows of the global batch of `batch` images.
-    """
-
-    wait_s = 0.0
-
-    def __init__(self, source: Source, batch: int, share: tuple[int, int]) -> None:
-        self.position = 0
-        self.source = source
-        self._batch = batch
-        self._share = share
-
-    def loading_values(self, with_newest: bool) -> list[dict[str, Any]]:
-        """Return nothing, because a stream of rows reads nothing."""
-        return []
-
-    def close(self) -> None:
-        """Do nothing, because a stream of rows has no threads."""
-
-    def __next__(self) -> Batch:
-        rows = Rows(step=self.position, first=self._share[0], count=self._share[1], total=self._batch)
-        self.position += 1
-        return Batch(rows)

@@ -17,7 +17,6 @@ from torch.utils.data import DataLoader
 
 from paragan.core.errors import DataError, ParaganError
 from paragan.core.source import Source
-from paragan.core.types import Batch
 from paragan.loading.loader import BatchStream, Loader
 
 _POLL_S = 5.0  # between two looks at the processes
@@ -32,7 +31,7 @@ class ProcessBatches(BatchStream):
     """
 
     def __init__(self, loader: Loader, num: int, ahead: int, timeout_s: float) -> None:
-        super().__init__(loader.source)
+        super().__init__(loader.source, loader.rows, loader.device, loader.dtype)
         self._loader = loader
         self._num = num
         self._ahead = ahead
@@ -52,9 +51,6 @@ class ProcessBatches(BatchStream):
         if isinstance(fetched, ParaganError):
             raise fetched
         return self._loader.checked(fetched, *self._loader.rows_at(self.position))
-
-    def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
-        return self._loader.to_batch(tensors, position, num_streams)
 
     def close(self) -> None:
         """End the processes."""

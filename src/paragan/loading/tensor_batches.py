@@ -13,9 +13,9 @@ from paragan.core import registry
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.source import Source
 from paragan.core.types import Rows
+from paragan.loading.control_law import LoadingStatistics
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
-from paragan.loading.stage_threads import LoadingStatistics
 
 _STATE = {"epoch": int, "position": int, "seed": int, "fingerprint": str}
 
@@ -61,10 +61,6 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
             )
         rows = Rows(step=0, first=0, count=batch, total=batch).shares(world_size)[rank]
         loader = Loader(source, batch, seed, torch.device(device), share=(rows.first, rows.count), flip=flip)
-        is_controlled = depth == "auto"
-        if depth == "auto":
-            readers = readers or decoders
-            depth = readers + 1
         self._pipeline = Pipeline(
             loader=loader,
             depth=depth,
@@ -72,7 +68,7 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
             decoders=decoders,
             max_bytes=max_bytes,
             timeout_s=timeout_s,
-            max_readers=max_readers if is_controlled else None,
+            max_readers=max_readers,
         )
 
     def __next__(self) -> dict[str, Tensor]:

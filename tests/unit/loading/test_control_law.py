@@ -6,20 +6,22 @@ from itertools import pairwise
 
 import pytest
 
-from paragan.loading.control_law import RESERVE_S, ControlLaw, Limits, Sizes
-from paragan.loading.stage_size import SHRINK_BELOW
+from paragan.loading.control_law import RESERVE_S, SHRINK_BELOW, ControlLaw, Sizes
 from tests.pipeline_model import PipelineModel, burst, lognormal
 
 LEAST = Sizes(5, 4, 2)
 MIB = 1 << 20
-LIMITS = Limits(LEAST, 64, 2, 1 << 30)
+MAX_READERS = 64
 GROW_S = 1.0  # after the need has doubled the threads
 SHRINK_S = 8.0  # after the end of a burst of 10 times the latency
 
 
-def simulate(latency, step_s, end_s, seed=0, limits=LIMITS, **settings):
-    model = PipelineModel(latency, step_s, LEAST, seed, **settings)
-    return model.control(ControlLaw(LEAST), limits, end_s)
+def law(least=LEAST, max_decoders=2, memory=1 << 30):
+    return ControlLaw(least, max_readers=MAX_READERS, max_decoders=max_decoders, memory_bytes=memory)
+
+
+def simulate(latency, step_s, end_s, seed=0, **settings):
+    return PipelineModel(latency, step_s, LEAST, seed, **settings).control(law(), end_s)
 
 
 def readers(model):
@@ -74,10 +76,10 @@ def test_law_reserve_hides_the_time_until_more_threads_have_read(step_s, reads):
 
 def test_law_reserve_follows_the_demand():
     model = PipelineModel(lognormal(0.01, 0.2), 0.05, LEAST)
-    law = ControlLaw(LEAST)
-    model.control(law, LIMITS, 20)
+    controlling = law()
+    model.control(controlling, 20)
     model.step_s = 0.5
-    model.control(law, LIMITS, 40)
+    model.control(controlling, 40)
     depths = [decision.sizes.depth for _, decision in model.trace]
     assert max(depths[:80]) >= RESERVE_S / 0.05 and max(depths[-20:]) <= 2 * max(LEAST.depth, RESERVE_S / 0.5)
     assert sum(one != other for one, other in pairwise(depths[20:])) <= 4
@@ -93,24 +95,22 @@ def test_law_step_change_is_followed_once():
 
 def test_law_saturated_storage_grows_to_the_limit_and_stays():
     model = simulate(lambda time_s, draw, num: max(0.02, num / 40) * draw.uniform(0.9, 1.1), 0.02, 60)
-    assert readers(model)[-1][1] == LIMITS.max_readers
+    assert readers(model)[-1][1] == MAX_READERS
     assert max(time_s for time_s, _ in changes(model)) < 30 and not reversals(model)
 
 
 @pytest.mark.parametrize("cap", [1, 3, 12, 40])
 def test_law_memory_cap_is_never_exceeded(cap):
-    limits = Limits(LEAST, 64, 2, cap * MIB)
     model = PipelineModel(lognormal(0.1, factor=burst), 0.02, Sizes(1, 1, 1))
-    model.control(ControlLaw(Sizes(1, 1, 1)), limits, 45)
+    model.control(law(Sizes(1, 1, 1), memory=cap * MIB), 45)
     assert model.peak_bytes <= cap * MIB
     assert {decision.sizes.readers for _, decision in model.trace} <= set(range(cap + 1))
 
 
 def test_law_slow_decoders_grow_to_their_limit_only():
     model = PipelineModel(lognormal(0.005), 0.01, Sizes(5, 4, 1), decode_s=0.03)
-    law = ControlLaw(Sizes(5, 4, 1))
-    model.control(law, Limits(Sizes(5, 4, 1), 64, 4, 1 << 30), 9)
-    assert law.sizes.decoders == 4
+    model.control(law(Sizes(5, 4, 1), max_decoders=4), 9)
+    assert model.sizes.decoders == 4
 
 
 @pytest.mark.parametrize(("slow_s", "share", "step_s"), [(0.3, 0.05, 0.02), (2.0, 0.01, 0.02), (1.0, 0.02, 0.1)])

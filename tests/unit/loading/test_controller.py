@@ -1,4 +1,4 @@
-"""The controller's thread, on a pipeline that only counts."""
+"""The controller's thread: it follows the latency of storage, and ends with its pipeline."""
 
 import gc
 import threading
@@ -11,11 +11,8 @@ from paragan import build
 from paragan.config import read_recipe
 from paragan.core.source import EncodedSource, TensorSpec
 from paragan.loading import TensorBatches
-from paragan.loading.control_law import Counters, Limits, Sizes
-from paragan.loading.pipeline import Controller
 from tests import tiny_run
 
-MIB = 1 << 20
 WAIT_S = 10.0
 
 
@@ -39,66 +36,30 @@ class SlowTable(EncodedSource):
         return {"row": torch.tensor([[float(data[0])] for data in encoded])}
 
 
-class CountingPipeline:
-    """Reads take `latency_s`; the consumer takes ten batches per second."""
-
-    def __init__(self, latency_s):
-        self.latency_s = latency_s
-        self.time_s = 0.0
-        self.sizes = []
-        self.resized = threading.Event()
-
-    def counters(self):
-        self.time_s += 0.25
-        taken = int(10 * self.time_s)
-        return Counters(
-            time_s=self.time_s,
-            num_taken=taken,
-            wait_s=0.0,
-            num_reads=taken,
-            read_s=taken * self.latency_s,
-            num_decodes=taken,
-            decode_s=0.01 * taken,
-            parts_per_batch=1,
-            batch_bytes=MIB,
-        )
-
-    def resize(self, depth, readers, decoders):
-        self.sizes.append(Sizes(depth, readers, decoders))
-        self.resized.set()
+def auto_batches(source, **settings):
+    return TensorBatches(source, 16, seed=1, depth="auto", max_readers=20, **settings)
 
 
-def controller(pipeline, threads=64, num_bytes=100 * MIB):
-    return Controller(pipeline, Limits(Sizes(3, 2, 1), threads, 2, num_bytes))
+def threads():
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("loading")}
 
 
-def test_controller_thread_resizes_a_slow_pipeline_and_ends():
-    pipeline = CountingPipeline(1.0)
-    running = controller(pipeline)
-    assert pipeline.resized.wait(WAIT_S)
-    running.end()
-    assert not running.is_alive
-    changes = running.values(False)
-    assert [Sizes(change["depth"], change["readers"], change["decoders"]) for change in changes] == pipeline.sizes
-    assert running.values(False) == []
-    assert changes[0]["readers"] > 2 and changes[0]["reason"] == "congestion"
-
-
-def test_controller_of_a_deleted_pipeline_ends():
-    pipeline = CountingPipeline(0.01)
-    running = controller(pipeline)
-    del pipeline
+def test_controller_of_deleted_batches_ends():
+    batches = auto_batches(SlowTable())
+    next(batches)
+    assert "loading controller" in threads()
+    del batches
     gc.collect()
     deadline = time.monotonic() + WAIT_S
-    while running.is_alive and time.monotonic() < deadline:
+    while threads() and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not running.is_alive
+    assert not threads()
 
 
 def test_batches_with_automatic_depth_follow_the_latency_and_remain_the_same():
     source = SlowTable()
     fixed = TensorBatches(SlowTable(), 16, seed=1)
-    with TensorBatches(source, 16, seed=1, depth="auto", max_readers=20) as batches:
+    with auto_batches(source) as batches:
         deadline = time.monotonic() + WAIT_S
         source.latency_s = 0.1
         while batches.statistics().readers < 16 and time.monotonic() < deadline:
@@ -110,9 +71,12 @@ def test_batches_with_automatic_depth_follow_the_latency_and_remain_the_same():
             assert torch.equal(next(batches)["row"], next(fixed)["row"])
             time.sleep(0.02)
         assert batches.statistics().readers == 2
+        changes = batches._pipeline.loading_values(False)
+        assert not batches._pipeline.loading_values(False)
     fixed.close()
-    names = {thread.name for thread in threading.enumerate()}
-    assert "loading controller" not in names
+    assert changes[0]["readers"] > 2 and changes[0]["reason"] == "congestion"
+    assert changes[-1]["readers"] == 2 and changes[-1]["reason"] == "congestion has passed"
+    assert not threads()
 
 
 def folder_run(tmp_path, *words):
