@@ -22,7 +22,7 @@ from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 from paragan.game.needs import check_paired_data
 from paragan.game.scheme import Batches
-from paragan.loading.loader import BatchRows, BatchStream, Loader
+from paragan.loading.loader import BatchRows, BatchStream, IterableStream, Loader
 from paragan.loading.pipeline import Pipeline
 from paragan.loading.process_batches import ProcessBatches
 from paragan.loading.subset import ClassSubset
@@ -161,8 +161,6 @@ def batch_stream(
     """
     labels_N = _labels_to_balance(config, source)
     if isinstance(source, StreamedSource):
-        from paragan.loading.iterable_stream import IterableStream
-
         return IterableStream(source, config.train.batch, device, share)
     loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip, balanced_by=labels_N)
     options = config.loading

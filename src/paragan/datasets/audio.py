@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core import rng
@@ -24,7 +25,7 @@ from paragan.datasets._damaged_images import exclude_damaged
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._options import AudioOptions as Options
-from paragan.datasets.base.audio_files import ENDINGS, AudioPart, File, read_info, read_part, require_packages
+from paragan.datasets.base.audio_files import ENDINGS, File, read_info, read_part, require_packages
 from paragan.datasets.base.file_readers import FolderReader
 from paragan.datasets.base.open_images import FileImages, open_reader
 from paragan.layers.log_mel import LogMel
@@ -49,31 +50,45 @@ def audio_format(options: Options) -> AudioFormat:
     return AudioFormat(sample_rate=options.sample_rate, channels=options.channels, derived={"mel": log_mel})
 
 
-def specs(options: Options) -> dict[str, TensorSpec]:
-    """Return the declaration of the tensors of a sample."""
-    frames = options.segment // options.hop
-    return {
-        "audio": TensorSpec((options.channels, options.segment), torch.float32),
-        "mel": TensorSpec((options.channels * options.n_mels, frames), torch.float32),
-    }
+class Segments(Source):
+    """Base class of segments of audio with their mel spectrograms. is_random: drawn by seed and place in the stream."""
+
+    def __init__(self, options: Options, is_random: bool) -> None:
+        self.tensors = {
+            "audio": TensorSpec((options.channels, options.segment), torch.float32),
+            "mel": TensorSpec((options.channels * options.n_mels, options.segment // options.hop), torch.float32),
+        }
+        self._options = options
+        self._is_random = is_random
+        self._mel = LogMel.of(options)
+
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
+        rows = torch.arange(len(self)).index_select(0, torch.as_tensor(indices)).tolist()  # none below 0
+        keys: list[int | None] = [None] * len(rows)
+        if self._is_random and places is not None:
+            keys = [rng.key(seed, "segment", int(place)) for place in places]
+        audio_BCT = torch.stack([self._segment(row, key) for row, key in zip(rows, keys, strict=True)])
+        with torch.no_grad():
+            return {"audio": audio_BCT, "mel": self._mel(audio_BCT)}
+
+    @abstractmethod
+    def _segment(self, row: int, key: int | None) -> Tensor:
+        """Return (channels, segment) of a row, at the place of a key; None: where all held-out segments are."""
 
 
-class AudioSegments(Source):
+class AudioSegments(Segments):
     """Segments of the files of a split."""
 
     is_decoded = True
 
     def __init__(self, options: Options, split: Literal["train", "held_out"]) -> None:
+        super().__init__(options, is_random=split == "train")
         images = _list_files(options)
         self.rows = images.rows(split, options.held_out).tolist()
-        self.tensors = specs(options)
         settings = {name: value for name, value in vars(options).items() if name not in ("path", "labels")}
         self.fingerprint = images.fingerprint(np.array(self.rows), str(settings))
         self.notices = images.notices
         self._images = images
-        self._options = options
-        self._is_random = split == "train"
-        self._mel = LogMel.of(options)
         self._infos = [read_info(self._file(row), self.where(row)) for row in range(len(self))]
         self.reading = f"{self._describe()}; {images.describe_rest(len(self))}" if self._is_random else ""
         if options.channels == 2 and (many := [row for row, info in enumerate(self._infos) if info.channels > 2]):
@@ -87,30 +102,22 @@ class AudioSegments(Source):
         """Return the file."""
         return self._images.where(self.rows[row])
 
-    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
-        rows = torch.arange(len(self)).index_select(0, torch.as_tensor(indices)).tolist()  # none below 0
-        keys: list[int | None] = [None] * len(rows)
-        if self._is_random and places is not None:
-            keys = [rng.key(seed, "segment", int(place)) for place in places]
-        audio_BCT = torch.from_numpy(np.stack([self._segment(row, key) for row, key in zip(rows, keys, strict=True)]))
-        with torch.no_grad():
-            return {"audio": audio_BCT, "mel": self._mel(audio_BCT)}
-
     def _file(self, row: int) -> File:
         return _to_file(self._images.read([self.rows[row]])[0], self._options)
 
-    def _segment(self, row: int, key: int | None) -> NDArray[np.float32]:
-        """Return (channels, segment) of a file: at the place of a key, or its middle; silence follows a short file."""
+    def _segment(self, row: int, key: int | None) -> Tensor:
         options = self._options
         num_places = max(0, self._infos[row].length_at(options.sample_rate) - options.segment) + 1
-        part = AudioPart(
+        audio_CT = read_part(
+            self._file(row),
+            self._infos[row],
+            self.where(row),
             start=(num_places - 1) // 2 if key is None else key % num_places,
             count=options.segment,
             sample_rate=options.sample_rate,
             channels=options.channels,
         )
-        audio_CT = read_part(self._file(row), self._infos[row], part, self.where(row))
-        return np.pad(audio_CT, ((0, 0), (0, options.segment - audio_CT.shape[1])))
+        return F.pad(torch.from_numpy(audio_CT), (0, options.segment - audio_CT.shape[1]))  # silence after a short file
 
     def _describe(self) -> str:
         options = self._options
@@ -158,8 +165,7 @@ def _read_all(options: Options, data: bytes, where: str) -> None:
     file = _to_file(data, options)
     info = read_info(file, where)
     for start in range(0, info.num_samples, _BLOCK):
-        part = AudioPart(start=start, count=_BLOCK, sample_rate=info.sample_rate, channels=1)
-        read_part(file, info, part, where)
+        read_part(file, info, where, start=start, count=_BLOCK, sample_rate=info.sample_rate, channels=1)
 
 
 def _to_file(data: bytes, options: Options) -> File:

@@ -9,10 +9,9 @@ harmonics, formant glides, noise and pauses. Source: computed here; no recording
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +24,6 @@ from paragan.datasets import audio
 from paragan.datasets._options import AudioOptions
 from paragan.datasets.audio import audio_format as audio_format
 from paragan.datasets.base.in_memory import compute_fingerprint
-from paragan.layers.log_mel import LogMel
 
 SAMPLE_RATE = 8_000
 HOP = 64
@@ -63,36 +61,23 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """
     if options.path:
         return audio.source(options, split)
-    is_train = split == "train"
-    first, count = (_HELD_OUT, options.utterances) if is_train else (0, _HELD_OUT)
-    return _Segments(options, first=first, count=count, is_random=is_train)
+    return _Utterances(options, split)
 
 
-class _Segments(Source):
+class _Utterances(audio.Segments):
     """Segments of `count` utterances from number `first` on, in memory from the first fetch on."""
 
-    def __init__(self, options: Options, *, first: int, count: int, is_random: bool) -> None:
-        self.first = first
-        self.count = count
-        self.segment = options.segment
-        self.is_random = is_random
-        self._mel = LogMel.of(options)
-        self.tensors = audio.specs(options)
-        self.fingerprint = compute_fingerprint("speech", options, first)
+    def __init__(self, options: Options, split: str) -> None:
+        super().__init__(options, is_random=split == "train")
+        self._first, self._count = (_HELD_OUT, options.utterances) if split == "train" else (0, _HELD_OUT)
+        self.fingerprint = compute_fingerprint("speech", options, self._first)
 
     def __len__(self) -> int:
-        return self.count
+        return self._count
 
-    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
-        audio_BT = _utterances(self.first, self.count).index_select(0, torch.as_tensor(indices))
-        starts = [0] * len(audio_BT) if places is None or not self.is_random else [self._start(p, seed) for p in places]
-        cuts = [audio_T[start : start + self.segment] for audio_T, start in zip(audio_BT, starts, strict=True)]
-        audio_B1T = torch.stack(cuts)[:, None]
-        with torch.no_grad():
-            return {"audio": audio_B1T, "mel": self._mel(audio_B1T)}
-
-    def _start(self, place: Any, seed: int) -> int:
-        return rng.key(seed, "segment", int(place)) % (_SAMPLES - self.segment + 1)
+    def _segment(self, row: int, key: int | None) -> Tensor:
+        start = 0 if key is None else key % (_SAMPLES - self._options.segment + 1)
+        return _utterances(self._first, self._count)[row, None, start : start + self._options.segment]
 
 
 @cache

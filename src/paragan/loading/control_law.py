@@ -16,7 +16,6 @@ PERIOD_S = 0.25  # between two decisions
 DEMAND_COUNT = 8  # batches in a window of demand
 DEMAND_WINDOW_S = 2.0  # the shortest
 RESERVE_S = 2.0  # of batches ahead of the consumer: until more threads have brought the first ones
-URGENT_STALL = 0.1  # share of the last second that the consumer waited
 MIN_COUNT = 48  # operations in the window of the latency
 MIN_WINDOW_S = 0.5
 MAX_SURGE_S = 2.0  # the longest window of a surge
@@ -148,14 +147,13 @@ class ControlLaw:
 
     def _update_threads(self, now: LoadingStatistics, max_parts: int) -> list[Reason]:
         """Change the threads of both stages, none of which has more than `max_parts`; return why."""
-        has_stalls = self._has_stalls(now)
         operations = self._demand * now.parts_per_batch
         readers, decoders = (min(num, max_parts) for num in self._max_threads)
         reads = _Sums(now.time_s, now.num_fetches, now.read_s)
         decodes = _Sums(now.time_s, now.num_decodes, now.decode_s)
         return [
-            self._readers.update(reads, operations, has_stalls, (min(self._min_sizes.readers, readers), readers)),
-            self._decoders.update(decodes, operations, has_stalls, (min(self._min_sizes.decoders, decoders), decoders)),
+            self._readers.update(reads, operations, (min(self._min_sizes.readers, readers), readers)),
+            self._decoders.update(decodes, operations, (min(self._min_sizes.decoders, decoders), decoders)),
         ]
 
     def _update_reserve(self) -> bool:
@@ -165,11 +163,6 @@ class ControlLaw:
             return False
         self._reserve = math.ceil(1.25 * needed)  # above what is needed, so that noise does not leave the range
         return True
-
-    def _has_stalls(self, now: LoadingStatistics) -> bool:
-        """Return whether the consumer waited for a tenth of the last second."""
-        recent = next((past for past in reversed(self._history) if now.time_s - past.time_s >= 1), now)
-        return now.wait_s - recent.wait_s > URGENT_STALL * (now.time_s - recent.time_s)
 
     def _measure_demand(self, now: LoadingStatistics) -> float:
         """Update the demand and return the share of time waited; without batches it is unchanged."""
@@ -204,11 +197,10 @@ class _StageSize:
         self._history: deque[_Sums] = deque()
         self._grown_at = -math.inf
 
-    def update(self, now: _Sums, demand: float, has_stalls: bool, limits: tuple[int, int]) -> Reason:
+    def update(self, now: _Sums, demand: float, limits: tuple[int, int]) -> Reason:
         """Change `size` within both limits by the sums at a time, and return why; not within the dead band.
 
-        demand: operations per second. has_stalls: the consumer waits now, so less evidence is
-        enough for a surge.
+        demand: operations per second.
         """
         windows = self._measure(now)
         min_size, max_size = limits
@@ -217,8 +209,7 @@ class _StageSize:
             return Reason.LIMIT
         need = demand * self.latency_s
         # a window counts with its lower bound, so that one slow read of few starts no threads
-        deviations = 2 if has_stalls else 3
-        surges = [_surge(past, now, deviations) for past in windows if now.time_s - past.time_s <= MAX_SURGE_S]
+        surges = [_surge(past, now) for past in windows if now.time_s - past.time_s <= MAX_SURGE_S]
         bound_s, surge_s = max(surges, default=(0.0, 0.0))
         if demand * bound_s > max(need, GROW_ABOVE * self.size):
             need = demand * surge_s
@@ -257,14 +248,14 @@ class _StageSize:
         return Reason.CALM
 
 
-def _surge(start: _Sums, now: _Sums, deviations: int) -> tuple[float, float]:
+def _surge(start: _Sums, now: _Sums) -> tuple[float, float]:
     """Return a lower bound of the latency over a window, and the latency.
 
-    deviations: of a Poisson process; those of log-normal latencies are smaller.
+    The bound is three standard deviations of a Poisson process below; those of log-normal latencies are smaller.
     """
     busy_s = now.busy_s - start.busy_s
     count = now.completed - start.completed
-    return busy_s / (count + deviations * math.sqrt(count + 1)), busy_s / max(count, 1)
+    return busy_s / (count + 3 * math.sqrt(count + 1)), busy_s / max(count, 1)
 
 
 def _calm(start: _Sums, now: _Sums) -> float:

@@ -1,7 +1,8 @@
-"""Loader: an endless stream of batches from a data set to a device."""
+"""Endless streams of batches from a data set to a device."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +14,10 @@ import torch
 from torch import Tensor
 
 from paragan.core import rng
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, DataError
 from paragan.core.not_finite import check_finite
 from paragan.core.phases import Phase, phase
-from paragan.core.source import Source
+from paragan.core.source import Source, StreamedSource
 from paragan.core.types import Batch, Rows
 from paragan.loading.order import ClassOrder, Order
 
@@ -159,6 +160,45 @@ class Loader(BatchStream):
             ahead = self._order.at(np.arange(first, first + count, dtype=np.int64))
             self._lookahead = first, ahead
         return ahead[places[0] - first : places[-1] - first + 1]
+
+
+class IterableStream(BatchStream):
+    """Endless global batches of consecutive samples; a batch may span two epochs.
+
+    Every rank reads all samples, and stacks those of its share. A resumed run reads to its
+    position, so the iterable must give equal samples for equal epochs.
+    """
+
+    def __init__(self, source: StreamedSource, batch: int, device: torch.device, share: Share) -> None:
+        super().__init__(source, batch_rows(batch, share), device)
+        self._streamed = source
+        self._restart()
+
+    def _restart(self) -> None:
+        self._at = 0  # position of the next batch
+        self._samples = self._named_samples()
+
+    def fetch_next(self) -> dict[str, Tensor]:
+        if self._at > self.position:
+            self._restart()
+        rows: list[tuple[str, Any]] = []
+        while self._at <= self.position:
+            self._at += 1
+            rows = list(itertools.islice(self._samples, self.rows.total))
+        rows = rows[self.rows.window]
+        tensors = self._streamed.stacked([sample for _, sample in rows])
+        check_finite(tensors, self.source, lambda row: rows[row][0])
+        return tensors
+
+    def _named_samples(self) -> Iterator[tuple[str, Any]]:
+        """Yield samples for ever, with their names in messages."""
+        for epoch in itertools.count():
+            name = ""
+            for number, sample in enumerate(self._streamed.samples(epoch)):
+                name = f"sample {number} of epoch {epoch}"
+                yield name, sample
+            if not name:
+                raise DataError(f"data: the iterable of epoch {epoch} has no samples")
 
 
 @phase(Phase.DATA)

@@ -14,8 +14,7 @@ from paragan.core.errors import DataError, DivergedError
 from paragan.core.not_finite import rows_not_finite
 from paragan.core.source import DerivedSource, Source, TensorSpec
 from paragan.datasets import folder
-from paragan.loading.iterable_stream import IterableStream
-from paragan.loading.loader import Loader
+from paragan.loading.loader import IterableStream, Loader
 from paragan.loading.pipeline import Pipeline
 from paragan.loading.subset import SubsetSource
 from tests.prepared_shards import image_folder

@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from paragan.datasets.base.audio_files import AudioPart, read_info, read_part
+from paragan.datasets.base.audio_files import read_info, read_part
 from tests.unit.datasets.test_audio import RATE, noise, open_split, refused
 
 sf = pytest.importorskip("soundfile")
@@ -45,9 +45,9 @@ def test_parts_equal_those_of_the_whole_file_by_soundfile_and_soxr(tmp_path, nam
     length = info.length_at(rate)
     for start in (0, 1, 777, 3001, length - 500, length - 3):
         for file in (path, io.BytesIO((tmp_path / name).read_bytes())):
-            part = AudioPart(start=start, count=500, sample_rate=rate, channels=2)
-            np.testing.assert_allclose(read_part(file, info, part, name).T, expected[start : start + 500], atol=2e-6)
-    mono = read_part(path, info, AudioPart(start=9, count=500, sample_rate=rate, channels=1), name)
+            found = read_part(file, info, name, start=start, count=500, sample_rate=rate, channels=2)
+            np.testing.assert_allclose(found.T, expected[start : start + 500], atol=2e-6)
+    mono = read_part(path, info, name, start=9, count=500, sample_rate=rate, channels=1)
     np.testing.assert_allclose(mono[0], expected[9:509].mean(1), atol=2e-6)
 
 
@@ -60,7 +60,7 @@ def test_resampling_in_parts_equals_resampling_at_once(tmp_path, before, after):
     path = bytes(tmp_path / "a.wav")
     info = read_info(path, "a")
     parts = [
-        read_part(path, info, AudioPart(start=start, count=613, sample_rate=after, channels=1), "a")[0]
+        read_part(path, info, "a", start=start, count=613, sample_rate=after, channels=1)[0]
         for start in range(0, info.length_at(after), 613)
     ]
     np.testing.assert_allclose(np.concatenate(parts), whole[: info.length_at(after)], atol=1e-6)

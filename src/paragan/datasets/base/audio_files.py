@@ -58,19 +58,6 @@ class AudioInfo:
         return self.num_samples * sample_rate // self.sample_rate
 
 
-@dataclass(frozen=True, kw_only=True)
-class AudioPart:
-    """A part of a file: first sample and number of samples at a sample rate in Hz.
-
-    channels: 1, the mean of those of the file, or 2, which one channel fills twice.
-    """
-
-    start: int
-    count: int
-    sample_rate: int
-    channels: int
-
-
 def require_packages() -> None:
     """Raise `ConfigError` if a package of the extra `audio` is missing."""
     try:
@@ -106,42 +93,44 @@ def read_info(file: File, where: str) -> AudioInfo:
     return info
 
 
-def read_part(file: File, info: AudioInfo, part: AudioPart, where: str) -> NDArray[np.float32]:
-    """Return a part of a file, float32 (channels, count), or less at its end.
+def read_part(
+    file: File, info: AudioInfo, where: str, *, start: int, count: int, sample_rate: int, channels: int
+) -> NDArray[np.float32]:
+    """Return a part of a file at a sample rate in Hz, float32 (channels, count), or less at its end.
 
-    It equals that of the whole file resampled; only what it depends on is read. Raises `DataError` for a
-    damaged file, for NaN, and for values far outside of [-1, 1].
+    It equals that of the whole file resampled; only what it depends on is read. start: first sample at this
+    rate. channels: 1, the mean of those of the file, or 2, which one channel fills twice. Raises `DataError`
+    for a damaged file, for NaN, and for values far outside of [-1, 1].
     """
-    first, end, skipped = _needed(info, part)
+    first, end, skipped = _needed(info, start, count, sample_rate)
     audio_TC = (_read_by_ffmpeg if info.by_ffmpeg else _read)(file, info, where, first, end - first)
     if len(audio_TC) != end - first:
         raise DataError(f"{where}: damaged audio (it ends after {first + len(audio_TC):,} samples); {_HINT}")
     if not (peak := np.abs(audio_TC).max(initial=0)) <= _MAX_VALUE:
         raise DataError(f"{where}: a value of {peak:g}, but audio is in [-1, 1]; scale it, or {_HINT}")
-    if part.channels == 1:
+    if channels == 1:
         audio_TC = audio_TC.mean(1, keepdims=True)
     elif info.channels == 1:
         audio_TC = audio_TC.repeat(2, axis=1)
-    if info.sample_rate != part.sample_rate:
+    if info.sample_rate != sample_rate:
         import soxr
 
-        audio_TC = soxr.resample(audio_TC, info.sample_rate, part.sample_rate)
-    return np.ascontiguousarray(audio_TC[skipped : skipped + part.count].T)
+        audio_TC = soxr.resample(audio_TC, info.sample_rate, sample_rate)
+    return np.ascontiguousarray(audio_TC[skipped : skipped + count].T)
 
 
-def _needed(info: AudioInfo, part: AudioPart) -> tuple[int, int, int]:
+def _needed(info: AudioInfo, start: int, count: int, sample_rate: int) -> tuple[int, int, int]:
     """Return the first and the end of the file's samples that a part depends on, and what to skip once resampled."""
-    if info.sample_rate == part.sample_rate:
-        return part.start, min(info.num_samples, part.start + part.count), 0
-    common = math.gcd(info.sample_rate, part.sample_rate)
-    up = part.sample_rate // common
+    if info.sample_rate == sample_rate:
+        return start, min(info.num_samples, start + count), 0
+    common = math.gcd(info.sample_rate, sample_rate)
+    up = sample_rate // common
     down = info.sample_rate // common
     margin = _TAPS * math.ceil(max(1, down / up))
-    block = (
-        max(0, part.start * down // up - margin) // down
-    )  # sample block * down of the file is block * up of the part
-    end = math.ceil((part.start + part.count) * down / up) + margin
-    return block * down, min(info.num_samples, end), part.start - block * up
+    # sample block * down of the file is sample block * up of the part
+    block = max(0, start * down // up - margin) // down
+    end = math.ceil((start + count) * down / up) + margin
+    return block * down, min(info.num_samples, end), start - block * up
 
 
 def _read(file: File, info: AudioInfo, where: str, start: int, count: int) -> NDArray[np.float32]:

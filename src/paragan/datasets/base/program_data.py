@@ -57,30 +57,20 @@ class TensorSource(Source):
     def __init__(self, data: Mapping[str, Any], padding: Padding, dtype: torch.dtype | None = None) -> None:
         arrays, self.column_names = split_names(data)
         columns = _columns(arrays)
-        examples = {
-            name: held if isinstance(held, Tensor) else held[0] for name, held in columns.items() if _has_rows(held)
-        }
-        self.notices = cast_notices(examples, dtype)
-        tensors = {
-            name: cast(held, dtype) if isinstance(held, Tensor) else [cast(row, dtype) for row in held]
-            for name, held in columns.items()
-        }
-        counts = {name: len(held) if _has_rows(held) else 0 for name, held in tensors.items()}
-        if not counts or len(set(counts.values())) > 1 or 0 in counts.values():
-            lengths = ", ".join(f"{name} {count}" for name, count in counts.items()) or "no tensor"
-            raise DataError(f"data: tensors need one first axis, the samples; found {lengths}")
-        self._held = {
-            name: held.detach().cpu()
-            for name, held in tensors.items()
-            if isinstance(held, Tensor) and name not in padding.axes
-        }
-        others = (name for name in tensors if name not in self._held)
-        self._ragged = {name: list(tensors[name]) for name in others}
-        first = {name: held[0] for name, held in tensors.items()}
-        self._padding = padding.checked(first).including(self._ragged)
-        self._count = next(iter(counts.values()))
-        for name, held in tensors.items():
+        self._count = _num_samples(columns)
+        self.notices = cast_notices({name: held[0] for name, held in columns.items()}, dtype)
+        self._held: dict[str, Tensor] = {}
+        self._ragged: dict[str, list[Tensor]] = {}
+        first: dict[str, Tensor] = {}
+        held: Tensor | list[Tensor]
+        for name, column in columns.items():
+            if isinstance(column, Tensor) and name not in padding.axes:
+                held = self._held[name] = cast(column, dtype).detach().cpu()
+            else:
+                held = self._ragged[name] = [cast(row, dtype) for row in column]
+            first[name] = held[0]
             self.notices += _rows_not_finite(name, held, self.column_names.get(name, ()))
+        self._padding = padding.checked(first).including(self._ragged)
         axes = self._padding.axes
         longest = {name: max(row.shape[axes[name]] for row in held) for name, held in self._ragged.items()}
         self.tensors = self._padding.specs(first, longest)
@@ -211,17 +201,11 @@ def obstacle_to_sharing(dataset: Any) -> str:
     if current_process().daemon:
         return "a daemon starts none"
     try:
-        _Probe(_Nowhere()).dump(dataset)
+        with open(os.devnull, "wb") as nowhere:
+            _Probe(nowhere).dump(dataset)
     except Exception as error:
         return (str(error).splitlines() or [type(error).__name__])[0]
     return ""
-
-
-class _Nowhere:
-    """A file that holds nothing of what is written to it."""
-
-    def write(self, data: Any) -> int:
-        return len(data)
 
 
 def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
@@ -238,8 +222,13 @@ def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
     return columns
 
 
-def _has_rows(held: Tensor | list[Tensor]) -> bool:
-    return held.dim() > 0 if isinstance(held, Tensor) else bool(held)
+def _num_samples(columns: Mapping[str, Tensor | list[Tensor]]) -> int:
+    """Return the length of all columns. Raises `DataError` if they differ or there are no samples."""
+    counts = {name: 0 if isinstance(held, Tensor) and not held.dim() else len(held) for name, held in columns.items()}
+    if len(set(counts.values())) != 1 or 0 in counts.values():
+        lengths = ", ".join(f"{name} {count}" for name, count in counts.items()) or "no tensor"
+        raise DataError(f"data: tensors need one first axis, the samples; found {lengths}")
+    return max(counts.values())
 
 
 def _rows_not_finite(name: str, held: Tensor | list[Tensor], columns: Sequence[str]) -> tuple[str, ...]:
