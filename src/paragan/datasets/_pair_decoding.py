@@ -100,26 +100,25 @@ class PairDecoder:
             )
 
     def with_own_channels(self, images: EncodedImages) -> PairDecoder:
-        """Return the decoder with the channels of the files, 1 if all of a few are grey, where none are set."""
-        pairs = self._first_pairs(images)
-        sides = []
-        for number, side in enumerate(self.sides):
-            own = 3 if any(pair[number].mode != "L" for pair in pairs) else 1
-            sides.append(side if side.channels else replace(side, channels=own, is_guessed=True))
-        return replace(self, sides=(sides[0], sides[1]))
+        """Return the decoder with the channels of the files, 1 if all of a few are grey, where none are set.
 
-    def _first_pairs(self, images: EncodedImages) -> list[tuple[Image.Image, Image.Image]]:
-        """Decode a few pairs. Raises `DataError` if none of them is one."""
-        pairs: list[tuple[Image.Image, Image.Image]] = []
+        Raises `DataError` if none of these is a pair.
+        """
+        modes: list[tuple[str, str]] = []
         errors: list[DataError] = []
         for row in _examples(images):
             try:
-                pairs.append(self.halves(images.read([row])[0], images.where(row)))
+                halves = self.halves(images.read([row])[0], images.where(row))
+                modes.append((halves[0].mode, halves[1].mode))
             except DataError as error:
                 errors.append(error)
-        if not pairs:
+        if not modes:
             raise errors[0]
-        return pairs
+        a, b = (
+            side if side.channels else replace(side, channels=1 if {*modes_of_side} == {"L"} else 3, is_guessed=True)
+            for side, modes_of_side in zip(self.sides, zip(*modes, strict=True), strict=True)
+        )
+        return replace(self, sides=(a, b))
 
     def warnings(self, images: EncodedImages) -> Iterator[str]:
         """Yield warnings about the values of a few pairs; JPEG is always usual."""

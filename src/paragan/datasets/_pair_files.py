@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from paragan.core.printable import join_some
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_paths import ArrangedPaths, common_folders
 from paragan.datasets.base.file_readers import FileReader
-from paragan.datasets.base.open_images import list_images
+from paragan.datasets.base.open_images import FileImages, list_images
 
 _NAMES = tuple(
     tuple(names.split())
@@ -125,31 +124,27 @@ def _add(paths: dict[bytes, bytes], name: bytes, path: bytes) -> None:
         raise DataError(f"{both} have the same name on one side of a pair; remove or rename one")
 
 
-class PairReader(FileReader):
-    """Reader of pairs of files, under their common name. Both files are one bytes object, see `split_pair`."""
+class PairedFiles(FileImages):
+    """Pairs of files under their common names. Both files are one bytes object, see `split_pair`."""
 
-    def __init__(self, files: FileReader, pairs: Mapping[str, tuple[str, str]]) -> None:
-        super().__init__(Path(files.name))
-        self.notices = files.notices
-        self.ignored = files.ignored
-        self._files = files
+    def __init__(
+        self, files: FileReader, pairs: Mapping[str, tuple[str, str]], name: str, notices: tuple[str, ...]
+    ) -> None:
+        super().__init__(files, arrange(sorted(map(os.fsencode, pairs)), name, "none"), notices)
         self._pairs = pairs
 
-    def images(self) -> list[bytes]:
-        return sorted(map(os.fsencode, self._pairs))
+    def read(self, rows: Sequence[int]) -> list[bytes]:
+        """Return both files of each pair."""
+        pairs = [[self._files.read(path) for path in self._pairs[self._paths[row]]] for row in rows]
+        return [len(a).to_bytes(_LENGTH_BYTES) + a + b for a, b in pairs]
 
-    def has(self, path: str) -> bool:
-        return path in self._pairs
+    def where(self, row: int) -> str:
+        """Return the names of both files."""
+        return " + ".join(map(self._files.where, self._pairs[self._paths[row]]))
 
-    def read(self, path: str, limit: int | None = None) -> bytes:
-        a, b = map(self._files.read, self._pairs[path])
-        return len(a).to_bytes(_LENGTH_BYTES) + a + b
-
-    def stamp(self, path: str) -> str:
-        return " ".join(map(self._files.stamp, self._pairs[path]))
-
-    def where(self, path: str) -> str:
-        return " + ".join(map(self._files.where, self._pairs[path]))
+    def stamp(self, row: int) -> str:
+        """Return size and modification time of both files, or their checksums."""
+        return " ".join(map(self._files.stamp, self._pairs[self._paths[row]]))
 
 
 def split_pair(data: bytes) -> tuple[bytes, bytes]:

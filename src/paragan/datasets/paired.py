@@ -28,7 +28,7 @@ from paragan.datasets._image_formats import is_image_file
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_decoding import PairDecoder, SideFormat
-from paragan.datasets._pair_files import PairReader, TwoSides, find_sides, match_names
+from paragan.datasets._pair_files import PairedFiles, TwoSides, find_sides, match_names
 from paragan.datasets._pixel_format import PixelFormat
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 from paragan.datasets.base.open_images import FileImages, list_images
@@ -111,10 +111,8 @@ def open_pairs(path: str, skip: bool = False) -> tuple[EncodedImages, TwoSides |
     sides = find_sides(paths)
     pairs, notices = ({}, ()) if sides is None else match_names(sides, path, skip)
     if pairs:
-        files = PairReader(files, pairs)
-        paths = files.images()
-    arranged = arrange(paths, path, "none")
-    return FileImages(files, replace(arranged, labels=None, class_names=()), notices), sides if pairs else None
+        return PairedFiles(files, pairs, path, notices), sides
+    return FileImages(files, arrange(paths, path, "none")), None
 
 
 def read_inputs(path: str, shape: tuple[int, int, int], limits: tuple[float, float] | None = None) -> Tensor:
@@ -156,23 +154,21 @@ class PairedImages(DerivedSource):
     def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return targets and conditions, uint8 (B, C, H, W) each; centred without `places`."""
         stacked_BCHW = self.source.decode(encoded, rows)["image"]
-        centred = (self._num_offsets[0] // 2, self._num_offsets[1] // 2, False)
-        draws = [centred] * len(stacked_BCHW) if places is None else [self._draw_crop(seed, int(p)) for p in places]
-        crops = [self._crop(x_CHW, *draw) for x_CHW, draw in zip(stacked_BCHW, draws, strict=True)]
+        keys = [None] * len(stacked_BCHW) if places is None else [rng.key(seed, "pair", int(p)) for p in places]
+        crops = [self._crop(x_CHW, key) for x_CHW, key in zip(stacked_BCHW, keys, strict=True)]
         both = torch.stack(crops) if crops else stacked_BCHW[..., : self.shape[1], : self.shape[2]]
         condition, x = _ordered(both.split(self._channels, 1), self._reverse)
         return {"image": x.contiguous(), "condition": condition.contiguous()}
 
-    def _draw_crop(self, seed: int, place: int) -> tuple[int, int, bool]:
-        """Draw the crop and flip of a place, equal on all ranks and for both images of a pair."""
-        key = rng.key(seed, "pair", place)
-        rest, top = divmod(key, self._num_offsets[0])
-        rest, left = divmod(rest, self._num_offsets[1])
-        return top, left, self._flip and rest % 2 == 1
-
-    def _crop(self, x_CHW: Tensor, top: int, left: int, flip: bool) -> Tensor:
-        x = x_CHW[:, top : top + self.shape[1], left : left + self.shape[2]]
-        return x.flip(2) if flip else x
+    def _crop(self, x_CHW: Tensor, key: int | None) -> Tensor:
+        """Crop and flip both images of a pair by the key of its place, equal on all ranks; centred without one."""
+        down, right = self._num_offsets
+        if key is None:
+            key = right // 2 * down + down // 2
+        rest, top = divmod(key, down)
+        rest, left = divmod(rest, right)
+        crop = x_CHW[:, top : top + self.shape[1], left : left + self.shape[2]]
+        return crop.flip(2) if self._flip and rest % 2 == 1 else crop
 
 
 def _load_size(options: Options) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.files import create_subfolder, write_bytes
-from paragan.datasets.base.audio_files import ENDINGS, AudioPart, File, read_info, read_part, require_packages
+from paragan.datasets.base.audio_files import ENDINGS, File, read_info, read_part, require_packages
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 from paragan.datasets.base.open_images import open_reader
 from paragan.datasets.base.whole_images import decode_whole
@@ -179,8 +179,9 @@ def _read_input(application: Application, files: FileReader, name: str, trained:
     file: File = os.fsencode(where) if isinstance(files, FolderReader) else io.BytesIO(files.read(name))
     info = read_info(file, where)
     rate = application.audio.sample_rate
-    part = AudioPart(start=0, count=info.length_at(rate), sample_rate=rate, channels=application.audio.channels)
-    return torch.from_numpy(read_part(file, info, part, where))[None]
+    channels = application.audio.channels
+    audio_CT = read_part(file, info, where, start=0, count=info.length_at(rate), sample_rate=rate, channels=channels)
+    return torch.from_numpy(audio_CT)[None]
 
 
 def _to_file(application: Application, output: Tensor) -> bytes:

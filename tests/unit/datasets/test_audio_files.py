@@ -96,8 +96,8 @@ def test_what_states_no_length_is_read_by_ffmpeg(tmp_path, ending):
     info = read_info(bytes(path), "b")
     assert (info.num_samples, info.sample_rate, info.channels, info.by_ffmpeg) == (len(whole), 44_100, 2, True)
     for start in (0, 30_001, len(whole) - 900):
-        part = AudioPart(start=start, count=900, sample_rate=44_100, channels=2)
-        np.testing.assert_allclose(read_part(bytes(path), info, part, "b").T, whole[start : start + 900], atol=1e-6)
+        part = read_part(bytes(path), info, "b", start=start, count=900, sample_rate=44_100, channels=2)
+        np.testing.assert_allclose(part.T, whole[start : start + 900], atol=1e-6)
 
 
 def test_a_file_for_ffmpeg_says_so_without_it(tmp_path, monkeypatch):
