@@ -5,7 +5,7 @@ import torch
 
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
-from tests.unit.loading.test_stages import Encoded
+from tests.unit.loading.test_pipeline import Encoded
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")]
 DEVICE = torch.device("cuda", 0)

@@ -7,11 +7,9 @@ R. Sara, "Spatial pattern templates for recognition of objects with regular stru
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import torch
@@ -24,13 +22,10 @@ from paragan.core.source import DerivedSource, Source, image_specs
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._folder_layout import arrange
-from paragan.datasets._image_formats import is_image_file
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_decoding import PairDecoder, SideFormat
 from paragan.datasets._pair_files import PairedFiles, TwoSides, find_sides, match_names
-from paragan.datasets._pixel_format import PixelFormat
-from paragan.datasets.base.file_readers import FileReader, FolderReader
 from paragan.datasets.base.open_images import FileImages, list_images
 
 _T = TypeVar("_T")
@@ -113,25 +108,6 @@ def open_pairs(path: str, skip: bool = False) -> tuple[EncodedImages, TwoSides |
     if pairs:
         return PairedFiles(files, pairs, path, notices), sides
     return FileImages(files, arrange(paths, path, "none")), None
-
-
-def read_inputs(path: str, shape: tuple[int, int, int], limits: tuple[float, float] | None = None) -> Tensor:
-    """Read input images for translation: uint8 (N, *shape), in order of name.
-
-    path: a folder, .zip or .tar file, or one image. Images are cropped to the largest centred
-    part of this shape. limits: of stored values. Raises `DataError` if `path` has no images, or one is damaged.
-    """
-    root = Path(path)
-    files: FileReader = FolderReader(root.parent)
-    names = [os.fsencode(root.name)]
-    if not (root.is_file() and is_image_file(names[0], bytes)):
-        files, names = list_images(path, option="--input", min_images=1)
-    pixels = PixelFormat(size=shape[1:], options=PixelOptions(channels=shape[0], range=limits))
-    images = []
-    for name in map(os.fsdecode, names):
-        x_CHW = pixels.decode(files.read(name), files.where(name))
-        images.append(torch.tensor(x_CHW))
-    return torch.stack(images)
 
 
 class PairedImages(DerivedSource):

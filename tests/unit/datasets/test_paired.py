@@ -1,7 +1,6 @@
 """Pairs of pictures: the halves stay together, and what is drawn depends on the place in the stream alone."""
 
 import tarfile
-import zipfile
 
 import numpy as np
 import pytest
@@ -133,33 +132,6 @@ def test_invalid_pairs_raise_one_line(root, tmp_path):
     (tmp_path / "cut.tar").write_bytes(whole.read_bytes()[:1500])
     with pytest.raises(DataError, match=r"damaged|ends within"):
         source(tmp_path / "cut.tar")
-
-
-def test_read_inputs_returns_centre_crops(root, tmp_path):
-    for number, size in enumerate([(40, 20), (20, 40)]):
-        Image.new("RGB", size, (10 * number, 0, 0)).save(tmp_path / f"{number}.png")
-    x = paired.read_inputs(str(tmp_path), (3, 16, 16))
-    assert x.shape == (2, 3, 16, 16) and x[:, 0, 0, 0].tolist() == [0, 10]
-    assert torch.equal(paired.read_inputs(str(tmp_path / "1.png"), (3, 16, 16)), x[1:])
-    with pytest.raises(DataError, match="--input: no folder"):
-        paired.read_inputs(str(tmp_path / "none"), (3, 16, 16))
-
-
-@pytest.mark.parametrize("archive", [False, True])
-def test_read_inputs_accepts_exactly_one_image_and_refuses_none(tmp_path, archive):
-    folder = tmp_path / "sketches"
-    folder.mkdir()
-    path = folder
-    if archive:
-        path = tmp_path / "sketches.zip"
-        zipfile.ZipFile(path, "w").close()
-    with pytest.raises(DataError, match=r"--input: no images .*, at least one is required"):
-        paired.read_inputs(str(path), (3, 16, 16))
-    Image.new("RGB", (20, 20), (10, 0, 0)).save(folder / "0.png")
-    if archive:
-        with zipfile.ZipFile(path, "w") as file:
-            file.write(folder / "0.png", "0.png")
-    assert paired.read_inputs(str(path), (3, 16, 16)).shape == (1, 3, 16, 16)
 
 
 def test_facades(data_root):

@@ -1,4 +1,4 @@
-"""Images of a user at their own size, in the form that networks were trained on."""
+"""Images of a user in the form that networks were trained on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from paragan.datasets import _image_decoding
 from paragan.datasets._image_values import read_levels
 from paragan.datasets._options import PixelOptions
+from paragan.datasets._pixel_format import PixelFormat
 
 
 def decode_whole(data: bytes, where: str, channels: int, trained: object = None) -> Tensor:
@@ -24,6 +25,14 @@ def decode_whole(data: bytes, where: str, channels: int, trained: object = None)
         levels = [np.asarray(level) for level in read_levels(data, where, options)]
         return torch.tensor(np.stack(levels)) * 2 - 1
     return whole_image(_image_decoding.decode_image(data, where), channels, background, where)
+
+
+def decode_cropped(data: bytes, where: str, shape: tuple[int, int, int]) -> Tensor:
+    """Return the largest part of this shape in the middle of an encoded image, resized, uint8 (channels, height, width).
+
+    where: the file in messages. Raises `DataError` if the image is damaged.
+    """
+    return torch.tensor(PixelFormat(size=shape[1:], options=PixelOptions(channels=shape[0])).decode(data, where))
 
 
 def whole_image(image: Image.Image, channels: int, background: int = 255, where: str = "image") -> Tensor:

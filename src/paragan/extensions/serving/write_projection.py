@@ -11,7 +11,8 @@ from safetensors.torch import save
 
 from paragan.core.errors import ConfigError
 from paragan.core.files import atomic_write, create_subfolder
-from paragan.datasets.paired import read_inputs
+from paragan.datasets.base.file_readers import FolderReader
+from paragan.datasets.base.whole_images import decode_cropped
 from paragan.export.projection import project
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
@@ -42,8 +43,8 @@ def write_projection(
         sampler.labels(1, label, option="--class")
     if not image.is_file():
         raise ConfigError(f"project: {image} is not a file; pass an image, such as photo.png")
-    channels, height, width = sampler.info.shape
-    (target, *_) = normalise(read_inputs(str(image), (channels, height, width)))
+    data = FolderReader(image.parent).read(image.name)
+    target = normalise(decode_cropped(data, str(image), sampler.info.shape))
     projection = project(sampler, target, label, steps, seed, progress)
     folder = path if path.is_dir() else path.parent
     sheet = out or create_subfolder(folder, "projections") / f"{image.stem}.png"
