@@ -84,15 +84,15 @@ def _rows(data: ImageSource, name: str, split: str) -> NDArray[Any]:
 
 def _describe(images: EncodedImages, kinds: Sequence[str], held_out: float) -> str:
     """Return what A and B are read from, and how many images are held out and not read."""
-    assert images.labels is not None
-    texts = []
     num_others = len(images) + sum(count for kind, count in images.ignored.items() if kind.startswith("images"))
+    sizes = images.class_sizes()
+    sizes_held_out = images.class_sizes(images.rows("held_out", held_out))
+    texts = []
     for letter, name in zip("AB", kinds, strict=True):
-        is_kind = images.labels == images.class_names.index(name)
-        num_held_out = is_kind[images.rows("held_out", held_out)].sum()
-        num_others -= is_kind.sum()
-        texts.append(f"{letter} from {name}: {is_kind.sum():,} images, {num_held_out:,} held out")
-    return "; ".join((*texts, f"{num_others:,} other images are not read" if num_others else "")).removesuffix("; ")
+        kind = images.class_names.index(name)
+        num_others -= sizes[kind]
+        texts.append(f"{letter} from {name}: {sizes[kind]:,} images, {sizes_held_out[kind]:,} held out")
+    return "; ".join(texts) + (f"; {num_others:,} other images are not read" if num_others else "")
 
 
 class _Unpaired(EncodedSource):

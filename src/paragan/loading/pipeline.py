@@ -122,24 +122,21 @@ class DeviceCopy:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.Stream(device)
-        self._position: int | None = None
-        self._copied: dict[str, Tensor] = {}
+        self._copied: tuple[int, dict[str, Tensor]] | None = None  # and their position
 
     def start(self, position: int, tensors: Mapping[str, Tensor]) -> None:
         """Start to copy the pinned tensors of the batch of a position."""
         with self._stream:
-            self._copied = {name: tensor.to(self._device, non_blocking=True) for name, tensor in tensors.items()}
-        self._position = position
+            copied = {name: tensor.to(self._device, non_blocking=True) for name, tensor in tensors.items()}
+        self._copied = (position, copied)
 
     def finish(self, position: int) -> dict[str, Tensor] | None:
         """Return the copied tensors of a position, or None if another was copied.
 
         The current stream of the device waits for them; this thread does not.
         """
-        copied = self._copied
-        copied_position = self._position
-        self._copied = {}
-        self._position = None
+        copied_position, copied = self._copied or (None, {})
+        self._copied = None
         if position != copied_position:
             return None
         current = torch.accelerator.current_stream(self._device)

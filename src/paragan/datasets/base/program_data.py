@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,15 +34,6 @@ _HASHED = 64  # rows that identify tensors
 _MAX_NOT_FINITE = 0.05  # of all rows
 _SLOW_S = 5e-4  # of one sample, from which processes pay
 _DRAWS = threading.Lock()  # the global generators are those of the process
-
-
-def _unlock_draws() -> None:
-    global _DRAWS
-    _DRAWS = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_draws)  # another thread may have held it
 
 
 class TensorSource(Source):
@@ -157,6 +147,8 @@ class DatasetSource(Source):
 
     def start_process(self, number: int) -> None:
         """Call `start`, as a `DataLoader` calls its `worker_init_fn`."""
+        global _DRAWS
+        _DRAWS = threading.Lock()  # another thread may have held it when this process was forked
         if self._start is not None:
             self._start(number)
 

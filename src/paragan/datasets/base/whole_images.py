@@ -28,9 +28,9 @@ def decode_whole(data: bytes, where: str, channels: int, trained: object = None)
 
 
 def decode_cropped(data: bytes, where: str, shape: tuple[int, int, int]) -> Tensor:
-    """Return the largest part of this shape in the middle of an encoded image, resized, uint8 (channels, height, width).
+    """Return the largest part of this shape in the middle of an encoded image, resized, as uint8.
 
-    where: the file in messages. Raises `DataError` if the image is damaged.
+    shape: channels, height, width. where: the file in messages. Raises `DataError` if the image is damaged.
     """
     return torch.tensor(PixelFormat(size=shape[1:], options=PixelOptions(channels=shape[0])).decode(data, where))
 

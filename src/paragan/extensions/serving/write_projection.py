@@ -43,8 +43,9 @@ def write_projection(
         sampler.labels(1, label, option="--class")
     if not image.is_file():
         raise ConfigError(f"project: {image} is not a file; pass an image, such as photo.png")
+    channels, height, width = sampler.info.shape
     data = FolderReader(image.parent).read(image.name)
-    target = normalise(decode_cropped(data, str(image), sampler.info.shape))
+    target = normalise(decode_cropped(data, str(image), (channels, height, width)))
     projection = project(sampler, target, label, steps, seed, progress)
     folder = path if path.is_dir() else path.parent
     sheet = out or create_subfolder(folder, "projections") / f"{image.stem}.png"
