@@ -11,7 +11,7 @@ from paragan.config import read_recipe
 from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
-from paragan.extensions.planning import plan_settings
+from paragan.extensions.planning import candidates
 from paragan.extensions.replay.replay_plan import plan_replay
 from paragan.extensions.verify import verify_networks
 from paragan.runs import rank_checks
@@ -57,11 +57,11 @@ def test_replay_of_an_unrecorded_order_is_refused(tmp_path, monkeypatch):
 
 
 def test_plan_compares_its_options(monkeypatch):
-    monkeypatch.setattr(plan_settings, "_candidate", lambda source, name, settings, margin: (name, settings))
-    monkeypatch.setattr(plan_settings, "_allows", lambda source, game, settings: False)
-    source = plan_settings.PlanSource(config(), None, None)
+    monkeypatch.setattr(candidates, "_candidate", lambda source, name, settings, margin: (name, settings))
+    monkeypatch.setattr(candidates, "_allows", lambda source, game, settings: False)
+    source = candidates.PlanSource(config(), None, None)
     game = SimpleNamespace(g_penalties=(), d_penalties=(), loss=SimpleNamespace(compares=True))
-    assert plan_settings._candidates(source, game, 4, "ddp")[:2] == [
+    assert list(candidates.candidates(source, game, 4, "ddp"))[:2] == [
         ("as configured", {}),
         ("D every 4 steps", {"scheme.every": 4}),
     ]

@@ -7,103 +7,78 @@ asynchronous players) is chosen only if its predicted gain clears a margin. Sour
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
+from paragan import build
+from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
+from paragan.extensions.planning.candidates import Candidate, PlanSource, candidates
 from paragan.extensions.planning.cluster import Cluster
 from paragan.extensions.planning.plan import ParallelPlan, PlannedSetting, Prediction
 from paragan.extensions.planning.profile import RunProfile
-from paragan.extensions.planning.simulation import GameCosts, SimulatedTime
-from paragan.game.options import PlayerOptions
+from paragan.extensions.planning.simulation import SimulatedTime
 from paragan.runs.scaling_rules import learning_rate_factor, scale_learning_rates
 
 _STEPS = 120
 _WARM_UP = 20
 _MAX_WARM_UP = 0.1  # of a run's updates
 _MIN_HALF_LIFE = 10  # updates in the half-life of an average
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A way to train.
-
-    settings: of the config, by dotted key. margin: predicted gain that it needs.
-    """
-
-    name: str
-    game: GameCosts
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    margin: float = 0.0
-
-    def max_samples(self, workers: int) -> int:
-        """Return the largest number of samples on a worker: separate ranks of a player are fewer."""
-        return -(-self.game.batch // min(map(len, self.game.scheme.assign(workers).values())))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanGoal:
-    """What a plan is for.
-
-    batch: of D, over all workers. base_batch: for which the learning rates are set. kimg: length of
-    the run. rule: of the learning rates; None: by the optimiser. memory_bytes: of a worker.
-    """
-
-    batch: int
-    base_batch: int
-    kimg: float
-    rule: str | None = None
-    memory_bytes: int | None = None
-    is_decoded: bool = False
+_SIDES = (Side.G, Side.D)
 
 
 def choose_plan(
-    profile: RunProfile,
-    cluster: Cluster,
-    goal: PlanGoal,
-    candidates: Callable[[str], Sequence[Candidate]],
-    players: Mapping[Side, PlayerOptions],
+    source: PlanSource, cluster: Cluster, batch: int, memory_bytes: int | None = None, rule: str | None = None
 ) -> ParallelPlan:
-    """Return the plan of a run.
+    """Choose the settings of a run on a cluster.
 
-    candidates: with a strategy for both players; the first one is the config with that strategy
-    alone. Raises `ConfigError` for a goal that no candidate reaches, and for workers without a
-    sample.
+    batch: of D, over all workers; the learning rates are set for that of the config. memory_bytes: of
+    a worker; None: no limit is known. rule: of the learning rates; None: by the optimiser. Raises
+    `ConfigError` for a limit that no strategy reaches, and for workers without a sample.
     """
-    _check_batch(goal.batch, cluster.workers)
-    local = -(-goal.batch // cluster.workers)
-    fitted = _fit_memory(profile, cluster.workers, local, goal.memory_bytes)
-    possible = fitted.possible(candidates(fitted.strategy), profile, cluster.workers)
+    config = source.config
+    profile = source.profile
+    kimg = config.train.kimg
+    workers = cluster.workers
+    if batch < workers:
+        raise ConfigError(f"a batch of {batch} has no sample for each of {workers} workers; pass a larger train.batch")
+    local = -(-batch // workers)
+    fitted = _fit_memory(profile, workers, local, memory_bytes)
+    game = build.gan(config, source.data, torch.device("cpu"), model=source.model)
+    planned = replace(source, config=replace(config, train=replace(config.train, batch=batch)))
+    possible = fitted.possible(candidates(planned, game, workers, fitted.strategy), profile, workers)
     predictions = _predict(possible, cluster)
     best = _select(possible, predictions)
     chosen = predictions[best]
     decisions = (
-        PlannedSetting("train.batch", goal.batch, f"{local} samples on each of {cluster.workers} workers"),
-        *fitted.decisions(players),
+        PlannedSetting("train.batch", batch, f"{local} samples on each of {workers} workers"),
+        *fitted.decisions(config),
         *_explain(possible[best], chosen),
-        *_rates(goal, players, round(goal.kimg * 1000 / (goal.batch * profile.d_updates))),
-        *_averages(goal, players),
-        *_prefetch(profile, local, chosen.step_s, goal.is_decoded),
+        *_rates(config, batch, rule, round(kimg * 1000 / (batch * profile.d_updates))),
+        *_averages(config, batch),
+        _prefetch(source, local, chosen.step_s),
     )
-    alone = profile.d_updates * goal.batch / profile.alone_step_s.at(goal.batch)
+    alone = profile.d_updates * batch / profile.alone_step_s.at(batch)
     return ParallelPlan(
         fingerprint=profile.fingerprint,
         machine=profile.machine,
-        workers=cluster.workers,
-        batch=goal.batch,
+        workers=workers,
+        batch=batch,
         local_batch=local,
         chosen=chosen.name,
         settings={decision.key: decision.value for decision in decisions if decision.key},
         step_s=chosen.step_s,
         images_per_s=chosen.images_per_s,
-        efficiency=chosen.images_per_s / (cluster.workers * alone),
-        hours=goal.kimg * 1000 / chosen.images_per_s / 3600,
-        kimg=goal.kimg,
+        efficiency=chosen.images_per_s / (workers * alone),
+        hours=kimg * 1000 / chosen.images_per_s / 3600,
+        kimg=kimg,
         decisions=decisions,
         predictions=(chosen, *(other for other in predictions if other is not chosen)),
     )
@@ -145,38 +120,36 @@ def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSettin
 
 @dataclass(frozen=True, kw_only=True)
 class _Fit:
-    """Strategy and micro-batches that fit. peak: bytes of a step; None without a limit.
+    """Strategy and micro-batches that fit. peak: bytes of a step; limit: of a worker; None: unknown.
 
     parts: into which each of the config's micro-batches is split. saved: bytes by sharding.
     """
 
     strategy: str = "ddp"
     parts: int = 1
-    peak: float | None = None
-    limit: int = 0
+    peak: float = 0.0
+    limit: int | None = None
     saved: float = 0.0
 
-    def possible(self, candidates: Sequence[Candidate], profile: RunProfile, workers: int) -> list[Candidate]:
+    def possible(self, candidates: Iterable[Candidate], profile: RunProfile, workers: int) -> list[Candidate]:
         """Return the first candidate, and others whose workers have no more samples than fit."""
-        if self.peak is None:
-            return list(candidates)
-        max_bytes = self.limit + self.saved
+        max_bytes = math.inf if self.limit is None else self.limit + self.saved
         first, *others = candidates
         samples = [-(-other.max_samples(workers) // self.parts) for other in others]
         fitting = [other for other, num in zip(others, samples, strict=True) if profile.memory.at(num) <= max_bytes]
         return [first, *fitting]
 
-    def decisions(self, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
-        if self.peak is None:
+    def decisions(self, config: RunConfig) -> list[PlannedSetting]:
+        if self.limit is None:
             reason = "no memory limit is known, or the memory of the networks is not planned"
             return [PlannedSetting("", "strategy and micro-batches as configured", reason)]
         reason = f"{self.peak / 1e6:,.0f} MB at the peak of a step, within {self.limit / 1e6:,.0f} MB"
         values: dict[str, Any] = {}
-        for side in Side:
+        for side in _SIDES:
             if self.strategy != "ddp":
                 values[f"{side.value}.strategy.name"] = self.strategy
             if self.parts > 1:
-                values[f"{side.value}.micro_batches"] = self.parts * players[side].micro_batches
+                values[f"{side.value}.micro_batches"] = self.parts * config.player_options[side.value].micro_batches
         return [PlannedSetting(key, value, reason) for key, value in (values or {"": "memory"}).items()]
 
 
@@ -209,17 +182,18 @@ def _sharding_strategies() -> list[tuple[str, int]]:
     return sorted(((name, number) for name, number in copies.items() if number), key=lambda pair: pair[1])
 
 
-def _rates(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updates: int) -> list[PlannedSetting]:
+def _rates(config: RunConfig, batch: int, rule: str | None, updates: int) -> list[PlannedSetting]:
     """Return factors of the learning rates, and warm-ups, for another batch."""
-    ratio = goal.batch / goal.base_batch
+    ratio = batch / config.train.batch
     if ratio == 1:
-        return [PlannedSetting("", "learning rates", f"the batch of {goal.batch} is the one they are set for")]
+        return [PlannedSetting("", "learning rates", f"the batch of {batch} is the one they are set for")]
     settings = []
-    for side, player in players.items():
+    for side in _SIDES:
         name = side.value
-        rule = goal.rule or ("linear" if player.optimizer.name == "SGD" else "sqrt")
-        factor = learning_rate_factor(rule, ratio)
-        reason = f"{rule} rule for a batch {ratio:g} times as large, with {player.optimizer.name}"
+        player = config.player_options[name]
+        chosen = rule or ("linear" if player.optimizer.name == "SGD" else "sqrt")
+        factor = learning_rate_factor(chosen, ratio)
+        reason = f"{chosen} rule for a batch {ratio:g} times as large, with {player.optimizer.name}"
         scaled = scale_learning_rates(player, factor).optimizer
         settings.append(PlannedSetting(f"{name}.optimizer.lr", scaled.lr, reason))
         if scaled.groups:
@@ -230,24 +204,17 @@ def _rates(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updates: int) 
     return settings
 
 
-def _averages(goal: PlanGoal, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
+def _averages(config: RunConfig, batch: int) -> list[PlannedSetting]:
     """Return half-lives of averages, which count images: long enough for the larger batch."""
-    settings = []
-    for side, player in players.items():
-        min_kimg = _MIN_HALF_LIFE * goal.batch / 1000
-        if player.ema is not None and player.ema.half_life_kimg < min_kimg:
-            key = f"{side.value}.ema.half_life_kimg"
-            settings.append(PlannedSetting(key, min_kimg, f"{_MIN_HALF_LIFE} updates of the larger batch"))
-    return settings
+    min_kimg = _MIN_HALF_LIFE * batch / 1000
+    reason = f"{_MIN_HALF_LIFE} updates of the larger batch"
+    averages = {side.value: config.player_options[side.value].ema for side in _SIDES}
+    short = [name for name, ema in averages.items() if ema is not None and ema.half_life_kimg < min_kimg]
+    return [PlannedSetting(f"{name}.ema.half_life_kimg", min_kimg, reason) for name in short]
 
 
-def _prefetch(profile: RunProfile, local: int, step_s: float, is_decoded: bool) -> list[PlannedSetting]:
-    share = profile.d_updates * profile.load_s.at(local) / step_s
-    if is_decoded and share > 0.02:
-        return [PlannedSetting("loading.prefetch", "auto", f"reading is {share:.0%} of a step, and can run ahead")]
-    return [PlannedSetting("", "loading.prefetch", f"reading is {share:.1%} of a step")]
-
-
-def _check_batch(batch: int, workers: int) -> None:
-    if batch < workers:
-        raise ConfigError(f"a batch of {batch} has no sample for each of {workers} workers; pass a larger train.batch")
+def _prefetch(source: PlanSource, local: int, step_s: float) -> PlannedSetting:
+    share = source.profile.d_updates * source.profile.load_s.at(local) / step_s
+    if source.data.train.is_decoded and not source.config.loading.prefetch and share > 0.02:
+        return PlannedSetting("loading.prefetch", "auto", f"reading is {share:.0%} of a step, and can run ahead")
+    return PlannedSetting("", "loading.prefetch", f"reading is {share:.1%} of a step")

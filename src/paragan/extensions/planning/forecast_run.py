@@ -46,11 +46,10 @@ class ForecastRequest:
 def forecast_run(
     config: RunConfig, recipe: str, request: ForecastRequest, data: build.Data, memory: Callable[[int], int], say: Say
 ) -> ForecastPlan:
-    """Return the forecasts of a request. memory: bytes at the peak of a step of a batch size.
+    """Return the forecasts of a request that `check_forecast` has passed.
 
-    Raises `ConfigError` for what cannot be simulated, and for the profile of another model.
+    memory: bytes at the peak of a step of a batch size. Raises `ConfigError` for the profile of another model.
     """
-    check_forecast(config, request)
     cluster = cluster_of(request.network, request.assume)
     if request.profile is not None and request.profile.exists():
         profile = read_profile(request.profile)

@@ -23,10 +23,11 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
 from paragan.extensions.planning.allocations import to_fake
+from paragan.extensions.planning.candidates import PlanSource
+from paragan.extensions.planning.choose import choose_plan
 from paragan.extensions.planning.forecast_run import ForecastRequest, check_forecast, forecast_run
 from paragan.extensions.planning.measured_times import measure_times, profile_operators
 from paragan.extensions.planning.plan import DataPlan, MemoryPlan, ModelPlan, OperatorTime, Plan, PlayerPlan
-from paragan.extensions.planning.plan_settings import PlanSource, choose_settings
 from paragan.extensions.planning.simulated_step import SimulatedGame, StepMemory, StepOperations, find_largest_batch
 from paragan.game.gan import GAN
 from paragan.hardware import device as devices
@@ -56,6 +57,11 @@ class PlanRequest:
     forecast: ForecastRequest | None = None
     is_profiled: bool = False
 
+    @property
+    def memory_bytes(self) -> int | None:
+        """Memory of a worker."""
+        return None if self.memory_gb is None else round(self.memory_gb * _GIGA)
+
 
 def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memory_gb: float | None = None) -> Plan:
     """Return the plan of a recipe with `key.path=value` words written over it.
@@ -69,7 +75,9 @@ def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memo
 
 def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
     """Return the plan of a request. say: called with a line before each long part."""
-    _check(request)
+    check_capabilities(PLAN, request.config.needs)
+    if request.forecast is not None:
+        check_forecast(request.config, request.forecast)
     config = _simulated_config(request.config)
     data = _open_data(request)
     device = devices.select_device(config.train.threads)
@@ -94,8 +102,10 @@ def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
     if request.forecast is not None:
         forecast = forecast_run(request.config, request.recipe, request.forecast, data, simulated.peak_bytes, say)
         if request.forecast.is_chosen:
+            workers = max(request.forecast.workers)
+            batch = config.train.batch * (workers if request.forecast.scaling == "weak" else 1)
             source = PlanSource(request.config, data, forecast.profile)
-            chosen = choose_settings(source, forecast.cluster, request.forecast, request.memory_gb)
+            chosen = choose_plan(source, replace(forecast.cluster, workers=workers), batch, request.memory_bytes)
     return Plan(
         recipe=request.recipe,
         model=_plan_model(config, data, operations, simulated_memory.saved),
@@ -107,13 +117,6 @@ def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
         forecast=forecast,
         notes=_notes(request.config),
     )
-
-
-def _check(request: PlanRequest) -> None:
-    """Raise `ConfigError` for what cannot be planned."""
-    check_capabilities(PLAN, request.config.needs)
-    if request.forecast is not None:
-        check_forecast(request.config, request.forecast)
 
 
 def _notes(config: RunConfig) -> tuple[str, ...]:
@@ -179,7 +182,7 @@ def simulated_game(config: RunConfig, data: build.Data, device: torch.device) ->
 def _plan_memory(
     request: PlanRequest, config: RunConfig, simulated: SimulatedGame, memory: StepMemory, say: Say
 ) -> MemoryPlan:
-    limit = None if request.memory_gb is None else round(request.memory_gb * _GIGA)
+    limit = request.memory_bytes
     largest = None
     if limit is not None:
 

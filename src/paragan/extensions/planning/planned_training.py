@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from paragan import build
 from paragan.config import RunConfig, compare, read_recipe, to_tree
@@ -12,23 +16,20 @@ from paragan.core.capabilities import CHOOSER, check_capabilities
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
+from paragan.core.process_environment import num_cores
 from paragan.distributed.launch.rank_env import from_environment
-from paragan.extensions.planning.forecast_run import check_simulation
-from paragan.extensions.planning.plan import ParallelPlan
+from paragan.extensions.planning.candidates import PlanSource, to_words, with_settings
+from paragan.extensions.planning.choose import choose_plan
+from paragan.extensions.planning.forecast_run import check_simulation, cluster_of
+from paragan.extensions.planning.plan import VERSION, ParallelPlan
 from paragan.extensions.planning.plan_run import simulated_game
-from paragan.extensions.planning.plan_settings import (
-    PlanSource,
-    apply_plan,
-    plan_here,
-    read_parallel_plan,
-    to_words,
-    with_settings,
-)
-from paragan.extensions.planning.profile_run import measure_profile
-from paragan.hardware.device import select_device
+from paragan.extensions.planning.profile_run import measure_profile, updates_fingerprint
+from paragan.hardware import device as devices
 from paragan.runs.start import count_devices
 
 AUTO = "auto"
+_THIS_HOST = "loopback"
+_USABLE = 0.85  # of a process's memory: the rest is for libraries, other programs and errors of the forecast
 _PLANNED = ("train.batch", "scheme", "g.", "d.", "loading.prefetch")  # settings that a plan may change
 Say = Callable[[str], None]
 
@@ -47,9 +48,7 @@ def planned_words(
     place = from_environment()
     workers = count_devices(config) if place is None else place.size
     if plan != AUTO:
-        chosen = read_parallel_plan(Path(plan))
-        apply_plan(config, chosen, workers, plan)
-        return to_words(chosen.settings)
+        return to_words(apply_plan(config, Path(plan), workers)[1].settings)
     if place is not None:
         raise ConfigError(
             f"--plan auto measures one process, and this is {place}; write the plan first: "
@@ -79,8 +78,7 @@ def plan_program(
     if folder is not None and (folder / "config.yaml").is_file():
         return with_settings(config, settings_of_run(config, folder)), None
     if str(plan) != AUTO:
-        chosen = read_parallel_plan(Path(plan))
-        return apply_plan(config, chosen, world.size, str(plan)), chosen
+        return apply_plan(config, Path(plan), world.size)
     document = None
     if world.is_main:
         source = _profiled(config, config.model.name, say, networks)
@@ -101,7 +99,7 @@ def _profiled(config: RunConfig, recipe: str, say: Say, model: Model | None = No
     data = build.open_data(config, model)
     peak_bytes: Callable[[int], int] = lambda batch: 0  # noqa: E731
     if model is None:
-        peak_bytes = simulated_game(config, data, select_device(config.train.threads)).peak_bytes
+        peak_bytes = simulated_game(config, data, devices.select_device(config.train.threads)).peak_bytes
     return PlanSource(config, data, measure_profile(config, recipe, data, peak_bytes, say=say, model=model), model)
 
 
@@ -120,3 +118,49 @@ def settings_of_run(config: RunConfig, folder: Path) -> dict[str, Any]:
         elif key.startswith(_PLANNED):
             settings[key] = after
     return settings
+
+
+def apply_plan(config: RunConfig, path: Path, num_workers: int) -> tuple[RunConfig, ParallelPlan]:
+    """Return the config with the settings of a plan in a file, and the plan.
+
+    Raises `ConfigError` for another file, and for a plan of other networks, of another kind of machine, or for
+    another number of workers.
+    """
+    plan = read_parallel_plan(path)
+    if plan.fingerprint != updates_fingerprint(config):
+        raise ConfigError(f"{path} is for other networks, losses or updates than this recipe; plan it anew")
+    machine = devices.machine(devices.select_device())
+    if plan.machine != machine:
+        raise ConfigError(f"{path} is from a profile of {plan.machine}; this machine is {machine}; plan it here")
+    if plan.workers != num_workers:
+        raise ConfigError(
+            f"{path} is for {plan.workers} workers, not {num_workers}; pass devices={plan.workers}, or plan anew"
+        )
+    return with_settings(config, plan.settings, str(path)), plan
+
+
+def read_parallel_plan(path: Path) -> ParallelPlan:
+    """Return the plan in a document of `plan --choose --json`; `ConfigError` for another file."""
+    hint = f"write one with: plan RECIPE --workers N --choose --json > {path}"
+    try:
+        tree = json.loads(path.read_text())
+        if tree["version"] != VERSION:
+            raise ConfigError(f"{path} is a plan of version {tree['version']}, not {VERSION}; plan it anew")
+        return ParallelPlan.of(tree["parallel"])
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); {hint}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is not a plan with settings; {hint}") from error
+
+
+def plan_here(source: PlanSource, workers: int, batch: int, rule: str | None = None) -> ParallelPlan:
+    """Choose the settings of so many workers of this host, within its memory.
+
+    The memory of networks from memory is not planned.
+    """
+    device = torch.device(source.profile.device)
+    cores = num_cores() if device.type == "cpu" else None
+    cluster = replace(cluster_of(_THIS_HOST), workers=workers, cores=cores)
+    memory = devices.memory_per_process(device, workers) if source.model is None else None
+    limit = None if memory is None else int(_USABLE * memory)
+    return choose_plan(source, cluster, batch, limit, rule)

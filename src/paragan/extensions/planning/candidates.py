@@ -1,0 +1,105 @@
+"""Candidates for a run on many workers: the config, and what may be faster and is allowed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from paragan import build
+from paragan.config import RunConfig, choose, dump, parse_recipe
+from paragan.config.sections import ANY
+from paragan.core import registry
+from paragan.core.capabilities import Capability
+from paragan.core.errors import ConfigError
+from paragan.core.network_factory import Model
+from paragan.core.types import Side
+from paragan.extensions.planning.forecast_run import simulated_game_of
+from paragan.extensions.planning.profile import RunProfile
+from paragan.extensions.planning.simulation import GameCosts
+from paragan.game.gan import GAN
+
+_LOCAL_SGD = {f"{side.value}.strategy": {"name": "local_sgd", "every": 2} for side in Side}
+_BF16 = {f"{side.value}.reduce": "bf16" for side in Side}
+
+
+@dataclass(frozen=True)
+class PlanSource:
+    """A config with what its plan is made from. model: networks from memory."""
+
+    config: RunConfig
+    data: build.Data
+    profile: RunProfile
+    model: Model | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to train.
+
+    settings: of the config, by dotted key. margin: predicted gain that it needs.
+    """
+
+    name: str
+    game: GameCosts
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    margin: float = 0.0
+
+    def max_samples(self, workers: int) -> int:
+        """Return the largest number of samples on a worker: separate ranks of a player are fewer."""
+        return -(-self.game.batch // min(map(len, self.game.scheme.assign(workers).values())))
+
+
+def candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> Iterator[Candidate]:
+    """Yield the config with this strategy for both players, then what may be faster and is allowed."""
+    sharded = {} if strategy == "ddp" else {f"{side.value}.strategy.name": strategy for side in Side}
+    yield _candidate(source, "as configured", sharded, 0.0)
+    config = source.config
+    scheme = build.scheme(config)
+    for name, options in scheme.plan_settings(workers).items():
+        yield _candidate(source, name, {**sharded, **{f"scheme.{key}": value for key, value in options.items()}}, 0.05)
+    has_strategies = config.g.strategy is not None or config.d.strategy is not None
+    is_open = strategy == "ddp" and not has_strategies and workers > 1
+    if not is_open or scheme.is_concurrent:
+        return
+    yield _candidate(source, "bf16 reductions", _BF16, 0.05)
+    terms = (*game.g_penalties, *game.d_penalties)
+    if not game.loss.compares and not any(Capability.COUPLED in term.needs for term in terms):
+        yield _candidate(source, "local SGD, H = 2", _LOCAL_SGD, 0.1)
+    for name, settings in _other_schemes(config, workers):
+        if _allows(source, game, settings):
+            yield _candidate(source, name, settings, 0.15)
+            yield _candidate(source, f"{name}, H = 2", {**settings, **_LOCAL_SGD}, 0.2)
+
+
+def _other_schemes(config: RunConfig, workers: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and settings of other schemes that may be faster."""
+    for name in sorted({*registry.names("schemes")} - {config.scheme.name}):
+        scheme = build.scheme(replace(config, scheme=choose("schemes", name)))
+        for about, options in scheme.plan_settings(workers).items():
+            yield f"{name}, {about}", {"scheme": {"name": name, **options}}
+
+
+def _candidate(source: PlanSource, name: str, settings: Mapping[str, Any], margin: float) -> Candidate:
+    config = with_settings(source.config, settings)
+    return Candidate(name, simulated_game_of(config, source.profile), settings, margin)
+
+
+def _allows(source: PlanSource, game: GAN, settings: Mapping[str, Any]) -> bool:
+    """Return whether a scheme can train this game."""
+    try:
+        build.scheme(with_settings(source.config, settings)).refuse(game, source.data.train.tensors)
+    except ConfigError:
+        return False
+    return True
+
+
+def with_settings(config: RunConfig, settings: Mapping[str, Any], source: str = "plan") -> RunConfig:
+    """Return the config with settings written over it, by dotted key."""
+    return parse_recipe(dump(config), source, ANY, to_words(settings))
+
+
+def to_words(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as `key=value` words."""
+    return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
