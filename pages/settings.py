@@ -38,7 +38,7 @@ _SECTIONS = {
 # Records, and what `replay` sets: a user writes none of them.
 OF_THE_RUN = (
     *("history", "init.sha256", "g.init.sha256", "d.init.sha256"),
-    *("asynchronous.order", "parameter_server.order"),
+    "asynchronous.order",
 )
 _REGISTRIES = {
     "data": "datasets", "model": "models", "loss": "losses", "penalties": "penalties", "augment": "augment",

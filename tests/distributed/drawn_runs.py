@@ -21,11 +21,11 @@ class DrawnRun:
 
 
 def draw_run(seed: int, is_alone: bool = False) -> DrawnRun:
-    """Draw a run on a process, several ranks or a grid. is_alone: in one process, without a grid."""
+    """Draw a run on a process or several ranks. is_alone: in one process."""
     draws = random.Random(seed)
-    kind = "process" if is_alone else draws.choice(("process", "ranks", "ranks", "roles", "grid"))
+    kind = "process" if is_alone else draws.choice(("process", "ranks", "ranks", "roles"))
     words = [draws.choice(SAVES), draws.choice(LOGS), f"seed={seed}", *_of_players(draws), *KINDS[kind](draws)]
-    resume = ["train.kimg=0.48", *([] if kind == "grid" else draws.choice(([], ["g.optimizer.lr=0.001", "--change"])))]
+    resume = ["train.kimg=0.48", *draws.choice(([], ["g.optimizer.lr=0.001", "--change"]))]
     return DrawnRun(tuple(words), draws.choice((None, tuple(resume))), draws.random())
 
 
@@ -63,15 +63,9 @@ def _on_ranks(draws: random.Random) -> list[str]:
 
 
 def _in_roles(draws: random.Random) -> list[str]:
-    scheme = draws.choice(("asynchronous", "parameter_server"))
-    return [f"scheme={{name: {scheme}, staleness: {draws.choice((0, 1, 2))}}}", f"devices={draws.choice((2, 3))}"]
+    schemes = [f"{{name: asynchronous, staleness: {bound}}}" for bound in (0, 1, 2)]
+    scheme = draws.choice((*schemes, "{name: parameter_server, staleness: 0}"))
+    return [f"scheme={scheme}", f"devices={draws.choice((2, 3))}"]
 
 
-def _on_a_grid(draws: random.Random) -> list[str]:
-    words = ["model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}", "grid.batches=4"]
-    words += [f"grid.shape={draws.choice(('1x2', '2x2'))}", f"grid.executor={draws.choice(('loop', 'stacked'))}"]
-    words += ["grid.fitness.num_images=32", "grid.mixture.num_images=0"]
-    return [*words, *draws.choice(([], ["workers=2"]))]
-
-
-KINDS = {"process": _in_a_process, "ranks": _on_ranks, "roles": _in_roles, "grid": _on_a_grid}
+KINDS = {"process": _in_a_process, "ranks": _on_ranks, "roles": _in_roles}

@@ -1,4 +1,4 @@
-"""`paragan replay` of a random step of every scheme, strategy, network and grid, by command."""
+"""`paragan replay` of a random step of every scheme, strategy and network, by command."""
 
 import json
 import random
@@ -19,30 +19,16 @@ pytestmark = [pytest.mark.distributed, pytest.mark.timeout(600)]
 
 PERIODS = ("every.save_kimg=0.1", "every.log_steps=4", "every.keep=9", "writers=[jsonl, console]")
 STALE = "{name: asynchronous, staleness: 2, cached: 0.25}"
-GRID = tuple(word for word in CONFIGURATIONS["grid-in-one-process"] if "executor" not in word and "losses" not in word)
-JUDGED = ("grid.mixture.num_images=50", "evaluation={features: judge, num_images: 100}")
-RUNS = CONFIGURATIONS | {
+ONE_GAME = {name: words for name, words in CONFIGURATIONS.items() if not any(word.startswith("grid") for word in words)}
+RUNS = ONE_GAME | {
     "stale-asynchronous": (f"scheme={STALE}", "train.kimg=0.4", "every.sample_kimg=0.1"),
     "stale-asynchronous-on-3-ranks": (f"scheme={STALE}", "train.kimg=0.4", "devices=3"),
     "stale-asynchronous-by-differences-on-4-ranks": (
         *(f"scheme={STALE}", "scheme.placement=paired", "train.kimg=0.4", "devices=4"),
         *("scheme.state_dtype=bf16", "scheme.fakes_dtype=bf16"),
     ),
-    "stale-parameter_server-on-3-ranks": (
-        "scheme=parameter_server",
-        "d.updates_per_step=2",
-        "train.kimg=0.64",
-        "devices=3",
-    ),
-    "late-parameter_server-on-4-ranks": (
-        "scheme={name: parameter_server, staleness: 3}",
-        "model.d_norm=batch",
-        "devices=4",
-    ),
     "in-turns-on-2-ranks": ("scheme={name: asynchronous, staleness: 0, reuse: false}", "train.kimg=0.4", "devices=2"),
     "ddp-on-3-ranks": ("g.strategy=ddp", "d.strategy=ddp", "penalties=[{name: r1, interval: 4}]", "devices=3"),
-    "stacked-grid": (*GRID, *JUDGED, "grid.executor=stacked"),
-    "stacked-grid-over-workers": (*GRID, "grid.executor=stacked", "workers=2"),
 }
 
 

@@ -123,5 +123,6 @@ NETWORKS_FROM_MEMORY = Holder(
 NAMED_TENSORS = Holder("a model for named tensors", ALL - {Capability.BACKGROUND})
 DATA_FROM_MEMORY = Holder("a Trainer on tensors from Python", ALL - {Capability.GRID})
 SCALING_MANAGER = Holder("a ScalingManager", ALL - {Capability.BACKGROUND})
+REPLAY = Holder("paragan replay", ALL - {Capability.GRID}, "pass the run of one pair")
 PLAN = Holder("paragan plan", ALL - {Capability.GRID}, "plan a recipe without it")
 CHOOSER = Holder("the choice of settings (--choose, train --plan)", ALL - {Capability.EXTRA_PLAYERS})

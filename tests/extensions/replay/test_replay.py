@@ -29,10 +29,7 @@ RUNS = {
     "extragradient": ("scheme=extragradient",),
     "skipping": ("scheme=skipping",),
     "asynchronous": ("scheme={name: asynchronous, staleness: 2, cached: 0.25}",),
-    "parameter_server": ("scheme=parameter_server",),
     "pix2pix": ("data={name: paired, path: PAIRS, size: 16}", "model={name: pix2pix, width: 4}", "penalties=[l1]"),
-    "loop": ("model={name: mlp, latent: 4}", "grid.shape=2x2", "grid.batches=2", "grid.executor=loop"),
-    "stacked": ("model={name: mlp, latent: 4}", "grid.shape=1x2", "grid.batches=2", "grid.executor=auto"),
 }
 DRAWING = """
 from torch import nn
@@ -58,7 +55,6 @@ class Discriminator(nn.Module):
         return self.layers(x.flatten(1)).squeeze(1)
 """
 ASYNCHRONOUS = ("scheme=asynchronous", "train.kimg=0.2", "penalties=[]", "every.log_steps=1")
-GRID = ("grid.fitness.num_images=16", "grid.mixture.num_images=0")
 
 
 @cache
@@ -67,10 +63,9 @@ def trained_run(name: str) -> Path:
     folder = Path(mkdtemp())
     write_pairs(folder / "pairs")
     words = [word.replace("PAIRS", str(folder / "pairs")) for word in RUNS[name]]
-    grid = GRID if name in ("loop", "stacked") else ()
     kept = [word for word in WORDS if not (word.startswith("model.") and any(w.startswith("model=") for w in words))]
     kept = [word for word in kept if not (word.startswith("data.size") and name == "pix2pix")]
-    assert main(["train", "digits", *kept, *grid, *words, "--out", str(folder / "run")]) == 0
+    assert main(["train", "digits", *kept, *words, "--out", str(folder / "run")]) == 0
     return folder / "run"
 
 
@@ -183,20 +178,18 @@ def test_replay_repeats_a_resumed_session_in_its_order(run, capsys):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "used", "last"),
+    ("used", "last"),
     [
-        ("asynchronous", {"g": [[1, 3, 3, 5]], "d": [[1, 2, 3, 4]]}, 3),  # G's update 2 used D's 3
-        ("asynchronous", {"g": [[1, 2, 3, 4]], "d": [[1, 3, 3, 5]]}, 3),  # D's update 2 used G's fakes of 3
-        # the second gradient of worker 0 was applied before the first of worker 1
-        ("parameter_server", {side: [[0, 1, 0, 0, 1, 1, 0, 0], [2] * 4, [2] * 4] for side in "gd"}, 3),
+        ({"g": [[1, 3, 3, 5]], "d": [[1, 2, 3, 4]]}, 3),  # G's update 2 used D's 3
+        ({"g": [[1, 2, 3, 4]], "d": [[1, 3, 3, 5]]}, 3),  # D's update 2 used G's fakes of 3
     ],
 )
-def test_replay_ends_at_the_first_step_that_used_nothing_of_later_ones(tmp_path, scheme, used, last):
+def test_replay_ends_at_the_first_step_that_used_nothing_of_later_ones(tmp_path, used, last):
     lines = [{"kind": "start", "step": 0, "ranks": len(used["g"])}]
     lines += [{"kind": "step", "step": step, "kimg": step * 0.008} for step in range(1, 5)]
     lines.append({"kind": "delays", **{side: {"used": by_rank} for side, by_rank in used.items()}})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    config = read_recipe("digits", [f"scheme={{name: {scheme}, staleness: 1}}"])
+    config = read_recipe("digits", ["scheme={name: asynchronous, staleness: 1}"])
     assert plan_replay(tmp_path, config, 1).last == 1
     assert plan_replay(tmp_path, config, 2).last == last
     with pytest.raises(
@@ -236,6 +229,18 @@ def test_replay_of_an_invalid_request_is_refused(run, capsys, monkeypatch, tmp_p
     (tmp_path / "full" / "checkpoints").mkdir(parents=True)
     assert main(["replay", str(run("shared_fakes")), *words]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("grid.shape=1x2", "model.name=mlp"), "paragan replay"),
+        (("scheme=parameter_server",), "scheme.name=parameter_server cannot be replayed"),
+    ],
+)
+def test_replay_of_a_grid_and_of_workers_that_do_not_wait_is_refused(tmp_path, words, said):
+    with pytest.raises(ConfigError, match=said):
+        plan_replay(tmp_path, read_recipe("digits", words), 1)
 
 
 @pytest.mark.parametrize(

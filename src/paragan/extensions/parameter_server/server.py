@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice, product
 
 from torch import Tensor
@@ -29,12 +29,10 @@ class Server:
 
     For the record, in steps: `ages`, how many steps of all workers were made since the weights of a
     gradient were sent; `ahead`, how far its worker was ahead of the slowest. staleness_logs: `used` is
-    the worker of each gradient. orders: these workers, of another run.
+    the worker of each gradient.
     """
 
-    def __init__(
-        self, gan: GAN, roles: Roles, staleness: int, orders: Mapping[Side, Sequence[int]] | None = None
-    ) -> None:
+    def __init__(self, gan: GAN, roles: Roles, staleness: int) -> None:
         assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
         self.gan = gan
         self.roles = roles
@@ -48,8 +46,7 @@ class Server:
         # turns of each side that have been applied, by worker
         steps = gan.clock.step
         self._applied = {side: [num * steps for _ in self._workers] for side, num in self.bound.per_step.items()}
-        self._orders = orders or {}
-        self._num_received = [Counter[Side]() for _ in self._workers]  # gradients of each side, by worker
+        self._num_received = [0 for _ in self._workers]  # gradients, by worker
         self._unanswered = list(product(self._workers, (Side.D, Side.G)))
         self._changes: dict[int, NetworkChange] = {}  # of an incomplete turn, at S = 0
         self._packed: dict[Side, Tensor] = {}  # current weights
@@ -66,7 +63,7 @@ class Server:
             i, message = self._next_message()
             side = self._next_side(i)
             self._record(i, side, message)
-            self._num_received[i][side] += 1
+            self._num_received[i] += 1
             self._apply(i, side, NetworkChange.read(message.data, self._players[side].net), rows)
             self._send_weights()
         return self.gan.report(rows.total, self._updates)
@@ -135,12 +132,9 @@ class Server:
         began = time.monotonic()
         d_turns = self._applied[Side.D]
         g_turns = self._applied[Side.G]
-        workers = [i for i in self._workers if self._is_next(i)]
-        if not workers:
-            raise RankError("scheme.order: the record does not fit the workers; start the run anew")
-        slowest = min(workers, key=lambda i: (i in self._changes, d_turns[i], g_turns[i]))
+        slowest = min(self._workers, key=lambda i: (i in self._changes, d_turns[i], g_turns[i]))
         while time.monotonic() - began < self.roles.timeout_s:
-            for i in (*workers, slowest):
+            for i in (*self._workers, slowest):
                 wait_s = _POLL_S if i == slowest else 0.0
                 message = receive_from(f"the worker on rank {i + 1}", self._links.pairs[i][1], wait_s)
                 if message is not None:
@@ -149,11 +143,4 @@ class Server:
 
     def _next_side(self, i: int) -> Side:
         """Return the side of the next gradients of a worker."""
-        return self.bound.turns[self._num_received[i].total() % len(self.bound.turns)]
-
-    def _is_next(self, i: int) -> bool:
-        """Return whether the next gradients may be those of this worker."""
-        side = self._next_side(i)
-        number = sum(received[side] for received in self._num_received)
-        order = self._orders.get(side)
-        return order is None or (number < len(order) and order[number] == i)
+        return self.bound.turns[self._num_received[i] % len(self.bound.turns)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, cycle, islice
 
@@ -18,7 +18,6 @@ from paragan.extensions.parameter_server.messages import load_packed, pack_chang
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes.base.concurrent import StalenessLog
-from paragan.schemes.base.update_order import next_used
 
 _POLL_S = 0.1  # between two checks of the time while waiting
 _GRACE_S = 5.0  # added to the time-out: the server, which knows the slow worker, fails first
@@ -30,12 +29,10 @@ class GradientWorker:
     The players of this rank compute gradients and never step. Their `version` counts turns of this
     rank, so that periodic work is due on all workers at once, and as often as without a server.
     staleness_logs: lags, in steps, of the older of the two networks of a turn; `used` is the number of
-    answers of the server that it had. orders: these numbers for each turn, of another run.
+    answers of the server that it had.
     """
 
-    def __init__(
-        self, gan: GAN, roles: Roles, staleness: int, orders: Mapping[Side, Sequence[int]] | None = None
-    ) -> None:
+    def __init__(self, gan: GAN, roles: Roles, staleness: int) -> None:
         assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
         self.gan = gan
         self.roles = roles
@@ -50,8 +47,6 @@ class GradientWorker:
         self._answers = chain((Side.D, Side.G), cycle(self.bound.turns))
         self._num_expected = 2
         self._num_loaded = 0  # answers in this session
-        self._num_turns = dict.fromkeys(Side, 0)
-        self._orders = orders or {}
         self._complete: dict[Side, int] = {}  # turns of every worker that the weights here contain
         self._versions: dict[Side, int] = {}  # versions of the server's players in this process
         self.quiesce()
@@ -75,13 +70,7 @@ class GradientWorker:
         """Compute the gradients of a turn and send them."""
         player = self._players[side]
         log = self.staleness_logs[side.value]
-        recorded = next_used(self._orders.get(side), self._num_turns[side])
-        self._num_turns[side] += 1
-        if recorded is None:
-            wait_s = self._receive_until(self._is_allowed)
-        else:
-            wait_s = self._receive_until(lambda: self._num_loaded >= recorded, drain=False)
-        log.record_wait(wait_s)
+        log.record_wait(self._receive_until(self._is_allowed))
         lags = [self.bound.to_steps(s, p.version - self._complete[s]) for s, p in self._players.items()]
         log.lags[max(lags)] += 1
         log.used.append(self._num_loaded)
@@ -102,9 +91,9 @@ class GradientWorker:
         return all(self._complete[side] >= turns for side, turns in required.items())
 
     @phase(Phase.COMMUNICATION)
-    def _receive_until(self, is_ready: Callable[[], bool], drain: bool = True) -> float:
-        """Load weights until `is_ready`; returns the seconds waited. drain: all that have arrived."""
-        while drain and (message := self._receiver.receive(0.0)) is not None:
+    def _receive_until(self, is_ready: Callable[[], bool]) -> float:
+        """Load all weights that have arrived, and more until `is_ready`; returns the seconds waited."""
+        while (message := self._receiver.receive(0.0)) is not None:
             self._load(message)
         began = time.monotonic()
         while not is_ready():

@@ -6,8 +6,8 @@ import hashlib
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import lcm
 from typing import Any
@@ -93,23 +93,15 @@ def _measure_sizes(
         generate_norms, _ = _count_norms(world, counted.generate)
         norms = {side: _count_norms(world, partial(counted.update, side)) for side in game.slots}
         costs = [_measure(worker(game, size), say) for size in sizes]
-
-    def curve(values: Iterable[float]) -> Curve:
-        return Curve(sizes, tuple(values))
-
-    players = {}
-    for side in game.slots:
-        players[side.value] = _player(game, side, curve(cost.update_s[side] for cost in costs), norms[side])
+    curves = {name: Curve(sizes, tuple(cost[name] for cost in costs)) for name in costs[0]}
+    curves["alone_step_s"] = Curve(sizes, tuple(alone_s))
+    players = {side.value: _player(game, side, curves.pop(side.value), norms[side]) for side in game.slots}
     return {
         "g": players.pop("g"),
         "d": players.pop("d"),
         "further": players,
-        "generate_s": curve(cost.generate_s for cost in costs),
         "generate_norms": generate_norms,
-        "step_s": curve(cost.step_s for cost in costs),
-        "alone_step_s": curve(alone_s),
-        "load_s": curve(cost.load_s for cost in costs),
-        "cpu_share": curve(min(1.0, cost.cpu_share) for cost in costs),
+        **curves,
     }
 
 
@@ -119,17 +111,6 @@ def _on_one_worker(config: RunConfig) -> RunConfig:
     for name, player in alone.player_options.items():
         alone = alone.with_player(name, replace(player, strategy=None))
     return build.with_synchronous_scheme(replace(alone, d=replace(alone.d, update_probability=1.0)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Costs:
-    """Seconds of the parts of a step of one batch size."""
-
-    generate_s: float
-    update_s: Mapping[Side, float]
-    step_s: float
-    load_s: float
-    cpu_share: float
 
 
 class _Worker:
@@ -177,24 +158,21 @@ def _count_norms(world: LoneRank, run: Callable[[], None]) -> tuple[int, int]:
     return world.calls["norm"] - number, world.sent["norm"] - num_bytes
 
 
-def _measure(worker: _Worker, say: Say) -> _Costs:
+def _measure(worker: _Worker, say: Say) -> dict[str, float]:
+    """Return the seconds of the parts of a step, and of the players' updates by side, on one batch size."""
     say(f"measuring updates of {worker.size:,} samples")
     worker.generate()
-    step_s = worker.step_s()
-    update_s = {
-        side: _seconds(worker.device, partial(worker.update, side), period) for side, period in worker.periods.items()
-    }
+    costs = {"step_s": worker.step_s()}
+    for side, period in worker.periods.items():
+        costs[side.value] = _seconds(worker.device, partial(worker.update, side), period)
     wall_s = time.perf_counter()
     cpu_s = time.process_time()
     worker.step()
+    costs["cpu_share"] = min(1.0, (time.process_time() - cpu_s) / (time.perf_counter() - wall_s))
+    costs["generate_s"] = _seconds(worker.device, worker.generate)
     is_loaded = not isinstance(worker.data.train, ShapeOnlySource) and not worker.config.loading.prefetch
-    return _Costs(
-        generate_s=_seconds(worker.device, worker.generate),
-        update_s=update_s,
-        step_s=step_s,
-        load_s=load_seconds(worker.config, worker.data, worker.device, worker.size) if is_loaded else 0.0,
-        cpu_share=(time.process_time() - cpu_s) / (time.perf_counter() - wall_s),
-    )
+    costs["load_s"] = load_seconds(worker.config, worker.data, worker.device, worker.size) if is_loaded else 0.0
+    return costs
 
 
 def _period(game: GAN, side: Side) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,7 @@ from paragan.runs.run_request import RunRequest
 from paragan.runs.start import start_training
 
 # depend on the speed of the machine, not on the weights
-_TIMES = ("images_per_s", "eta_s", "data_wait", "wait_ms", "lag", "age")
-_NOT_COMPARED = ("kind", "seconds", "profile", "workers")
+_NOT_COMPARED = ("seconds", "images_per_s", "eta_s", "data_wait", "wait_ms", "lag", "age")
 
 
 @dataclass
@@ -50,8 +49,8 @@ def compare_replay(original: Path, repetition: Path, plan: ReplayPlan, in_order:
     """
     result = ReplayResult()
     repeated = _numbers(repetition, plan, in_order)
-    for (step, kind), recorded in _numbers(original, plan, in_order).items():
-        replayed = repeated.get((step, kind), {})
+    for step, recorded in _numbers(original, plan, in_order).items():
+        replayed = repeated.get(step, {})
         common = [name for name in recorded if name in replayed]
         name = next((name for name in common if recorded[name] != replayed[name]), None)
         if name is not None:
@@ -65,22 +64,19 @@ def compare_replay(original: Path, repetition: Path, plan: ReplayPlan, in_order:
     return result
 
 
-def _numbers(folder: Path, plan: ReplayPlan, in_order: bool) -> dict[tuple[int, str], dict[str, Any]]:
-    """Return the numbers of each repeated step and generation, by (step, kind)."""
-    numbers: dict[tuple[int, str], dict[str, Any]] = {}
+def _numbers(folder: Path, plan: ReplayPlan, in_order: bool) -> dict[int, dict[str, Any]]:
+    """Return the numbers of each repeated step that are compared."""
+    numbers: dict[int, dict[str, Any]] = {}
     for line in read_json_lines(folder / "metrics.jsonl"):
         step = line.get("step")
-        if line.get("kind") in ("step", "generation") and isinstance(step, int) and plan.first < step <= plan.last:
-            # a NaN differs from itself: compare as text
-            numbers[step, line["kind"]] = {k: v if v == v else "nan" for k, v in _compared(line, in_order)}
+        if line.get("kind") == "step" and isinstance(step, int) and plan.first < step <= plan.last:
+            named = {key: (key.rpartition("/")[2], value) for key, value in flatten(line).items()}
+            numbers[step] = {
+                key: value if value == value else "nan"  # a NaN differs from itself: compare as text
+                for key, (name, value) in named.items()
+                if name not in _NOT_COMPARED and not (in_order and name.startswith("lr"))
+            }
     return numbers
-
-
-def _compared(line: Mapping[str, Any], in_order: bool) -> Iterator[tuple[str, Any]]:
-    for key, value in flatten({k: v for k, v in line.items() if k not in _NOT_COMPARED}).items():
-        name = key.rpartition("/")[2]
-        if name not in _TIMES and not (in_order and name.startswith("lr")):
-            yield key, value
 
 
 def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, result: ReplayResult) -> None:
@@ -171,8 +167,6 @@ def _print_plan(path: Path, plan: ReplayPlan, config: RunConfig) -> None:
     changed = [f"{name} {recorded[name]} (now {current[name]})" for name in versions]
     if changed:
         print_to_stderr(f"warning: the run used {', '.join(changed)}; numbers may differ in their last bits")
-    if config.grid is not None and config.workers is not None and config.grid.executor == "auto":
-        print_to_stderr("warning: grid.executor=auto: workers choose again, and numbers may differ in their last bits")
 
 
 def _check_folder(path: Path, folder: Path, repetition: RunConfig, outside: Container[str]) -> None:

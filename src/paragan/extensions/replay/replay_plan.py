@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paragan import build
-from paragan.checkpoint.manifest import STATE, read_json
 from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
+from paragan.core.capabilities import REPLAY, check_capabilities
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import read_json_lines
 from paragan.core.from_memory import FROM_MEMORY
@@ -87,6 +87,7 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
 
     step: None: the last recorded one. Raises `ConfigError` if the step cannot be repeated.
     """
+    check_capabilities(REPLAY, config.needs)
     if config.model.name == FROM_MEMORY:
         raise ConfigError(config.model.options.missing())
     scheme = build.scheme(config)
@@ -194,23 +195,16 @@ def _overrides(path: Path, config: RunConfig, recorded: RecordedRun, plan: Repla
     yield f"train.kimg={((images or 0) + more - sum(lost)) / 1000!r}"
     yield "writers=[jsonl, console]"
     threads = read_environment(path).get("threads")
-    if config.train.threads is None and config.workers is None and type(threads) is int:
+    if config.train.threads is None and type(threads) is int:
         yield f"train.threads={threads}"
     if plan.checkpoint is not None:
         yield from (f"{key}=null" for key in config.initial_paths)
     yield from _former_rates(config.history, plan.last)
-    if config.grid is not None:
-        yield "coordinator=127.0.0.1:0"
-        yield from _grid_overrides(config, recorded, at_last)
-    else:
-        yield f"devices={plan.ranks}"
+    yield f"devices={plan.ranks}"
     if scheme.follows_order(plan.ranks):
         yield f"scheme.order={path.resolve()}"
     else:
-        yield "every.sample_kimg=0"
-        yield "every.log_steps=1"
-        if config.grid is None:
-            yield "evaluation.features=null"
+        yield from ("every.sample_kimg=0", "every.log_steps=1", "evaluation.features=null")
 
 
 def _former_rates(history: Sequence[Change], last: int) -> Iterator[str]:
@@ -223,14 +217,3 @@ def _former_rates(history: Sequence[Change], last: int) -> Iterator[str]:
                     "pass a --step after it"
                 )
             yield f"{change.key}={json.dumps(change.before)}"
-
-
-def _grid_overrides(config: RunConfig, recorded: RecordedRun, at_last: Path | None) -> Iterator[str]:
-    """Yield the executor that the run chose, and no ensemble unless it has one at the last step."""
-    states = {folder: read_json(folder / STATE).get("values") for folder in recorded.checkpoints.values()}
-    known = {folder: values for folder, values in states.items() if isinstance(values, dict)}
-    chosen = next((values["executor"] for values in known.values() if values.get("executor")), None)
-    if config.grid is not None and config.grid.executor == "auto" and chosen:
-        yield f"grid.executor={json.dumps(chosen)}"
-    if at_last is None or known.get(at_last, {}).get("ensemble") is None:
-        yield "grid.mixture.ensemble=0"

@@ -16,11 +16,11 @@ from paragan.game.gan import GAN
 def read_order(folder: Path, roles: Roles, gan: GAN) -> dict[Side, Sequence[int]]:
     """Read the order for the players of this rank, of the session that began at the game's step.
 
-    With a server, every rank has both players. Raises `ConfigError` if that session had other ranks, or none.
+    Raises `ConfigError` if that session had other ranks, or none.
     """
-    world = roles.world if roles.has_server else roles.batch_world
+    world = roles.batch_world
     order: dict[Side, Sequence[int]] = {}
-    for side in tuple(Side) if roles.has_server else roles.sides:
+    for side in roles.sides:
         by_rank = read_used(folder, side, gan.clock.step)
         if len(by_rank) != world.size:
             raise ConfigError(

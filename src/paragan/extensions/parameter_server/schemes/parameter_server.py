@@ -9,15 +9,13 @@ batch. A process without other ranks is also `synchronous`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from paragan.core.capabilities import ALL, Capability
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import FilePath, Natural
+from paragan.core.option_types import Natural
 from paragan.core.roles import Roles, colocated_roles, server_roles
 from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Report, Side
@@ -27,7 +25,6 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes import synchronous
 from paragan.schemes.base.concurrent import ConcurrentScheme
-from paragan.schemes.base.update_order import read_order
 
 # fields of `Policy` that a worker, which computes gradients, or the server, which steps, honours
 HONOURED = {"kind", "lr", "arguments", "schedule", "max_norm", "micro_batches", "updates_per_step", "groups"}
@@ -43,8 +40,6 @@ class Options:
     0: one update per turn, with the gradients of all workers. 1 or more: one update per worker,
     each on its share of the batch; learning rate schedules count these.
     """
-    order: FilePath | None = None
-    """Run folder whose recorded order of updates is repeated (`paragan replay`)."""
 
 
 class Scheme(ConcurrentScheme[Server | GradientWorker]):
@@ -69,18 +64,7 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
 
     @property
     def is_repeatable(self) -> bool:
-        return True
-
-    def follows_order(self, num_ranks: int) -> bool:
-        return num_ranks > 1 and self.options.staleness > 0
-
-    def can_end_at(
-        self, num_steps: int, used: Mapping[Side, Sequence[Sequence[int]]], d_updates: int, d_version: int
-    ) -> bool:
-        num_updates = {Side.G: num_steps, Side.D: d_updates * num_steps}
-        num_workers = len(used[Side.G]) - 1
-        by_worker = {side: Counter(used[side][0][: num_workers * n]) for side, n in num_updates.items()}
-        return all(set(by_worker[side].values()) == {n} for side, n in num_updates.items())
+        return self.options.staleness == 0
 
     @property
     def capabilities(self) -> frozenset[Capability]:  # type: ignore[override]
@@ -118,6 +102,4 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
     def _make_session(self, gan: GAN) -> Server | GradientWorker:
         assert self._roles is not None
         kind = Server if self._roles.sides else GradientWorker
-        path = self.options.order
-        orders = {} if path is None else read_order(Path(path), self._roles, gan)
-        return kind(gan, self._roles, self.options.staleness, orders)
+        return kind(gan, self._roles, self.options.staleness)
