@@ -1,7 +1,8 @@
 """Cases of the strategy pipeline: networks of the zoo, mixed strategies, messages, errors."""
 
 import importlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
@@ -33,11 +34,13 @@ from paragan.parallel.base.row_moves import Messages
 from paragan.penalties import l1
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import SCHEMES, UNEVEN, alone, strategy
+from tests.distributed.deep_network import WIDTH, Deep
 from tests.laws import small_gan
 from tests.laws.matrix_gan import BATCH, MATRIX, STEPS, game, player, stream
 from tests.laws.small_gan import distance
 
 CLASSES, ROWS, SIDE = 3, 8, 16
+SHARES = (3, 2, 2, 1)  # of the rows, on four ranks
 ZOO = {
     "sngan": {"latent": 6, "width": 4},
     "dcgan": {"latent": 6, "width": 4},
@@ -83,49 +86,50 @@ def mixed(world: World, g: str, d: str, number: int) -> float:
     return max(distance(seat.strategy.weights(net), one) for (seat, net), one in zip(nets, plain, strict=False))
 
 
-def _zoo_player(side: Side, model: str, placed: Strategy, world: World, parts: int) -> Player:
+def _networks(model: str) -> tuple[dict[Side, Callable[[], torch.nn.Module]], tuple[int, ...]]:
+    """Constructors of G and D, and the shape of a sample."""
+    if model == "deep":
+        return {Side.G: partial(Deep, WIDTH), Side.D: partial(Deep, 1)}, (WIDTH,)
     module = importlib.import_module(f"paragan.models.{model}")
-    options = module.Options(**ZOO[model])
-    kind = module.Generator if side is Side.G else module.Discriminator
-
-    def construct() -> torch.nn.Module:
-        return kind(options, (3, SIDE, SIDE), CLASSES).double()
-
-    make = NetworkFactory(construct, partial(initialise, seed=0, stream=side.value))
-    policy = Policy(
-        kind=torch.optim.Adam, lr=1e-2, arguments={"betas": (0.0, 0.9), "eps": 1e-3}, max_norm=0.5, micro_batches=parts
-    )
-    net = placed.prepare(make, world)
-    ema = Ema(placed.prepare_average(make, world), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
-    return Player(side=side, net=net, strategy=placed, policy=policy, ema=ema)
+    shape = (3, SIDE, SIDE)
+    kinds = {Side.G: module.Generator, Side.D: module.Discriminator}
+    return {side: partial(kind, module.Options(**ZOO[model]), shape, CLASSES) for side, kind in kinds.items()}, shape
 
 
 def _zoo_game(model: str, world: World, placed: Sequence[Strategy], parts: int, share: tuple[int, int], penalty: str):
-    g, d = (_zoo_player(side, model, one, world, parts) for side, one in zip(Side, placed, strict=True))
-    latent = (
-        importlib.import_module(f"paragan.models.{model}")
-        .Generator(importlib.import_module(f"paragan.models.{model}").Options(**ZOO[model]), (3, SIDE, SIDE), CLASSES)
-        .latent
-    )
-    prior = Prior(seed=5, latent=latent, num_classes=CLASSES, dtype=torch.float64)
-    terms = []
-    if penalty:
-        module = importlib.import_module(f"paragan.penalties.{penalty}")
-        terms.append(module.Penalty(module.Options(weight=0.3)))
-    return GAN(g=g, d=d, loss=Loss(hinge.d_loss, hinge.g_loss), prior=prior, d_penalties=tuple(terms)), _batches(*share)
+    networks, shape = _networks(model)
+    seats = []
+    for side, one in zip(Side, placed, strict=True):
+        make = NetworkFactory(
+            lambda kind=networks[side]: kind().double(), partial(initialise, seed=0, stream=side.value)
+        )
+        adam = {"betas": (0.0, 0.9), "eps": 1e-3}
+        policy = Policy(kind=torch.optim.Adam, lr=1e-2, arguments=adam, max_norm=0.5, micro_batches=parts)
+        net = one.prepare(make, world)
+        ema = Ema(one.prepare_average(make, world), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
+        seats.append(Player(side=side, net=net, strategy=one, policy=policy, ema=ema))
+    prior = Prior(seed=5, latent=networks[Side.G]().latent, num_classes=CLASSES, dtype=torch.float64)
+    module = importlib.import_module(f"paragan.penalties.{penalty}")
+    terms = (module.Penalty(module.Options(weight=0.3)),)
+    gan = GAN(g=seats[0], d=seats[1], loss=Loss(hinge.d_loss, hinge.g_loss), prior=prior, d_penalties=terms)
+    return gan, _batches(shape, *share)
 
 
-def _batches(first: int = 0, count: int = ROWS):
-    step = 0
-    while True:
+def _batches(shape: tuple[int, ...], first: int, count: int):
+    for step in itertools.count():
         rows = Rows(step=step, first=first, count=count, total=ROWS)
-        x = rng.uniform(3, "x", rows, (3, SIDE, SIDE)).double() * 2 - 1
+        x = rng.uniform(3, "x", rows, shape).double() * 2 - 1
         yield Batch(rows, {"image": x, "label": rng.integers(3, "y", rows, CLASSES)})
-        step += 1
 
 
 def zoo(
-    world: World, model: str, options: dict[str, Any], penalty: str = "r1", steps: int = 2, recompute: bool = False
+    world: World,
+    model: str,
+    options: dict[str, Any],
+    penalty: str = "r1",
+    steps: int = 2,
+    recompute: bool = False,
+    uneven: bool = False,
 ) -> float:
     """The largest difference of any weight or average from one process with equal micro-batches."""
     parts = options.get("micro_batches", 4)
@@ -134,7 +138,8 @@ def zoo(
         synchronous.step(plain, batches)
     memory = MemoryOptions(recompute=recompute)
     placed = [PipelineStrategy(PipelineOptions(**options), memory) for _ in Side]
-    gan, batches = _zoo_game(model, world, placed, 1, world.share(ROWS), penalty)
+    share = (sum(SHARES[: world.rank]), SHARES[world.rank]) if uneven else world.share(ROWS)
+    gan, batches = _zoo_game(model, world, placed, 1, share, penalty)
     for _ in range(steps):
         synchronous.step(gan, batches)
     nets = ((gan.g, gan.g.net, plain.g.net), (gan.d, gan.d.net, plain.d.net), (gan.g, gan.g.ema.net, plain.g.ema.net))

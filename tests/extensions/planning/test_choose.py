@@ -1,6 +1,6 @@
 """Settings of a run on many workers: memory, margins, learning rates, goals."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
@@ -141,7 +141,7 @@ def test_printed_plan_names_its_goal(plan):
     made, _ = plan()
     text = format_decisions(made)
     assert f"images/s predicted, {made.hours:,.3g} hours to 100 kimg" in text.splitlines()[0]
-    assert ParallelPlan.of(made.to_dict()) == made
+    assert ParallelPlan.of(asdict(made)) == made
 
 
 def test_batch_without_a_sample_for_each_worker_is_refused(plan):

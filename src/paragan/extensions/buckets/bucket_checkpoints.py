@@ -150,7 +150,6 @@ class BucketCheckpoints:
             return False
 
     def _files(self) -> dict[str, dict[str, int]]:
-        """Return the size of each file, by checkpoint and name."""
         sizes: dict[str, dict[str, int]] = {}
         for key, stored in self.bucket.list(f"{self.folder}/").items():
             name, _, file = key.removeprefix(f"{self.folder}/").partition("/")

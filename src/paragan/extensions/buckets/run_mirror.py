@@ -144,7 +144,6 @@ def _is_mirrored(name: str) -> bool:
 
 
 def _max_bytes(name: str) -> int:
-    """Return the size above which a file is not copied."""
     return _MAX_TEXT_BYTES if name.endswith((".json", ".yaml")) else _MAX_BYTES
 
 

@@ -40,8 +40,6 @@ class ChainedBlocks(nn.ModuleList, BlockRunner):
 
 
 class _SomeBlocks(BlockRunner):
-    """Consecutive blocks of a chain."""
-
     def __init__(self, blocks: ChainedBlocks, numbers: range) -> None:
         if numbers.step != 1:
             raise ConfigError("blocks can be called in their order only; slice them without a step")

@@ -109,8 +109,6 @@ def block_costs(net: nn.Module, inputs: Sequence[Tensor | None]) -> list[BlockCo
 
 
 class _CostedBlocks(ChainedBlocks):
-    """Blocks that record their costs."""
-
     def __init__(self, blocks: Any) -> None:
         super().__init__(blocks)
         self.costs: list[BlockCost] = []

@@ -114,7 +114,6 @@ class Server:
             self._unanswered.remove((i, side))
 
     def _complete_turns(self, side: Side) -> int:
-        """Return the number of turns that every worker has made."""
         return min(self._applied[side])
 
     def _record(self, i: int, side: Side, message: Message) -> None:
@@ -142,5 +141,4 @@ class Server:
         raise RankError(f"the worker on rank {slowest + 1} has sent no gradients for {self.roles.timeout_s:.0f} s")
 
     def _next_side(self, i: int) -> Side:
-        """Return the side of the next gradients of a worker."""
         return self.bound.turns[self._num_received[i] % len(self.bound.turns)]

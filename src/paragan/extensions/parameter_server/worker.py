@@ -67,7 +67,6 @@ class GradientWorker:
         self._links.close()
 
     def _run_turn(self, side: Side, turn: Turn, against: Opponent) -> Update:
-        """Compute the gradients of a turn and send them."""
         player = self._players[side]
         log = self.staleness_logs[side.value]
         log.record_wait(self._receive_until(self._is_allowed))

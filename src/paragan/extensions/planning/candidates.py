@@ -87,7 +87,6 @@ def _candidate(source: PlanSource, name: str, settings: Mapping[str, Any], margi
 
 
 def _allows(source: PlanSource, game: GAN, settings: Mapping[str, Any]) -> bool:
-    """Return whether a scheme can train this game."""
     try:
         build.scheme(with_settings(source.config, settings)).refuse(game, source.data.train.tensors)
     except ConfigError:

@@ -109,7 +109,6 @@ def _select(candidates: Sequence[Candidate], predictions: Sequence[Prediction]) 
 
 
 def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSetting]:
-    """Return decisions about scheme and strategies."""
     predicted = f"{1000 * prediction.step_s:,.3g} ms a step, {prediction.images_per_s:,.4g} images/s predicted"
     if not candidate.settings:
         reason = f"{predicted}; no other candidate gains more than its margin"

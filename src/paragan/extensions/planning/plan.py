@@ -165,13 +165,9 @@ class ParallelPlan:
     decisions: tuple[PlannedSetting, ...]
     predictions: tuple[Prediction, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain maps, lists and scalars, for JSON."""
-        return dataclasses.asdict(self)
-
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> ParallelPlan:
-        """Return a plan from what `to_dict` returns; raises `ValueError` for other maps."""
+        """Return a plan from a map of its fields; raises `ValueError` for other maps."""
         return TypeAdapter(cls).validate_python(tree)
 
 

@@ -155,8 +155,6 @@ def _open_data(request: PlanRequest) -> build.Data:
 
 @dataclass(frozen=True)
 class _FakeNetworks(NetworkFactory):
-    """Factory of a network without data."""
-
     def __call__(self) -> nn.Module:
         return to_fake(self.construct(), self.device)
 

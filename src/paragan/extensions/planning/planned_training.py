@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def plan_program(
     document = None
     if world.is_main:
         source = _profiled(config, config.model.name, say, networks)
-        document = plan_here(source, world.size, batch, rule).to_dict()
+        document = asdict(plan_here(source, world.size, batch, rule))
     chosen = ParallelPlan.of(world.gather(document)[0])
     for decision in chosen.decisions:
         say(f"plan      {decision.key or 'unchanged'}: {decision.value} ({decision.reason})")

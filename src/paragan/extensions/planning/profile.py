@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -124,13 +123,9 @@ class RunProfile:
         turns += sum(number * self.players[side].update_s.at(rows) for side, number in self.updates.items())
         return max(0.0, self.step_s.at(rows) - turns)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as plain maps, lists and scalars, for JSON."""
-        return dataclasses.asdict(self)
-
     def write(self, path: Path) -> None:
-        """Write the document."""
-        write_text(path, json.dumps(self.to_dict(), indent=1) + "\n")
+        """Write the document as JSON."""
+        write_text(path, json.dumps(asdict(self), indent=1) + "\n")
 
 
 def read_profile(path: Path) -> RunProfile:

@@ -180,7 +180,6 @@ class SimulatedTime:
         )
 
     def _per_rows(self, side: Side, cost: Callable[[float], float]) -> Times:
-        """Return a cost of each rank of a side."""
         sizes, inverse = self._sizes[side]
         return np.asarray([cost(float(size)) for size in sizes])[inverse]
 

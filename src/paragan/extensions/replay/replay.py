@@ -99,7 +99,6 @@ def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, res
 
 
 def _first_difference(recorded: Checkpoint, replayed: Checkpoint) -> str | None:
-    """Return the name of the first tensor that differs."""
     for group, tensors in recorded.groups.items():
         others: Mapping[str, Tensor] = replayed.groups.get(group, {})
         for name, value in tensors.items():
@@ -109,7 +108,6 @@ def _first_difference(recorded: Checkpoint, replayed: Checkpoint) -> str | None:
 
 
 def _is_equal(a: Tensor, b: Tensor) -> bool:
-    """Return whether two tensors have the same bits."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))

@@ -166,7 +166,6 @@ class Study:
         ]
 
     def _newest(self) -> list[FrozenTrial]:
-        """Return the newest trial of each run folder."""
         trials = self._study.get_trials(deepcopy=False)
         return list({trial.user_attrs.get(_RUN): trial for trial in trials}.values())
 

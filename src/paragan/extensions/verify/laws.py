@@ -18,16 +18,8 @@ from paragan.core.dist import ALONE, World
 from paragan.core.layout import StoredTensors
 from paragan.core.types import Side
 from paragan.distributed.launch.join import destroy_groups, join
-from paragan.extensions.verify.diagnosis import (
-    NetworkTraits,
-    Traits,
-    describe_dropout,
-    explain_difference,
-    explain_micro_batches,
-    explain_sharding,
-    inspect_network,
-    unsupported_penalty,
-)
+from paragan.extensions.verify import diagnosis
+from paragan.extensions.verify.diagnosis import NetworkTraits, Traits
 from paragan.extensions.verify.finding import (
     DETERMINISTIC,
     NO_REFERENCE_RUN,
@@ -122,7 +114,8 @@ def law_result(found: TraceDifference, traits: Traits) -> LawResult:
     """Return the result of a comparison, with an explanation if it failed."""
     if not found.name:
         return passed_result(found.largest)
-    return failed_result("; ".join(filter(None, (explain_difference(found, traits), str(found)))), found.largest)
+    reasons = (diagnosis.explain_difference(found, traits), str(found))
+    return failed_result("; ".join(filter(None, reasons)), found.largest)
 
 
 def deterministic(subject: VerifiedNetworks, traits: Traits, plain: list[Trace]) -> LawResult:
@@ -137,14 +130,14 @@ def deterministic(subject: VerifiedNetworks, traits: Traits, plain: list[Trace])
         return passed_result(0.0)
     why = "something outside the networks keeps state between runs"
     if difference.step == 0:
-        why = explain_difference(difference, traits)
+        why = diagnosis.explain_difference(difference, traits)
     return failed_result(f"{why}; {difference}", difference.largest)
 
 
 def _look(subject: VerifiedNetworks, side: Side, traits: dict[Side, NetworkTraits]) -> LawResult:
     for name, module in subject.net(side).named_modules():
         check_synchronised_norm(module, name)
-    traits[side] = inspect_network(subject, side)
+    traits[side] = diagnosis.inspect_network(subject, side)
     return passed_result()
 
 
@@ -176,12 +169,12 @@ def parts(ready: PreparedLaws) -> Iterator[LawResult]:
     """Run each player's turn in two micro-batches."""
     ready = ready.without_dropout
     for side in Side:
-        if reason := explain_micro_batches(ready.subject, ready.traits, side):
+        if reason := diagnosis.explain_micro_batches(ready.subject, ready.traits, side):
             yield LawResult(law=_PARTS, strategy=side.value.upper(), result="exempt", reason=reason)
         else:
             game = partial(_trace, ready.subject, "none", ALONE, {side: 2})
             result = compare_with_plain(ready, _PARTS, side.value.upper(), game, NEAR)
-            yield replace(result, reason=result.reason or describe_dropout(ready.traits))
+            yield replace(result, reason=result.reason or diagnosis.describe_dropout(ready.traits))
 
 
 def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
@@ -191,11 +184,11 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
         for name, strategy in ready.subject.joining_strategies.items():
             if strategy.needs_hosts:
                 continue
-            if reason := unsupported_penalty(ready.subject, name):
+            if reason := diagnosis.unsupported_penalty(ready.subject, name):
                 yield LawResult(law=_ONE, strategy=name, result="not run", reason=reason)
                 continue
             result = compare_with_plain(ready, _ONE, name, partial(_trace, ready.subject, name, world or ALONE), 0.0)
-            yield replace(result, reason=result.reason + explain_sharding(ready.traits, result))
+            yield replace(result, reason=result.reason + diagnosis.explain_sharding(ready.traits, result))
     finally:
         if world is not None:
             destroy_groups(world)

@@ -6,7 +6,6 @@ from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, one
 
 
 def _render(job: ClusterJob) -> str:
-    """Return the script. `ConfigError`: the job sets what only a cluster has."""
     options = {"memory_mb": "--memory-mb", "time_limit_min": "--time-limit", "site": "--site"}
     check_unset(job, "local", nodes="--nodes", image="--image", volumes="--volume", **options)
     return one_host_script(job)

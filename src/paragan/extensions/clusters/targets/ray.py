@@ -15,7 +15,6 @@ from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, one
 
 
 def _render(job: ClusterJob) -> str:
-    """Return the script. `ConfigError`: the job sets what Ray does not have."""
     check_unset(job, "ray", nodes="--nodes", image="--image", volumes="--volume", time_limit_min="--time-limit")
     # Ray starts the script in a copy of its folder
     return one_host_script(replace(job, directory=job.directory or Path.cwd()))

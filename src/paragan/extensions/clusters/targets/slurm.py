@@ -42,7 +42,6 @@ done
 
 
 def _render(job: ClusterJob) -> str:
-    """Return the script. `ConfigError`: the job sets what Slurm does not have."""
     check_unset(job, "slurm", image="--image", volumes="--volume")
     lines = ["#!/bin/sh", *(f"#SBATCH {word}" for word in _options(job)), *shell_head(job)]
     if job.seeds:
