@@ -211,19 +211,12 @@ class ScalingManager:
             if self._plan_source is not None:
                 self.config = self._planned(self._plan_source, networks)
             if self._dimensions:
-                from paragan.extensions.tuning.program import tuned_config
+                from paragan.extensions.tuning.program import ProgramTuning
 
-                self.config = tuned_config(
-                    self.config,
-                    networks,
-                    self._dimensions,
-                    self._trials,
-                    world=self.world,
-                    place=self._place,
-                    folder=self._out,
-                    fresh=self._fresh,
-                    say=self._say,
+                tuning = ProgramTuning(
+                    config=self.config, networks=networks, world=self.world, place=self._place, folder=self._out
                 )
+                self.config = tuning.apply(self._dimensions, self._trials, self._fresh, self._say)
             request = RunRequest(
                 config=self.config,
                 name=program_name(),

@@ -39,11 +39,11 @@ def planned(*words, **arguments):
     return plan_run(PlanRequest(config=config, recipe="digits", shape=SHAPE, classes=CLASSES, **arguments))
 
 
-def operations(*words):
-    """Multiply-accumulate operations by the plan."""
+def turn_macs(*words):
+    """Multiply-accumulate operations of both turns by the plan."""
     config = read_recipe("digits", [*WORDS, *words])
-    data = shape_only_data(SHAPE, CLASSES, False)
-    return simulated_game(config, data, CPU).operations(BATCH)
+    players = simulated_game(config, shape_only_data(SHAPE, CLASSES, False), CPU).players(BATCH)
+    return {Side(name): player.turn_gmacs * 1e9 for name, player in players.items()}
 
 
 def real_game(*words):
@@ -61,7 +61,7 @@ QUICK = ("mlp", "dcgan")
 
 @pytest.mark.parametrize("model", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in SMALL])
 def test_gmacs_are_those_of_a_counter_on_real_tensors(model):
-    found = operations(SMALL[model])
+    found = turn_macs(SMALL[model])
     game = real_game(SMALL[model])
     real = real_batch()
     turns = {
@@ -71,13 +71,13 @@ def test_gmacs_are_those_of_a_counter_on_real_tensors(model):
     for side, run in turns.items():
         with FlopCounterMode(display=False) as counter:
             run()
-        assert found.turn[side] == counter.get_total_flops() / 2 > 0
+        assert found[side] == pytest.approx(counter.get_total_flops() / 2, rel=1e-12) and found[side] > 0
 
 
 def test_a_penalty_with_an_interval_counts_by_its_share():
-    without = operations(SMALL["dcgan"]).turn[Side.D]
-    always = operations(SMALL["dcgan"], "penalties=[{name: r1, interval: 1}]").turn[Side.D]
-    found = operations(SMALL["dcgan"], "penalties=[{name: r1, interval: 4}]").turn[Side.D]
+    without = turn_macs(SMALL["dcgan"])[Side.D]
+    always = turn_macs(SMALL["dcgan"], "penalties=[{name: r1, interval: 1}]")[Side.D]
+    found = turn_macs(SMALL["dcgan"], "penalties=[{name: r1, interval: 4}]")[Side.D]
     assert always > without
     assert found == pytest.approx(without + (always - without) / 4, rel=1e-12)
 
@@ -88,18 +88,19 @@ FLOW = ("model={name: flow_unet, width: 12, multiples: [1], steps: 50}", "penalt
 def test_turn_without_an_adversarial_loss_is_that_of_its_penalties():
     """A flow's turn calls its network once, however many steps its solver takes, and D never trains."""
     words = (*FLOW, "adversarial={weight: 0, d_start_kimg: 1e9}")
-    found = operations(*words)
+    found = turn_macs(*words)
     game = real_game(*words)
     with FlopCounterMode(display=False) as counter:
         game.g.compute_gradients(game.g_turn(real_batch()), against=game.d)
-    assert found.turn == {Side.G: counter.get_total_flops() / 2, Side.D: 0}
-    assert 0 < found.turn[Side.G] < found.forward[Side.G] / 10
+    assert found == {Side.G: pytest.approx(counter.get_total_flops() / 2, rel=1e-12), Side.D: 0}
+    forward = planned(*words).model.players["g"].forward_gmacs * 1e9 * BATCH
+    assert 0 < found[Side.G] < forward / 10
 
 
 def test_losses_that_begin_within_the_training_are_planned_from_the_start():
-    plain = operations(SMALL["mlp"]).turn
-    assert operations(SMALL["mlp"], "train.kimg=4", "adversarial={start_kimg: 3, d_start_kimg: 3}").turn == plain
-    assert operations(SMALL["mlp"], "train.kimg=4", "adversarial={d_start_kimg: 4}").turn == plain | {Side.D: 0}
+    plain = turn_macs(SMALL["mlp"])
+    assert turn_macs(SMALL["mlp"], "train.kimg=4", "adversarial={start_kimg: 3, d_start_kimg: 3}") == plain
+    assert turn_macs(SMALL["mlp"], "train.kimg=4", "adversarial={d_start_kimg: 4}") == plain | {Side.D: 0}
 
 
 @pytest.mark.parametrize("model", ["dcgan", pytest.param("biggan", marks=pytest.mark.slow)])

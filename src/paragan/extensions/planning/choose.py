@@ -8,7 +8,7 @@ asynchronous players) is chosen only if its predicted gain clears a margin. Sour
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,9 +51,7 @@ def choose_plan(
         raise ConfigError(f"a batch of {batch} has no sample for each of {workers} workers; pass a larger train.batch")
     local = -(-batch // workers)
     fitted = _fit_memory(profile, workers, local, memory_bytes)
-    game = build.gan(config, source.data, torch.device("cpu"), model=source.model)
-    planned = replace(source, config=replace(config, train=replace(config.train, batch=batch)))
-    possible = fitted.possible(candidates(planned, game, workers, fitted.strategy), profile, workers)
+    possible = fitted.possible(source, batch, workers)
     predictions = _predict(possible, cluster)
     best = _select(possible, predictions)
     chosen = predictions[best]
@@ -130,12 +128,14 @@ class _Fit:
     limit: int | None = None
     saved: float = 0.0
 
-    def possible(self, candidates: Iterable[Candidate], profile: RunProfile, workers: int) -> list[Candidate]:
-        """Return the first candidate, and others whose workers have no more samples than fit."""
+    def possible(self, source: PlanSource, batch: int, workers: int) -> list[Candidate]:
+        """Return the first candidate for a batch, and others whose workers have no more samples than fit."""
+        game = build.gan(source.config, source.data, torch.device("cpu"), model=source.model)
+        planned = replace(source, config=replace(source.config, train=replace(source.config.train, batch=batch)))
+        first, *others = candidates(planned, game, workers, self.strategy)
         max_bytes = math.inf if self.limit is None else self.limit + self.saved
-        first, *others = candidates
-        samples = [-(-other.max_samples(workers) // self.parts) for other in others]
-        fitting = [other for other, num in zip(others, samples, strict=True) if profile.memory.at(num) <= max_bytes]
+        bytes_at = source.profile.memory.at
+        fitting = [other for other in others if bytes_at(-(-other.max_samples(workers) // self.parts)) <= max_bytes]
         return [first, *fitting]
 
     def decisions(self, config: RunConfig) -> list[PlannedSetting]:

@@ -27,8 +27,16 @@ from paragan.extensions.planning.candidates import PlanSource
 from paragan.extensions.planning.choose import choose_plan
 from paragan.extensions.planning.forecast_run import ForecastRequest, check_forecast, forecast_run
 from paragan.extensions.planning.measured_times import measure_times, profile_operators
-from paragan.extensions.planning.plan import DataPlan, MemoryPlan, ModelPlan, OperatorTime, Plan, PlayerPlan
-from paragan.extensions.planning.simulated_step import SimulatedGame, StepMemory, StepOperations, find_largest_batch
+from paragan.extensions.planning.plan import (
+    DataPlan,
+    ForecastPlan,
+    MemoryPlan,
+    ModelPlan,
+    OperatorTime,
+    ParallelPlan,
+    Plan,
+)
+from paragan.extensions.planning.simulated_step import SimulatedGame, find_largest_batch
 from paragan.game.gan import GAN
 from paragan.hardware import device as devices
 from paragan.runs.run_request import RunRequest
@@ -85,10 +93,11 @@ def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
     outside = has_outside_networks(config, None)
     with reraise_as_config_error("plan: a simulated step") if outside else contextlib.nullcontext():
         say("counting parameters and operations")
-        operations = simulated.operations(config.train.batch)
+        players = simulated.players(config.train.batch)
         say("simulating the memory of a step")
-        simulated_memory = simulated.memory(config.train.batch)
-        memory = _plan_memory(request, config, simulated, simulated_memory, say)
+        memory = simulated.memory(config.train.batch)
+        if request.memory_bytes is not None:
+            memory = _with_largest_batch(memory, request.memory_bytes, config, simulated, say)
     measured = None
     operators: Mapping[str, tuple[OperatorTime, ...]] = {}
     if request.is_measured:
@@ -97,18 +106,10 @@ def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
         if request.is_profiled:
             say("profiling operators")
             operators = profile_operators(config, data, device, measured.batch)
-    forecast = None
-    chosen = None
-    if request.forecast is not None:
-        forecast = forecast_run(request.config, request.recipe, request.forecast, data, simulated.peak_bytes, say)
-        if request.forecast.is_chosen:
-            workers = max(request.forecast.workers)
-            batch = config.train.batch * (workers if request.forecast.scaling == "weak" else 1)
-            source = PlanSource(request.config, data, forecast.profile)
-            chosen = choose_plan(source, replace(forecast.cluster, workers=workers), batch, request.memory_bytes)
+    forecast, chosen = _forecast(request, data, simulated, say)
     return Plan(
         recipe=request.recipe,
-        model=_plan_model(config, data, operations, simulated_memory.saved),
+        model=ModelPlan(config.model.name, players),
         memory=memory,
         data=_plan_data(config, data),
         measured=measured,
@@ -117,6 +118,22 @@ def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
         forecast=forecast,
         notes=_notes(request.config),
     )
+
+
+def _forecast(
+    request: PlanRequest, data: build.Data, simulated: SimulatedGame, say: Say
+) -> tuple[ForecastPlan | None, ParallelPlan | None]:
+    """Return the forecasts, and the settings for the largest number of workers, if requested."""
+    asked = request.forecast
+    if asked is None:
+        return None, None
+    forecast = forecast_run(request.config, request.recipe, asked, data, simulated.peak_bytes, say)
+    if not asked.is_chosen:
+        return forecast, None
+    workers = max(asked.workers)
+    batch = request.config.train.batch * (workers if asked.scaling == "weak" else 1)
+    source = PlanSource(request.config, data, forecast.profile)
+    return forecast, choose_plan(source, replace(forecast.cluster, workers=workers), batch, request.memory_bytes)
 
 
 def _notes(config: RunConfig) -> tuple[str, ...]:
@@ -177,47 +194,18 @@ def simulated_game(config: RunConfig, data: build.Data, device: torch.device) ->
     return SimulatedGame(make, build.scheme(config), data.train.tensors, device)
 
 
-def _plan_memory(
-    request: PlanRequest, config: RunConfig, simulated: SimulatedGame, memory: StepMemory, say: Say
+def _with_largest_batch(
+    memory: MemoryPlan, limit: int, config: RunConfig, simulated: SimulatedGame, say: Say
 ) -> MemoryPlan:
-    limit = request.memory_bytes
-    largest = None
-    if limit is not None:
+    """Return the plan of the memory with the largest batch that fits into `limit` bytes."""
 
-        def peak_bytes(batch: int) -> int:
-            say(f"simulating batch {batch:,}")
-            return simulated.peak_bytes(batch)
+    def peak_bytes(batch: int) -> int:
+        say(f"simulating batch {batch:,}")
+        return simulated.peak_bytes(batch)
 
-        parts = lcm(*(player.micro_batches for player in config.player_options.values()))
-        largest = find_largest_batch(peak_bytes, limit, config.train.batch, parts)
-    return MemoryPlan(
-        device=str(simulated.device),
-        peak_bytes=memory.peak_bytes,
-        terms=memory.terms,
-        limit_bytes=limit,
-        largest_batch=largest,
-    )
-
-
-def _plan_model(
-    config: RunConfig, data: build.Data, operations: StepOperations, saved: Mapping[Side, int]
-) -> ModelPlan:
-    players = {}
-    for side in operations.turn:
-        with torch.device("meta") if not outside_names(config) else contextlib.nullcontext():
-            net = build.network_factory(config, side, data, torch.device("cpu")).construct()
-        trainable = sum(weight.numel() for weight in net.parameters() if weight.requires_grad)
-        total = sum(tensor.numel() for tensor in (*net.parameters(), *net.buffers()))
-        macs = operations.forward.get(side)
-        players[side.value] = PlayerPlan(
-            parameters=trainable,
-            buffers=total - trainable,
-            forward_gmacs=None if macs is None else macs / config.train.batch / _GIGA,
-            updates=1 if side is Side.G else config.player_options[side.value].updates_per_step,
-            turn_gmacs=operations.turn[side] / _GIGA,
-            saved_by_turn=saved[side],
-        )
-    return ModelPlan(config.model.name, players)
+    parts = lcm(*(player.micro_batches for player in config.player_options.values()))
+    largest = find_largest_batch(peak_bytes, limit, config.train.batch, parts)
+    return replace(memory, limit_bytes=limit, largest_batch=largest)
 
 
 def _plan_data(config: RunConfig, data: build.Data) -> DataPlan:

@@ -15,38 +15,17 @@ from paragan.core.errors import ConfigError
 from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Rows, Side
 from paragan.extensions.planning.allocations import AllocationRecord, record_allocations
+from paragan.extensions.planning.plan import MemoryPlan, PlayerPlan
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.scheme import Scheme
 
 TERMS = ("weights", "gradients", "optimizer", "ema", "activations", "workspace")
+_GIGA = 10**9
 _CPU_SHARE = 0.25  # of the tensors: copies inside of convolutions and freed blocks of the heap, as measured
 _MAX_BATCH = 1 << 20
 _GROWTH = 8  # of the batch from one guess to the next
 _PROGRAM_BYTES = 250_000  # of oneDNN for a convolution or product of new shapes, as measured
-
-
-@dataclass(frozen=True)
-class StepMemory:
-    """Bytes of a step at its peak: their sum, and each of `TERMS`.
-
-    saved: bytes that autograd saves for the backward pass of one turn, by side.
-    """
-
-    peak_bytes: int
-    terms: Mapping[str, int]
-    saved: Mapping[Side, int]
-
-
-@dataclass(frozen=True)
-class StepOperations:
-    """Multiply-accumulate operations of the whole batch: forward of G and D, and each turn.
-
-    A turn is the mean over the updates of a player: penalties with an interval are due in some.
-    """
-
-    forward: Mapping[Side, float]
-    turn: Mapping[Side, float]
 
 
 @dataclass(frozen=True)
@@ -65,8 +44,8 @@ class SimulatedGame:
         """Return the bytes of a step at its peak."""
         return self.memory(batch).peak_bytes
 
-    def memory(self, batch: int) -> StepMemory:
-        """Simulate a step with all penalties due, and one turn of each player."""
+    def memory(self, batch: int) -> MemoryPlan:
+        """Simulate a step with all penalties due."""
         with record_allocations() as record:
             game = self.make()
             _name_gradients(record, game)
@@ -76,17 +55,16 @@ class SimulatedGame:
             start = len(record.events)
             _set_version(game, 0)
             self.scheme.step(game, batches)
-            end = len(record.events)
-            saved = {side: _saved_bytes(record, game, side, next(batches)) for side in game.slots}
-            return _peak(record, start, end, saved, self.device.type == "cpu")
+            terms = _terms_at_peak(record, start, len(record.events), self.device.type == "cpu")
+            return MemoryPlan(device=str(self.device), peak_bytes=sum(terms.values()), terms=terms)
 
-    def operations(self, batch: int) -> StepOperations:
-        """Count the operations of both networks and of all kinds of turns."""
+    def players(self, batch: int) -> dict[str, PlayerPlan]:
+        """Count what the network of each player holds, and what its turns compute and save."""
         with record_allocations() as record:
             game = self.make()
+            _name_tensors(record, game)
             real = next(self._batches(batch))
-            forward = {side: _forward_macs(record, game, side, real) for side in Side}
-            return StepOperations(forward, {side: _mean_turn(record, game, side, real) for side in game.slots})
+            return {side.value: _plan_player(record, game, side, real) for side in game.slots}
 
     def _batches(self, batch: int) -> Iterator[Batch]:
         for step in count():
@@ -131,10 +109,23 @@ def _name_gradients(record: AllocationRecord, game: GAN) -> None:
                 weight.register_post_accumulate_grad_hook(name)
 
 
-def _saved_bytes(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> int:
+def _plan_player(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> PlayerPlan:
+    player = _players(game)[side]
+    trainable = sum(weight.numel() for weight in player.net.parameters() if weight.requires_grad)
+    total = sum(tensor.numel() for tensor in (*player.net.parameters(), *player.net.buffers()))
+    forward = None if side.is_extra else _forward_macs(record, game, side, real) / real.rows.count / _GIGA
+    turn = _mean_turn(record, game, side, real) / _GIGA
+    _set_version(game, 1)  # penalties with an interval are not due in most turns
     with record.saved_for_backward():
         _turn(game, side, real)
-    return sum(record.saved.values())
+    return PlayerPlan(
+        parameters=trainable,
+        buffers=total - trainable,
+        forward_gmacs=forward,
+        updates=1 if side is Side.G else player.updates_per_step,
+        turn_gmacs=turn,
+        saved_by_turn=sum(record.saved.values()),
+    )
 
 
 def _turn(game: GAN, side: Side, real: Batch) -> None:
@@ -176,7 +167,7 @@ def _mean_turn(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> 
     return total / len(versions)
 
 
-def _peak(record: AllocationRecord, start: int, end: int, saved: Mapping[Side, int], is_cpu: bool) -> StepMemory:
+def _terms_at_peak(record: AllocationRecord, start: int, end: int, is_cpu: bool) -> dict[str, int]:
     """Return the memory at the peak of the events from `start` to `end`; all events are replayed."""
     live: Counter[str] = Counter()
     peak = 0
@@ -190,7 +181,7 @@ def _peak(record: AllocationRecord, start: int, end: int, saved: Mapping[Side, i
             terms = live.copy()
     if is_cpu:
         terms["workspace"] = round(_CPU_SHARE * peak) + _PROGRAM_BYTES * len(record.programs)
-    return StepMemory(terms.total(), {term: terms[term] for term in TERMS}, saved)
+    return {term: terms[term] for term in TERMS}
 
 
 def find_largest_batch(peak_bytes: Callable[[int], int], limit_bytes: int, start: int, step: int = 1) -> int:

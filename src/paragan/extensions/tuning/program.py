@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.config import RunConfig, compare, dump, parse_recipe, read_recipe
@@ -22,47 +23,48 @@ _GOAL = "fd"
 _LENGTH = 10  # of the run, in trials
 
 
-def tuned_config(
-    config: RunConfig,
-    networks: Model,
-    dimensions: Sequence[Dimension],
-    trials: int,
-    *,
-    world: World,
-    place: RankEnv | None,
-    folder: Path,
-    fresh: bool,
-    say: Callable[[str], None],
-) -> RunConfig:
-    """Return the config of a program's run with the values of the best trial. Collective, on the ranks of `world`.
+@dataclass(frozen=True, kw_only=True)
+class ProgramTuning:
+    """A run of a program to tune, on the ranks of `world`. networks: from memory. folder: of the run."""
 
-    networks: from memory. folder: of the run, which keeps its values if it exists, unless `fresh`. Raises
-    `ConfigError` as `tune`, and if no trial has a score.
-    """
+    config: RunConfig
+    networks: Model
+    world: World
+    place: RankEnv | None
+    folder: Path
 
-    def configure(words: Sequence[str]) -> RunConfig:
-        return parse_recipe(dump(config), "tune", ANY, words)
+    def apply(self, dimensions: Sequence[Dimension], trials: int, fresh: bool, say: Callable[[str], None]) -> RunConfig:
+        """Return the config with the values of the best trial. Collective.
 
-    if (folder / "config.yaml").is_file() and not fresh:
-        former = compare(config, read_recipe(str(folder / "config.yaml"), outside=ANY))
-        keys = tuple(one.key for one in dimensions)
-        return configure([f"{key}={json.dumps(now)}" for key, (_, now) in former.items() if key.startswith(keys)])
-    check_trials(configure, dimensions)
-    plan = StudyPlan(
-        recipe=folder.name,
-        settings=(),
-        dimensions=tuple(dimensions),
-        goal=_GOAL,
-        direction=goal_direction(config, _GOAL, networks),
-        trials=trials,
-        kimg=max(1, len(config.max_steps) // _LENGTH) * config.train.batch * config.batches_per_step / 1000,
-        seed=config.seed,
-    )
-    studies = folder.with_name(f"{folder.name}-tune")
-    tuning = Tuning(plan=plan, configure=configure, folder=studies, world=world, place=place, model=networks)
-    best = best_trial(plan, tune(tuning, Interrupt(), say))
-    values = world.gather(None if best is None else best.values)[0]
-    if values is None:
-        raise ConfigError(f"tune: no trial has a score; {studies / 'logs'} has what each printed")
-    say(f"tune      {' '.join(trial_words(values))}")
-    return configure(trial_words(values))
+        A run that exists keeps its values, unless `fresh`. Raises `ConfigError` as `tune`, and if no
+        trial has a score.
+        """
+        if (self.folder / "config.yaml").is_file() and not fresh:
+            former = compare(self.config, read_recipe(str(self.folder / "config.yaml"), outside=ANY))
+            keys = tuple(one.key for one in dimensions)
+            return self._with([f"{key}={json.dumps(now)}" for key, (_, now) in former.items() if key.startswith(keys)])
+        config = self.config
+        check_trials(self._with, dimensions)
+        plan = StudyPlan(
+            recipe=self.folder.name,
+            settings=(),
+            dimensions=tuple(dimensions),
+            goal=_GOAL,
+            direction=goal_direction(config, _GOAL, self.networks),
+            trials=trials,
+            kimg=max(1, len(config.max_steps) // _LENGTH) * config.train.batch * config.batches_per_step / 1000,
+            seed=config.seed,
+        )
+        folder = self.folder.with_name(f"{self.folder.name}-tune")
+        tuning = Tuning(
+            plan=plan, configure=self._with, folder=folder, world=self.world, place=self.place, model=self.networks
+        )
+        best = best_trial(plan, tune(tuning, Interrupt(), say))
+        values = self.world.gather(None if best is None else best.values)[0]
+        if values is None:
+            raise ConfigError(f"tune: no trial has a score; {folder / 'logs'} has what each printed")
+        say(f"tune      {' '.join(trial_words(values))}")
+        return self._with(trial_words(values))
+
+    def _with(self, words: Sequence[str]) -> RunConfig:
+        return parse_recipe(dump(self.config), "tune", ANY, words)
