@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 from torch.utils.flop_counter import FlopCounterMode
 
 import paragan as pg
@@ -14,10 +15,12 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.types import Batch, Rows, Side
+from paragan.extensions.planning.plan import Plan
 from paragan.extensions.planning.plan_run import PlanRequest, plan_run, simulated_game
 from paragan.extensions.planning.simulated_step import find_largest_batch
 from paragan.layers import warp
 from paragan.runs.shape_only_data import shape_only_data
+from tests.marks import slow
 
 CPU = torch.device("cpu")
 SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 4
@@ -166,6 +169,13 @@ def test_a_plan_leaves_no_fake_tensor_behind():
     game = real_game(SMALL["dcgan"], "augment=ada")
     build.scheme(read_recipe("digits", WORDS)).step(game, iter([real_batch()] * 2))
     assert all(weight.isfinite().all() for weight in game.d.net.parameters())
+
+
+@pytest.mark.parametrize("arguments", [{}, slow({"memory_gb": 0.05, "is_measured": True})])
+def test_document_is_valid_by_the_schema(arguments):
+    """`docs/plan.schema.json` is that of the class."""
+    plan = planned(SMALL["mlp"], **arguments)
+    assert TypeAdapter(Plan).validate_json(json.dumps(plan.to_dict()), strict=True) == plan
 
 
 def test_measured_times_are_of_the_requested_batch():

@@ -61,7 +61,7 @@ class Server:
         step = self.gan.clock.step + 1
         while any(self._complete_turns(side) < per_step * step for side, per_step in self.bound.per_step.items()):
             i, message = self._next_message()
-            side = self._next_side(i)
+            side = self.bound.turns[self._num_received[i] % len(self.bound.turns)]
             self._record(i, side, message)
             self._num_received[i] += 1
             self._apply(i, side, NetworkChange.read(message.data, self._players[side].net), rows)
@@ -139,6 +139,3 @@ class Server:
                 if message is not None:
                     return i, message
         raise RankError(f"the worker on rank {slowest + 1} has sent no gradients for {self.roles.timeout_s:.0f} s")
-
-    def _next_side(self, i: int) -> Side:
-        return self.bound.turns[self._num_received[i] % len(self.bound.turns)]

@@ -152,10 +152,6 @@ class _Fit:
         return [PlannedSetting(key, value, reason) for key, value in (values or {"": "memory"}).items()]
 
 
-def _divisors(number: int) -> list[int]:
-    return [parts for parts in range(1, number + 1) if number % parts == 0]
-
-
 def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None) -> _Fit:
     """Return the first strategy, and the fewest micro-batches, that fit into a worker's memory."""
     if limit is None:
@@ -164,8 +160,8 @@ def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None
     strategies = _sharding_strategies()
     for name, copies in (("ddp", 0), *strategies):
         saved = copies * weights * (1 - 1 / workers)
-        for parts in _divisors(local):
-            if (peak := profile.memory.at(local // parts) - saved) <= limit:
+        for parts in range(1, local + 1):
+            if local % parts == 0 and (peak := profile.memory.at(local // parts) - saved) <= limit:
                 return _Fit(strategy=name, parts=parts, peak=peak, limit=limit, saved=saved)
     min_bytes = profile.memory.at(1) - strategies[-1][1] * weights * (1 - 1 / workers)
     raise ConfigError(

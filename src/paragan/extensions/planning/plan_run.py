@@ -124,14 +124,14 @@ def _forecast(
     request: PlanRequest, data: build.Data, simulated: SimulatedGame, say: Say
 ) -> tuple[ForecastPlan | None, ParallelPlan | None]:
     """Return the forecasts, and the settings for the largest number of workers, if requested."""
-    asked = request.forecast
-    if asked is None:
+    goal = request.forecast
+    if goal is None:
         return None, None
-    forecast = forecast_run(request.config, request.recipe, asked, data, simulated.peak_bytes, say)
-    if not asked.is_chosen:
+    forecast = forecast_run(request.config, request.recipe, goal, data, simulated.peak_bytes, say)
+    if not goal.is_chosen:
         return forecast, None
-    workers = max(asked.workers)
-    batch = request.config.train.batch * (workers if asked.scaling == "weak" else 1)
+    workers = max(goal.workers)
+    batch = request.config.train.batch * (workers if goal.scaling == "weak" else 1)
     source = PlanSource(request.config, data, forecast.profile)
     return forecast, choose_plan(source, replace(forecast.cluster, workers=workers), batch, request.memory_bytes)
 
