@@ -3,7 +3,7 @@
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,18 +21,12 @@ class Format(Enum):
     python = "python"
 
 
-class Exported(Enum):
-    """Values of `--player`."""
-
-    g = "g"
-    d = "d"
-
-
 _ENDINGS = {".safetensors": Format.safetensors, ".pt2": Format.torch, ".onnx": Format.onnx}
 Out = Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="A folder (default: RUN/export), or a single file.")]
 _FORMATS = "Also export the network as a program, or as Python source; repeatable."
 Direction = Annotated[str | None, typer.Option(metavar="NAME", help="Of a generator with two: a_to_b or b_to_a.")]
-Player = Annotated[Exported, typer.Option(help="The generator, or the discriminator, whose programs give logits.")]
+_PLAYER = "The generator, or the discriminator, whose programs give logits."
+Player = Annotated[Literal["g", "d"], typer.Option(help=_PLAYER)]
 Formats = Annotated[list[Format] | None, typer.Option("--format", help=_FORMATS)]
 
 
@@ -41,7 +35,7 @@ def export(
     *,
     out: Out = None,
     formats: Formats = None,
-    player: Player = Exported.g,
+    player: Player = "g",
     direction: Direction = None,
     steps: Steps = None,
     best: Best = False,
@@ -54,24 +48,22 @@ def export(
     """
     single_file = None if out is None or out.is_dir() else _ENDINGS.get(out.suffix.lower())
     requested = _requested_formats(out, single_file, formats or [])
-    if player is Exported.d and (direction is not None or steps is not None or single_file is not None):
+    if player == "d" and (direction is not None or steps is not None or single_file is not None):
         raise ConfigError("--player d: takes neither --direction nor --steps, and a folder as --out; leave them out")
     from paragan.export.formats import check_onnx
+    from paragan.runs.open_generator import open_discriminator, open_generator
 
-    if Format.onnx in requested:
+    if "onnx" in requested:
         check_onnx()
-    if set(requested) - {Format.safetensors}:
+    if set(requested) - {"safetensors"}:
         print("tracing the network and comparing outputs; takes up to a minute", file=sys.stderr, flush=True)
     outside_code = trusted(trust, code)
-    if player is Exported.d:
-        from paragan.runs.open_discriminator import open_discriminator
-
+    if player == "d":
         discriminator = open_discriminator(path, outside_code, best)
-        print("\n".join(discriminator.write(_folder(path, out), [kind.value for kind in requested])))
+        print("\n".join(discriminator.write(_folder(path, out), requested)))
         return
     from paragan.config import outside_names, to_tree
     from paragan.export.bundle import Bundle, read_score
-    from paragan.runs.open_generator import open_generator
 
     sampler = open_generator(path, outside_code, best, steps=steps)
     score = read_score(path, best)
@@ -80,23 +72,23 @@ def export(
     if out is not None and single_file is not None:
         print(bundle.write_file(out, single_file.value))
     else:
-        print("\n".join(bundle.write(_folder(path, out), [kind.value for kind in requested])))
+        print("\n".join(bundle.write(_folder(path, out), requested)))
 
 
 def _folder(path: Path, out: Path | None) -> Path:
     return out or create_subfolder(path if path.is_dir() else path.parent, "export")
 
 
-def _requested_formats(out: Path | None, single_file: Format | None, formats: list[Format]) -> list[Format]:
-    """Return the requested formats; the ending of a single file names one."""
+def _requested_formats(out: Path | None, single_file: Format | None, formats: list[Format]) -> list[str]:
+    """Return the requested formats by name; the ending of a single file names one."""
     if single_file is None:
         if out is not None and (out.is_file() or out.suffix.lower() in (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".py")):
             raise ConfigError(
                 f"--out: cannot export to {str(out)!r}; use a folder, or a file with the ending {', '.join(_ENDINGS)}"
             )
-        return formats
+        return [kind.value for kind in formats]
     if set(formats) - {single_file}:
         raise ConfigError(
             f"--out: {str(out)!r} takes one format; use a folder for several, or --format {single_file.value}"
         )
-    return [single_file]
+    return [single_file.value]

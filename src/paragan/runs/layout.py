@@ -16,6 +16,8 @@ import torch
 from torch import nn
 
 from paragan import build
+from paragan.build.data import batch_stream
+from paragan.build.loop import check_executor
 from paragan.config import RunConfig, read_recipe
 from paragan.config.sections import NAMES_ONLY
 from paragan.core.capabilities import Capability
@@ -23,12 +25,12 @@ from paragan.core.collective import run_on_main
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError, is_out_of_memory
 from paragan.core.network_factory import Model
-from paragan.core.types import Side
+from paragan.core.types import Batch, Rows, Side
 from paragan.game.options import PlayerOptions
-from paragan.hardware import precision
+from paragan.hardware import device as devices, precision
 from paragan.hardware.executors import error_line, time_call
 from paragan.layers.padded_channels import pad_channels
-from paragan.runs.trial_steps import TrialRun
+from paragan.runs.shape_only_data import noise_batches
 
 _SETTINGS = ("channels_last", "channel_multiple")
 _GAIN = 0.015  # least median gain of the steps of a game
@@ -38,6 +40,43 @@ _BUDGET_S = 180.0  # after which no candidate is begun
 
 Say = Callable[[str], None]
 Step = Callable[[], float]
+
+
+class TrialRun:
+    """Steps of the run without its data, folder and other ranks; the run's state does not change.
+
+    Inputs are noise, or the tensors of a program, as many rows as this rank will have. model: as
+    `build.network_factory` takes it.
+    """
+
+    def __init__(self, config: RunConfig, world: World, model: Model | None) -> None:
+        self.config = config
+        self.model = model
+        self.ranks = world.size
+        is_alone = world.group is None
+        self.device = devices.select_device(config.train.threads) if is_alone else world.device
+        num_ranks = len(build.scheme(config).assign(world.size)[Side.D])
+        self.rows = Rows(step=0, first=0, count=config.train.batch, total=config.train.batch).shares(num_ranks)[0].count
+        self.data = build.open_data(config, model)
+
+    def networks(self) -> Mapping[Side, nn.Module]:
+        """Return the networks, for inspection."""
+        sides = {side: build.network_factory(self.config, side, self.data, self.device, self.model) for side in Side}
+        return {side: make.construct() for side, make in sides.items()}
+
+    def stepper(self, config: RunConfig) -> Callable[[], object]:
+        """Return a function that makes one step of this rank's rows, with separate players."""
+        train = replace(config.train, batch=self.rows)
+        config = replace(config.with_all_losses_active, train=train)
+        game = build.gan(config, self.data, self.device, None, self.model)
+        check_executor(config, game, self.ranks)
+        return partial(build.scheme(config).step, game, self._batches())
+
+    def _batches(self) -> Iterator[Batch]:
+        if self.data.is_image:
+            return noise_batches(self.config, self.data, self.device, self.rows)
+        whole = replace(self.config, train=replace(self.config.train, batch=self.rows))
+        return batch_stream(whole, self.data.train, whole.seed, self.device)
 
 
 def choose_layout(

@@ -1,4 +1,4 @@
-"""Opening of a generator from a run folder or an exported file, without data and discriminator."""
+"""Opening of a generator from a run folder or an exported file, or of the discriminator of a run, without data."""
 
 from collections.abc import Callable, Container
 from dataclasses import replace
@@ -14,7 +14,7 @@ from paragan import build
 from paragan.build.initial_weights import merged_generator
 from paragan.checkpoint import generator_state
 from paragan.checkpoint.generator_state import GeneratorState
-from paragan.config import RunConfig, parse_recipe, read_recipe
+from paragan.config import RunConfig, parse_recipe, read_recipe, to_tree
 from paragan.config.sections import outside_of_run
 from paragan.core import registry, rng
 from paragan.core.command import program_command
@@ -28,6 +28,7 @@ from paragan.core.tensor_game import LATENT
 from paragan.core.types import Side
 from paragan.export import generator_file
 from paragan.export.bundle import read_score
+from paragan.export.discriminator import ExportedDiscriminator
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
@@ -38,7 +39,7 @@ from paragan.game.state import check_same
 from paragan.hardware.device import device_by_name
 from paragan.layers.init import initialise
 from paragan.layers.modes import remember_modes
-from paragan.runs.open_run import read_with_steps
+from paragan.runs.open_run import config_path, read_with_steps
 
 _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
@@ -74,9 +75,9 @@ def open_generator(
         )
     source = str(path / "config.yaml")
     config = read_with_steps(lambda words: read_recipe(source, words, outside), steps)
-    module = model_module(config, model, str(path))
+    module = _model_module(config, model, str(path))
     state = generator_state.read_best(path) if best else generator_state.read_newest(path, say)
-    info = generator_info(state)
+    info = _generator_info(state)
     weights = _merged_weights(config, module, info, state, say) if config.g.trains_part else state.weights
     sampler = _sampler(config, module, weights, info, str(state.path), device)
     sampler = replace(sampler, score=read_score(path, best))
@@ -85,18 +86,39 @@ def open_generator(
     return replace(sampler, held_out=lambda: build.open_data(config).held_out)
 
 
+def open_discriminator(path: Path, trust: bool | CodeFolder = False, best: bool = False) -> ExportedDiscriminator:
+    """Open the discriminator of a run folder at its newest or best checkpoint.
+
+    trust: as of `paragan.load`. Raises `ConfigError` for a grid, whose cells have several, and for one of which the run
+    trains only a part; `CheckpointError` as `open_generator`.
+    """
+    config = read_recipe(str(config_path(path)), [], outside_of_run(trust))
+    if config.grid is not None or config.d.trains_part:
+        reason = "trains a part of its discriminator" if config.grid is None else "is a grid and has several"
+        raise ConfigError(f"export: {path} {reason}; --player d is for runs with one whole discriminator")
+    module = _model_module(config, None, str(path))
+    state = generator_state.read_best(path, "d") if best else generator_state.read_newest(path, print_to_stderr, "d")
+    info = _generator_info(state)
+    with torch.random.fork_rng(devices=[]):  # constructors draw random numbers
+        net = _construct(config, module.Discriminator, info)
+    check_same(shapes_of(state.weights), shapes_of(net.state_dict()), str(state.path))
+    _fill(net, state.weights, str(state.path))
+    net.eval().requires_grad_(False)
+    return ExportedDiscriminator(net=net, info=info, tree=to_tree(config))
+
+
 def _merged_weights(
     config: RunConfig, module: Model, info: GeneratorInfo, state: GeneratorState, say: Callable[[str], None]
 ) -> dict[str, Tensor]:
     """Return the weights of the whole generator of a run that trains a part of it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(rng.key(config.seed, "construct", Side.G.value))
-        net = _construct(config, module, info)
+        net = _construct(config, module.Generator, info)
         initialise(net, config.seed, Side.G.value)
         return merged_generator(net, config, state, say).state_dict()
 
 
-def model_module(config: RunConfig, model: Callable[[RunConfig], Model] | None, where: str) -> Model:
+def _model_module(config: RunConfig, model: Callable[[RunConfig], Model] | None, where: str) -> Model:
     """Return the module of `models/`, or the networks from memory if the run has no module."""
     if config.data.name == FROM_MEMORY and model is None:
         raise ConfigError(config.data.options.missing())
@@ -112,7 +134,7 @@ def model_module(config: RunConfig, model: Callable[[RunConfig], Model] | None, 
     return module
 
 
-def generator_info(state: GeneratorState) -> GeneratorInfo:
+def _generator_info(state: GeneratorState) -> GeneratorInfo:
     """Return the facts in a checkpoint. Raises `CheckpointError` if one is missing."""
     try:
         _ = state.values["players"]
@@ -136,7 +158,7 @@ def _open_file(
     if isinstance(outside, CodeFolder):
         outside = replace(outside, used=file.code)
     config = read_with_steps(partial(parse_recipe, file.config, f"{path} (config)", outside), steps)
-    module = model_module(config, model, str(path))
+    module = _model_module(config, model, str(path))
     return _sampler(config, module, file.weights, file.info, str(path), device)
 
 
@@ -155,7 +177,7 @@ def _sampler(
     def member() -> nn.Module:
         # constructors draw random numbers; the caller's random state is preserved
         with torch.random.fork_rng(devices=[]):
-            return _construct(config, module, info)
+            return _construct(config, module.Generator, info)
 
     def make() -> nn.Module:
         return member() if config.grid is None else of_members(member, weights)
@@ -165,7 +187,7 @@ def _sampler(
         _check_sizes(make, weights, where)
     net = make()
     check_same(shapes_of(weights), shapes_of(net.state_dict()), where)
-    fill(net, weights, where)
+    _fill(net, weights, where)
     if sample is None or LATENT in input_names(net):
         latent_of(net)
     remember_modes(net)
@@ -175,12 +197,12 @@ def _sampler(
     return Sampler(net=net, info=info, seed=config.seed, config=config)
 
 
-def _construct(config: RunConfig, module: Model, info: GeneratorInfo) -> nn.Module:
+def _construct(config: RunConfig, kind: Callable[..., nn.Module], info: GeneratorInfo) -> nn.Module:
     num_classes = len(info.class_names)
-    return construct_network(module.Generator, config.model.options, info.shape, num_classes, info.condition_channels)
+    return construct_network(kind, config.model.options, info.shape, num_classes, info.condition_channels)
 
 
-def fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
+def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
     """Load the weights; refuse other dtypes, which a copy would convert silently."""
     for name, own in net.state_dict().items():
         if weights[name].is_floating_point() != own.is_floating_point():

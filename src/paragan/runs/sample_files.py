@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 from paragan.core.errors import ConfigError
 from paragan.core.files import create_subfolder, write_bytes
 from paragan.export.class_labels import Label
-from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import check_inputs
 from paragan.runs.output_folder import prepare_output_folder
-from paragan.runs.write_samples import SampleRequest, file_name_word
+from paragan.runs.write_samples import SampleRequest, Update, file_name_word
 from paragan.storage import npz
 
 _RECORD = "sampled.json"
 _DEFAULT_NUM = 64
 _PILLOW: dict[str, dict[str, Any]] = {"png": {"format": "PNG"}, "webp": {"format": "WEBP", "lossless": True}}
-Update = Callable[[int, int], None]
 
 
 def write_files(sampler: Sampler, request: SampleRequest, update: Update) -> Path:
@@ -71,6 +69,10 @@ def _groups(sampler: Sampler, request: SampleRequest) -> dict[str, Sequence[Labe
     return {name if is_unique else f"{number}-{name}": [number] for number, name in names.items()}
 
 
+def _options(request: SampleRequest) -> dict[str, Any]:
+    return {"seed": request.seed, "truncation": request.truncation, "mode": request.mode, "steps": request.steps}
+
+
 def _write_images(
     sampler: Sampler, request: SampleRequest, num: int, labels: Sequence[Label] | None, folder: Path
 ) -> Iterator[int]:
@@ -78,25 +80,13 @@ def _write_images(
     width = max(6, len(str(num - 1)))
     paths = [folder / f"{row:0{width}}.{request.file_format}" for row in range(num)]
     is_missing = [not path.exists() for path in paths]
-    for first, images in _blocks(sampler, request, num, labels, is_missing):
+    for first, images in sampler.blocks(num, labels, **_options(request), is_wanted=is_missing):
         for row, image in enumerate(images, start=first):
             if is_missing[row]:
                 content = io.BytesIO()
                 image.save(content, **_PILLOW[request.file_format])
                 write_bytes(paths[row], content.getvalue())
         yield first + len(images)
-
-
-def _blocks(
-    sampler: Sampler,
-    request: SampleRequest,
-    num: int,
-    labels: Sequence[Label] | None,
-    is_wanted: Sequence[bool] | None = None,
-) -> Iterator[tuple[int, SampledImages]]:
-    return sampler.blocks(
-        num, labels, request.seed, request.truncation, request.mode, steps=request.steps, is_wanted=is_wanted
-    )
 
 
 def _write_array(
@@ -112,7 +102,7 @@ def _write_array(
 
     def rows() -> Iterator[NDArray[np.uint8]]:
         for number, group in enumerate(groups):
-            for first, images in _blocks(sampler, request, num, group):
+            for first, images in sampler.blocks(num, group, **_options(request)):
                 labels.extend(images.labels or ())
                 yield images.to_bytes().permute(0, 2, 3, 1).numpy()
                 update(number * num + first + len(images))

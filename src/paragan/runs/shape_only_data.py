@@ -1,5 +1,8 @@
-"""Data of a recipe, or only its shape where the files are not here."""
+"""Data of a recipe, or only its shape where the files are not here; and batches of noise of that shape."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import torch
@@ -10,6 +13,7 @@ from paragan.config import RunConfig
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.source import Source, image_specs
+from paragan.core.types import Batch, Rows, present_tensors
 
 
 class ShapeOnlySource(Source):
@@ -46,3 +50,14 @@ def open_data_or_advise(config: RunConfig) -> build.Data:
         return build.open_data(config)
     except Exception as error:
         raise ConfigError(f"{error}; or pass --shape CxHxW and --classes N, which need no data") from None
+
+
+def noise_batches(config: RunConfig, data: build.Data, device: torch.device, batch: int) -> Iterator[Batch]:
+    """Yield batches of noise with the shapes of the data."""
+    classes = data.num_classes
+    rows = Rows(step=0, first=0, count=batch, total=batch)
+    x = (rng.uniform(config.seed, "plan/x", rows, data.train.shape) * 2 - 1).to(device)
+    y = rng.integers(config.seed, "plan/y", rows, classes).to(device) if classes else None
+    condition = x.flip(-1)[:, : data.train.condition_channels] if data.has_pairs else None
+    for step in count():
+        yield Batch(replace(rows, step=step), present_tensors(image=x, label=y, condition=condition))

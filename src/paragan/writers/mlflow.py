@@ -11,22 +11,13 @@ from typing import Any
 from paragan.core.files import create_subfolder
 from paragan.core.settings_tree import flatten
 from paragan.writers import _tracker
-from paragan.writers._tracker import (
-    STOPPED_CODES,
-    Entry,
-    TrackerWriter,
-    read_run_id,
-    require_package,
-    run_config,
-    save_run_id,
-)
 
 _INVALID = re.compile(r"[^\w\-. :/]")  # in the name of a metric
 _MAX_PARAMS = 100  # of one request
 _MAX_PARAM_CHARACTERS = 500
 
 
-class Writer(TrackerWriter):
+class Writer(_tracker.TrackerWriter):
     """Writer of an MLflow run; requires `pip install 'paragan[mlflow]'`.
 
     One run, also over resumes; its identifier is in RUN/mlflow/run_id. It is in the experiment
@@ -34,9 +25,9 @@ class Writer(TrackerWriter):
     """
 
     def __init__(self, options: object, folder: Path, step: int = 0) -> None:
-        require_package("mlflow", "mlflow")
+        _tracker.require_package("mlflow", "mlflow")
         subfolder = create_subfolder(folder, "mlflow").resolve()
-        config = run_config(folder)
+        config = _tracker.run_config(folder)
         super().__init__("mlflow", lambda: _MlflowRun(subfolder, config))
 
 
@@ -50,16 +41,16 @@ class _MlflowRun:
         uri = os.environ.get("MLFLOW_TRACKING_URI")
         is_local = not uri
         self._client = MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}" if is_local else uri)
-        self._id = self._resume(read_run_id(folder))
+        self._id = self._resume(_tracker.read_run_id(folder))
         if self._id is None:
             experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "paragan"
             artifacts = (folder / "artifacts").as_uri() if is_local else None
             self._id = self._create(experiment, artifacts, folder.parent.name)
-            save_run_id(folder, self._id)
+            _tracker.save_run_id(folder, self._id)
             self._log_params(config)
         self._client.log_dict(self._id, dict(config), "config.yaml")
 
-    def log(self, entry: Entry) -> None:
+    def log(self, entry: _tracker.Entry) -> None:
         """Log numbers and sheet; the protocol of a score as tags and as a file of its step."""
         from mlflow.entities import Metric, RunTag
 
@@ -75,7 +66,7 @@ class _MlflowRun:
 
     def finish(self, code: int) -> None:
         """Finish the run: finished, killed (it can resume) or failed."""
-        status = "FINISHED" if code == 0 else "KILLED" if code in STOPPED_CODES else "FAILED"
+        status = "FINISHED" if code == 0 else "KILLED" if code in _tracker.STOPPED_CODES else "FAILED"
         self._client.set_terminated(self._id, status=status)
 
     def _resume(self, identifier: str | None) -> str | None:

@@ -8,17 +8,6 @@ from typing import Any, Literal
 
 from paragan.core.files import create_subfolder
 from paragan.writers import _tracker
-from paragan.writers._tracker import (
-    STOPPED_CODES,
-    Entry,
-    TrackerWriter,
-    print_warning,
-    printable_error,
-    read_run_id,
-    require_package,
-    run_config,
-    save_run_id,
-)
 
 
 @dataclass(frozen=True)
@@ -33,20 +22,20 @@ class Options:
     """
 
 
-class Writer(TrackerWriter):
+class Writer(_tracker.TrackerWriter):
     """Writer of a Weights & Biases run; requires `pip install 'paragan[wandb]'`.
 
     One run, also over resumes; its identifier is in RUN/wandb/run_id.
     """
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
-        require_package("wandb", "wandb")
+        _tracker.require_package("wandb", "wandb")
         subfolder = create_subfolder(folder, "wandb")
-        identifier = read_run_id(subfolder)
+        identifier = _tracker.read_run_id(subfolder)
         if identifier is None:
             identifier = secrets.token_hex(4)
-            save_run_id(subfolder, identifier)
-        config = run_config(folder)
+            _tracker.save_run_id(subfolder, identifier)
+        config = _tracker.run_config(folder)
         super().__init__("wandb", lambda: _WandbRun(options, folder, identifier, config))
 
 
@@ -65,12 +54,14 @@ class _WandbRun:
         except Exception as error:
             if mode != "online":
                 raise
-            reason = printable_error(error)
-            print_warning("wandb", f"no connection ({reason}); it is offline now, send it later with `wandb sync`")
+            reason = _tracker.printable_error(error)
+            _tracker.print_warning(
+                "wandb", f"no connection ({reason}); it is offline now, send it later with `wandb sync`"
+            )
             wandb.teardown(1)  # the failed run holds its identifier
             self._run = _init("offline", options, folder, identifier, config)
 
-    def log(self, entry: Entry) -> None:
+    def log(self, entry: _tracker.Entry) -> None:
         """Log an entry as one row; the protocol of a score is in its row and in the summary."""
         import wandb
 
@@ -86,7 +77,7 @@ class _WandbRun:
 
     def finish(self, code: int) -> None:
         """Finish the run: finished, preempted (it can resume) or failed."""
-        if code in STOPPED_CODES:
+        if code in _tracker.STOPPED_CODES:
             self._run.mark_preempting()
         self._run.finish(exit_code=code)
 

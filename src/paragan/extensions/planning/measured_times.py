@@ -17,8 +17,7 @@ from paragan.extensions.planning.plan import MeasuredTimes, OperatorTime
 from paragan.extensions.planning.profile_run import load_seconds
 from paragan.game.gan import GAN
 from paragan.hardware.executors import synchronized_time, time_call
-from paragan.runs.shape_only_data import ShapeOnlySource
-from paragan.runs.trial_steps import noise_batches
+from paragan.runs.shape_only_data import ShapeOnlySource, noise_batches
 
 _BUDGET_S = 20.0  # for the steps
 _MAX_STEPS = 8

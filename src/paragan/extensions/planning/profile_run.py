@@ -27,8 +27,7 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.hardware import device as devices
 from paragan.hardware.executors import time_call
-from paragan.runs.shape_only_data import ShapeOnlySource
-from paragan.runs.trial_steps import noise_batches
+from paragan.runs.shape_only_data import ShapeOnlySource, noise_batches
 
 _REPEATS = 12
 _MIN_PERIODS = 3
