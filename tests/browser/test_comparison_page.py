@@ -88,24 +88,6 @@ def test_a_run_that_has_ended_has_no_value_later(page):
     page.keys("[data-chart='game-0'] svg", "escape")
 
 
-LINES = """
-const labels = (figure) => [...figure.querySelectorAll("[data-line]")].map((line) => line.dataset.line);
-const figures = [...document.querySelectorAll("[data-chart^=metric]")];
-return figures.map((figure) => [figure.querySelector("h3").textContent, labels(figure)]);
-"""
-
-
-def test_scores_by_other_protocols_are_marked_and_never_share_a_chart(page):
-    charts = dict(page.run(LINES))
-    assert charts["fd[judge], protocol 1"] == ["A", "B", "C"] and charts["fd[judge], protocol 2"] == ["D"]
-    marks = page.run(
-        "return [...document.querySelectorAll('.scores tr:nth-child(1) td')].map((cell) => cell.textContent)"
-    )
-    assert ["protocol 1" in mark for mark in marks[:4]] == [True, True, True, False] and "≠ protocol 2" in marks[3]
-    assert page.text(".protocols tbody") == "num_images2000400"
-    assert "do not compare, because they differ in: num_images" in page.text(".advice")
-
-
 def test_names_of_runs_stay_text_and_intervals_are_drawn(page):
     assert "<b>fast" in page.text(".runs") and page.run("return !document.querySelector('.runs td b')")
     assert page.run("return document.querySelectorAll('.whisker').length") == 4 * 2  # on both axes

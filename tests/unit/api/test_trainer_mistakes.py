@@ -26,15 +26,6 @@ class OtherName(Critic):
         return super().forward(sound, frames)
 
 
-class MeanLogit(Critic):
-    def forward(self, point, frames):
-        return super().forward(point, frames).mean()
-
-
-def mean_loss(*logits):
-    return logits[0].mean()
-
-
 def shared():
     critic = Critic()
     maker = Maker()
@@ -52,11 +43,6 @@ MISTAKES = {
     "rename one of them, or pass sample=NAME": {"d": OtherName},
     "generator: forward(latent, frames) returned a tensor of (4, 4); return one of the shape of 'point' in a batch: "
     "(4, 2)": {"g": Wider},
-    "discriminator: forward(point, frames) returned a tensor of () for 4 samples; keep the batch axis: a logit, or "
-    "several, for each": {"d": MeanLogit},
-    "loss: d_loss returned a tensor of () for 4 samples; return one value per sample, not a mean": {
-        "loss": pg.Loss(mean_loss, mean_loss)
-    },
     "generator and discriminator share weights; give each separate weights, since each has an optimiser": shared(),
     "data: tensors need one first axis, the samples; found point 20, frames 19": {
         "data": {**tensors(), "frames": tensors(19)["frames"]}

@@ -13,7 +13,6 @@ LATENT = "self.latent = options.latent"
 MISTAKES = {  # file, what stands there, what stands there instead, what is said
     "unknown name": ("nets.py", "from torch", "oops\nfrom torch", "importing {0}.nets raised NameError"),
     "package raises": ("__init__.py", "", "raise OSError('no')", "importing {0} raised OSError: no"),
-    "no Generator": ("nets.py", "class Generator", "class Gen", "does not define Generator; add what is missing to"),
     "no module": ("nets.py", "class Generator(nn.Module)", "class Generator", "is not a torch.nn.Module"),
     "other signature": ("nets.py", CTOR, "def __init__(self) -> None:", "raised TypeError"),
     "constructor raises": ("nets.py", LATENT, "raise ValueError('bad width')", "ValueError: bad width"),

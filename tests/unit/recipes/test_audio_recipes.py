@@ -63,11 +63,3 @@ def test_speech_without_a_path_is_as_before():
     config = read_recipe("vocoder")
     assert config.penalties[1].options.n_mels == config.model.options.n_mels == 40
     assert config.data.options.path == ""
-
-
-@pytest.mark.parametrize(
-    "key", ["penalties.1.fft=512", "penalties.1.bands=20", "model.bands=20", "evaluation.metrics.0.fft=64"]
-)
-def test_former_names_name_the_new_ones(key):
-    with pytest.raises(pg.ConfigError, match=r"n_fft|n_mels"):
-        read_recipe("vocoder", [key])

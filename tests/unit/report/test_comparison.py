@@ -124,6 +124,7 @@ def test_scores_by_different_protocols_never_share_a_chart_and_none_is_the_best(
     page = render_comparison_page(found)
     assert chart_lines(page) == {"fd[judge], protocol 1": ["A", "C"], "fd[judge], protocol 2": ["B"]}
     assert page.count("≠ protocol") == 3
+    assert f"<code>{field}</code></th><td>{texts[0]}</td><td>{texts[1]}</td>" in page
 
 
 COVERAGE = {"split": "held_out", "num_images": 360, "k": 5}

@@ -5,8 +5,6 @@ import itertools
 import json
 import re
 import statistics
-import subprocess
-import sys
 
 import pytest
 from rich.console import Console
@@ -18,7 +16,6 @@ from paragan.report.scale import format_number
 from paragan.report.series import Series
 from paragan.report.terminal import render_run, sparkline, summary_line
 from tests.browser import made_grid, made_run
-from tests.processes import environment, running
 from tests.unit.report.test_report import record
 
 
@@ -112,20 +109,6 @@ def test_a_terminal_is_followed_to_the_end_and_ctrl_c_is_no_error(run, monkeypat
 
     monkeypatch.setattr(watching.time, "sleep", interrupted)
     watch(run)
-
-
-@pytest.mark.slow
-def test_watch_through_a_pipe_prints_plain_lines_and_ends_with_its_reader(run):
-    """As through `ssh HOST ./run watch RUN | head -1`."""
-    command = [sys.executable, "-m", "paragan", "watch", str(run)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    with running(command, env=environment(), **pipes) as process:
-        line = process.stdout.readline()
-        assert line.startswith("running  step ") and line.isascii()
-        process.stdout.close()
-        made_run.append(run, made_run.line("end", 2000, code=0, reason="finished"))  # the next line fails
-        assert process.wait(60) == 0
-        assert process.stderr.read() == ""
 
 
 @pytest.mark.parametrize(
