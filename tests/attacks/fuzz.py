@@ -44,10 +44,8 @@ Attack = Callable[[Random, Path], None]
 # target: module that holds `TARGETS`
 MODULES = {
     **dict.fromkeys(("yaml", "overrides"), "fuzz_config"),
-    **dict.fromkeys(("idx", "npz", "zip", "tar", "folder", "index"), "fuzz_data"),
-    "images": "fuzz_images",
-    **dict.fromkeys(("manifest", "state", "weights", "exported"), "fuzz_runs"),
-    **dict.fromkeys(("record", "resumed-record"), "fuzz_record"),
+    **dict.fromkeys(("idx", "npz", "zip", "tar", "folder", "index", "images"), "fuzz_data"),
+    **dict.fromkeys(("manifest", "state", "weights", "exported", "record", "resumed-record"), "fuzz_runs"),
     **dict.fromkeys(("control", "heartbeat", "server"), "fuzz_network"),
     **dict.fromkeys(("address", "bucket"), "fuzz_bucket"),
 }
