@@ -51,7 +51,7 @@ SLOW = (
     f"{_RANKS}test_asynchronous.py::test_no_delay_is_synchrony_on_two_and_two[False",
     f"{_RANKS}test_communicators.py::test_many_workers_exchange_what_a_dictionary_holds[torus 3x3]",
     # laws and numerics
-    "tests/laws/test_image_recipes.py::test_training_resumed_is_the_plain_loop[superres",
+    "tests/laws/test_plain_loops.py::test_resumed_training_is_the_plain_loop[superres",
     "tests/laws/test_draws_by_row.py::test_compiled_networks_draw_as_uncompiled_ones[pix2pix",
     *(
         f"tests/laws/test_recorded_is_stacked.py::test_recorded_turns_are_turns[{g}"
@@ -61,14 +61,12 @@ SLOW = (
         f"tests/laws/test_no_delay_is_synchrony.py::test_the_bound_is_kept_whatever_the_delays[{n}-1"
         for n in (0.0, 0.5)
     ),
-    "tests/laws/test_balancers.py::test_a_run_of_a_config_resumes_bit_exactly[synchronous",
     *(f"tests/laws/test_stopping_is_invisible.py::test_stop_and_go_on[more{n}]" for n in (1, 2)),
     *(
         f"tests/numerics/test_resume.py::test_a_resumed_game_ends_with_every_bit[{g}"
         for g in ("few steps", "ContraGAN")
     ),
     "tests/laws/test_python_is_the_command_line.py::test_train_from_python_writes_the_checkpoints_of_the_command_line[{'g",
-    "tests/laws/test_balancers.py::test_a_run_of_a_config_resumes_bit_exactly[skipping",
     # units
     *(
         f"tests/unit/features/test_inception.py::test_inception_{law}[torchvision]"

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.distributed, pytest.mark.slow]  # in one process: tests/laws/test_codec.py
+pytestmark = [pytest.mark.distributed, pytest.mark.slow]  # in one process: tests/laws/test_plain_loops.py
 
 
 @pytest.mark.parametrize(("strategies", "parts"), [("zero3", 1), ("ddp", 3)])

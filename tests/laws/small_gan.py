@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from paragan.core import rng
+from paragan.core.layout import StoredTensors
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
@@ -14,6 +15,7 @@ from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
+from paragan.game.state import restore, state_of
 from paragan.layers.init import initialise
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.losses import hinge
@@ -125,3 +127,16 @@ def distance(a, b) -> float:
     """Largest absolute difference over equally named tensors."""
     assert a.keys() == b.keys(), (sorted(a), sorted(b))
     return max(float((a[k] - b[k]).abs().max()) for k in a)
+
+
+def difference(gan, nets) -> float:
+    """Largest difference of a tensor of either player from that of a plain loop's networks, by side."""
+    return max(distance(dict(seat.net.state_dict()), dict(nets[seat.side].state_dict())) for seat in (gan.g, gan.d))
+
+
+def continued(gan, fresh):
+    """`fresh` with the saved state of another game."""
+    for player, other in ((fresh.g, gan.g), (fresh.d, gan.d)):
+        pieces, counters = state_of(other)
+        restore(player, StoredTensors.of({key: value.clone() for key, value in pieces.tensors.items()}), counters)
+    return fresh

@@ -10,14 +10,13 @@ import paragan as pg
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core.dist import ALONE
-from paragan.core.layout import StoredTensors
 from paragan.core.types import Side
 from paragan.extensions.grid.build.trainer import evolution
 from paragan.game.network import Calling
-from paragan.game.state import restore, state_of
 from paragan.parallel import MemoryOptions, local_sgd, none
 from paragan.schemes import extragradient
 from tests.laws.balanced_gan import KINDS, PlainLoop, batch, distance, game, play
+from tests.laws.small_gan import continued
 
 
 @pytest.mark.parametrize(
@@ -43,38 +42,14 @@ def test_without_it_the_weights_are_others():
     assert distance(gan, plain) > 1e-3
 
 
-def resumed(gan, name, **how):
-    """A new game with the saved state of another."""
-    found = game(name, **how)
-    for player, other in ((found.g, gan.g), (found.d, gan.d)):
-        pieces, counters = state_of(other)
-        saved = StoredTensors.of({key: value.clone() for key, value in pieces.tensors.items()})
-        restore(player, saved, counters)
-    return found
-
-
 @pytest.mark.parametrize("name", ["gradient_balancer", "gradient_normalization"])
 def test_resumed_it_goes_the_same_way(name):
     first, plain = game(name), PlainLoop(name)
     play(first, range(7))
-    second = resumed(first, name)
+    second = continued(first, game(name))
     play(second, range(7, 12))
     plain.run(range(12))
     assert distance(second, plain) <= 1e-12
-
-
-def test_an_autoencoder_resumed_between_the_starts_and_after_them_is_tamings_loop():
-    """D begins at step 10, the adversarial loss at 20."""
-    how = {"parts": 4, "starts": (10, 20)}
-    gan, plain = game("adaptive_weight", **how), PlainLoop("adaptive_weight", (10, 20))
-    play(gan, range(15))
-    gan = resumed(gan, "adaptive_weight", **how)
-    play(gan, range(15, 25))
-    gan = resumed(gan, "adaptive_weight", **how)
-    play(gan, range(25, 50))
-    plain.run(range(50))
-    assert distance(gan, plain) <= 1e-12
-    assert [len(factors) for factors in plain.factors] == [0] * 20 + [1] * 30
 
 
 @pytest.mark.parametrize("name", ["adaptive_weight", "gradient_balancer"])
@@ -153,20 +128,6 @@ def trainer(words, folder):
     config = read_recipe("digits", words)
     kind = evolution if config.grid is not None else build.trainer
     return kind(config, folder, print, lambda: False)
-
-
-@pytest.mark.parametrize("scheme", ["synchronous", "shared_fakes", "skipping"])
-def test_a_run_of_a_config_resumes_bit_exactly(tmp_path, scheme):
-    words = [*SETTINGS, f"scheme={scheme}"]
-    straight = trainer([*words, "train.kimg=0.064"], tmp_path / "a")
-    first, second = (trainer([*words, f"train.kimg={kimg}"], tmp_path / "b") for kimg in (0.032, 0.064))
-    list(straight.run()), list(first.run())
-    assert second.resume() and second.clock.images == 32
-    list(second.run())
-    g, other = straight.players["g"], second.players["g"]
-    assert all(torch.equal(value, other.net.state_dict()[key]) for key, value in g.net.state_dict().items())
-    assert {key: float(value) for key, value in g.state.items()} == {key: float(v) for key, v in other.state.items()}
-    assert float(g.state["gradient_balancer/adversarial/count"]) == 2 - 0.5 ** (g.version - 1)
 
 
 REFUSED = {

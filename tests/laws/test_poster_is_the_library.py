@@ -1,8 +1,6 @@
 """The poster's loop through `api.py` equals `build` and `TrainingLoop.run`, bit for bit."""
 
-import ast
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,11 +14,6 @@ from tests.tiny_run import train_and_read
 
 pytestmark = pytest.mark.usefixtures("quick_judge")
 
-SOURCES = Path(pg.__file__).parent
-FACADE = {
-    *("api/scaling_manager.py", "api/estimator.py", "api/networks.py", "api/object_module.py", "api/trained.py"),
-    *("api/trainer.py", "api/training.py", "__init__.py"),
-}
 SETTINGS = (
     "data.size=8", "model.name=tests.laws.poster_nets", "train.batch=16", "train.kimg=0.12", "evaluation.num_images=50",
     "every.log_steps=1", "every.sample_kimg=0.05", "every.save_kimg=0.05", "every.score_kimg=0.07", "g.max_norm=1.0",
@@ -98,15 +91,3 @@ def test_the_parts_move(tmp_path):
         now = dict(player.net.named_parameters())
         for key, value in before.players[name].net.named_parameters():
             assert not torch.equal(now[key], value), (name, key)
-
-
-def test_nothing_below_knows_the_facade():
-    words = {"Estimator", "ScalingManager", "model_fn", "paragan.api", "paragan.api.estimator"}
-    knowing = {
-        path.relative_to(SOURCES).as_posix()
-        for path in SOURCES.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        for _, value in ast.iter_fields(node)
-        if isinstance(value, str) and value in words
-    }
-    assert knowing == FACADE

@@ -72,6 +72,13 @@ GAMES = {
         "adversarial.start_kimg=0.024",
         "scheme=synchronous",
     ),
+    "balancer": (
+        "digits",
+        "model={name: mlp, latent: 8}",
+        "balancer={name: gradient_balancer, decay: 0.5}",
+        "penalties=[{name: orthogonal, side: g}]",
+        "scheme=shared_fakes",
+    ),
     "freeze": ("digits", *NET, "d.freeze=['*bias']"),
     "flow": ("flow-digits", *SMALL_FLOW),
     "few steps": ("fewstep-digits", *SMALL_FLOW, "g.init=TEACHER", "d.init.path=TEACHER"),
@@ -80,7 +87,7 @@ GAMES = {
     "DMD2, unequal": ("dmd2-digits", *DMD2, "players.fake_score.updates_per_step=3", "d.updates_per_step=1"),
 }
 
-STATEFUL = {"lazy R1, LeCam, k=2", "ADA", "StyleGAN2"}
+STATEFUL = {"lazy R1, LeCam, k=2", "ADA", "StyleGAN2", "balancer"}
 
 
 @pytest.fixture(scope="module")

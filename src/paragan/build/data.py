@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from paragan.core.source import DerivedSource, Source, StreamedSource, describe_
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 from paragan.game.needs import check_paired_data
-from paragan.game.scheme import Batches
 from paragan.loading.loader import BatchRows, BatchStream, IterableStream, Loader
 from paragan.loading.pipeline import Pipeline
 from paragan.loading.process_batches import ProcessBatches
@@ -174,18 +174,16 @@ def batch_stream(
         return ProcessBatches(loader, num, ahead, config.train.timeout_s) if num else loader
     if depth is None and is_automatic and source.is_decoded:
         depth = "auto" if "://" in str(vars(config.data.options).get("path", "")) else threads + 1
-    if depth == "auto" and source.is_decoded:
-        return _controlled_pipeline(config, loader, threads, world)
-    if depth == "auto" or not depth:
+    if not depth or (depth == "auto" and not source.is_decoded):
         return loader
-    return Pipeline(
-        loader=loader,
-        depth=depth,
-        readers=options.readers,
-        decoders=min(threads, depth),
-        max_bytes=_MAX_BYTES,
-        timeout_s=config.train.timeout_s,
-    )
+    make = partial(Pipeline, loader=loader, timeout_s=config.train.timeout_s)
+    if depth != "auto":
+        return make(depth=depth, readers=options.readers, decoders=min(threads, depth), max_bytes=_MAX_BYTES)
+    # a controller changes the numbers, within this rank's share of the host's memory and readers
+    max_readers = max(1, _MAX_READERS // world.local_size)
+    readers = min(options.readers or threads, _MAX_THREADS, max_readers)
+    max_bytes = _MAX_BYTES // world.local_size
+    return make(depth="auto", readers=readers, decoders=threads, max_bytes=max_bytes, max_readers=max_readers)
 
 
 def _labels_to_balance(config: RunConfig, source: Source) -> NDArray[np.int64] | None:
@@ -195,21 +193,6 @@ def _labels_to_balance(config: RunConfig, source: Source) -> NDArray[np.int64] |
     if (labels_N := source.row_labels()) is None:
         raise ConfigError("data.balance=classes needs data whose labels are known before it is read; use none")
     return labels_N
-
-
-def _controlled_pipeline(config: RunConfig, loader: Loader, threads: int, world: World) -> Pipeline:
-    """Return the batches of `loading.prefetch: auto`, with this rank's share of the host's memory and readers."""
-    max_readers = max(1, _MAX_READERS // world.local_size)
-    readers = min(config.loading.readers or threads, _MAX_THREADS, max_readers)
-    return Pipeline(
-        loader=loader,
-        depth="auto",
-        readers=readers,
-        decoders=threads,
-        max_bytes=_MAX_BYTES // world.local_size,
-        timeout_s=config.train.timeout_s,
-        max_readers=max_readers,
-    )
 
 
 def check_pairs(config: RunConfig, data: Data, outside: bool, model: Model | None = None) -> None:
@@ -232,7 +215,7 @@ def check_pairs(config: RunConfig, data: Data, outside: bool, model: Model | Non
             )
 
 
-def batches(config: RunConfig, data: Data, device: torch.device, roles: Roles, g_reads: bool = False) -> Batches:
+def batches(config: RunConfig, data: Data, device: torch.device, roles: Roles, g_reads: bool = False) -> BatchStream:
     """Return the batches of D's updates, or only their rows if no turn of this rank needs more.
 
     g_reads: whether G's turns need the tensors, also on ranks without D.

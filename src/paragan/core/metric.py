@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, Self
 
@@ -59,13 +59,8 @@ class SampleFeatures:
 
     def select(self, rows: slice | Tensor) -> SampleFeatures:
         """Return these images; they keep their numbers."""
-        return SampleFeatures(
-            features_BF=self.features_BF[rows],
-            logits_BK=None if self.logits_BK is None else self.logits_BK[rows],
-            requested_labels_B=None if self.requested_labels_B is None else self.requested_labels_B[rows],
-            row_B=self.row_B[rows],
-            image_BCHW=None if self.image_BCHW is None else self.image_BCHW[rows],
-        )
+        chosen: dict[str, Any] = {name: None if tensor is None else tensor[rows] for name, tensor in vars(self).items()}
+        return replace(self, **chosen)
 
     @classmethod
     def concatenate(cls, pieces: list[SampleFeatures]) -> SampleFeatures:

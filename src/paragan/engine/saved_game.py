@@ -29,9 +29,10 @@ from paragan.evaluation.fixed_tensors import FixedTensors
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.scheme import Batches, Scheme
+from paragan.game.scheme import Scheme
 from paragan.game.state import base_sha256, restore, state_of
 from paragan.layers.frozen import frozen_networks
+from paragan.loading.loader import BatchStream
 
 _PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
@@ -42,7 +43,7 @@ class SavedGame:
 
     gan: GAN
     scheme: Scheme
-    batches: Batches
+    batches: BatchStream
     checkpoints: CheckpointWriter
     roles: Roles = field(default=colocated_roles(ALONE), kw_only=True)
     sync_period: int = field(default=1, kw_only=True)

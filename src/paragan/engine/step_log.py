@@ -21,7 +21,8 @@ from paragan.engine.divergence import SkipMonitor
 from paragan.engine.phase_log import PhaseLog
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
-from paragan.game.scheme import Batches, Scheme
+from paragan.game.scheme import Scheme
+from paragan.loading.loader import BatchStream
 
 
 class StepLog:
@@ -35,7 +36,7 @@ class StepLog:
         scheme: Scheme,
         roles: Roles,
         players: Mapping[str, Player],
-        batches: Batches,
+        batches: BatchStream,
         log_steps: int,
         phases: PhaseClock,
     ) -> None:
@@ -83,7 +84,7 @@ class StepLog:
 
         Raises `DivergedError` if a player skipped all updates of the session.
         """
-        yield from self._delay_events(at, self._delays.read())
+        yield from self.delay_events(at)
         yield from self._measured_events(at, at_the_end=True)
         yield from self._skip_events(at)
         self.skips.raise_if_idle(at.step, at_the_end=True)
@@ -147,8 +148,10 @@ class TrafficLog:
     def __init__(self, world: World) -> None:
         self._world = world
         self._num_steps = 0
-        self._sent_before = dict(world.sent)
-        self._on_links_before = dict(world.on_links)
+        self._before = self._counts()
+
+    def _counts(self) -> tuple[Counter[str], Counter[str]]:
+        return Counter(self._world.sent), Counter(self._world.on_links)
 
     def count_step(self) -> None:
         """Count one step."""
@@ -162,30 +165,15 @@ class TrafficLog:
         """
         if self._world.size == 1 or not self._num_steps:
             return {}
-        local = [
-            _difference(self._world.sent, self._sent_before),
-            _difference(self._world.on_links, self._on_links_before),
-        ]
-        self._sent_before = dict(self._world.sent)
-        self._on_links_before = dict(self._world.on_links)
-        by_rank = self._world.gather(local)
+        now = self._counts()
+        # a difference of counters leaves out the kinds that were not sent
+        by_rank = self._world.gather([after - before for after, before in zip(now, self._before, strict=True)])
         steps = self._num_steps
         self._num_steps = 0
-        sent = _mean(steps, (rank[0] for rank in by_rank))
-        return {"steps": steps, "sent": sent, "links": _mean(steps, (rank[1] for rank in by_rank))}
-
-
-def _difference(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
-    return {kind: value - before.get(kind, 0) for kind, value in now.items()}
-
-
-def _mean(steps: int, by_rank: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the sum over ranks per step, by kind, without kinds that were not sent."""
-    total: dict[str, float] = {}
-    for values in by_rank:
-        for kind, value in values.items():
-            total[kind] = total.get(kind, 0) + value
-    return {kind: round(total[kind] / steps, 1) for kind in sorted(total) if total[kind]}
+        self._before = now
+        totals: list[Counter[str]] = [sum(map(Counter, of_ranks), Counter()) for of_ranks in zip(*by_rank, strict=True)]
+        sent, links = ({kind: round(total[kind] / steps, 1) for kind in sorted(total)} for total in totals)
+        return {"steps": steps, "sent": sent, "links": links}
 
 
 _NAMES = {"g": "lag", "d": "age"}  # of the D that G trains against; of the fakes in D's batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from paragan.core.protocols import Network
 from paragan.core.row_draws import keys_of_call
-from paragan.core.skipped_state import Place, buffer_places
+from paragan.core.skipped_state import buffer_places
 from paragan.core.tree import map_tensors
 from paragan.hardware.executors import CallCompiler
-from paragan.layers.random import RowDrawing, name_streams, row_drawing_layers, uses_random_numbers, with_keys
+from paragan.layers.random import name_streams, row_drawing_layers, uses_random_numbers, with_keys
 from paragan.layers.update_once import mixes_samples
 
 
@@ -33,27 +33,18 @@ class Calling:
     compiler: CallCompiler | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class CalledNetwork:
     """A `Network` of one module; outputs are float32 in any computation format."""
 
-    module: nn.Module
-    calling: Calling = Calling()
-    mixes: bool = field(init=False)
-    draws: bool = field(init=False)  # a training-mode call draws random numbers
-    buffers: tuple[Place, ...] = field(init=False)
-    _row_drawing: tuple[RowDrawing, ...] = field(init=False)
-    _weights: tuple[nn.Parameter, ...] = field(init=False)
-    _run: Callable[..., Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mixes", mixes_samples(self.module))
-        object.__setattr__(self, "draws", uses_random_numbers(self.module))
-        object.__setattr__(self, "buffers", buffer_places(self.module))
-        object.__setattr__(self, "_row_drawing", tuple(row_drawing_layers(name_streams(self.module))))
-        object.__setattr__(self, "_weights", tuple(self.module.parameters()))
-        compiler = self.calling.compiler
-        object.__setattr__(self, "_run", self.module if compiler is None else compiler(self.module))
+    def __init__(self, *, module: nn.Module, calling: Calling = Calling()) -> None:
+        self.module = module
+        self.calling = calling
+        self.mixes = mixes_samples(module)
+        self.draws = uses_random_numbers(module)  # a training-mode call draws random numbers
+        self.buffers = buffer_places(module)
+        self._row_drawing = tuple(row_drawing_layers(name_streams(module)))
+        self._weights = tuple(module.parameters())
+        self._run: Callable[..., Any] = module if calling.compiler is None else calling.compiler(module)
 
     def __call__(self, *inputs: Tensor | None) -> Any:
         """Call the module without trailing `None` inputs, which `nn.Sequential` does not take."""

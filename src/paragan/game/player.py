@@ -107,7 +107,7 @@ class Player:
         """Note that a training-mode forward draws random numbers, so that every turn seeds the generator."""
         self.net.draws = True  # type: ignore[assignment]  # as `layers.random` reads it, also of copies
         for called in (self.plain_network, self.training_network):
-            object.__setattr__(called, "draws", True)
+            called.draws = True
 
     def network(self) -> Network:
         """Return the live network, as opponent of the other player."""

@@ -89,35 +89,27 @@ class Prior:
         return tuple(name for name in both if name != "latent")
 
     def real_batch(self, real: Batch) -> Batch:
-        """Return real samples for networks and penalties; no labels in a game without classes."""
-        if self.num_classes or "label" not in real.tensors:
+        """Return real samples for networks and penalties; no labels in a game of images without classes."""
+        if self.num_classes or self.generator_arguments is not None or "label" not in real.tensors:
             return real
         tensors = {name: value for name, value in real.tensors.items() if name != "label"}
         return replace(real, tensors=tensors)
 
     def feed(self, stream: str, real: Batch) -> TurnInputs:
         """Return the inputs of a turn: labels are drawn, other arguments are the real ones."""
-        if self.generator_arguments is not None:
-            return self._named(stream, real, self.generator_arguments)
-        z, y = self.draw(stream, real.rows)
-        shared = {name: value for name, value in real.tensors.items() if name in self.arguments[1:]}
-        tensors = present_tensors(**{**shared, "latent": z, "label": y})
+        names = {*self.arguments[1:], *(self.generator_arguments or ())}
         batch = self.real_batch(real)
-        return TurnInputs(rows=real.rows, seed=self.seed, tensors=tensors, real=batch, arguments=self.arguments)
-
-    def _named(self, stream: str, real: Batch, of_g: tuple[str, ...]) -> TurnInputs:
-        names = {*self.arguments[1:], *of_g}
-        tensors = {name: value for name, value in real.tensors.items() if name in names}
-        if self.latent:
-            tensors["latent"], _ = self.draw(stream, real.rows)
+        tensors = {name: value for name, value in batch.tensors.items() if name in names}
+        if self.latent or self.generator_arguments is None:
+            z, y = self.draw(stream, real.rows)
+            tensors |= present_tensors(latent=z, label=y)
         return TurnInputs(
             rows=real.rows,
             seed=self.seed,
             tensors=tensors,
-            real=real,
-            fakes=None,
+            real=batch,
             arguments=self.arguments,
-            generator_arguments=of_g,
+            generator_arguments=self.generator_arguments,
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from paragan.core.capabilities import ALL, Capability, Holder, check_capabilities
 from paragan.core.dist import World
 from paragan.core.roles import Roles, colocated_roles
-from paragan.core.source import Source, TensorSpec
+from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Report, Side
 from paragan.game.gan import GAN
 from paragan.game.needs import game_needs
@@ -48,30 +48,6 @@ class Timeline(Protocol):
 
     def wait(self, receiver: Side, version: int) -> None:
         """Let each rank of a side wait for the message of that version, if there is one."""
-
-
-class Batches(Protocol):
-    """Endless stream of batches whose whole state is its position."""
-
-    position: int
-    source: Source
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds that the consumer has waited so far."""
-
-    def loading_values(self, with_newest: bool) -> list[dict[str, Any]]:
-        """Return the decisions of the loading controller since the last call, oldest first.
-
-        with_newest: also what it measured last. Empty without a controller.
-        """
-
-    def __iter__(self) -> Iterator[Batch]: ...
-
-    def __next__(self) -> Batch: ...
-
-    def close(self) -> None:
-        """End the threads; the next batch starts them again."""
 
 
 class Scheme(ABC):

@@ -1,7 +1,4 @@
-"""Pain points of low precision: the naive code shows the symptom, ours does not.
-
-Both in real float16 on the CPU where that matters: the library refuses it there in a run because it is slow.
-"""
+"""Pain points of low precision, in real float16 on the CPU, which a run refuses there because it is slow."""
 
 import pytest
 import torch
@@ -16,7 +13,6 @@ from paragan.game.policy import Policy, Scaler
 from paragan.game.prior import Prior
 from paragan.hardware import precision
 from paragan.losses import hinge
-from paragan.parallel import none
 from paragan.penalties import r1
 from paragan.schemes import synchronous
 from tests.laws.small_gan import batches
@@ -44,10 +40,12 @@ class Painter(nn.Module):
         return self.net(z).unflatten(1, (1, 8, 8))
 
 
-def scaled(d: nn.Module, scale: float, penalties=(), dtype=torch.float16) -> GAN:
-    seats = [Player(**seat, calling=Calling(dtype, scaled=True)) for seat in _seats(d)]
-    for seat in seats:
-        seat.scaler = Scaler(CPU, initial=scale)
+def scaled(d: nn.Module, scale: float, penalties=()) -> GAN:
+    seats = []
+    for side, net in ((Side.G, Painter()), (Side.D, d)):
+        policy = Policy(kind=torch.optim.SGD, lr=1e-3)
+        seats.append(Player(side=side, net=net, policy=policy, calling=Calling(torch.float16, scaled=True)))
+        seats[-1].scaler = Scaler(CPU, initial=scale)
     return GAN(
         g=seats[0],
         d=seats[1],
@@ -55,12 +53,6 @@ def scaled(d: nn.Module, scale: float, penalties=(), dtype=torch.float16) -> GAN
         prior=Prior(seed=5, latent=6),
         d_penalties=penalties,
     )
-
-
-def _seats(d: nn.Module):
-    for side, net in ((Side.G, Painter()), (Side.D, d)):
-        policy = Policy(kind=torch.optim.SGD, lr=1e-3)
-        yield {"side": side, "net": net, "strategy": none.Strategy(), "policy": policy}
 
 
 def reals(factor: float):
@@ -72,43 +64,10 @@ def parameters(net: nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in net.parameters()])
 
 
-def test_one_loss_scale_for_two_optimisers_lets_an_overflow_of_one_change_the_other():
-    """huggingface/accelerate #174; muslll/neosr #50: D's overflow lowers the scale that G's next turn starts from."""
-    g, d = nn.Linear(2, 1), nn.Linear(2, 1)
-    one = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    for net, factor in ((d, float("inf")), (g, 1.0)):
-        optimizer = torch.optim.SGD(net.parameters(), 0.1)
-        one.scale((net(torch.ones(1, 2)) * factor).sum()).backward()
-        one.step(optimizer)
-    one.update()
-    assert one.get_scale() == 512.0
-
-    gan = scaled(Judge(), 1024.0, dtype=None)
-    bad = next(reals(1.0))
-    bad.image[0] = float("inf")
-    synchronous.step(gan, iter([bad]))
-    assert [float(seat.scaler.scale) for seat in (gan.g, gan.d)] == [1024.0, 512.0]
-    assert [int(seat.updates) for seat in (gan.g, gan.d)] == [1, 0]
-
-
-def test_float16_overflows_once_and_is_nan_for_ever():
+def test_float16_that_overflows_is_skipped_and_goes_on():
     """lucidrains/gigagan-pytorch #60, lightweight-gan #92, unet-stylegan2 #9, stylegan2-pytorch #100;
     neuralchen/SimSwap #194; rosinality/stylegan2-pytorch #210. By default ours never computes in it.
     """
-    naive, stream, losses = Judge(), reals(8.0), []
-    optimizer = torch.optim.SGD(naive.parameters(), 1e-3)
-    for _ in range(12):
-        with torch.autocast("cpu", torch.float16):
-            loss = hinge.d_loss(naive(next(stream).image), naive(torch.zeros(8, 64))).mean()
-        optimizer.zero_grad()
-        (loss * 2.0**20).backward()
-        for p in naive.parameters():
-            p.grad /= 2.0**20
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    assert losses[0] == losses[0]
-    assert not any(loss == loss for loss in losses[-3:])
-
     d = Judge()
     gan, stream, start = scaled(d, 2.0**20), reals(8.0), parameters(d)
     told = [synchronous.step(gan, stream).read()["d/loss/adversarial"] for _ in range(12)]
@@ -127,11 +86,5 @@ def test_a_penalty_in_float16_squares_beyond_its_range():
         d[1].weight.fill_(300.0)
         d[1].bias.zero_()
     exact = 0.3 / 2 * 64 * 300.0**2
-    x = next(reals(1e-3)).image
-    half = x.half().requires_grad_()
-    with torch.autocast("cpu", torch.float16):
-        (slope,) = torch.autograd.grad(d(half).sum(), half, create_graph=True)
-        assert (0.3 / 2 * slope.flatten(1).square().sum(1)).isinf().all()
-
     gan = scaled(d, 64.0, penalties=(r1.Penalty(r1.Options(weight=0.3)),))
     assert synchronous.step(gan, reals(1e-3)).read()["d/loss/r1"] == pytest.approx(exact, rel=1e-2)

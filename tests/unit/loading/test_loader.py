@@ -141,3 +141,29 @@ def test_flip_without_images_is_refused():
     points.tensors = {"point": TensorSpec((2,), torch.float32)}
     with pytest.raises(ConfigError, match=r"data\.flip=true mirrors images, but the data set has none"):
         Loader(points, 4, seed=0, device=CPU, flip=True)
+
+
+class Speech(Source):
+    """Two sounds and their words."""
+
+    def __init__(self, channels=1):
+        self.tensors = {"audio": TensorSpec((channels, 6), torch.float64), "text": TensorSpec((4,), torch.int64)}
+
+    def __len__(self):
+        return 2
+
+    def fetch(self, indices, places=None, seed=0):
+        rows = torch.as_tensor(indices)[:, None]
+        return {"audio": 3.0 + rows[..., None] * torch.ones(1, 6, dtype=torch.float64), "text": rows * torch.arange(4)}
+
+
+def test_other_tensors_than_images_are_unchanged_and_cut_with_their_rows():
+    batch = next(Loader(Speech(), 8, seed=1, device=CPU))
+    assert batch.tensors["audio"].dtype == torch.float64 and set(batch.tensors["audio"].unique().tolist()) == {3, 4}
+    assert [list(part.tensors) for part in batch.parts(2)] == [["audio", "text"]] * 2
+    assert torch.equal(batch.parts(2)[1].tensors["text"], batch.tensors["text"][1::2])
+
+
+def test_samples_that_differ_from_their_declaration_are_refused():
+    with pytest.raises(ConfigError, match=r"Speech.fetch returned .*audio.*\(8, 1, 6\).* declare .*\(8, 2, 6\)"):
+        next(Loader(Speech(channels=2), 8, seed=1, device=CPU))

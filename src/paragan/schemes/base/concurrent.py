@@ -43,10 +43,7 @@ class StalenessLog:
             "used": self.used,
             "in_step_at": self.in_step_at,
         }
-        self.lags = Counter()
-        self.waits = Counter()
-        self.wait_s = 0.0
-        self.used = []
+        vars(self).update(vars(StalenessLog(in_step_at=self.in_step_at)))
         return values
 
 

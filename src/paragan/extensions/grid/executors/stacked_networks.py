@@ -127,9 +127,9 @@ class StackedNetwork(RowDrawing):
 def called_stack(stack: StackedNetwork, of_cell: CalledNetwork) -> CalledNetwork:
     """Return a stack as a network that is called as those of its cells, in any memory layout."""
     called = CalledNetwork(module=stack, calling=replace(of_cell.calling, channels_last=False))
-    for name in ("mixes", "draws"):  # the stack does not register their layers
-        object.__setattr__(called, name, getattr(of_cell, name))
-    object.__setattr__(called, "buffers", tuple((stack.buffers_by_name_C, name) for name in stack.buffers_by_name_C))
+    called.mixes = of_cell.mixes  # the stack does not register their layers
+    called.draws = of_cell.draws
+    called.buffers = tuple((stack.buffers_by_name_C, name) for name in stack.buffers_by_name_C)
     return called
 
 
