@@ -13,6 +13,7 @@ from paragan.extensions.grid.executors import choice, stacked
 from paragan.extensions.grid.executors.stacked_adam import StackedAdam
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
+from paragan.game.network import Calling
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
@@ -64,34 +65,39 @@ NETS = {
 }
 
 
-def player(side, number, make, per_step, ema):
-    def net():
-        made = make().double()
-        initialise(made, number, side.value)
-        return made
-
-    lr = 1e-3 * (1 + number)
-    policy = Policy(
-        kind=torch.optim.Adam, lr=lr, arguments={"betas": (0.5, 0.99)}, max_norm=0.7, updates_per_step=per_step
-    )
-    average = Ema(net(), EmaOptions(half_life_kimg=0.02)) if ema else None
-    return Player(side=side, net=net(), strategy=none.Strategy(), policy=policy, ema=average)
-
-
 PLAIN = FunctionScheme(synchronous.step)
 
 
-def cells(nets="mlp", scheme=PLAIN, per_step=1, penalties=(), losses=LOSSES, ema=True):
-    found = []
-    for number in range(CELLS):
-        g = player(Side.G, number, NETS[nets][Side.G], 1, ema)
-        d = player(Side.D, number, NETS[nets][Side.D], per_step, False)
-        prior = Prior(seed=number, latent=3, num_classes=3, dtype=torch.float64)
-        gan = GAN(g=g, d=d, loss=LOSSES[0], prior=prior, d_penalties=penalties)
-        found.append(
-            Cell(number=number, gan=gan, scheme=scheme, batches=CellStream(number, BATCH, SHAPE), losses=losses)
-        )
-    return found
+def small_cell(
+    number, nets, shape, batch, loss, *, scheme=PLAIN, losses=(), penalties=(), ema=True, per_step=1, **more
+):
+    """A cell in float64. nets: functions that construct its networks. more: of the policies, and channels_last."""
+    calling = Calling(channels_last=more.pop("channels_last", False))
+
+    def player(side):
+        def net():
+            torch.manual_seed(number)  # torch's spectral norm draws
+            made = nets[side]().double()
+            initialise(made, number, side.value)
+            return made.to(memory_format=torch.channels_last) if calling.channels_last else made
+
+        updates = per_step if side is Side.D else 1
+        policy = Policy(**{"lr": 1e-3 * (1 + number), "updates_per_step": updates, **more})
+        average = Ema(net(), EmaOptions(half_life_kimg=0.02)) if ema and side is Side.G else None
+        return Player(side=side, net=net(), policy=policy, calling=calling, ema=average)
+
+    g, d = map(player, Side)
+    prior = Prior(seed=number, latent=g.net.latent, num_classes=3, dtype=torch.float64)
+    gan = GAN(g=g, d=d, loss=loss, prior=prior, d_penalties=penalties)
+    return Cell(number=number, gan=gan, scheme=scheme, batches=CellStream(number, batch, shape), losses=losses)
+
+
+def cells(nets="mlp", losses=LOSSES, **more):
+    policy = {"arguments": {"betas": (0.5, 0.99)}, "max_norm": 0.7}
+    return [
+        small_cell(number, NETS[nets], SHAPE, BATCH, LOSSES[0], losses=losses, **policy, **more)
+        for number in range(CELLS)
+    ]
 
 
 def loss_of(cell, batch):

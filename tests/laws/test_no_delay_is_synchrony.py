@@ -1,9 +1,12 @@
-"""Law: with a staleness of 0 the two sides, each in a thread of its own, are the plain game, bit for bit.
+"""Laws of players that train at the same time, each in a thread of its own, also with a predicted opponent.
 
-Their fakes not reused: `synchronous`; reused: `shared_fakes`. And the bound is kept, whatever the delays.
+With a staleness of 0 they are the plain game, bit for bit: fakes not reused, `synchronous`; reused, `shared_fakes`. The
+bound is kept, whatever the delays. A prediction is the plain loop of its formula.
 """
 
+import copy
 import random
+import threading
 import time
 from dataclasses import replace
 
@@ -13,49 +16,77 @@ import torch
 from paragan.core.errors import RankError
 from paragan.core.types import Side
 from paragan.game.buffer import Buffer, BufferOptions
-from paragan.game.snapshot import Snapshot
+from paragan.game.snapshot import PredictedOpponent, Snapshot, packed
 from paragan.parallel import none
-from paragan.schemes import shared_fakes, synchronous
-from paragan.schemes.asynchronous import Options
+from paragan.schemes import asynchronous, shared_fakes, synchronous
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
 from paragan.schemes.asynchronous.player_step import StalenessLimit
 from paragan.schemes.asynchronous.thread_step import ThreadLink
 from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
-from tests.laws.small_gan import batches, game, network, play, player
-from tests.laws.two_halves import run_halves
+from tests.laws.small_gan import batches, difference, game, network, play, player
 
 STEPS, WAIT_S = 4, 60.0
 LIKE = {"image": torch.empty(1, 8, 8, dtype=torch.float64), "label": torch.empty((), dtype=torch.int64)}
 
 
-def limit(staleness, k=1, reuse=True):
-    return StalenessLimit(options=Options(staleness=staleness, reuse=reuse, fall_back=None), k=k, timeout_s=WAIT_S)
+def limit(staleness, k=1, **options):
+    chosen = asynchronous.Options(staleness=staleness, fall_back=None, **options)
+    return StalenessLimit(options=chosen, k=k, timeout_s=WAIT_S)
 
 
-def seats(k):
-    return (player(side, none.Strategy(), per_step=k if side is Side.D else 1) for side in Side)
+def small_game(k=1):
+    return game(*(player(side, none.Strategy(), per_step=k if side is Side.D else 1) for side in Side))
 
 
-def played(pace, steps, buffer=None, delay=lambda: None):
-    """Both sides of one game, each with its own half of it; they share nothing but the links."""
-    on_g, on_d = game(*seats(pace.k)), game(*seats(pace.k))
+def run_halves(g, d, steps, k=1, delay=lambda: None):
+    """Run G's side and D's to the end. g, d: a side and its half of the game; k: batches of a step."""
+    errors = []
+
+    def run(side, gan):
+        stream = batches()
+        try:
+            for _ in range(steps):
+                delay()
+                side.step(gan, [next(stream) for _ in range(k)])
+            if side is g[0]:
+                side.wait_for_d(steps)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=half) for half in (g, d)]
+    [thread.start() for thread in threads]
+    [thread.join(WAIT_S) for thread in threads]
+    assert not errors and not any(thread.is_alive() for thread in threads), errors
+
+
+def played(pace, steps, buffer=None, delay=lambda: None, order=None):
+    """Both sides of one game, each with its own half, which share only the links. order: versions of G's opponents."""
+    on_g, on_d = small_game(pace.k), small_game(pace.k)
     fakes, states = (ThreadLink(pace.options.staleness + 2, WAIT_S) for _ in range(2))
-    generator = GeneratorStep(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
-    critic = DiscriminatorStep(Buffer(buffer or BufferOptions(), 0), FakesReceiver([fakes], LIKE), [states], pace)
+    counts = None if order is None else [step + 1 for step in range(steps)]
+    of_g, of_d = replace(pace, order=order), replace(pace, order=counts)
+    generator = GeneratorStep(Snapshot(network(Side.D)), FakesSender([fakes]), states, of_g)
+    critic = DiscriminatorStep(Buffer(buffer or BufferOptions(), 0), FakesReceiver([fakes], LIKE), [states], of_d)
     run_halves((generator, on_g), (critic, on_d), steps, pace.k, delay)
     assert on_g.d.version == on_d.g.version == 0  # the half that sits elsewhere
+    assert generator.predicted is None or _predicts(generator, on_d.d.net)  # as a run that resumes here
     return on_g.g, on_d.d, generator, critic
+
+
+def _predicts(half, net):
+    """Whether G's half expects these weights in the next step."""
+    predicted = half.predicted.network().module.state_dict()
+    return all(value.equal(predicted[name]) for name, value in net.state_dict().items())
 
 
 @pytest.mark.parametrize(("scheme", "k"), [(synchronous, 1), (synchronous, 2), (shared_fakes.Scheme(), 1)])
 def test_no_delay_is_synchrony(scheme, k):
-    plain = game(*seats(k))
+    plain = small_game(k)
     play(plain, scheme, batches(), STEPS)
     g, d, generator, critic = played(limit(0, k, reuse=scheme is not synchronous), STEPS)
+    assert difference(plain, {Side.G: g.net, Side.D: d.net}) == 0
     for mine, expected in ((g, plain.g), (d, plain.d)):
         assert (mine.version, int(mine.updates)) == (expected.version, int(expected.updates))
-        theirs = expected.net.state_dict()
-        assert all(value.equal(theirs[name]) for name, value in mine.net.state_dict().items())
     assert all(value.equal(plain.g.ema.net.state_dict()[name]) for name, value in g.ema.net.state_dict().items())
     assert set(generator.log.lags) == set(critic.log.lags) == {0}
     assert generator.opponent.version == d.version
@@ -79,5 +110,100 @@ def test_wait_ends_at_time_out_and_at_a_stop():
         side = GeneratorStep(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
         began = time.monotonic()
         with pytest.raises(RankError, match="no message from D"):
-            side.step(game(*seats(1)), [next(batches())])
+            side.step(small_game(), [next(batches())])
         assert time.monotonic() - began < 10
+
+
+class Numbers(torch.nn.Module):
+    def __init__(self, weight: float, buffer: float) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([weight, -weight], dtype=torch.float64))
+        self.register_buffer("mean", torch.tensor(buffer, dtype=torch.float64))
+
+
+def message(weight, buffer):
+    return packed(Numbers(weight, buffer).state_dict())
+
+
+@pytest.mark.parametrize(
+    ("factor", "step", "version", "expected"), [(1.0, 1, 1, 5.0), (0.5, 1, 1, 4.0), (1.0, 2, 4, 4.0)]
+)
+def test_predicted_opponent_continues_the_change_per_step(factor, step, version, expected):
+    opponent = PredictedOpponent(Snapshot(Numbers(1.0, 10.0)), factor, step)
+    opponent.update(message(3.0, 20.0), version)
+    net = opponent.network().module
+    assert net.weight.tolist() == [expected, -expected] and net.mean == 20.0
+    assert opponent.snapshot.net.weight.tolist() == [3.0, -3.0] and opponent.version == version
+    assert not net.weight.requires_grad
+
+
+def test_predicted_opponent_forgets_the_change():
+    opponent = PredictedOpponent(Snapshot(Numbers(1.0, 0.0)), 1.0)
+    opponent.update(message(3.0, 0.0), 1)
+    opponent.forget()
+    assert opponent.network().module.weight.tolist() == [3.0, -3.0]
+    opponent.update(message(4.0, 0.0), 2)
+    assert opponent.network().module.weight.tolist() == [5.0, -5.0]
+
+
+def test_predicted_opponent_has_the_exact_state_of_a_version_that_was_rounded():
+    opponent = PredictedOpponent(Snapshot(Numbers(1.0, 0.0)), 1.0)
+    opponent.update(message(3.0, 0.0), 1)
+    opponent.snapshot.is_exact = False
+    opponent.update(message(3.25, 0.0), 1)
+    assert opponent.network().module.weight.tolist() == [3.25, -3.25]
+
+
+def by_hand(factor):
+    """The same game in one loop: G's opponent is D before its update, and `factor` times its last change."""
+    gan = small_game()
+    stream = batches()
+    opponent = Snapshot(network(Side.D))
+    before = copy.deepcopy(gan.d.net)
+    for _ in range(STEPS):
+        real = next(stream)
+        turn = gan.g_turn(real)
+        fakes = gan.g.generate_fakes(turn)
+        detached = tuple(images.detach() for images in fakes)
+        opponent.net.load_state_dict(gan.d.net.state_dict())
+        for weight, now, earlier in zip(
+            opponent.net.parameters(), gan.d.net.parameters(), before.parameters(), strict=True
+        ):
+            weight.copy_(now.detach() + factor * (now.detach() - earlier.detach()))
+        before = copy.deepcopy(gan.d.net)
+        gan.d.update(gan.d_turn(real).with_inputs_of(turn, detached), against=gan.g)
+        gan.g.update(turn.with_fakes(fakes), against=opponent)
+    return gan
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.0])
+def test_asynchronous_game_with_prediction_is_the_plain_loop(factor):
+    g, d, *_ = played(limit(1, predict=factor), STEPS, order=list(range(STEPS)))
+    assert difference(by_hand(factor), {Side.G: g.net, Side.D: d.net}) <= 1e-12
+
+
+def test_asynchronous_game_without_delay_ignores_prediction():
+    order = [step + 1 for step in range(STEPS)]
+    ends = [played(limit(0, predict=factor), STEPS, order=order)[0].net.state_dict() for factor in (0.0, 1.0)]
+    assert all(value.equal(ends[1][name]) for name, value in ends[0].items())
+
+
+@pytest.mark.parametrize("state_dtype", ["exact", "bf16"])
+def test_paused_game_predicts_no_change_as_a_resumed_one(state_dtype):
+    """A checkpoint has no earlier weights: after a pause both continue from equal states."""
+    options = asynchronous.Options(staleness=1, predict=1.0, state_dtype=state_dtype)
+    scheme = asynchronous.Scheme(options)
+    gan = small_game()
+    stream = batches()
+    for _ in range(STEPS):
+        scheme.step(gan, stream)
+    half = scheme._session.generator
+    scheme._session._wait(0)
+    half._wait_for_version(gan.d.version)  # exact states: the pause needs no further message
+    scheme.quiesce()
+    assert _predicts(half, gan.d.net)
+    scheme.step(gan, stream)
+    scheme._session._wait(0)
+    half._wait_for_version(gan.d.version)
+    assert not _predicts(half, half.opponent.net)
+    scheme.close()

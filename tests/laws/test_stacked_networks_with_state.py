@@ -10,26 +10,15 @@ from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.extensions.grid.build import trainer as grid
-from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.executors import choice, stacked
-from paragan.game.ema import Ema
-from paragan.game.gan import GAN
-from paragan.game.network import Calling
-from paragan.game.options import EmaOptions
-from paragan.game.player import Player
-from paragan.game.policy import Policy
-from paragan.game.prior import Prior
-from paragan.game.scheme import FunctionScheme
 from paragan.game.state import state_of
-from paragan.layers.init import initialise
 from paragan.layers.random import Dropout
 from paragan.losses import hinge
 from paragan.models import dcgan, sngan, stylegan2
 from paragan.optim import adabelief
-from paragan.parallel import none
 from paragan.penalties import r1
-from paragan.schemes import shared_fakes, synchronous
-from tests.laws.cell_stream import CellStream
+from paragan.schemes import shared_fakes
+from tests.laws.test_loop_is_stacked import small_cell
 
 CELLS, BATCH, SHAPE, CLASSES = 3, 4, (1, 8, 8), 3
 
@@ -101,44 +90,9 @@ NETS = {
 }
 
 
-def player(side, number, make, per_step, kind, eps, channels_last):
-    def net():
-        torch.manual_seed(number)  # torch's spectral norm draws
-        made = make().double()
-        initialise(made, number, side.value)
-        return made.to(memory_format=torch.channels_last) if channels_last else made
-
-    arguments = {"betas": (0.5, 0.99), "eps": eps}
-    policy = Policy(kind=kind, lr=1e-3 * (1 + number), arguments=arguments, updates_per_step=per_step)
-    average = Ema(net(), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
-    return Player(
-        side=side,
-        net=net(),
-        strategy=none.Strategy(),
-        policy=policy,
-        calling=Calling(channels_last=channels_last),
-        ema=average,
-    )
-
-
-def cells(
-    nets, scheme=synchronous.step, per_step=1, penalties=(), kind=torch.optim.Adam, eps=1e-3, channels_last=False
-):
-    found = []
-    for number in range(CELLS):
-        g = player(Side.G, number, NETS[nets][Side.G], 1, kind, eps, channels_last)
-        d = player(Side.D, number, NETS[nets][Side.D], per_step, kind, eps, channels_last)
-        prior = Prior(seed=number, latent=5, num_classes=CLASSES, dtype=torch.float64)
-        gan = GAN(g=g, d=d, loss=hinge.loss, prior=prior, d_penalties=penalties)
-        found.append(
-            Cell(
-                number=number,
-                gan=gan,
-                scheme=FunctionScheme(scheme) if callable(scheme) else scheme,
-                batches=CellStream(number, BATCH, SHAPE),
-            )
-        )
-    return found
+def cells(nets, eps=1e-3, **more):
+    policy = {"kind": torch.optim.Adam, "arguments": {"betas": (0.5, 0.99), "eps": eps}, **more}
+    return [small_cell(number, NETS[nets], SHAPE, BATCH, hinge.loss, **policy) for number in range(CELLS)]
 
 
 GAMES = {name: {"nets": name} for name in NETS} | {
