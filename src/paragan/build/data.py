@@ -1,7 +1,5 @@
 """Construction of both splits of the data, and of the batches of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

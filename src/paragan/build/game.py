@@ -1,7 +1,5 @@
 """Construction of the game of a config: players, prior and scheme."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Construction of the trainer of a config, and of its writers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

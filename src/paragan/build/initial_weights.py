@@ -1,7 +1,5 @@
 """Initial weights of a run from files: another run's for both players (`init`), or per player (`g.init`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Choice of the training loop, with or without rollbacks, and whether the execution has what the settings need."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from math import gcd, lcm

@@ -1,7 +1,5 @@
 """Construction of the networks of a config, with the weights of step 0."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from functools import partial
 from typing import Any

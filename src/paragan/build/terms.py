@@ -1,7 +1,5 @@
 """Construction of the terms of a game: adversarial loss, penalties, augmentation of D's inputs."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from paragan.build.data import Data

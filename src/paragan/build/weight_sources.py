@@ -1,7 +1,5 @@
 """Weights that a run may start from: of a run folder, a checkpoint, an exported file or safetensors files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Addresses of remote files."""
 
-from __future__ import annotations
-
 from urllib.parse import urlsplit
 
 _SCHEMES = ("http", "https", "s3", "gs", "az")

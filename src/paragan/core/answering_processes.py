@@ -1,7 +1,5 @@
 """Child processes that answer requests of their parent, in lines of JSON."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import math

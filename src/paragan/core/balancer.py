@@ -1,7 +1,5 @@
 """Interface of balancers, which weigh the terms of G's loss by their gradients at G's output."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ One comparison refuses every pair that does not fit, so a new scheme or strategy
 it has (docs/design/042-capabilities.md). Nothing here imports torch.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass

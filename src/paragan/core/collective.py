@@ -1,7 +1,5 @@
 """Actions of all ranks that succeed on every rank, or fail on every rank with one reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

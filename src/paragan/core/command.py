@@ -1,7 +1,5 @@
 """The shell command that starts paragan, and commands in messages."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -3,8 +3,6 @@
 Every wait ends with the group's time-out. Only buffers and JSON are sent, never pickles.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 from collections import Counter

@@ -1,7 +1,5 @@
 """Exceptions with exit codes; a message says what is wrong, and what to do."""
 
-from __future__ import annotations
-
 import errno
 
 _MACHINE_ERRORS = {  # the machine or file system is the cause

@@ -1,7 +1,5 @@
 """Events of a run: the trainer yields them, and the session passes them to the writers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol

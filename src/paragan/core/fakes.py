@@ -1,7 +1,5 @@
 """Calls of a generator for fakes, and of a discriminator on real and fake samples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -5,8 +5,6 @@ readers never meet half a file, and no link is followed. Input is a plain file u
 this module opens files for writing (`tests/architecture/test_files.py`).
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

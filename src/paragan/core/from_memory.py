@@ -3,8 +3,6 @@
 The program has to pass them again: each record says so.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from paragan.core.option_types import Count, Natural

@@ -1,7 +1,5 @@
 """Bounds that every HTTP server of the package has, against clients that are slow, many, or of another site."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
+
+from paragan.core.tree import map_tensors
 
 
 class Needs(Enum):
@@ -59,8 +61,8 @@ class SampleFeatures:
 
     def select(self, rows: slice | Tensor) -> SampleFeatures:
         """Return these images; they keep their numbers."""
-        chosen: dict[str, Any] = {name: None if tensor is None else tensor[rows] for name, tensor in vars(self).items()}
-        return replace(self, **chosen)
+        chosen: SampleFeatures = map_tensors(lambda tensor: tensor[rows], self)
+        return chosen
 
     @classmethod
     def concatenate(cls, pieces: list[SampleFeatures]) -> SampleFeatures:

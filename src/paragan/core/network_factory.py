@@ -1,7 +1,5 @@
 """Construction of networks: whole, or without memory for weights that are filled by shard."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Samples with NaN or infinity, of which a network returns nothing else: their names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 
 import numpy as np

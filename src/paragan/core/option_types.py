@@ -1,7 +1,5 @@
 """Types of option fields, as plain `Annotated` types, without importing torch or pydantic."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass, field

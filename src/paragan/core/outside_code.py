@@ -3,8 +3,6 @@
 Its failures become one-line errors with the place in the user's file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

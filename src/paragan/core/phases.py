@@ -1,7 +1,5 @@
 """Phases of a training process: what its time is spent on, and whether it makes progress."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

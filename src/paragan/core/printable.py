@@ -1,7 +1,5 @@
 """Text for a terminal: printable, because names and configs may contain control sequences; lines of progress."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time

@@ -1,7 +1,5 @@
 """What this process was given: CPU cores and environment variables. Imports no torch."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

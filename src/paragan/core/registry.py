@@ -8,8 +8,6 @@ use only builtins, dataclasses, typing, `core.option_types`, `core.weight_schedu
 `_options` of its folder.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re
@@ -34,51 +32,37 @@ _READABLE = (
     *("paragan.core.option_types", "paragan.core.weight_schedule"),
 )
 _SHARED_OPTIONS = re.compile(r"paragan(\.\w+)+\._options")  # shared, without torch
-_NOUNS = {  # category -> name of one of its files, for messages
-    "models": "model",
-    "losses": "loss",
-    "penalties": "penalty",
-    "balancers": "balancer",
-    "adapters": "adapter",
-    "augment": "augmentation",
-    "datasets": "dataset",
-    "schemes": "scheme",
-    "parallel": "strategy",
-    "optim": "optimizer",
-    "metrics": "metric",
-    "features": "feature extractor",
-    "writers": "writer",
-    "recipes": "recipe",
-    "presets": "preset",
+# category -> name of one of its files, for messages, and the names that outside code must define
+_CATEGORIES: dict[str, tuple[str, ...]] = {
+    "models": ("model", "Generator", "Discriminator"),
+    "losses": ("loss", "loss"),
+    "penalties": ("penalty", "Penalty"),
+    "balancers": ("balancer", "Balancer"),
+    "adapters": ("adapter", "Adapter"),
+    "augment": ("augmentation", "Augment"),
+    "datasets": ("dataset", "source"),
+    "schemes": ("scheme",),
+    "parallel": ("strategy", "Strategy"),
+    "optim": ("optimizer", "Optimizer"),
+    "metrics": ("metric", "Metric"),
+    "features": ("feature extractor", "prepare"),
+    "writers": ("writer", "Writer"),
+    "recipes": ("recipe",),
+    "presets": ("preset",),
 }
 _HELPERS = ("base", "preparation")  # sub-packages of what the files of a category are built from, or are used by
 SYNONYMS = {"strategies": "parallel", "optimizers": "optim", "optimisers": "optim"}  # of categories
 _MAX_RECIPE_BYTES = 1 << 20
 
-_REQUIRED_NAMES = {  # names that outside code must define
-    "models": ("Generator", "Discriminator"),
-    "losses": ("loss",),
-    "penalties": ("Penalty",),
-    "balancers": ("Balancer",),
-    "adapters": ("Adapter",),
-    "datasets": ("source",),
-    "parallel": ("Strategy",),
-    "optim": ("Optimizer",),
-    "writers": ("Writer",),
-    "metrics": ("Metric",),
-    "features": ("prepare",),
-    "augment": ("Augment",),
-}
-
 
 def categories() -> list[str]:
     """Return the folders whose files are chosen by name."""
-    return list(_NOUNS)
+    return list(_CATEGORIES)
 
 
 def noun(category: str) -> str:
     """Return the name of one file of a category: `losses` -> loss."""
-    return _NOUNS[category]
+    return _CATEGORIES[category][0]
 
 
 def names(category: str) -> list[str]:
@@ -126,7 +110,7 @@ def load_module(category: str, name: str) -> ModuleType:
         parts = path.parent.parts if path.name == "__init__.py" else path.with_suffix("").parts
         return importlib.import_module(".".join(("paragan", *parts[len(_ROOT.parts) :])))
     module = outside_code.import_outside(name)
-    required = _REQUIRED_NAMES.get(category, ())
+    _, *required = _CATEGORIES[category]
     if missing := " and ".join(needed for needed in required if not hasattr(module, needed)):
         raise ConfigError(f"{noun(category)} {name!r} does not define {missing}; add what is missing to {path}")
     return module

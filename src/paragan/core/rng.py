@@ -5,8 +5,6 @@ so the numbers do not depend on the number of ranks or micro-batches, and a resu
 stored generator state. Draws are made on the CPU: one run has the same latents on any device.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Assignment of players to ranks: colocated, a group for each player, or one server for both."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ micro-batches change them. No generator is read, so that compiled, recorded, rec
 calls draw the same.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """State that a forward changes, such as running statistics, restored if the update is then skipped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 

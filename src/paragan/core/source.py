@@ -1,7 +1,5 @@
 """Data sources: samples of named tensors, and the declaration of these tensors."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence

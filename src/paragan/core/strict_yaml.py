@@ -6,8 +6,6 @@ refuses them. Anchors, aliases, merge keys, tags, duplicate keys and further doc
 so are files over 1 MiB and nests deeper than 32.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

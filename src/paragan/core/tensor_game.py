@@ -1,7 +1,5 @@
 """Networks, data, loss and terms of a program, in place of the files that a config names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Tensors in nested values (tuples, lists, mappings, dataclasses), and rows that were padded to different lengths."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -266,3 +266,22 @@ class Report:
 def present_tensors(**tensors: Tensor | None) -> dict[str, Tensor]:
     """Return the tensors by name, without those that are None."""
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+
+@dataclass
+class Clock:
+    """Finished steps of a game, and real images that D received, over all ranks."""
+
+    step: int = 0
+    images: int = 0
+
+    def advance(self, images: int) -> None:
+        """Count one step, in which D received this many real images."""
+        self.step += 1
+        self.images += images
+
+
+def is_due(kimg: float, before: int, now: int) -> bool:
+    """Return whether a multiple of this many thousand images is in (before, now], also after a resume; 0: never."""
+    period = kimg * 1000
+    return period > 0 and int(now / period) > int(before / period)

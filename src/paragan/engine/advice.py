@@ -4,8 +4,6 @@ Every threshold has its source next to it; "measured" refers to the runs in docs
 rule needs its sign in several observations in a row, because a single one is noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain

@@ -1,7 +1,5 @@
 """Scores of checkpoints by a separate process, so that training never waits for them."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Generator, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Signs of a collapse in the telemetry and scores of a run, each several times in a row."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import isfinite
 

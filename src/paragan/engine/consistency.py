@@ -1,7 +1,5 @@
 """Periodic check that all ranks hold the same state, by checksums over the bits of every tensor."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -11,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paragan.core.clock import Clock
 from paragan.core.dist import World
 from paragan.core.errors import RankError
 from paragan.core.layout import local_shard
+from paragan.core.types import Clock
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
 from paragan.parallel import Strategy

@@ -1,7 +1,5 @@
 """Divergence: updates skipped for gradients that are not finite, and state that is not finite."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from paragan.core.dist import ALONE, World

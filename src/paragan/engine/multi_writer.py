@@ -1,7 +1,5 @@
 """Several writers as one, in order; a writer that fails is reported once and switched off."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Options of a run: its length and the periods of its work. This module does not import torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 

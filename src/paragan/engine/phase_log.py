@@ -1,7 +1,5 @@
 """Seconds of all ranks by phase, at log points, and ranks that are slower than the others."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

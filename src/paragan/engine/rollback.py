@@ -1,7 +1,5 @@
 """Training loop that returns to a good checkpoint when training collapses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from paragan.checkpoint.reader import Checkpoint, open_verified, restoring
-from paragan.core.clock import Every
 from paragan.core.collective import run_on_all_ranks, run_on_main
 from paragan.core.errors import DivergedError
 from paragan.core.event import Event
 from paragan.core.layout import Pieces, local_shard
-from paragan.core.types import Report
+from paragan.core.types import Report, is_due
 from paragan.engine.collapse import DIVERGED, DIVERGED_SCORE, OF_ONE_BATCH, PAST_BEST, SLOWED, CollapseMonitor
 from paragan.engine.divergence import SkipMonitor
 from paragan.engine.options import RollbackOptions
@@ -66,7 +63,7 @@ class RollbackLoop(TrainingLoop):
             return
         before = self._observed_at
         periods = (self.every.sample_kimg, self.every.score_kimg)
-        is_measured = any(Every(kimg).due(before, report.images) for kimg in periods)
+        is_measured = any(is_due(kimg, before, report.images) for kimg in periods)
         yield from self._watched(partial(super()._run_due, report), is_measured)
 
     def end(self) -> Iterator[Event]:

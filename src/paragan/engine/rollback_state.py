@@ -1,7 +1,5 @@
 """State of the rollbacks of a run, in each of its checkpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Game of a run with its data and its checkpoints, and its players and data in words and numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -13,7 +11,6 @@ import torch
 from paragan.checkpoint.best import Best
 from paragan.checkpoint.reader import Checkpoint, check_base, read_checkpoint, read_counts, restoring
 from paragan.checkpoint.writer import CheckpointWriter
-from paragan.core.clock import Clock
 from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
@@ -22,7 +19,7 @@ from paragan.core.layout import Pieces
 from paragan.core.phases import Phase, PhaseClock, phase
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.source import Source, tensor_texts
-from paragan.core.types import Side
+from paragan.core.types import Clock, Side
 from paragan.engine.divergence import raise_if_not_finite
 from paragan.evaluation.fixed_samples import FixedSamples
 from paragan.evaluation.fixed_tensors import FixedTensors

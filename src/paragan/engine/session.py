@@ -1,7 +1,5 @@
 """Session of a run, which passes the trainer's events to the writers, with speed, remaining time and advice."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

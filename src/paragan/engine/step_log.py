@@ -1,7 +1,5 @@
 """Events with the numbers, bytes and delays of the steps, which reach the host at log points only."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,12 +9,11 @@ from typing import Any
 
 from torch import Tensor
 
-from paragan.core.clock import Clock
 from paragan.core.dist import World
 from paragan.core.event import Event
 from paragan.core.phases import PhaseClock
 from paragan.core.roles import Roles
-from paragan.core.types import Report
+from paragan.core.types import Clock, Report
 from paragan.engine.divergence import SkipMonitor
 from paragan.engine.phase_log import PhaseLog
 from paragan.game.player import Player

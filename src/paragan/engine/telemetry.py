@@ -1,7 +1,5 @@
 """Telemetry: how D classifies images it was never trained on, and how diverse G's samples are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property

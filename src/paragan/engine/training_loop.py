@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from paragan.core.clock import Every
 from paragan.core.collective import describe_error, run_on_all_ranks
 from paragan.core.errors import CheckpointError, ConfigError, DivergedError
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
 from paragan.core.phases import Phase, phase, set_thread_clock
-from paragan.core.types import Report
+from paragan.core.types import Report, is_due
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.engine.options import EveryOptions
 from paragan.engine.saved_game import SavedGame, describe_data, describe_player
@@ -175,12 +174,12 @@ class TrainingLoop(SavedGame):
         before = self._observed_at
         now = report.images
         self._observed_at = now
-        if Every(self.every.sample_kimg).due(before, now):
+        if is_due(self.every.sample_kimg, before, now):
             self.scheme.quiesce()
             yield from self._observe(report)
-        if Every(self.every.score_kimg).due(before, now) and not self.is_finished:
+        if is_due(self.every.score_kimg, before, now) and not self.is_finished:
             yield from self.scores()
-        if Every(self.every.save_kimg).due(before, now) and self.saved_at != self.clock.step:
+        if is_due(self.every.save_kimg, before, now) and self.saved_at != self.clock.step:
             yield self.save()
 
     def samples(self) -> Event:

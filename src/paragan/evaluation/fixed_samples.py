@@ -12,12 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from paragan.core.clock import Clock
 from paragan.core.event import Event
 from paragan.core.not_finite import finite_tensors
 from paragan.core.phases import Phase, phase
 from paragan.core.source import Source
-from paragan.core.types import Batch, Rows
+from paragan.core.types import Batch, Clock, Rows
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_images, grid_latents, sampling_network

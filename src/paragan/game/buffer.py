@@ -5,8 +5,6 @@ forgetting them (Shrivastava et al. 2017, section 2.3). A sample stays with the 
 tensors, from which it was generated. Samples that are too old are dropped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Averaged weights (Yazici et al. 2019; Karras et al. 2018): e <- e + (1 - beta) (w - e)."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 from typing import Any
 

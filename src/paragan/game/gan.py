@@ -10,11 +10,10 @@ from torch import Tensor
 from paragan.core import registry, rng
 from paragan.core.balancer import ADVERSARIAL, Balancer
 from paragan.core.capabilities import check_capabilities
-from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, Outputs, identity
 from paragan.core.protocols import Augment, Loss, Penalty, PlayerSlot, Turn, adaptive, state_tensors
-from paragan.core.types import Batch, LossTerms, Report, Rows, Side, TurnInputs, Update
+from paragan.core.types import Batch, Clock, LossTerms, Report, Rows, Side, TurnInputs, Update
 from paragan.core.weight_schedule import WeightSchedule, has_begun, images_of
 from paragan.game.loss_terms import adversarial_terms, mean_logits, varying_weights
 from paragan.game.options import AdversarialOptions

@@ -1,7 +1,5 @@
 """Initialisation of a player's weights from a file instead of its constructor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

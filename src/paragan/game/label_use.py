@@ -1,7 +1,5 @@
 """Checks whether networks take labels, and whether a generator uses them."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import replace
 from typing import Any

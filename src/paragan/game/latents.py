@@ -1,7 +1,5 @@
 """Latents for sampling a generator: any number, truncated, or on a closed path."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """Adversarial losses of one or several discriminators, and the weights of terms that change in a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Mixture of generators, the result of a population (Schmiedlechner et al. 2018, section 3.3)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

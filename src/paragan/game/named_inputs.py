@@ -1,7 +1,5 @@
 """Names of the tensors that networks receive, from the signatures of `forward`."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Collection, Mapping

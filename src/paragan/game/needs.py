@@ -1,7 +1,5 @@
 """What a game needs of its scheme, strategies, executor and grid; checks of a player's settings against them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """A module with its call options: autocast is a property of the network, not of the turn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

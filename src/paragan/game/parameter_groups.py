@@ -5,8 +5,6 @@ resolved on the names of the whole network, before a strategy shards it. Names o
 spectral norm match without `parametrizations.….original`, too.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """One network with everything needed to train it: the only place where its weights change."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

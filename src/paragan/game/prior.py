@@ -1,7 +1,5 @@
 """Latents and labels, drawn by (seed, stream, step) and row of the global batch."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property

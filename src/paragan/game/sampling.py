@@ -1,7 +1,5 @@
 """Sampling of images from a generator, and standing statistics of its batch norms."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Learning-rate factors by finished updates, counted on the device without a host sync."""
 
-from __future__ import annotations
-
 import math
 
 import torch

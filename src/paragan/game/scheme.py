@@ -1,7 +1,5 @@
 """Base class of schemes: the order of the players' turns in one training step."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

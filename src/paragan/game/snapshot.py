@@ -6,8 +6,6 @@ message rounds off is part of the next difference (Seide et al. 2014, section 3)
 does not accumulate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """State of a player in a checkpoint: named tensors and a few numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 

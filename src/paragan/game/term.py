@@ -1,7 +1,5 @@
 """A custom loss term, added to the adversarial loss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Selection of the part of a network that trains: adapters, and parameters by patterns over their names."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """What a turn sets for its process while it runs: the seed of layers that draw, and the kernels of attention."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Trial of a game with custom code before a run writes anything: each error is one line that names its cause."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Any extra players train like the fake score. G generates once for each batch, wi
 `synchronous` generates for each player. What a player learns is in its terms (docs/players.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice

@@ -7,8 +7,6 @@ the look-ahead, too: they move twice in an update. It may diverge against delaye
 steps converge (arXiv 2307.06886).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

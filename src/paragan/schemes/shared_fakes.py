@@ -4,8 +4,6 @@ Saves one forward of G per step, and holds G's graph in memory while D updates (
 train pix2pix this way). With k > 1 the earlier updates of D draw other fakes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """Updates of D on every n-th batch only, for a strong D (Lipizzaner's "skip D", n = 2)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice

@@ -1,7 +1,5 @@
 """GAN algorithm (Goodfellow et al. 2014, algorithm 1): k updates of D, then one of G."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

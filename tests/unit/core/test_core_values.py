@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from paragan.core import rng
-from paragan.core.clock import Clock, Every
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.tree import map_tensors
-from paragan.core.types import Batch, Rows, TurnInputs
+from paragan.core.types import Batch, Clock, Rows, TurnInputs, is_due
 from paragan.game.prior import Prior
 
 
@@ -83,15 +82,14 @@ def test_the_global_generator_is_left_alone():
 
 
 def test_every_is_due_once_per_period_whatever_the_step():
-    every = Every(kimg=0.1)
     for batch in (7, 64, 250):
         clock, due = Clock(), 0
         while clock.images < 1000:
             before = clock.images
             clock.advance(batch)
-            due += every.due(before, clock.images)
+            due += is_due(0.1, before, clock.images)
         assert due == min(clock.images // 100, clock.step)
-    assert not Every(0).due(0, 10**9)
+    assert not is_due(0, 0, 10**9)
 
 
 def test_map_tensors_reaches_every_nest():

@@ -17,8 +17,6 @@ from paragan.core.types import Rows, Side
 from paragan.engine.step_log import DelayLog, mean_delays
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import none
-from paragan.report.record import History
-from paragan.report.record_values import RecordEntry
 from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.player_step import GradientAlarm
@@ -218,11 +216,3 @@ def test_delays_are_merged_over_ranks_and_reported_once():
     assert delays.fallback_messages(found) == []
     scheme = FunctionScheme(lambda gan, batches: None)
     assert DelayLog(scheme, SimpleNamespace(is_split=False)).read() == {}
-
-
-def test_the_report_adds_histograms_up_and_leaves_what_is_none():
-    history = History()
-    odd = {"g": {"lag": {"1": 2, "x": 3, "-1": 4, "2": "many", "3": True}, "age": [1]}, "d": "none", "other": 1}
-    for values in ({"g": {"lag": {"0": 1, "1": 1}}}, odd):
-        history.add("delays", RecordEntry(step=1, kimg=0.1, values=values))
-    assert dict(history.delays.bins[("g", "lag")]) == {0: 1, 1: 3}

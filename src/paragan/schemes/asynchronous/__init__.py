@@ -8,17 +8,16 @@ players take turns, and there may be more than two. Sources: the ParaGAN poster 
 ("asynchronous"); bounded staleness: Ho et al. 2013.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from paragan.core.capabilities import ALL, Capability, Holder, check_capabilities
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
+from paragan.core.option_types import Count, FilePath, Fraction, Natural, NotNegative, Positive
 from paragan.core.roles import Roles, colocated_roles, ranks_by_side, split_roles
 from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Report, Side
@@ -27,7 +26,6 @@ from paragan.game.gan import GAN
 from paragan.game.needs import game_needs
 from paragan.game.scheme import Timeline
 from paragan.schemes import synchronous
-from paragan.schemes._options import AsynchronousOptions as Options
 from paragan.schemes.asynchronous.player_step import StalenessLimit
 from paragan.schemes.asynchronous.rank_step import RankStep
 from paragan.schemes.asynchronous.thread_step import ThreadStep
@@ -36,6 +34,44 @@ from paragan.schemes.base.concurrent import ConcurrentScheme
 from paragan.schemes.base.update_order import read_order
 
 __all__ = ["Options", "Scheme"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Ranks of each player, and how far G and D may be apart (docs/asynchronous.md)."""
+
+    staleness: Natural = 1
+    """Steps that the D which G trains against may lag behind; 0 with `reuse` false: players take turns."""
+    reuse: bool = True
+    """Train D on the images of G's turns instead of generating others."""
+    ranks: dict[str, Count] = field(default_factory=dict)
+    """Number of ranks of each player by name, G first: {g: 1, d: 1, fake_score: 2}; empty: half of them train
+    G, the others D."""
+    g_batch: Count | None = None
+    """Images of G's turn over all its ranks; null: as many as D's."""
+    cached: Fraction = 0.0
+    """Share of D's fakes drawn from those of G's last 8 updates, of every class equally many."""
+    predict: NotNegative = 0.0
+    """Times D's last change that is added to its weights where G trains against an earlier D.
+
+    1 is the prediction step of Yadav et al. 2018.
+    """
+    fall_back: Positive | None = 50.0
+    """`staleness` becomes 0 if gradients exceed this many times their usual size; null: never."""
+    state_dtype: Literal["exact", "bf16"] = "exact"
+    """D's state: `exact`, or as differences in bfloat16, whose rounding errors do not accumulate."""
+    fakes_dtype: Literal["exact", "bf16"] = "exact"
+    """Images sent to D: `exact`, or rounded to bfloat16; labels and other tensors are exact."""
+    placement: Literal["blocks", "paired"] = "blocks"
+    """Ranks of each player: consecutive, or spread evenly, so that each host has ranks of all."""
+    order: FilePath | None = None
+    """Run folder whose recorded order of updates is repeated (`paragan replay`)."""
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether the players take turns as in `synchronous`, instead of training at the same time."""
+        return self.staleness == 0 and not self.reuse
+
 
 _DEFAULTS = Options()
 _SHARES_OF_G = (0.25, 1 / 3, 0.5)  # of the ranks, for the planner

@@ -8,15 +8,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from paragan.core.errors import RankError
 from paragan.core.phases import Phase, phase
 from paragan.core.types import Update
 from paragan.game.player import Player
-from paragan.schemes._options import AsynchronousOptions
 from paragan.schemes.base.concurrent import StalenessLog
 from paragan.schemes.base.update_order import next_used
+
+if TYPE_CHECKING:
+    from paragan.schemes.asynchronous import Options
 
 _POLL_S = 0.1  # between two checks of the time and of `StalenessLimit.stopped` while waiting
 # bits of a message's note
@@ -37,7 +39,7 @@ class StalenessLimit:
     what has arrived. stopped: polled while waiting; True ends the wait with a `RankError`.
     """
 
-    options: AsynchronousOptions = AsynchronousOptions()
+    options: Options
     k: int = 1
     order: Sequence[int] | None = None
     timeout_s: float = 300.0

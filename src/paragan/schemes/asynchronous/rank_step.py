@@ -1,7 +1,5 @@
 """G and D on separate ranks, which train at the same time: the step of this rank's player."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Messages between the threads stay on their device.
 """
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Mapping, Sequence

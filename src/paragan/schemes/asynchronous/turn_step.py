@@ -5,8 +5,6 @@ its turn needs. D and extra players generate their fakes with G's state; players
 one another train at the same time.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 

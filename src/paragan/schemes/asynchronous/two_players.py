@@ -6,8 +6,6 @@ With S = 0 G waits for the D that its fakes have trained. Exploding gradients of
 for both. D sends its state after every step; at a pause (`quiesce`) exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Base of schemes that train both players at the same time, in a session of links or threads."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ A link is a gloo group of its two ends; all ranks create theirs in one order, wh
 deadlocks.
 """
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 from typing import Any

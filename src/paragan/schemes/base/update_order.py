@@ -1,7 +1,5 @@
 """Recorded order of updates: what each update of a concurrent run used, for a repetition."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

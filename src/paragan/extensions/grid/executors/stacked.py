@@ -16,13 +16,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from paragan.core.clock import Clock
 from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.phases import turn_phase, work_on
 from paragan.core.protocols import Loss, Network, Opponent, Turn
 from paragan.core.row_draws import turn_draws
 from paragan.core.skipped_state import Copy, copy_state, restore_if_skipped
-from paragan.core.types import LossTerms, Side, Update
+from paragan.core.types import Clock, LossTerms, Side, Update
 from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.executors.inputs import (
     CellAugments,

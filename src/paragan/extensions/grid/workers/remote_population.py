@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from paragan.core.clock import Clock
+from paragan.core.types import Clock
 from paragan.extensions.grid.cell_state import CellState, Centre
 from paragan.extensions.grid.population import Population
 from paragan.extensions.grid.profile import Profile
