@@ -26,7 +26,7 @@ from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior, latent_of
 from paragan.game.scheme import FunctionScheme, Scheme
-from paragan.game.validation import validate, validate_on
+from paragan.game.validation import validate
 
 
 def gan(
@@ -53,10 +53,8 @@ def gan(
     # Validation runs on a separate pair, so that no state changes.
     parts = max(options.micro_batches for options in config.player_options.values())
     batch = max(1, config.train.batch // (roles.batch_world.size * parts))
-    if not data.is_image:
-        validate_on(game, factories, data.train, batch)
-    elif model is not None or outside_names(config):
-        validate(game, factories, data.train.shape, data.num_classes, data.train.condition_channels, turns, batch)
+    if not data.is_image or model is not None or outside_names(config):
+        validate(game, factories, data.train, data.is_image, turns or not data.is_image, batch)
     return game
 
 

@@ -2,8 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,70 +32,51 @@ Makers = Mapping[Side, Callable[[], nn.Module]]
 
 
 def validate(
-    game: GAN,
-    makers: Makers,
-    shape: tuple[int, int, int],
-    num_classes: int,
-    condition_channels: int | None,
-    turns: bool = True,
-    batch: int = MAX_ROWS,
+    game: GAN, makers: Makers, source: Source, is_image: bool, turns: bool = True, batch: int = MAX_ROWS
 ) -> None:
-    """Run both networks, the loss and every penalty once on noise, and check the use of labels.
+    """Run both networks, the loss and every penalty once; of images on noise, and check the use of labels.
 
-    makers: build networks for this. Of `game` only `prior.uses_labels` changes. shape: (C, H, W).
-    num_classes: of the data. condition_channels: None without pairs. turns: False leaves the penalties
+    makers: build networks for this. source: training data, of which nothing is read for images; its first samples
+    are tried for named tensors. Of `game` only `prior.uses_labels` changes. turns: False leaves the penalties
     out. batch: samples of a call in training, of which the trial has up to 4. Raises `ConfigError`.
     """
     nets = {side: make() for side, make in makers.items()}
-    if condition_channels is None:
+    has_labels = is_image and source.condition_channels is None
+    if has_labels:
         for side in Side:
             check_label_arguments(side, nets[side], game.prior.num_classes)
+    count = min(batch, MAX_ROWS)
     with torch.random.fork_rng(devices=[]):
-        real = _noise(game, shape, num_classes, condition_channels, min(batch, MAX_ROWS))
-        names = "y" if condition_channels is None else "y, condition"
-        trial = _Trial(
-            game=game,
-            nets=nets,
-            real=real,
-            g_call=f"model: Generator.forward(z, {names})",
-            d_call=f"model: Discriminator.forward(x, {names})",
-        )
-        trial.run(turns)
-    if game.prior.num_classes and condition_channels is None:
+        real = _noise(game, source, count) if is_image else _first_samples(source, game, count)
+        _Trial(game=game, nets=nets, real=real, calls=_calls(game, has_labels, is_image)).run(turns)
+    if game.prior.num_classes and has_labels:
         game.prior = replace(game.prior, uses_labels=not ignores_labels(nets[Side.G], game.prior))
 
 
-def validate_on(game: GAN, makers: Makers, source: Source, batch: int = MAX_ROWS) -> None:
-    """Run both networks, the loss and each penalty once on the first samples of named tensors.
-
-    makers: build networks for this; `game` does not change. batch: as of `validate`. Raises `ConfigError`.
-    """
-    nets = {side: make() for side, make in makers.items()}
-    with torch.random.fork_rng(devices=[]):
-        trial = _Trial(
-            game=game,
-            nets=nets,
-            real=_first_samples(source, game, min(batch, MAX_ROWS)),
-            g_call=f"generator: forward({', '.join(game.prior.generator_arguments or ())})",
-            d_call=f"discriminator: forward({', '.join(game.prior.arguments)})",
-        )
-        trial.run(turns=True)
+def _calls(game: GAN, has_labels: bool, is_image: bool) -> dict[Side, str]:
+    """Return the calls of the networks, for messages."""
+    if is_image:
+        names = "y" if has_labels else "y, condition"
+        return {Side.G: f"model: Generator.forward(z, {names})", Side.D: f"model: Discriminator.forward(x, {names})"}
+    of_g = ", ".join(game.prior.generator_arguments or ())
+    return {Side.G: f"generator: forward({of_g})", Side.D: f"discriminator: forward({', '.join(game.prior.arguments)})"}
 
 
-def _noise(game: GAN, shape: tuple[int, ...], num_classes: int, condition_channels: int | None, count: int) -> Batch:
+def _noise(game: GAN, source: Source, count: int) -> Batch:
     """Return `count` images of noise, with labels and conditions if the data has some."""
     rows = Rows(step=0, first=0, count=count, total=count)
     prior = game.prior
 
     def images(stream: str, channels: int) -> Tensor:
-        drawn = rng.uniform(prior.seed, f"trial/{stream}", rows, (channels, *shape[1:]))
+        drawn = rng.uniform(prior.seed, f"trial/{stream}", rows, (channels, *source.shape[1:]))
         return (drawn * 2 - 1).to(prior.device, prior.dtype)
 
     y = None
-    if num_classes:
+    if num_classes := len(source.class_names):
         y = rng.integers(prior.seed, "trial/real", rows, num_classes).to(prior.device)
-    condition = None if condition_channels is None else images("condition", condition_channels)
-    return Batch(rows, present_tensors(image=images("real", shape[0]), label=y, condition=condition))
+    channels = source.condition_channels
+    condition = None if channels is None else images("condition", channels)
+    return Batch(rows, present_tensors(image=images("real", source.shape[0]), label=y, condition=condition))
 
 
 def _first_samples(source: Source, game: GAN, count: int) -> Batch:
@@ -113,15 +93,14 @@ def _first_samples(source: Source, game: GAN, count: int) -> Batch:
 class _Trial:
     """One forward and backward pass of both networks and the loss.
 
-    g_call, d_call: calls of the networks in messages. drawing: players whose forward draws from a
-    global generator, of torch, numpy or `random`. extra: names of what else G returns.
+    calls: of the networks, in messages. drawing: players whose forward draws from a global generator, of torch,
+    numpy or `random`. extra: names of what else G returns.
     """
 
     game: GAN
     nets: Mapping[Side, nn.Module]
     real: Batch
-    g_call: str
-    d_call: str
+    calls: Mapping[Side, str]
     drawing: set[Side] = field(default_factory=set)
     extra: list[str] = field(default_factory=list)
 
@@ -134,8 +113,8 @@ class _Trial:
         on_fake = self._judge((fake, *feed.fake_conditions))
         for name, output in on_real.by_name.items():
             self._try_loss(output.logits_B, on_fake.by_name[name].logits_B)
-        self._notice_hidden_state(self.g_call, self.nets[Side.G], feed.fake_inputs)
-        self._notice_hidden_state(self.d_call, self.nets[Side.D], feed.real_inputs)
+        self._notice_hidden_state(Side.G, feed.fake_inputs)
+        self._notice_hidden_state(Side.D, feed.real_inputs)
         if turns:
             _run_each_penalty(self.game, self.nets, self.real, self.extra)
         for side in self.drawing:  # its turns seed the generator, although the network does not say that it draws
@@ -143,26 +122,24 @@ class _Trial:
                 player.declare_draws()
 
     def _generate(self, feed: TurnInputs) -> Tensor:
-        with reraise_as_config_error(self.g_call), self._noting_draws(Side.G):
-            output = GeneratorOutput.of(CalledNetwork(module=self.nets[Side.G])(*feed.fake_inputs))
+        output: GeneratorOutput = self._call(Side.G, GeneratorOutput, feed.fake_inputs)
         self.extra.extend(output.extra)
         fake = output.images
         expected = tuple(feed.real_sample.shape)
         if not isinstance(fake, Tensor) or tuple(fake.shape) != expected:
             several = ", or paragan.GeneratorOutput(sample, {NAME: tensor}) for several"
             raise ConfigError(
-                f"{self.g_call} returned {_description(fake)}; return one of the shape of {feed.arguments[0]!r} in a "
-                f"batch: {expected}{'' if isinstance(fake, Tensor) else several}"
+                f"{self.calls[Side.G]} returned {_description(fake)}; return one of the shape of {feed.arguments[0]!r} "
+                f"in a batch: {expected}{'' if isinstance(fake, Tensor) else several}"
             )
-        _check_usable(self.g_call, "values", fake)
+        _check_usable(self.calls[Side.G], "values", fake)
         self._notice_range(fake, feed)
         return fake
 
     def _judge(self, inputs: tuple[Tensor | None, ...]) -> DiscriminatorOutput:
-        with reraise_as_config_error(self.d_call), self._noting_draws(Side.D):
-            output = DiscriminatorOutput.of(CalledNetwork(module=self.nets[Side.D])(*inputs))
+        output: DiscriminatorOutput = self._call(Side.D, DiscriminatorOutput, inputs)
         for name, member in output.by_name.items():
-            call = f"{self.d_call} {name}".strip()
+            call = f"{self.calls[Side.D]} {name}".strip()
             if not self._has_rows(member.logits_B):
                 raise ConfigError(
                     f"{call} returned {_description(member.logits_B)} for {self.real.rows.count} samples; keep the "
@@ -177,27 +154,23 @@ class _Trial:
         low, high = (float(value) for value in feed.real_sample.aminmax())
         for function, (lowest, highest) in _RANGES.items():
             if _ends_in(fake, function) and not lowest - 0.01 <= low <= high <= highest + 0.01:
-                warnings.warn(
-                    f"{self.g_call} ends in a {function.lower()}, in ({lowest}, {highest}), and {feed.arguments[0]!r} "
-                    f"is from {low:.4g} to {high:.4g}: scale the data to that range, or leave it out",
-                    stacklevel=2,
+                _warn(
+                    f"{self.calls[Side.G]} ends in a {function.lower()}, in ({lowest}, {highest}), and "
+                    f"{feed.arguments[0]!r} is from {low:.4g} to {high:.4g}: scale the data to that range, or leave it "
+                    "out"
                 )
 
     def _notice_sigmoid(self, output: DiscriminatorOutput) -> None:
         for name, member in output.by_name.items():
             if _ends_in(member.logits_B, "Sigmoid"):
-                call = f"{self.d_call} {name}".strip()
-                warnings.warn(
-                    f"{call} ends in a sigmoid, and the losses take logits, any real numbers: leave it out",
-                    stacklevel=2,
-                )
+                call = f"{self.calls[Side.D]} {name}".strip()
+                _warn(f"{call} ends in a sigmoid, and the losses take logits, any real numbers: leave it out")
 
-    def _notice_hidden_state(self, call: str, net: nn.Module, inputs: tuple[Tensor | None, ...]) -> None:
-        if not repeats(lambda: CalledNetwork(module=net)(*inputs), net):
-            warnings.warn(
-                f"{call} reads a generator of its own, or an attribute that changes, so a resumed run is not exact; "
-                "draw from torch's global generator, and register state as a buffer",
-                stacklevel=2,
+    def _notice_hidden_state(self, side: Side, inputs: tuple[Tensor | None, ...]) -> None:
+        if not repeats(lambda: CalledNetwork(module=self.nets[side])(*inputs), self.nets[side]):
+            _warn(
+                f"{self.calls[side]} reads a generator of its own, or an attribute that changes, so a resumed run is "
+                "not exact; draw from torch's global generator, and register state as a buffer"
             )
 
     def _try_loss(self, real: Tensor, fake: Tensor) -> None:
@@ -220,15 +193,21 @@ class _Trial:
         with reraise_as_config_error(f"model: the backward pass from {name}"):
             values.sum().backward(retain_graph=True)
 
-    @contextmanager
-    def _noting_draws(self, side: Side) -> Iterator[None]:
+    def _call(self, side: Side, kind: Any, inputs: tuple[Tensor | None, ...]) -> Any:
+        """Call a network, and note whether it draws. kind: of its output."""
         before = _generator_states(self.game.prior.device)
-        yield
+        with reraise_as_config_error(self.calls[side]):
+            output = kind.of(CalledNetwork(module=self.nets[side])(*inputs))
         if _generator_states(self.game.prior.device) != before:
             self.drawing.add(side)
+        return output
 
     def _has_rows(self, values: Any) -> bool:
         return isinstance(values, Tensor) and values.dim() > 0 and len(values) == self.real.rows.count
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=3)
 
 
 def _ends_in(values: Tensor, function: str) -> bool:
