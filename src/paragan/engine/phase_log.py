@@ -22,20 +22,16 @@ class PhaseLog:
     def __init__(self, clock: PhaseClock, roles: Roles) -> None:
         self._clock = clock
         self._roles = roles
-        self._num_steps = 0
         self._before = dict.fromkeys(Phase, 0.0)
         self._slow: Counter[int] = Counter()  # log points in a row, by rank
 
-    def count_step(self) -> None:
-        """Count one step."""
-        self._num_steps += 1
-
-    def read(self, at_the_end: bool = False) -> tuple[dict[str, Any], list[str]]:
+    def read(self, steps: int, at_the_end: bool = False) -> tuple[dict[str, Any], list[str]]:
         """Return the values of the `phases` event, and messages about stragglers. Collective.
 
-        `wall_s` and `phase_s` (by phase) are lists over `ranks`: all, or those with the most work. `per_step`: means.
+        steps: since the last call. `wall_s` and `phase_s` (by phase) are lists over `ranks`: all, or those with the
+        most work. `per_step`: means.
         """
-        if not (self._num_steps or at_the_end):
+        if not (steps or at_the_end):
             return {}, []
         self._clock.beat()  # the phase that lasts
         now = dict(self._clock.seconds)
@@ -43,8 +39,6 @@ class PhaseLog:
         self._before = now
         gathered = self._roles.world.gather(local)
         by_rank = [{Phase(name): s for name, s in seconds.items()} for seconds in gathered]
-        steps = self._num_steps
-        self._num_steps = 0
         return _values(steps, by_rank), list(self._stragglers(steps, by_rank)) if steps else []
 
     def _stragglers(self, steps: int, by_rank: Sequence[Seconds]) -> Iterator[str]:

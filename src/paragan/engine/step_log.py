@@ -46,6 +46,7 @@ class StepLog:
         self._traffic = TrafficLog(roles.world)
         self._phases = PhaseLog(phases, roles)
         self.skips = SkipMonitor(players, roles.world, batches.source)
+        self._num_steps = 0  # since the last log point
         self._began = time.monotonic()
         self._waited_s = batches.wait_s
 
@@ -55,8 +56,7 @@ class StepLog:
         Raises `DivergedError` if a player skips many updates in a row.
         """
         self._scalars |= report.scalars
-        self._traffic.count_step()
-        self._phases.count_step()
+        self._num_steps += 1
         at = Clock(report.step, report.images)
         is_log_point = is_last or report.step % self._log_steps == 0
         for loading in self._batches.loading_values(is_log_point):
@@ -102,9 +102,10 @@ class StepLog:
             yield _event("event", at, {"text": text})
 
     def _measured_events(self, at: Clock, at_the_end: bool = False) -> Iterator[Event]:
-        if traffic := self._traffic.read():
+        if traffic := self._traffic.read(self._num_steps):
             yield _event("traffic", at, traffic)
-        phases, warnings = self._phases.read(at_the_end)
+        phases, warnings = self._phases.read(self._num_steps, at_the_end)
+        self._num_steps = 0
         if phases:
             yield _event("phases", at, phases)
         for text in warnings:
@@ -144,29 +145,22 @@ class TrafficLog:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._num_steps = 0
         self._before = self._counts()
 
     def _counts(self) -> tuple[Counter[str], Counter[str]]:
         return Counter(self._world.sent), Counter(self._world.on_links)
 
-    def count_step(self) -> None:
-        """Count one step."""
-        self._num_steps += 1
-
-    def read(self) -> dict[str, Any]:
+    def read(self, steps: int) -> dict[str, Any]:
         """Return the bytes per step since the last call, or nothing for one rank. Collective.
 
-        `steps`: since then. `sent`: what ranks passed to collectives and links; `links`: what
+        steps: since then. `sent`: what ranks passed to collectives and links; `links`: what
         travels for it (`core.traffic.link_bytes`); each by kind, of all ranks together.
         """
-        if self._world.size == 1 or not self._num_steps:
+        if self._world.size == 1 or not steps:
             return {}
         now = self._counts()
         # a difference of counters leaves out the kinds that were not sent
         by_rank = self._world.gather([after - before for after, before in zip(now, self._before, strict=True)])
-        steps = self._num_steps
-        self._num_steps = 0
         self._before = now
         totals: list[Counter[str]] = [sum(map(Counter, of_ranks), Counter()) for of_ranks in zip(*by_rank, strict=True)]
         sent, links = ({kind: round(total[kind] / steps, 1) for kind in sorted(total)} for total in totals)

@@ -80,10 +80,7 @@ def log_of(by_rank, monkeypatch, roles=None):
 def test_a_rank_that_is_slow_at_three_log_points_in_a_row_is_reported_once(monkeypatch):
     slow, even = [1.0, 1.0, 1.6], [1.0, 1.0, 1.4]
     log = log_of([slow, slow, even, slow, slow, slow, slow], monkeypatch)
-    said = []
-    for _ in range(7):
-        log.count_step()
-        said.append(log.read()[1])
+    said = [log.read(steps=1)[1] for _ in range(7)]
     assert said[:5] == [[]] * 5 and said[6] == []
     assert said[5] == [
         "warning: rank 2 is a straggler: 1.6 s of work per step, most of it d_turn; 1.6 times the median of the others"
@@ -92,8 +89,7 @@ def test_a_rank_that_is_slow_at_three_log_points_in_a_row_is_reported_once(monke
 
 def test_a_record_of_many_ranks_has_those_with_the_most_work(monkeypatch):
     log = log_of([[float(rank % 50) for rank in range(100)]], monkeypatch)
-    log.count_step()
-    values, _ = log.read()
+    values, _ = log.read(steps=1)
     assert values["ranks"] == sorted([*range(42, 50), *range(92, 100)])
     assert values["phase_s"]["d_turn"] == values["wall_s"]
     assert values["per_step"]["d_turn"] == pytest.approx(24.5)

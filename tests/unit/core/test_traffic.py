@@ -64,18 +64,14 @@ def test_traffic_is_recorded_per_step_of_all_ranks_since_the_last_read():
     world = PairWorld(size=2)
     world.count_bytes("parameters", 1000)
     log = TrafficLog(world)
-    assert log.read() == {}
+    assert log.read(0) == {}
     for _ in range(4):
         world.count_bytes("parameters", 10)
         world.count_bytes("fakes", 6, Collective.LINK)
-        log.count_step()
     expected = {"fakes": 12.0, "parameters": 20.0}
-    assert log.read() == {"steps": 4, "sent": expected, "links": expected}
-    log.count_step()
-    assert log.read() == {"steps": 1, "sent": {}, "links": {}}
-    alone = TrafficLog(World())
-    alone.count_step()
-    assert alone.read() == {}
+    assert log.read(4) == {"steps": 4, "sent": expected, "links": expected}
+    assert log.read(1) == {"steps": 1, "sent": {}, "links": {}}
+    assert TrafficLog(World()).read(1) == {}
 
 
 def test_the_report_has_a_curve_of_bytes_by_kind():
