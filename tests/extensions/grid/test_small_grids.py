@@ -11,8 +11,7 @@ import torch
 
 import paragan as pg
 from paragan.cli.main import main
-from paragan.core.clock import Clock
-from paragan.core.types import Side
+from paragan.core.types import Clock, Side
 from paragan.extensions.grid.evolution import Generations
 from paragan.extensions.grid.profile import Profile
 from tests.extensions.grid.test_cell_options import DIGITS, WORDS, grid
