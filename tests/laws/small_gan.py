@@ -19,6 +19,7 @@ from paragan.game.state import restore, state_of
 from paragan.layers.init import initialise
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.losses import hinge
+from paragan.parallel import none
 from paragan.penalties import r1
 
 LATENT, CLASSES, BATCH, STEPS = 6, 3, 8, 3
@@ -107,6 +108,11 @@ def game(g, d, prior=None) -> GAN:
     penalties = (r1.Penalty(r1.Options(weight=0.3, interval=2)),)
     prior = prior or Prior(seed=5, latent=LATENT, num_classes=CLASSES, dtype=torch.float64)
     return GAN(g=g, d=d, loss=Loss(hinge.d_loss, hinge.g_loss), prior=prior, d_penalties=penalties)
+
+
+def small_game(k=1) -> GAN:
+    """A game of two players in this process. k: updates of D in a step."""
+    return game(*(player(side, none.Strategy(), per_step=k if side is Side.D else 1) for side in Side))
 
 
 def batches(first=0, count=BATCH, seed=3, total=BATCH):

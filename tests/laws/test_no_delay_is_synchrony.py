@@ -17,13 +17,12 @@ from paragan.core.errors import RankError
 from paragan.core.types import Side
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.snapshot import PredictedOpponent, Snapshot, packed
-from paragan.parallel import none
 from paragan.schemes import asynchronous, shared_fakes, synchronous
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
 from paragan.schemes.asynchronous.player_step import StalenessLimit
 from paragan.schemes.asynchronous.thread_step import ThreadLink
 from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
-from tests.laws.small_gan import batches, difference, game, network, play, player
+from tests.laws.small_gan import batches, difference, network, play, small_game
 
 STEPS, WAIT_S = 4, 60.0
 LIKE = {"image": torch.empty(1, 8, 8, dtype=torch.float64), "label": torch.empty((), dtype=torch.int64)}
@@ -32,10 +31,6 @@ LIKE = {"image": torch.empty(1, 8, 8, dtype=torch.float64), "label": torch.empty
 def limit(staleness, k=1, **options):
     chosen = asynchronous.Options(staleness=staleness, fall_back=None, **options)
     return StalenessLimit(options=chosen, k=k, timeout_s=WAIT_S)
-
-
-def small_game(k=1):
-    return game(*(player(side, none.Strategy(), per_step=k if side is Side.D else 1) for side in Side))
 
 
 def run_halves(g, d, steps, k=1, delay=lambda: None):

@@ -1,6 +1,5 @@
 """`init=RUN`: a run that starts from another run's weights, of the same sizes or in part."""
 
-import json
 import shutil
 from functools import partial
 
@@ -106,26 +105,6 @@ def test_low_precision_weights_and_the_copies_that_are_stepped_agree(tmp_path, s
     g, saved = trainer.players["g"], tensors(source, "g", "net/")
     copies = dict(zip((name for name, _ in g.net.named_parameters()), g.optimizer.copies, strict=True))
     assert all(torch.equal(value, saved[name]) for name, value in copies.items())
-
-
-def test_a_run_from_weights_resumes_without_the_source_bit_for_bit(tmp_path, source):
-    moved = shutil.copytree(source, tmp_path / "moved")
-    words = [*WORDS, "model.conditional=true", f"init={moved}", "every.log_steps=1"]
-
-    def run(folder, kimg):
-        return main(["train", "digits", *words, f"train.kimg={kimg}", "--out", str(tmp_path / folder)])
-
-    assert run("whole", 0.064) == 0
-    assert run("parts", 0.032) == 0
-    shutil.rmtree(moved)
-    assert run("parts", 0.064) == 0
-    for name in ("g.safetensors", "d.safetensors"):
-        assert (newest(tmp_path / "parts") / name).read_bytes() == (newest(tmp_path / "whole") / name).read_bytes()
-    record = (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()
-    events = [line["text"] for line in map(json.loads, record) if line["kind"] == "event"]
-    assert [text.startswith(f"init from {moved}, step 4: G all") for text in events] == [True]
-    config = read_recipe(str(tmp_path / "parts" / "config.yaml"))
-    assert (config.init.path, len(config.init.sha256)) == (str(moved), 64)
 
 
 def test_a_source_that_has_changed_is_refused(tmp_path, source):

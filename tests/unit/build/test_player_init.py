@@ -112,22 +112,28 @@ def test_a_player_has_other_weights_than_the_run(tmp_path, source):
     assert "; D" not in lines[0]
 
 
-def test_a_run_from_player_weights_resumes_without_the_files_bit_for_bit(tmp_path, source):
-    moved = shutil.copy(source / "d.safetensors", tmp_path / "moved.safetensors")
-    words = [*WORDS, f"d.init={{path: {moved}, prefix: encoder.}}"]
+@pytest.mark.parametrize(
+    ("key", "path", "setting"), [("init", "", "{}"), ("d.init", "/d.safetensors", "{{path: {}, prefix: encoder.}}")]
+)
+def test_a_run_from_weights_resumes_without_them_bit_for_bit(tmp_path, source, key, path, setting):
+    moved = shutil.copytree(source, tmp_path / "moved")
+    words = [*WORDS, f"{key}={setting.format(f'{moved}{path}')}", "every.log_steps=1"]
 
     def run(folder, kimg):
         return main(["train", "digits", *words, f"train.kimg={kimg}", "--out", str(tmp_path / folder)])
 
     assert run("whole", 0.064) == 0
     assert run("parts", 0.032) == 0
-    (tmp_path / "moved.safetensors").unlink()
+    shutil.rmtree(moved)
     assert run("parts", 0.064) == 0
     for name in ("g.safetensors", "d.safetensors"):
         assert (newest(tmp_path / "parts") / name).read_bytes() == (newest(tmp_path / "whole") / name).read_bytes()
     record = (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()
     events = [line["text"] for line in map(json.loads, record) if line["kind"] == "event"]
-    assert [text.startswith(f"d.init from {moved}: D all") for text in events] == [True]
+    assert [text.startswith(f"{key} from {moved}{path}") for text in events] == [True]
+    config = read_recipe(str(tmp_path / "parts" / "config.yaml"))
+    init = config.init if key == "init" else config.d.init
+    assert (init.path, len(init.sha256)) == (f"{moved}{path}", 64)
 
 
 def test_weights_that_do_not_fit_are_one_line(tmp_path, source, capsys):

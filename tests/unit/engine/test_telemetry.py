@@ -22,7 +22,7 @@ from paragan.layers.spectral_norm import spectral_norm
 from paragan.losses import hinge, least_squares, nonsaturating, relativistic, wasserstein
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
-from tests.laws import small_gan
+from tests.laws.small_gan import small_game
 from tests.laws.test_no_sync import HostReads
 
 NAMES = {
@@ -62,10 +62,6 @@ def outside_game():
     policy = Policy(lr=1e-2)
     g, d = (Player(side=side, net=nets[side], strategy=none.Strategy(), policy=policy) for side in Side)
     return GAN(g=g, d=d, loss=Loss(hinge.d_loss, hinge.g_loss), prior=Prior(seed=5, latent=6, num_classes=3))
-
-
-def small_game():
-    return small_gan.game(*(small_gan.player(side, none.Strategy()) for side in Side))
 
 
 def real_batches(dtype):

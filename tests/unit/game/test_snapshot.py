@@ -6,14 +6,13 @@ import torch
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.snapshot import Snapshot, StateEncoder, packed
-from paragan.parallel import none
 from paragan.schemes import synchronous
-from tests.laws.small_gan import batches, game, network, play, player
+from tests.laws.small_gan import batches, network, play, small_game
 
 
 def moved():
     """A game that has made two steps, so that spectral norm's vectors are not those of the start."""
-    gan = game(*(player(side, none.Strategy()) for side in Side))
+    gan = small_game()
     play(gan, synchronous, batches(), 2)
     return gan
 

@@ -16,17 +16,12 @@ from paragan.core.source import image_specs
 from paragan.core.types import Rows, Side
 from paragan.engine.step_log import DelayLog, mean_delays
 from paragan.game.scheme import FunctionScheme
-from paragan.parallel import none
 from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.player_step import GradientAlarm
 from paragan.schemes.asynchronous.thread_step import ThreadLink
 from paragan.schemes.base import update_order as update_order
-from tests.laws.small_gan import batches, game, player
-
-
-def small_game(k=1):
-    return game(*(player(side, none.Strategy(), per_step=k if side is Side.D else 1) for side in Side))
+from tests.laws.small_gan import batches, small_game
 
 
 @pytest.mark.parametrize(

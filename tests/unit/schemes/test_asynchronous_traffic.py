@@ -9,16 +9,11 @@ import torch
 from paragan.core.dist import World
 from paragan.core.roles import Roles, ranks_by_side
 from paragan.core.types import Rows, Side
-from paragan.parallel import none
 from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.player_step import DIFFERENCE
 from paragan.schemes.asynchronous.thread_step import ThreadLink
-from tests.laws.small_gan import batches, game, player
-
-
-def small_game(k=1):
-    return game(*(player(side, none.Strategy(), per_step=k if side is Side.D else 1) for side in Side))
+from tests.laws.small_gan import batches, small_game
 
 
 def _sent(send, into, message):
