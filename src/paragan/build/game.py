@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import nn
@@ -67,9 +66,8 @@ def _game(
     factories: Mapping[Side, NetworkFactory],
 ) -> GAN:
     options = {Side(name): of_player for name, of_player in config.player_options.items()}
-    players = _players(options, factories, roles, config.train.executor)
-    remote = _remote_players(options, factories, roles, config.train.executor)
-    slots = {side: players.get(side) or remote[side] for side in options}
+    slots = _slots(options, factories, roles, config.train.executor)
+    players = {side: slot for side, slot in slots.items() if isinstance(slot, Player) and roles.has(side)}
     loss = adversarial(config.loss, model)
     penalties_by_side = penalties(config, data, model)
     for side, slot in players.items():
@@ -92,23 +90,23 @@ def _game(
     )
 
 
-def _players(
+def _slots(
     options: Mapping[Side, PlayerOptions], factories: Mapping[Side, NetworkFactory], roles: Roles, executor: str
-) -> dict[Side, Player]:
+) -> dict[Side, PlayerSlot]:
+    """Return the players of this rank, and what it holds of the others."""
     scaled = {side: of_player.precision == "fp16" for side, of_player in options.items()}
     # G's gradient passes through D: an fp16 D underflows it for any format of G.
     scaled[Side.G] = any(scaled.values())
-    local = filter(roles.has, options)
-    world = roles.batch_world
-    return {side: player(side, factories[side], options[side], scaled[side], world, executor) for side in local}
-
-
-def _remote_players(
-    options: Mapping[Side, PlayerOptions], factories: Mapping[Side, NetworkFactory], roles: Roles, executor: str
-) -> dict[Side, PlayerSlot]:
-    make = worker_player if roles.has_server else partial(remote_player, has_state=roles.sends_states)
-    remote = [side for side in options if not roles.has(side)]
-    return {side: make(side, factories[side], options[side], executor=executor) for side in remote}
+    slots: dict[Side, PlayerSlot] = {}
+    for side, of_player in options.items():
+        make = factories[side]
+        if roles.has(side):
+            slots[side] = player(side, make, of_player, scaled[side], roles.batch_world, executor)
+        elif roles.has_server:
+            slots[side] = worker_player(side, make, of_player, executor)
+        else:
+            slots[side] = remote_player(side, make, of_player, roles.sends_states, executor)
+    return slots
 
 
 def scheme(config: RunConfig) -> Scheme:

@@ -59,6 +59,8 @@ class Scheme(ABC):
     """Whether the players train at the same time, in threads or on separate ranks."""
     capabilities: frozenset[Capability] = ALL - {Capability.GRID, Capability.EXTRA_PLAYERS}
     """What it has of what settings and terms need."""
+    shares_fakes: bool = False
+    """Whether D's last update trains on the images of G's turn."""
 
     @abstractmethod
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
@@ -83,10 +85,12 @@ class Scheme(ABC):
         for sides in timeline.critics():
             timeline.load()
             for side in sides:
+                if not self.updates(side, timeline.step + 1):
+                    continue
                 if side is Side.D:
                     timeline.generate()
                 timeline.update(side)
-        timeline.update(Side.G)
+        timeline.update(Side.G, has_fakes=self.shares_fakes)
 
     @property
     def is_repeatable(self) -> bool:

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from paragan.core.capabilities import ALL, Capability
-from paragan.core.types import Batch, Report, Side
+from paragan.core.types import Batch, Report
 from paragan.game import scheme
 from paragan.game.gan import GAN
-from paragan.game.scheme import Timeline
 
 
 class Scheme(scheme.Scheme):
@@ -22,13 +21,7 @@ class Scheme(scheme.Scheme):
         - {Capability.EXTRA_PLAYERS, Capability.LAYER_GRADIENTS}
         - {Capability.RANDOM_OPPONENTS, Capability.RECORDED}
     )
-
-    def simulate(self, timeline: Timeline) -> None:
-        for _ in range(timeline.d_updates):
-            timeline.load()
-            timeline.generate()
-            timeline.update(Side.D)
-        timeline.update(Side.G, has_fakes=True)
+    shares_fakes = True
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         for real in islice(batches, gan.d.updates_per_step - 1):

@@ -9,7 +9,6 @@ from paragan.core.option_types import Count
 from paragan.core.types import Batch, Report, Side
 from paragan.game import scheme
 from paragan.game.gan import GAN
-from paragan.game.scheme import Timeline
 
 
 @dataclass(frozen=True)
@@ -27,14 +26,6 @@ class Scheme(scheme.Scheme):
 
     def __init__(self, options: Options = Options()) -> None:
         self.options = options
-
-    def simulate(self, timeline: Timeline) -> None:
-        for _ in range(timeline.d_updates):
-            timeline.load()
-            if timeline.step % self.options.every == 0:
-                timeline.generate()
-                timeline.update(Side.D)
-        timeline.update(Side.G)
 
     def updates(self, side: Side, step: int) -> bool:
         return side is Side.G or (step - 1) % self.options.every == 0
