@@ -90,18 +90,19 @@ PROBE = {
 }
 
 
-def player(side, strategy, *, mesh=None, make=None, parts=1, per_step=1) -> Player:
+def player(side, strategy, *, mesh=None, make=None, parts=1, per_step=1, **policy) -> Player:
     make = make or (lambda: network(side))
-    policy = Policy(
+    chosen = Policy(
         kind=torch.optim.Adam,
         lr=1e-2,
         arguments={"betas": (0.0, 0.9)},
         max_norm=0.5,
         micro_batches=parts,
         updates_per_step=per_step,
+        **policy,
     )
     ema = Ema(strategy.prepare_average(make, mesh), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
-    return Player(side=side, net=strategy.prepare(make, mesh), strategy=strategy, policy=policy, ema=ema)
+    return Player(side=side, net=strategy.prepare(make, mesh), strategy=strategy, policy=chosen, ema=ema)
 
 
 def game(g, d, prior=None) -> GAN:
@@ -110,9 +111,9 @@ def game(g, d, prior=None) -> GAN:
     return GAN(g=g, d=d, loss=Loss(hinge.d_loss, hinge.g_loss), prior=prior, d_penalties=penalties)
 
 
-def small_game(k=1) -> GAN:
-    """A game of two players in this process. k: updates of D in a step."""
-    return game(*(player(side, none.Strategy(), per_step=k if side is Side.D else 1) for side in Side))
+def small_game(k=1, **of_d) -> GAN:
+    """A game of two players in this process. k: updates of D in a step. of_d: of D's policy."""
+    return game(player(Side.G, none.Strategy()), player(Side.D, none.Strategy(), per_step=k, **of_d))
 
 
 def batches(first=0, count=BATCH, seed=3, total=BATCH):

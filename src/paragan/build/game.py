@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import nn
@@ -133,24 +134,18 @@ def prior(
 
     nets: G, and D for other samples than images.
     """
+    make = partial(Prior, seed=config.seed, device=device)
     if isinstance(model, TensorGame):
-        prior = Prior(seed=config.seed, latent=model.latent, num_classes=0, device=device, dtype=model.dtype)
-        return replace(prior, arguments=model.arguments, generator_arguments=model.generator_arguments)
+        of_d, of_g = model.arguments, model.generator_arguments
+        return make(latent=model.latent, dtype=model.dtype, arguments=of_d, generator_arguments=of_g)
     generator = nets[Side.G]
     sample = sample_name(config, model)
     if sample is None:
         classes = int(getattr(generator, "num_classes", data.num_classes))
         is_counted = config.data.options.label_distribution == "data" and classes == data.num_classes
         sizes = tuple(data.train.class_sizes()) if is_counted else ()
-        latent = latent_of(generator)
-        return Prior(seed=config.seed, latent=latent, num_classes=classes, class_sizes=sizes, device=device)
+        return make(latent=latent_of(generator), num_classes=classes, class_sizes=sizes)
     tensors = data.train.tensors
     of_g = generator_arguments(generator, tensors)
-    return Prior(
-        seed=config.seed,
-        latent=latent_of(generator),
-        num_classes=0,
-        device=device,
-        arguments=discriminator_arguments(nets[Side.D], tensors, sample),
-        generator_arguments=of_g,
-    )
+    of_d = discriminator_arguments(nets[Side.D], tensors, sample)
+    return make(latent=latent_of(generator), arguments=of_d, generator_arguments=of_g)

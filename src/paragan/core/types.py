@@ -76,6 +76,7 @@ class Rows:
         return tuple(self._part(k, n) for k in range(n))
 
     def _part(self, k: int, n: int) -> Rows:
+        # by the number in the global batch, not in these rows: other ranks begin at other remainders
         skipped = (k - self.first // self.stride) % n
         count = max(0, -(-(self.count - skipped) // n))
         first = self.first + skipped * self.stride

@@ -51,21 +51,7 @@ class Telemetry:
 
     @phase(Phase.EVALUATION)
     def __call__(self, gan: GAN, scalars: Mapping[str, Tensor | float] = {}) -> dict[str, float]:
-        """Compute the values by name. scalars: of the newest report, for the gradient norms.
-
-        d/accuracy_train, d/accuracy_held_out, d/accuracy_fake: share classified correctly. The
-        threshold is midway between the medians of training images and fakes, so it is valid for
-        losses whose zero has no meaning.
-        d/held_out: mean logit of held-out images, to compare with d/real and d/fake of the steps.
-        d/overfitting: r_v of Karras et al. 2020, "Training Generative Adversarial Networks with
-        Limited Data", equation 1, within [-1, 1]: 0 if D judges held-out images as training images,
-        1 if as fakes.
-        d/saturation: share of logits at which D's loss has less than 1 % of the gradient that an
-        undecided D gets.
-        gradient_norm_ratio: g/gradient_norm over d/gradient_norm.
-        diversity: mean distance of samples to the nearest other one, over that of as many training
-        images.
-        g/top_singular_value, d/top_singular_value: largest over the layers, of the weights in use.
+        """Compute the values by name (docs/telemetry.md). scalars: of the newest report, for the gradient norms.
 
         Values that need missing held-out images or gradient norms are left out.
         """
@@ -123,7 +109,10 @@ class Telemetry:
 
 
 def judgement(train_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
-    """Compute D's accuracy on training images and fakes, from logits."""
+    """Compute D's accuracy on training images and fakes, from logits.
+
+    The threshold is midway between their medians, so it is valid for losses whose zero has no meaning.
+    """
     border = _border(train_B, fake_B)
     return {
         "d/accuracy_train": _share(train_B > border, border),
@@ -132,7 +121,11 @@ def judgement(train_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
 
 
 def overfitting(train_B: Tensor, held_out_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
-    """Compute D's accuracy and mean on held-out images, and its overfitting, from logits."""
+    """Compute D's accuracy and mean on held-out images, and its overfitting, from logits.
+
+    That is r_v of Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", equation 1,
+    within [-1, 1]: 0 if D judges held-out images as training images, 1 if as fakes.
+    """
     border = _border(train_B, fake_B)
     held_out = held_out_B.mean()
     gap = train_B.mean() - fake_B.mean()

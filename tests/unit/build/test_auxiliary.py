@@ -1,4 +1,4 @@
-"""The auxiliary classifier: its loss against a loop, its head's size and promises; ReACGAN is ContraGAN's networks."""
+"""The auxiliary classifier: its loss against a loop, and its head's promises."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from paragan.core.types import Side
 from paragan.layers.blocks import run_blocks
 from paragan.layers.init import initialise
 from paragan.layers.update_once import begin_update, hold_updates
-from paragan.models import contragan, reacgan, sngan
+from paragan.models import sngan
 from paragan.penalties import auxiliary
 from tests.one_turn import CLASSES, SHAPE, assert_plain, nets, play, turn
 
@@ -112,32 +112,6 @@ def test_class_logits_are_float32_under_autocast(name):
     with torch.autocast("cpu", torch.bfloat16):
         verdict = net(torch.randn(4, 1, 8, 8), Y)
     assert verdict.classes_BK.dtype == verdict.logits_B.dtype == torch.float32
-
-
-# ACGAN has the projection's number: a vector for each class, no bias (benchmarks' ACGAN and ProjGAN are equal, too).
-COUNTS = {("biggan", 32, 10): 2_415_170, ("sngan", 32, 10): 1_055_105, ("sagan", 32, 10): 1_075_586}
-
-
-@pytest.mark.parametrize(("case", "count"), COUNTS.items(), ids=str)
-def test_parameter_counts(case, count):
-    name, side, classes = case
-    file = registry.load_module("models", name)
-    with torch.device("meta"):
-        net = file.Discriminator(file.Options(head="auxiliary"), (3, side, side), classes)
-    assert sum(p.numel() for p in net.parameters()) == count
-    told = [module for module in net.modules() if isinstance(module, torch.nn.Linear)]
-    assert sum(layer.out_features for layer in told) == 1 + classes and "embed" not in str(dict(net.named_modules()))
-
-
-@pytest.mark.parametrize(("side", "count"), [("Generator", 9_416_196), ("Discriminator", 2_517_186)])
-def test_reacgan_has_contragans_networks(side, count):
-    with torch.device("meta"):
-        nets = [getattr(file, side)(file.Options(), (3, 32, 32), 10) for file in (reacgan, contragan)]
-    shapes = [{name: tuple(value.shape) for name, value in net.state_dict().items()} for net in nets]
-    assert shapes[0] == shapes[1]
-    assert sum(p.numel() for p in nets[0].parameters()) == count
-    fields = [dataclasses.fields(file.Options) for file in (reacgan, contragan)]
-    assert [(f.name, f.type, f.default) for f in fields[0]] == [(f.name, f.type, f.default) for f in fields[1]]
 
 
 @pytest.mark.parametrize(

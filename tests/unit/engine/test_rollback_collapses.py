@@ -87,17 +87,6 @@ def fast(folder, *words):
     return build.trainer(read_recipe("digits", [*RUN, *FAST, *words]), folder, print, lambda: False)
 
 
-@pytest.mark.slow  # docs/rollback.md has the same
-def test_rollback_of_a_rate_too_high_lowers_it_until_it_trains(tmp_path):
-    run = fast(tmp_path, "rollback.lr_factor=1e-27", "train.kimg=1.92")
-    first, second = [event for event in run.run() if rollbacks([event])]
-    assert [event.values["rollback"]["name"] for event in (first, second)] == ["diverged", "diverged"]
-    assert [event.values["rollback"]["to_step"] for event in (first, second)] == [0, 0]
-    assert run.is_finished
-    assert run.clock.step == 120 + second.step
-    assert all(torch.isfinite(value).all() for value in tensors(run).values())
-
-
 def test_rollback_counts_skipped_updates_across_a_kill(tmp_path):
     whole = fast(tmp_path / "whole")
     (expected,) = [event.step for event in whole.run(num_steps=110) if rollbacks([event])]
