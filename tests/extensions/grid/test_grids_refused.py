@@ -15,7 +15,7 @@ from paragan.distributed.launch.rank_env import RankEnv
 from paragan.extensions.grid import runner as grid_runner
 from paragan.extensions.grid.build import coordinator as workers
 from paragan.extensions.grid.build.worker import join_coordinator
-from paragan.extensions.grid.runner import run_worker, start_grid, with_num_workers
+from paragan.extensions.grid.runner import GridRunner, run_worker, with_num_workers
 from paragan.extensions.grid.workers import handshake
 from paragan.runs.run_request import RunRequest
 
@@ -27,7 +27,7 @@ def config(*words):
 
 
 def start(tmp_path, *words, place=None):
-    return start_grid(
+    return GridRunner().start(
         RunRequest(config=config(*words), name="digits", out=tmp_path / "run", place=place, overrides=words)
     )
 

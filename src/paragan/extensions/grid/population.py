@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import torch
@@ -68,12 +68,13 @@ class Population:
         with profile.measure("gather"):
             near = self._gather()
         with profile.measure("evaluate"):
-            evaluator.precompute_logits(pair for group in near.values() for pair in _pairs(group))
+            pairs = chain.from_iterable(product(group, group) for group in near.values())
+            evaluator.precompute_logits((g[Side.G], d[Side.D]) for g, d in pairs)
             before = {n: self._fitness(evaluator, group, group, n) for n, group in near.items()}
         with profile.measure("update_genomes"):
             parents = {n: self._select(before[n], near[n], n) for n in near}
         with profile.measure("mutate"):
-            rates = {n: {side: self._mutated_lr(parents[n][side], n, side) for side in Side} for n in near}
+            rates = {n: self._mutate_rates(parents[n], n) for n in near}
         with profile.measure("update_genomes"):
             for cell in self.cells:
                 self._clone(cell, near[cell.number], parents[cell.number], rates[cell.number])
@@ -122,8 +123,12 @@ class Population:
             parents[side] = group[place][side]
         return parents
 
-    def _mutated_lr(self, parent: Genome, cell: int, side: Side) -> float:
-        return mutate_lr(parent.traits.lr, self.options.rates, self.seed, cell, self.generation, side)
+    def _mutate_rates(self, parents: Mapping[Side, Genome], cell: int) -> dict[Side, float]:
+        options = self.options.rates
+        return {
+            side: mutate_lr(parent.traits.lr, options, self.seed, cell, self.generation, side)
+            for side, parent in parents.items()
+        }
 
     def _clone(
         self, cell: Cell, group: Sequence[Centre], parents: Mapping[Side, Genome], rates: Mapping[Side, float]
@@ -215,11 +220,6 @@ class Population:
             features, cell.weights, sigma, scorer.distance, self.seed, cell.number, time
         )
         cell.score = score if math.isfinite(score) else None
-
-
-def _pairs(group: Sequence[Centre]) -> list[tuple[Genome, Genome]]:
-    """Return every generator of a neighbourhood with every discriminator."""
-    return [(g[Side.G], d[Side.D]) for g, d in product(group, group)]
 
 
 _OPPONENT = {Side.G: Side.D, Side.D: Side.G}

@@ -34,7 +34,29 @@ class GridRunner(Runner):
         self.external_workers = external_workers
 
     def start(self, request: RunRequest) -> int:
-        return start_grid(request)
+        """Train a grid in the run folder; return the exit code."""
+        config = request.config
+        if config.devices not in (None, 1):
+            raise ConfigError(f"devices={config.devices} does not apply to a grid; use workers={config.devices}")
+        if request.place is not None and request.place.size > 1:
+            return _on_torchrun(request, request.place)
+        rank_and_size = mpi_rank_and_size()
+        if rank_and_size is not None:
+            rank, size = rank_and_size
+            if config.transport == "mpi":
+                return _on_mpiexec(request, rank)
+            if rank:
+                return ConfigError.exit_code  # rank 0 prints the error
+            raise ConfigError(
+                f"transport={config.transport} does not work in {size} processes of mpiexec; use transport=mpi"
+            )
+        if config.transport == "mpi":
+            raise ConfigError(
+                f"transport=mpi requires mpiexec; put `mpiexec -n {(config.workers or 4) + 1}` before the command, "
+                "one process for each worker and one for the coordinator, or use transport=gloo"
+            )
+        with install() as interrupt:
+            return train_run(replace(request, place=None), interrupt)
 
     def trainer(self, request: RunRequest, world: World, say: Say, stop: Callable[[], bool]) -> Evolution:
         if world.size > 1:
@@ -59,32 +81,6 @@ class GridRunner(Runner):
 def make_runner() -> GridRunner:
     """Return the runner that `runs.run_request` looks for."""
     return GridRunner()
-
-
-def start_grid(request: RunRequest) -> int:
-    """Train a grid in the run folder; return the exit code."""
-    config = request.config
-    if config.devices not in (None, 1):
-        raise ConfigError(f"devices={config.devices} does not apply to a grid; use workers={config.devices}")
-    if request.place is not None and request.place.size > 1:
-        return _on_torchrun(request, request.place)
-    rank_and_size = mpi_rank_and_size()
-    if rank_and_size is not None:
-        rank, size = rank_and_size
-        if config.transport == "mpi":
-            return _on_mpiexec(request, rank)
-        if rank:
-            return ConfigError.exit_code  # rank 0 prints the error
-        raise ConfigError(
-            f"transport={config.transport} does not work in {size} processes of mpiexec; use transport=mpi"
-        )
-    if config.transport == "mpi":
-        raise ConfigError(
-            f"transport=mpi requires mpiexec; put `mpiexec -n {(config.workers or 4) + 1}` before the command, one "
-            "process for each worker and one for the coordinator, or use transport=gloo"
-        )
-    with install() as interrupt:
-        return train_run(replace(request, place=None), interrupt)
 
 
 def _on_torchrun(request: RunRequest, place: RankEnv) -> int:
@@ -116,25 +112,20 @@ def _on_torchrun(request: RunRequest, place: RankEnv) -> int:
 
 def _on_mpiexec(request: RunRequest, rank: int) -> int:
     """Train as one process of mpiexec, which decides how long to wait after a signal."""
+    from paragan.extensions.grid.transports.mpi_communicator import MpiWorld  # initialises MPI
+
     # not restored: mpiexec sends signals until the process ends
     interrupt = install(patient=True, message="" if rank else "stopping after this step")
-    return _train_together(request, _mpi_processes(request.config), interrupt)
-
-
-def _mpi_processes(config: RunConfig) -> ExternalWorkers:
-    """Return the processes of mpiexec. Initialises MPI."""
-    from paragan.extensions.grid.transports.mpi_communicator import MpiWorld
-
     world = MpiWorld()
-    timeout_s = config.train.timeout_s
-
-    return ExternalWorkers(
+    timeout_s = request.config.train.timeout_s
+    processes = ExternalWorkers(
         rank=world.rank,
         size=world.size,
         broadcast_text=lambda text: world.broadcast_text(text, timeout_s),
         receive_text=lambda: world.receive_text(timeout_s),
         mpi=True,
     )
+    return _train_together(request, processes, interrupt)
 
 
 def _train_together(request: RunRequest, processes: ExternalWorkers, interrupt: Interrupt) -> int:
