@@ -49,7 +49,7 @@ if config.grid is None:
     batch_us = cpu_us(lambda: next(trainer.batches), 3000)
     num_steps = 50
 else:
-    factory = GridFactory.of(config, folder, print, True, stop=lambda: False)
+    factory = GridFactory(config, folder, print)
     streams = joint_batches([factory.cell(number).batches for number in range(factory.options.num_cells)])
     batch_us = cpu_us(lambda: next(streams), 300)
     trainer = evolution(config, folder, print, lambda: False)

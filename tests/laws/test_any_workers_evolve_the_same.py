@@ -39,7 +39,7 @@ def expected(words, tmp_path_factory):
 
 
 def grid(words, numbers, folder):
-    factory = GridFactory.of(read_recipe("digits", words), folder, lambda text: None)
+    factory = GridFactory(read_recipe("digits", words), folder, lambda text: None)
     return factory.population([factory.cell(number) for number in numbers], lambda text: None)
 
 

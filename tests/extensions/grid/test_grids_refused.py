@@ -39,34 +39,21 @@ def alone(monkeypatch):
             monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("devices=2",), "devices=2 does not apply to a grid; use workers=2"),
-        (
-            ("transport=mpi", "workers=4"),
-            "transport=mpi requires mpiexec; put `mpiexec -n 5` before the command, one process for each worker "
-            "and one for the coordinator, or use transport=gloo",
-        ),
-    ],
-)
-def test_what_does_not_go_together(tmp_path, words, said):
+def test_mpi_needs_its_launcher(tmp_path):
     with pytest.raises(ConfigError) as found:
-        start(tmp_path, *words)
-    assert str(found.value) == said and found.value.exit_code == 2
-    assert not (tmp_path / "run").exists()
+        start(tmp_path, "transport=mpi", "workers=4")
+    assert str(found.value) == (
+        "transport=mpi requires mpiexec; put `mpiexec -n 5` before the command, one process for each worker "
+        "and one for the coordinator, or use transport=gloo"
+    )
+    assert found.value.exit_code == 2 and not (tmp_path / "run").exists()
+    with pytest.raises(ConfigError, match="transport=mpi does not work under torchrun; use transport=gloo, or mpiexec"):
+        start(tmp_path, "transport=mpi", place=RankEnv(rank=0, size=3, local_rank=0, local_size=3))
 
 
 def test_more_workers_than_cells(tmp_path):
     with pytest.raises(ConfigError, match="workers: 5 workers are too many for a grid of 4 cells; use at most 4"):
         workers.evolution_on_workers(config("workers=5"), tmp_path, print, lambda: False)
-
-
-def test_mpi_under_torchrun(tmp_path):
-    with pytest.raises(
-        ConfigError, match="transport=mpi does not work under torchrun; use transport=gloo, or mpiexec instead"
-    ):
-        start(tmp_path, "transport=mpi", place=RankEnv(rank=0, size=3, local_rank=0, local_size=3))
 
 
 def test_gloo_under_mpiexec_is_reported_once(tmp_path, monkeypatch):
@@ -92,20 +79,23 @@ def test_another_number_of_processes_than_workers():
     assert with_num_workers(config(), processes(size=3)).workers == 2
 
 
-def test_beats_rarer_than_anybody_waits():
-    with pytest.raises(ConfigError, match=r"grid.heartbeat_s=150 must be less than half of train.timeout_s=300"):
-        config("grid.heartbeat_s=150")
-
-
-def test_workers_without_a_grid():
-    with pytest.raises(ConfigError, match=r"workers=2 needs a grid; set grid.shape, or pass devices=2"):
-        read_recipe("digits", ["workers=2"])
-
-
-@pytest.mark.parametrize("address", ["here", "127.0.0.1", ":80", "127.0.0.1:http", "a b:1"])
-def test_a_coordinator_that_cannot_be_one(address):
-    with pytest.raises(ConfigError, match=r"coordinator must be HOST:PORT, such as 127.0.0.1:0, not "):
-        config(f"coordinator={json.dumps(address)}")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["grid.shape=2x2", "grid.heartbeat_s=150"],
+            "grid.heartbeat_s=150 must be less than half of train.timeout_s=300",
+        ),
+        (["workers=2"], "workers=2 needs a grid; set grid.shape, or pass devices=2"),
+        *(
+            (["grid.shape=2x2", f"coordinator={json.dumps(address)}"], "coordinator must be HOST:PORT, such as ")
+            for address in ("here", "127.0.0.1", ":80", "127.0.0.1:http", "a b:1")
+        ),
+    ],
+)
+def test_settings_that_no_grid_has(words, told):
+    with pytest.raises(ConfigError, match=told):
+        read_recipe("digits", words)
 
 
 class TestOffer:

@@ -54,7 +54,7 @@ class Grid:
     def __init__(self, folder, *words, workers=2, timeout_s=WAIT_S, heartbeat_s=5.0, patience_s=WAIT_S, hooks=None):
         config = read_recipe("digits", [*WORDS, *words, f"train.timeout_s={WAIT_S:g}"])
         self.make_communicator = communicator_factory(config, dist.HashStore())
-        self.factory = GridFactory.of(config, folder, lambda text: None)
+        self.factory = GridFactory(config, folder, lambda text: None)
         self.said, self.waiting = [], []
         self.workers, self.threads, self.beats = [], [], []
         self.timeout_s, self.patience_s = timeout_s, patience_s
@@ -111,7 +111,7 @@ class Grid:
 
 
 def alone(folder, generations, *words):
-    factory = GridFactory.of(read_recipe("digits", [*WORDS, *words]), folder, lambda text: None)
+    factory = GridFactory(read_recipe("digits", [*WORDS, *words]), folder, lambda text: None)
     population = factory.population([factory.cell(number) for number in range(4)], lambda text: None)
     for _ in range(generations):
         population.evolve()

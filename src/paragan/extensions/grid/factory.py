@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -14,15 +14,12 @@ from paragan import build
 from paragan.build import evaluation
 from paragan.build.data import batch_stream
 from paragan.config import RunConfig, choose
-from paragan.config.grid_options import CellPlayerOptions, GridOptions
+from paragan.config.grid_options import CellPlayerOptions
 from paragan.core import rng
 from paragan.core.capabilities import GRID, Capability, Need, check_capabilities
 from paragan.core.errors import ConfigError
-from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Choice
-from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
-from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.score import Score
 from paragan.extensions.grid.cell import Cell, RandomOpponent
 from paragan.extensions.grid.data_shares import DataShares, with_classes
@@ -44,64 +41,39 @@ from paragan.loading.loader import normalise_images
 from paragan.loading.order import Order
 
 
-@dataclass(frozen=True, kw_only=True)
 class GridFactory:
     """Factory of the cells of one process, with what they share.
+
+    device: None: chosen as for any run. stop: as in `ExtractorContext`. Raises `ConfigError` for
+    settings that a grid does not support.
 
     generator: network for samples and scores. losses: of all cells, drawn ones first. judge: scores
     mixtures; None: no scores.
     """
 
-    config: RunConfig
-    options: GridOptions
-    data: build.Data
-    device: torch.device
-    makers: Mapping[Side, NetworkFactory]
-    generator: EvalNetwork
-    prior: Prior
-    losses: Sequence[Loss]
-    data_shares: DataShares
-    judge: Callable[[], Evaluator] | None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         config: RunConfig,
         folder: Path,
         say: Callable[[str], None],
         must_keep: bool = True,
         device: torch.device | None = None,
         stop: Callable[[], bool] = lambda: False,
-        data: build.Data | None = None,
-    ) -> GridFactory:
-        """Build what cells share.
-
-        device: None: chosen as for any run. stop: as in `ExtractorContext`. data: None: opened as
-        the config says. Raises `ConfigError` for settings that a grid does not support.
-        """
+    ) -> None:
         assert config.grid is not None
         check_capabilities(build.scheme(config).holder, config.needs)
-        device = device or devices.select_device(config.train.threads)
-        data = data or build.open_data(config)
+        self.config = config
+        self.options = config.grid
+        self.device = device = device or devices.select_device(config.train.threads)
+        self.data = data = build.open_data(config)
         check_capabilities(GRID, [Need("data of pairs", Capability.PAIRS, "use other data")] * data.has_pairs)
-        makers = {side: build.network_factory(config, side, data, device) for side in Side}
-        judge = evaluation.evaluator(
-            config,
-            evaluation.extractor_context(data, folder, say, device, must_save=must_keep, stop=stop),
-        )
-        generator = EvalNetwork(makers[Side.G]())
-        return cls(
-            config=config,
-            options=config.grid,
-            data=data,
-            device=device,
-            makers=makers,
-            generator=generator,
-            prior=build.prior(config, data, device, {Side.G: generator.net}),
-            losses=[build.adversarial(chosen) for chosen in grid_losses(config)],
-            data_shares=DataShares(config.grid, data.train, config.seed),
-            judge=judge,
-        )
+        self.makers = {side: build.network_factory(config, side, data, device) for side in Side}
+        context = evaluation.extractor_context(data, folder, say, device, must_save=must_keep, stop=stop)
+        self.judge = evaluation.evaluator(config, context)
+        self.generator = EvalNetwork(self.makers[Side.G]())
+        self.prior = build.prior(config, data, device, {Side.G: self.generator.net})
+        self.losses = [build.adversarial(chosen) for chosen in grid_losses(config)]
+        self.data_shares = DataShares(self.options, data.train, config.seed)
 
     def cell(self, number: int) -> Cell:
         """Build a cell; the first has the run's seed, so that one cell equals a run without a grid."""

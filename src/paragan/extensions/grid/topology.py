@@ -33,19 +33,24 @@ def torus(rows: int, columns: int, radius: int = 1) -> Topology:
     Steps wrap around the edges. With radius 1 these are the five cells of Lipizzaner
     (Schmiedlechner et al. 2018, section 3).
     """
-    steps = _steps(radius)
+    span = range(-radius, radius + 1)
+    steps = [(down, right) for down, right in product(span, span) if abs(down) + abs(right) <= radius]
+    # the cell itself, then nearest first: north, south, west, east
+    steps.sort(key=lambda step: (abs(step[0]) + abs(step[1]), abs(step[1]), step))
     near = []
     for cell in range(rows * columns):
         r, c = divmod(cell, columns)
-        around = ((r + down) % rows * columns + (c + right) % columns for down, right in steps)
-        near.append(_unique(around))
+        # a small torus reaches a cell by several steps: the first counts
+        around = dict.fromkeys((r + down) % rows * columns + (c + right) % columns for down, right in steps)
+        near.append(tuple(around))
     return Topology(tuple(near))
 
 
 def ring(cells: int, radius: int = 1) -> Topology:
     """Build a ring: neighbours are `radius` cells on each side (Toutouh et al. 2021, Lipi-Ring)."""
     steps = sorted(range(-radius, radius + 1), key=lambda step: (abs(step), step))
-    return Topology(tuple(_unique((cell + step) % cells for step in steps) for cell in range(cells)))
+    near = [tuple(dict.fromkeys((cell + step) % cells for step in steps)) for cell in range(cells)]
+    return Topology(tuple(near))
 
 
 def topology_of(options: GridOptions) -> Topology:
@@ -53,14 +58,3 @@ def topology_of(options: GridOptions) -> Topology:
     if options.topology == "ring":
         return ring(options.num_cells, options.radius)
     return torus(*options.rows_columns, options.radius)
-
-
-def _steps(radius: int) -> list[tuple[int, int]]:
-    """Return (down, right) up to `radius`: none, then nearest first; north, south, west, east."""
-    span = range(-radius, radius + 1)
-    steps = [(down, right) for down, right in product(span, span) if abs(down) + abs(right) <= radius]
-    return sorted(steps, key=lambda step: (abs(step[0]) + abs(step[1]), abs(step[1]), step))
-
-
-def _unique(cells: Iterable[int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(cells))

@@ -59,7 +59,7 @@ def evolution_on_workers(
         most = config.grid.num_cells
         problem = f"{config.workers} workers are too many for a grid of {most} cells"
         raise ConfigError(f"workers: {problem}; use at most {most}")
-    factory = GridFactory.of(config, folder, say, stop=stop)
+    factory = GridFactory(config, folder, say, stop=stop)
     first = factory.cell(0)
     local = factory.population([first], lambda text: None)
     state = first.state()

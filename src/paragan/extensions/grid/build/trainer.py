@@ -20,7 +20,7 @@ def evolution(
     config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
 ) -> Evolution:
     """Return the trainer of a grid at generation 0; writes nothing. reading: it never will."""
-    factory = GridFactory.of(config, folder, say, not reading, stop=stop)
+    factory = GridFactory(config, folder, say, not reading, stop=stop)
     cells = [factory.cell(number) for number in range(factory.options.num_cells)]
     return population_trainer(factory, cells[0], factory.population(cells, say), folder, say, stop)
 

@@ -80,7 +80,7 @@ def _build_worker(
 ) -> Worker:
     assert run.grid is not None
     torch.set_num_threads(run.train.threads or torch.get_num_threads())
-    factory = GridFactory.of(run, folder, say, device=device)
+    factory = GridFactory(run, folder, say, device=device)
     return Worker(
         line=line,
         make_cell=factory.cell,
