@@ -89,7 +89,10 @@ def evolution_on_workers(
 
 
 class _CoordinatorServer:
-    """Address of a coordinator, and its workers: local ones unless a launcher has started them."""
+    """Address of a coordinator, and its workers: processes of this host unless a launcher has started them.
+
+    Workers exit when the coordinator is unreachable.
+    """
 
     silent_until = 0.0  # about refused connections
 
@@ -114,15 +117,18 @@ class _CoordinatorServer:
         self.listener = Listener(self.token, host, port)
         # stops serving when no object refers to it: over MPI only this one does
         self.store = serve_store(host, 0, timedelta(seconds=timeout_s))
-        shared: dict[str, Any] = {"config": dump(config), "folder": str(folder.resolve())}
-        self.welcome = {**shared, "store": self.store.port}
-        self.local_workers = LocalWorkers(self.listener.address, {TOKEN: self.token}, folder / "ranks")
+        self.welcome: dict[str, Any] = {
+            "config": dump(config),
+            "folder": str(folder.resolve()),
+            "store": self.store.port,
+        }
+        self.processes = LocalProcesses()
         membership = Membership(
             accept=self._accept,
             say=say,
             heartbeat_s=grid.heartbeat_s,
             timeout_s=timeout_s,
-            on_failure=self.local_workers.kill,
+            on_failure=self._kill,
             is_recoverable=config.transport != "mpi",  # mpiexec ends all processes when one is killed
         )
         self.coordinator = Coordinator(
@@ -143,17 +149,18 @@ class _CoordinatorServer:
         if self.external_workers is not None:
             self.external_workers.broadcast({"token": self.token, "host": host, "port": port})
         else:
-            self.local_workers.start(config.workers)
-        self.coordinator.await_workers(config.workers, self.local_workers.failure)
+            self._start_workers(config.workers)
+        self.coordinator.await_workers(config.workers, self._start_error)
         if config.transport != "mpi":
             token = shlex.quote(str(self.folder / "ranks" / "token"))
             self.say(f"workers   to add a worker, run  {TOKEN_FILE}={token} {program_command()} worker {host}:{port}")
 
     def end(self) -> None:
-        """Release the workers."""
+        """Release the workers; local ones that do not end are killed."""
         self.coordinator.end()
         self.listener.close()
-        self.local_workers.shutdown()
+        self.processes.wait(_PATIENCE_S)
+        self.processes.kill()
         (self.folder / "ranks" / "token").unlink(missing_ok=True)
 
     def _accept(self) -> ControlConnection | None:
@@ -178,47 +185,28 @@ class _CoordinatorServer:
             self.say(f"workers   refused connections: {len(refused)}, the last: {refused[-1]}")
             refused.clear()
 
-
-class LocalWorkers:
-    """Worker processes of this host. They exit when the coordinator is unreachable.
-
-    address: of the coordinator. environment: additional variables, which other users cannot read,
-    unlike a command line. logs: folder of their output.
-    """
-
-    def __init__(self, address: tuple[str, int], environment: Mapping[str, str], logs: Path) -> None:
-        self.address = address
-        self.logs = logs
-        self._environment = {**os.environ, **environment}
-        self._processes = LocalProcesses()
-
-    def start(self, count: int) -> None:
-        """Start `count` workers, each on a separate accelerator while there are enough."""
-        create_subfolder(self.logs.parent, self.logs.name)
-        address = f"{self.address[0]}:{self.address[1]}"
+    def _start_workers(self, count: int) -> None:
+        """Start workers on this host, each on a separate accelerator while there are enough."""
+        host, port = self.listener.address
+        # other users cannot read the environment, unlike a command line
+        environment = {**os.environ, TOKEN: self.token}
         for number in range(count):
             create_file(self._log(number)).close()
-            words = ["worker", address, "--device", str(number)]
-            command = [sys.executable, "-P", "-m", "paragan", *words]
-            self._processes.start(command, self._environment, self._log(number))
+            words = ["worker", f"{host}:{port}", "--device", str(number)]
+            self.processes.start([sys.executable, "-P", "-m", "paragan", *words], environment, self._log(number))
 
-    def failure(self) -> str:
-        """Return why a worker has failed, by the last line of its output; empty if none has."""
-        for number, code in enumerate(self._processes.codes):
+    def _start_error(self) -> str:
+        """Return why a local worker has failed, by the last line of its output; empty if none has."""
+        for number, code in enumerate(self.processes.codes):
             if code not in (None, 0):
-                reason = self._processes.exit_reason(number)
+                reason = self.processes.exit_reason(number)
                 return f"worker {number + 1} {reason}; see {self._log(number)}"
         return ""
 
-    def kill(self, about: Mapping[str, Any]) -> None:
-        """Kill a worker that hangs: it must not rejoin a run that continues without it."""
+    def _kill(self, about: Mapping[str, Any]) -> None:
+        """Kill a local worker that hangs: it must not rejoin a run that continues without it."""
         pid = about.get("pid")
-        self._processes.kill([process for process in self._processes.running if process.pid == pid])
-
-    def shutdown(self) -> None:
-        """Wait for workers that were dismissed, and kill the others."""
-        self._processes.wait(_PATIENCE_S)
-        self._processes.kill()
+        self.processes.kill([process for process in self.processes.running if process.pid == pid])
 
     def _log(self, number: int) -> Path:
-        return self.logs / f"worker-{number + 1}.log"
+        return self.folder / "ranks" / f"worker-{number + 1}.log"
