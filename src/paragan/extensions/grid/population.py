@@ -82,6 +82,7 @@ class Population:
             scalars = self.executor(self.cells, self.options.batches, self._loss_of)
         with profile.measure("update_genomes"):
             trained = {cell.number: cell.snapshot(time + 1) for cell in self.cells}
+        # against the opponents and samples of `before`: else a luckier draw would replace a fitter genome
         with profile.measure("evaluate"):
             after = {n: self._fitness(evaluator, [trained[n]], near[n], n) for n in near}
         with profile.measure("update_genomes"):

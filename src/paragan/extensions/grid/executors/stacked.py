@@ -58,7 +58,7 @@ class StackedExecutor:
         if self._stack is None or not self._stack.is_of(cells):
             self._stack = _StackedCells(cells, self.rows)
         stack = self._stack
-        stack.begin(graph)
+        stack.begin(graph)  # clones may have put new buffers into the networks since the last generation
         with stack.batched_optimizers(), work_on("the stack of all cells"):
             for batch in range(num_batches):
                 stack.choose([loss_of(cell, batch) for cell in cells])
@@ -160,7 +160,7 @@ class _StackedSlot:
         is_batched = can_stack(players) and not is_large
         self.adam = StackedAdam(players, self.stack.flat_CP, self.stack.buffers_C) if is_batched else None
         self.scalars: dict[str, Tensor] = {}
-        self._recorded: dict[object, RecordedFunction] = {}
+        self._recorded: dict[object, RecordedFunction] = {}  # by kind of turn: a recording cannot branch
         self._before_fakes: list[Copy] = []
 
     @property

@@ -111,6 +111,7 @@ class StackedNetwork(RowDrawing):
         tensors = {**weights, **buffers}
         with with_keys(self._row_drawing, keys_B):
             output = functional_call(self._template[0], tensors, tuple(inputs))
+        # vmap returns no buffers: their new values (statistics of each cell) go back into the stack in place
         for name, buffer in buffers.items():
             if (found := tensors[name]) is not buffer:  # a new tensor in place of the buffer
                 buffer.copy_(found.detach())
@@ -164,7 +165,7 @@ def _stack_weights(weights: Sequence[Sequence[nn.Parameter]]) -> tuple[Tensor, l
     first = weights[0]
     flat_CP = first[0].new_empty(len(weights), sum(weight.numel() for weight in first))
     views = views_of_rows(flat_CP, first)
-    move_into(views, weights)
+    move_into(views, weights)  # the players' own parameters become rows: optimisers and genomes need no copy
     return flat_CP, [nn.Parameter(view, of.requires_grad) for view, of in zip(views, first, strict=True)]
 
 

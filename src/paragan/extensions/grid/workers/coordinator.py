@@ -151,7 +151,7 @@ class Coordinator:
         states = [state for messages in gathered for state in unpack_cells(messages, self.like)]
         self.membership.collect("gathered", edge=self.at)
         self.states = {state.number: state for state in states}
-        self._edge = self.at
+        self._edge = self.at  # from here on the coordinator is one more source of recovery
 
     def _assign(self) -> None:
         """Start a new membership: assign cells to workers, from the newest common boundary."""

@@ -31,6 +31,7 @@ def exchange_routes(owners: Sequence[int], topology: Topology) -> dict[tuple[int
             if cell not in read:
                 after = workers[(workers.index(owner) + 1) % len(workers)]
                 routes.setdefault((owner, after), set()).add(cell)
+    # both ends of a route name each other in the call, so that a missing worker is noticed by either
     for a, b in list(routes):
         routes.setdefault((b, a), set())
     return {way: sorted(cells) for way, cells in routes.items()}

@@ -128,6 +128,7 @@ class Membership:
         wanted = {"kind": "dropped", "membership": membership}
         while not self._take_answers(self.members, wanted, answers, began):
             self.poll()
+        # a failure that a worker has reported meanwhile belongs to the work that is stopped, too
         for member in self.members:
             member.messages.clear()  # they belong to the previous membership
         self.has_failed = False
