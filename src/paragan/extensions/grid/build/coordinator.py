@@ -117,11 +117,8 @@ class _CoordinatorServer:
         self.listener = Listener(self.token, host, port)
         # stops serving when no object refers to it: over MPI only this one does
         self.store = serve_store(host, 0, timedelta(seconds=timeout_s))
-        self.welcome: dict[str, Any] = {
-            "config": dump(config),
-            "folder": str(folder.resolve()),
-            "store": self.store.port,
-        }
+        run_folder = str(folder.resolve())
+        self.welcome: dict[str, Any] = {"config": dump(config), "folder": run_folder, "store": self.store.port}
         self.processes = LocalProcesses()
         membership = Membership(
             accept=self._accept,
