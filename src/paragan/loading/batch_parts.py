@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -45,15 +44,6 @@ class BatchInWork:
 
     def _allocate(self, part: Tensor) -> Tensor:
         return torch.empty((len(self.rows), *part.shape[1:]), dtype=part.dtype, pin_memory=self._is_pinned)
-
-
-@dataclass(eq=False)
-class Part:
-    """Consecutive rows of a batch, and the bytes that are counted for them in addition to the batch."""
-
-    batch: BatchInWork
-    rows: slice
-    num_bytes: int
 
 
 def copy_bytes(source: Tensor, target: Tensor) -> None:

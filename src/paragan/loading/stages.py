@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.loading.batch_parts import BatchInWork, Part
+from paragan.loading.batch_parts import BatchInWork
 from paragan.loading.control_law import LoadingStatistics, Sizes
 from paragan.loading.loader import Loader
 
@@ -34,8 +34,7 @@ class Stages:
         self._loader = loader
         self._part_rows = math.ceil(loader.rows.count / (max_parts if loader.source.is_decoded else 1))
         self._max_bytes = max_bytes
-        self._sample_bytes = sum(spec.num_bytes for spec in loader.source.tensors.values())
-        self._batch_bytes = loader.rows.count * self._sample_bytes
+        self._ready_bytes = loader.rows.count * sum(spec.num_bytes for spec in loader.source.tensors.values())
         # re-entrant: the garbage collector may call `end` in a thread that holds it
         self._lock = threading.RLock()
         self._is_ready = threading.Condition(self._lock)
@@ -48,7 +47,6 @@ class Stages:
         self._next = 0  # position before which every part has started
         self._batches: dict[int, BatchInWork] = {}
         self._num_encoded = 0
-        self._bytes_held = 0
         self._largest_sample: int | None = None
         self._num_taken = 0
         self._waits = _Operations(self._lock)
@@ -128,9 +126,9 @@ class Stages:
                 decode_s=self._decodes.busy_s(),
                 parts_per_batch=math.ceil(self._loader.rows.count / self._part_rows),
                 num_encoded=self._num_encoded,
-                num_ready=sum(batch.num_left == 0 for batch in self._batches.values()),
-                bytes_held=self._bytes_held,
-                batch_bytes=self._loader.rows.count * (self._largest_sample or 0) + 2 * self._batch_bytes,
+                num_ready=self._num_ready(),
+                bytes_held=self._bytes_held(),
+                batch_bytes=self._bytes_in_work(),
             )
 
     def _move_window(self, position: int) -> None:
@@ -150,25 +148,24 @@ class Stages:
 
     def _drop(self, position: int) -> None:
         self._batches.pop(position).is_dropped = True
-        self._bytes_held -= self._batch_bytes
         self._next = min(self._next, position)  # its parts start again if the consumer comes back
         self._decodes.changed.notify_all()  # threads that wait to decode a part of it
 
     def _work(self) -> None:
         """Make parts until this thread is superfluous."""
         while (part := self._next_part()) is not None:
+            batch, rows = part
             try:
-                self._decode(part, self._read(part))
+                self._decode(batch, rows, self._read(batch, rows))
             except BaseException as error:
-                part.batch.error = error  # `take` raises it
+                batch.error = error  # `take` raises it
             with self._lock:
-                self._bytes_held -= part.num_bytes
-                part.batch.num_left -= 1
+                batch.num_left -= 1
                 if self._is_done(self._window.start):
                     self._is_ready.notify_all()
                 self._reads.changed.notify()  # there is room for another part
 
-    def _next_part(self) -> Part | None:
+    def _next_part(self) -> tuple[BatchInWork, slice] | None:
         """Wait for a part that may be read, and start it; None if this thread is superfluous."""
         with self._lock:
             while self._num_threads <= self._sizes.readers + self._sizes.decoders:
@@ -179,48 +176,49 @@ class Stages:
             self._num_threads -= 1
             return None
 
-    def _start_part(self) -> Part | None:
-        """Return the next part of the window, if it fits into the memory."""
+    def _start_part(self) -> tuple[BatchInWork, slice] | None:
+        """Return the next part of the window, if its batch fits into the memory."""
         first = self._window.start
         while self._next < first + self._sizes.depth:
             batch = self._batches.get(self._next)
-            if batch is not None and not batch.parts:
-                self._next += 1
-                continue
-            # a batch counts once, with its first part; a part counts by the largest sample until it is read
-            num_bytes = self._part_rows * ((self._largest_sample or 0) + self._sample_bytes)
-            needed = num_bytes + (self._batch_bytes if batch is None else 0)
-            # the batch that the consumer waits for is made whatever it needs, or a small limit would block forever
-            if self._next != first and not self._has_room(needed):
-                return None
             if batch is None:
+                # the batch that the consumer waits for is made whatever it needs, or a small limit would block forever
+                if self._next != first and not self._has_room():
+                    return None
                 batch = self._batches[self._next] = BatchInWork(self._loader, self._next, self._part_rows)
-            self._bytes_held += needed
-            return Part(batch, batch.parts.popleft(), num_bytes)
+            if batch.parts:
+                return batch, batch.parts.popleft()
+            self._next += 1
         return None
 
-    def _has_room(self, num_bytes: int) -> bool:
+    def _has_room(self) -> bool:
+        """Return whether another batch fits; before the first read no size is known, and none does."""
         if self._max_bytes is None:
             return True
-        # before the first read no size is known: only the consumer's batch is read
-        return self._largest_sample is not None and self._bytes_held + num_bytes <= self._max_bytes
+        return self._largest_sample is not None and self._bytes_held() + self._bytes_in_work() <= self._max_bytes
 
-    def _read(self, part: Part) -> Sequence[bytes]:
+    def _bytes_held(self) -> int:
+        num_ready = self._num_ready()
+        return num_ready * self._ready_bytes + (len(self._batches) - num_ready) * self._bytes_in_work()
+
+    def _bytes_in_work(self) -> int:
+        """Return the memory of a batch in work: encoded samples, and decoded ones twice while they are copied."""
+        return self._loader.rows.count * (self._largest_sample or 0) + 2 * self._ready_bytes
+
+    def _num_ready(self) -> int:
+        return sum(batch.num_left == 0 for batch in self._batches.values())
+
+    def _read(self, batch: BatchInWork, rows: slice) -> Sequence[bytes]:
         try:
-            encoded = self._loader.source.read(part.batch.rows[part.rows])
+            encoded = self._loader.source.read(batch.rows[rows])
         finally:
             with self._lock:
                 self._reads.add(-1)
         with self._lock:
             self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))
-            # what was counted becomes what was read, and its decoded copy
-            counted = part.num_bytes
-            part.num_bytes = sum(map(len, encoded)) + len(encoded) * self._sample_bytes
-            self._bytes_held += part.num_bytes - counted
         return encoded
 
-    def _decode(self, part: Part, encoded: Sequence[bytes]) -> None:
-        batch = part.batch
+    def _decode(self, batch: BatchInWork, rows: slice, encoded: Sequence[bytes]) -> None:
         with self._lock:
             self._num_encoded += 1
             while not self._decodes.has_free and not batch.is_dropped:
@@ -230,7 +228,7 @@ class Stages:
                 return
             self._decodes.add(1)
         try:
-            batch.put(part.rows, self._loader.decode(encoded, batch.rows[part.rows], batch.places[part.rows]))
+            batch.put(rows, self._loader.decode(encoded, batch.rows[rows], batch.places[rows]))
         finally:
             with self._lock:
                 self._decodes.add(-1)
