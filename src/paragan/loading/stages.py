@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.loading.batch_parts import BatchInWork
 from paragan.loading.control_law import LoadingStatistics, Sizes
 from paragan.loading.loader import Loader
 
@@ -25,9 +27,8 @@ class Stages:
     without readers, the threads are the decoders. One lock protects everything; no thread holds it while it
     reads, decodes or copies.
 
-    max_parts: of a batch, at least 1. More threads than that work on more batches: parts that
-    storage answers in parallel take as long as the whole batch. Data that needs no decoding is not
-    divided.
+    max_parts: of a batch, at least 1. More threads than that work on more batches: parts that storage answers
+    in parallel take as long as the whole batch. Data that needs no decoding is not divided.
     """
 
     def __init__(self, loader: Loader, max_parts: int, max_bytes: int | None) -> None:
@@ -37,15 +38,14 @@ class Stages:
         self._ready_bytes = loader.rows.count * sum(spec.num_bytes for spec in loader.source.tensors.values())
         # re-entrant: the garbage collector may call `end` in a thread that holds it
         self._lock = threading.RLock()
-        self._is_ready = threading.Condition(self._lock)
-        self._has_ended = threading.Condition(self._lock)
+        self._is_ready = threading.Condition(self._lock)  # the batch of the consumer, or the end
         self._is_ended = False
         self._threads: list[threading.Thread] = []
         self._num_threads = 0  # that have not ended
         self._sizes = Sizes(0, 0, 0)
         self._window = range(0)
         self._next = 0  # position before which every part has started
-        self._batches: dict[int, BatchInWork] = {}
+        self._batches: dict[int, _BatchInWork] = {}
         self._num_encoded = 0
         self._largest_sample: int | None = None
         self._num_taken = 0
@@ -101,12 +101,12 @@ class Stages:
                 self._drop(position)
             self.resize(Sizes(0, 0, 0))
             self._is_ended = True
-            self._has_ended.notify_all()
+            self._is_ready.notify_all()
 
     def wait_for_end(self, timeout_s: float) -> bool:
         """Wait for `end`, and return whether it was called."""
         with self._lock:
-            return self._has_ended.wait_for(lambda: self._is_ended, timeout_s)
+            return self._is_ready.wait_for(lambda: self._is_ended, timeout_s)
 
     def join(self, timeout_s: float) -> None:
         for thread in self._threads:
@@ -126,7 +126,7 @@ class Stages:
                 decode_s=self._decodes.busy_s(),
                 parts_per_batch=math.ceil(self._loader.rows.count / self._part_rows),
                 num_encoded=self._num_encoded,
-                num_ready=self._num_ready(),
+                num_ready=sum(batch.num_left == 0 for batch in self._batches.values()),
                 bytes_held=self._bytes_held(),
                 batch_bytes=self._bytes_in_work(),
             )
@@ -156,7 +156,7 @@ class Stages:
         while (part := self._next_part()) is not None:
             batch, rows = part
             try:
-                self._decode(batch, rows, self._read(batch, rows))
+                self._make(batch, rows)
             except BaseException as error:
                 batch.error = error  # `take` raises it
             with self._lock:
@@ -165,7 +165,7 @@ class Stages:
                     self._is_ready.notify_all()
                 self._reads.changed.notify()  # there is room for another part
 
-    def _next_part(self) -> tuple[BatchInWork, slice] | None:
+    def _next_part(self) -> tuple[_BatchInWork, slice] | None:
         """Wait for a part that may be read, and start it; None if this thread is superfluous."""
         with self._lock:
             while self._num_threads <= self._sizes.readers + self._sizes.decoders:
@@ -176,7 +176,7 @@ class Stages:
             self._num_threads -= 1
             return None
 
-    def _start_part(self) -> tuple[BatchInWork, slice] | None:
+    def _start_part(self) -> tuple[_BatchInWork, slice] | None:
         """Return the next part of the window, if its batch fits into the memory."""
         first = self._window.start
         while self._next < first + self._sizes.depth:
@@ -185,7 +185,7 @@ class Stages:
                 # the batch that the consumer waits for is made whatever it needs, or a small limit would block forever
                 if self._next != first and not self._has_room():
                     return None
-                batch = self._batches[self._next] = BatchInWork(self._loader, self._next, self._part_rows)
+                batch = self._batches[self._next] = _BatchInWork(self._loader, self._next, self._part_rows)
             if batch.parts:
                 return batch, batch.parts.popleft()
             self._next += 1
@@ -198,17 +198,15 @@ class Stages:
         return self._largest_sample is not None and self._bytes_held() + self._bytes_in_work() <= self._max_bytes
 
     def _bytes_held(self) -> int:
-        num_ready = self._num_ready()
-        return num_ready * self._ready_bytes + (len(self._batches) - num_ready) * self._bytes_in_work()
+        in_work = self._bytes_in_work()
+        return sum(in_work if batch.num_left else self._ready_bytes for batch in self._batches.values())
 
     def _bytes_in_work(self) -> int:
         """Return the memory of a batch in work: encoded samples, and decoded ones twice while they are copied."""
         return self._loader.rows.count * (self._largest_sample or 0) + 2 * self._ready_bytes
 
-    def _num_ready(self) -> int:
-        return sum(batch.num_left == 0 for batch in self._batches.values())
-
-    def _read(self, batch: BatchInWork, rows: slice) -> Sequence[bytes]:
+    def _make(self, batch: _BatchInWork, rows: slice) -> None:
+        """Read and decode a part."""
         try:
             encoded = self._loader.source.read(batch.rows[rows])
         finally:
@@ -216,10 +214,6 @@ class Stages:
                 self._reads.add(-1)
         with self._lock:
             self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))
-        return encoded
-
-    def _decode(self, batch: BatchInWork, rows: slice, encoded: Sequence[bytes]) -> None:
-        with self._lock:
             self._num_encoded += 1
             while not self._decodes.has_free and not batch.is_dropped:
                 self._decodes.changed.wait(_POLL_S)
@@ -235,10 +229,7 @@ class Stages:
 
 
 class _Operations:
-    """Operations of a kind: how many have completed, and their seconds up to now. The lock is held by the caller.
-
-    limit: of those that run at a time.
-    """
+    """Operations, `limit` of them at a time: how many have completed, and their seconds. The caller has the lock."""
 
     def __init__(self, lock: threading.RLock) -> None:
         self.limit = 0
@@ -264,3 +255,44 @@ class _Operations:
     def busy_s(self) -> float:
         """Return the seconds of all operations, also of those that run."""
         return self._busy_s + self._num_running * (time.monotonic() - self._changed_s)
+
+
+class _BatchInWork:
+    """A batch whose parts are made in any order.
+
+    parts: rows of those that have not started. num_left: of those that are not decoded. is_dropped: no longer wanted.
+    """
+
+    def __init__(self, loader: Loader, position: int, part_rows: int) -> None:
+        self.rows, self.places = loader.rows_at(position)
+        self.parts = deque(slice(first, first + part_rows) for first in range(0, len(self.rows), part_rows))
+        self.num_left = len(self.parts)
+        self.tensors: dict[str, Tensor] = {}
+        self.error: BaseException | None = None
+        self.is_dropped = False
+        self._is_pinned = loader.is_pinned
+        self._is_copied = self.num_left > 1 or loader.is_pinned
+        self._lock = threading.Lock()
+
+    def put(self, rows: slice, tensors: Mapping[str, Tensor]) -> None:
+        """Copy decoded samples to their rows."""
+        if not self._is_copied:
+            self.tensors = dict(tensors)
+            return
+        with self._lock:
+            if not self.tensors:
+                self.tensors = {name: self._allocate(tensor) for name, tensor in tensors.items()}
+        for name, tensor in tensors.items():
+            copy_bytes(tensor, self.tensors[name][rows])
+
+    def _allocate(self, part: Tensor) -> Tensor:
+        return torch.empty((len(self.rows), *part.shape[1:]), dtype=part.dtype, pin_memory=self._is_pinned)
+
+
+def copy_bytes(source: Tensor, target: Tensor) -> None:
+    """Copy to a contiguous tensor of the same type and shape.
+
+    `Tensor.copy_` would start a pool of native threads for each Python thread that calls it.
+    """
+    to_bytes, from_bytes = (tensor.view(-1).view(torch.uint8).numpy() for tensor in (target, source.contiguous()))
+    np.copyto(to_bytes, from_bytes)

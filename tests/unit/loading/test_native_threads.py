@@ -8,8 +8,8 @@ from tests.processes import environment
 PROGRAM = """
 import os, threading
 import torch
-from paragan.loading.batch_parts import copy_bytes
 from paragan.loading.loader import _flip_in_place
+from paragan.loading.stages import copy_bytes
 
 torch.set_num_threads(4)
 batch = torch.zeros(64, 3, 160, 160, dtype=torch.uint8)

@@ -1,11 +1,6 @@
 """Batches for any loop: the same stream after a resume, on any number of ranks, with any threads."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
@@ -76,38 +71,6 @@ def test_stream_is_the_same_on_one_then_three_then_two_ranks(root, name):
     assert torch.equal(
         torch.cat([b["image"] for b in other_batch])[:18], torch.cat([b["image"] for b in stream(source, end, 3)[0]])
     )
-
-
-_LOOP = """
-import json, pathlib, sys
-from paragan.loading import TensorBatches, open_images
-source = open_images(sys.argv[1], size=8, held_out=0.05)
-batches = TensorBatches(source, 6, seed=4, flip=True, readers=3)
-while True:
-    tensors = next(batches)
-    new = pathlib.Path(sys.argv[2] + ".new")
-    new.write_text(json.dumps([batches.state_dict(), tensors["image"].sum().item()]))
-    new.replace(sys.argv[2])
-"""
-
-
-def test_killed_loop_resumes_with_the_next_batch(root, tmp_path):
-    saved = tmp_path / "state.json"
-    process = subprocess.Popen(
-        [sys.executable, "-c", _LOOP, str(root / "shards"), str(saved)], env={**os.environ, "PYTHONPATH": "src"}
-    )
-    end = time.monotonic() + 60
-    while not saved.exists() and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.01)
-    time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait(30)
-    state, last_sum = json.loads(saved.read_text())
-    source = images(root)
-    count = (state["epoch"] * len(source) + state["position"]) // 6
-    expected, _ = stream(source, None, count + 3)
-    assert expected[count - 1]["image"].sum().item() == last_sum
-    assert_equal(stream(source, state, 3)[0], expected[count:])
 
 
 def test_other_data_seed_or_batch_is_refused(root):
