@@ -23,3 +23,12 @@ def fill(root, *counts):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(png(row) if path.suffix == ".png" else b"text")
     return root
+
+
+def put(path, colour=None, size=(8, 8), seed=0, **options):
+    """Write an image of one colour, or of noise. size: width and height. Return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    image = Image.fromarray(noise) if colour is None else Image.new("RGB", size, colour)
+    image.save(path, **options)
+    return path
