@@ -28,20 +28,6 @@ def of_first(root, **options):
     return source.fetch([0])["image"][0]
 
 
-@pytest.mark.parametrize("ending", ["png", "jpg", "jpeg", "webp", "bmp", "gif", "tif", "tiff", "PNG", "JpEg"])
-def test_every_kind_is_read(tmp_path, ending):
-    image = Image.new("RGB", (8, 8), (255, 0, 0))
-    x_CHW = first(image, tmp_path, f".{ending}")
-    assert x_CHW.float().mean((1, 2)).sub(torch.tensor([255.0, 0, 0])).abs().max() < 4
-
-
-def test_grey_becomes_colour_and_back(tmp_path):
-    assert first(Image.new("L", (8, 8), 77), tmp_path).unique().tolist() == [77]
-    grey = first(Image.new("RGB", (8, 8), (0, 255, 0)), tmp_path, channels=1)
-    assert grey.shape == (1, 8, 8)
-    assert grey.unique().tolist() == [150]  # 0.587 of 255
-
-
 @pytest.mark.parametrize("suffix", [".png", ".tiff"])
 def test_16_bits_become_8(tmp_path, suffix):
     levels = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
@@ -49,24 +35,11 @@ def test_16_bits_become_8(tmp_path, suffix):
     assert torch.equal(x_CHW[0], torch.from_numpy((levels // 257).astype(np.uint8)))
 
 
-@pytest.mark.parametrize(("mode", "colour"), [("RGBA", (10, 20, 30, 0)), ("LA", (10, 0))])
-@pytest.mark.parametrize("background", [255, 0, 90])
-def test_what_is_transparent_shows_the_background(tmp_path, mode, colour, background):
-    x_CHW = first(Image.new(mode, (8, 8), colour), tmp_path, background=background)
-    assert x_CHW.unique().tolist() == [background]
-
-
 def test_a_palette_with_a_transparent_colour(tmp_path):
     image = Image.new("P", (8, 8), 1)
     image.putpalette([0, 0, 0, 9, 9, 9])
     image.info["transparency"] = 1
     assert first(image, tmp_path).unique().tolist() == [255]
-
-
-def test_printers_colours(tmp_path):
-    x_CHW = first(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), tmp_path, ".jpg")
-    assert x_CHW[0].min() > 200
-    assert x_CHW[1:].max() < 60
 
 
 def test_the_first_frame_of_an_animation(tmp_path):

@@ -2,9 +2,7 @@
 
 import itertools
 import os
-import shutil
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,26 +60,6 @@ def test_single_root_folder_is_skipped(tmp_path, alone):
     assert listing(held_out) == [f"{alone}val/cats/c.png", f"{alone}val/dogs/d.png"]
     assert train.class_names == ("cats", "dogs")
     assert held_out.fetch([1])["label"].tolist() == [1]
-
-
-@pytest.mark.parametrize("names", [("a.png", "b.png"), ("only/a.png", "only/b.png")])
-def test_images_in_one_folder_have_no_labels(tmp_path, names):
-    for name in names:
-        put(tmp_path, name)
-    source = read(tmp_path)
-    assert source.class_names == ()
-    assert "label" not in source.fetch([0])
-
-
-@pytest.mark.parametrize("unseen", ["held_out", "val", "valid", "validation", "test"])
-def test_folders_of_the_parts_are_respected(tmp_path, unseen):
-    for name in ("train/a/1.png", "train/b/2.png", "train/b/3.png", f"{unseen}/b/4.png", "other/5.png"):
-        put(tmp_path, name)
-    train, held_out = read(tmp_path), read(tmp_path, "held_out")
-    assert listing(train) == ["train/a/1.png", "train/b/2.png", "train/b/3.png"]
-    assert listing(held_out) == [f"{unseen}/b/4.png"]
-    assert train.class_names == held_out.class_names == ("a", "b")
-    assert held_out.fetch([0])["label"].tolist() == [1]
 
 
 def test_image_stays_in_its_split_when_others_are_added(tmp_path):
@@ -190,21 +168,6 @@ def test_what_is_no_folder_of_images_is_refused(tmp_path, names, path, problem):
     for name in names:
         put(tmp_path, name)
     assert problem in refused("" if path is None else tmp_path / path)
-
-
-@pytest.mark.parametrize("kind", ["zip", "tar"])
-def test_an_archive_is_read_like_its_folder(tmp_path, kind):
-    for number in range(12):
-        put(tmp_path / "root", f"{'ab'[number % 2]}/{number}.png", None)
-    packed = Path(shutil.make_archive(str(tmp_path / "root"), kind, tmp_path / "root"))
-    if kind == "zip":
-        with zipfile.ZipFile(packed, "a") as archive:
-            archive.writestr("__MACOSX/._1.png", b"")
-    for split in ("train", "held_out"):
-        one, other = read(tmp_path / "root", split), read(packed, split)
-        assert listing(one) == listing(other)
-        rows = np.arange(len(one))
-        assert all(map(torch.equal, one.fetch(rows).values(), other.fetch(rows).values()))
 
 
 def test_image_cache_is_bounded_and_correct(tmp_path, monkeypatch):

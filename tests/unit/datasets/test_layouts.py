@@ -28,6 +28,7 @@ LAYOUTS = {  # what is there: (training images or None for a share, held-out ima
     "three": (["train/ 6", "val/ 3", "test/ 4"], 6, 3, (), {"images in test/": 4}),
     "valid-test": (["TRAIN/a/ 3", "TRAIN/b/ 3", "valid/a/ 2", "test/b/ 2"], 6, 2, ("a", "b"), {"images in test/": 2}),
     "validation": (["train_set/ 6", "validation_set/ 2"], 6, 2, (), {}),
+    "held-out": (["train/a/ 3", "train/b/ 3", "held_out/b/ 2", "other/ 1"], 6, 2, ("a", "b"), {"images in other/": 1}),
     "coco": (["train2017/ 6", "val2017/ 2", "annotations/x.json 1"], 6, 2, (), {".json": 1}),
     "dogs-vs-cats": (["train/ 6", "test1/ 2"], 6, 2, (), {}),
     "stl": (["train/ 6", "test/ 2", "unlabeled/ 9"], 6, 2, (), {"images in unlabeled/": 9}),
@@ -91,6 +92,7 @@ def test_an_archive_is_read_as_its_folder(tmp_path, name, pack):
         with zipfile.ZipFile(path, "w") as archive:
             for file in files:
                 archive.write(file, str(file.relative_to(root)))
+            archive.writestr("__MACOSX/1.png", b"")
     else:
         with tarfile.open(path, "w") as archive:
             for file in reversed(files):

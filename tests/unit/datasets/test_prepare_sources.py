@@ -2,17 +2,14 @@
 
 import io
 import json
-import shutil
 import sys
 import tarfile
 
 import pytest
 
-from paragan.datasets import folder, shards
 from paragan.datasets.base.open_images import open_encoded_images
 from tests.data_refusals import refusal
 from tests.prepared_shards import contents, image_folder, prepared
-from tests.unit.datasets.test_shards import assert_equal
 
 
 @pytest.fixture
@@ -30,18 +27,6 @@ def stored(opened):
 
 def labels_of(opened):
     return opened.index["label"].tolist()
-
-
-@pytest.mark.parametrize("kind", ["zip", "tar", "gztar"])
-@pytest.mark.parametrize("tops", [("",), ("train", "test")])
-def test_archives_give_the_batches_of_the_folder(tmp_path, kind, tops):
-    images = image_folder(tmp_path / "images", 9, tops=tops)
-    archive = shutil.make_archive(str(tmp_path / "packed"), kind, images)
-    prepared(archive, tmp_path / "out")
-    for split in ("train", "held_out"):
-        of_folder = folder.source(folder.Options(path=str(images), size=8), split)
-        of_shards = shards.source(shards.Options(path=str(tmp_path / "out"), size=8), split)
-        assert_equal(of_shards, of_folder)
 
 
 def add(archive, name, content):
@@ -91,14 +76,6 @@ def test_shards_of_other_programs_may_have_no_labels(tmp_path, images):
     assert stored(opened) == data
     assert labels_of(opened) == [-1] * 4
     assert opened.description.class_names == ()
-
-
-def test_shards_can_be_prepared_again(tmp_path, images):
-    first = prepared(images, tmp_path / "one")
-    second = prepared(tmp_path / "one", tmp_path / "two", samples_per_shard=7)
-    assert stored(first) == stored(second)
-    assert first.index["split_hash"].tolist() == second.index["split_hash"].tolist()
-    assert first.description.class_names == second.description.class_names
 
 
 @pytest.mark.parametrize(
