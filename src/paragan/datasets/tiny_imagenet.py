@@ -25,7 +25,6 @@ _ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")
 _CLASSES = ("wnids.txt", "classes.txt")  # the first that exists lists the classes
 _NAMES = ("words.txt", "classes.txt")
 _ANNOTATIONS = "val_annotations.txt"
-_TEXTS = frozenset((*_CLASSES, *_NAMES, _ANNOTATIONS))
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     read (of a tar archive, all bytes); a damaged file raises `DataError` when it is fetched. Raises
     `DataError` if the archive or folder is missing, or images, classes or labels are missing in it.
     """
-    files, paths = list_images(str(_find_archive(options.path)), "tiny_imagenet", _TEXTS)
+    files, paths = list_images(str(_find_archive(options.path)), "tiny_imagenet")
     root = _find_root(files, paths)
     train = root + b"train/"
     wnids = _class_wnids(files, paths[_image_paths.rows_in(paths, train)], root)

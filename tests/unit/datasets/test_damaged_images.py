@@ -2,14 +2,13 @@
 
 import json
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from paragan.cli.main import main
 from paragan.core.errors import DataError
 from paragan.datasets import _damaged_images, folder, paired
 from paragan.report.page import Page
+from tests.image_folders import put
 
 TINY = (
     *("data.size=8", "model.width=4", "model.latent=8", "train.batch=8", "every.score_kimg=0", "every.sample_kimg=0"),
@@ -28,17 +27,11 @@ def photos(tmp_path):
     """Twelve cats and twelve dogs; one cat is cut short and one dog is text."""
     root = tmp_path / "photos"
     for number in range(24):
-        put(root / ("cats" if number < 12 else "dogs") / f"{number:02}.png", number)
+        put(root / ("cats" if number < 12 else "dogs") / f"{number:02}.png", seed=number)
     cut = root / "cats" / "03.png"
     cut.write_bytes(cut.read_bytes()[:120])
     (root / "dogs" / "20.png").write_text("no image")
     return root
-
-
-def put(path, number, width=8):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.random.default_rng(number).integers(0, 256, (8, width, 3), np.uint8)
-    Image.fromarray(pixels).save(path)
 
 
 def read(root, split="train", **options):
@@ -68,7 +61,7 @@ def test_skip_leaves_the_damaged_out_of_both_parts_and_moves_no_other_image(phot
 
 def test_skip_without_damage_is_the_same_data(tmp_path):
     for number in range(4):
-        put(tmp_path / "photos" / f"{number}.png", number)
+        put(tmp_path / "photos" / f"{number}.png", seed=number)
     source, plain = (
         read(tmp_path / "photos"),
         folder.source(folder.Options(path=str(tmp_path / "photos"), size=8), "train"),
@@ -82,7 +75,7 @@ def test_the_result_is_stored_until_a_file_changes(photos, cache, monkeypatch):
     assert read(photos).fingerprint == first.fingerprint and not decoded
     (stored,) = cache.iterdir()
     assert json.loads(stored.read_text()) == ["cats/03.png", "dogs/20.png"]
-    put(photos / "cats" / "03.png", 3)
+    put(photos / "cats" / "03.png", seed=3)
     read(photos)
     assert decoded
 
@@ -103,9 +96,9 @@ def test_skip_works_where_nothing_can_be_stored(photos, tmp_path, monkeypatch):
 
 def test_damaged_pairs_are_skipped(tmp_path):
     for number in range(6):
-        put(tmp_path / "pairs" / f"{number}.png", number, width=16)
+        put(tmp_path / "pairs" / f"{number}.png", seed=number, size=(16, 8))
     (tmp_path / "pairs" / "4.png").write_bytes(b"")
-    put(tmp_path / "pairs" / "5.png", 5, width=15)  # no two images of one width
+    put(tmp_path / "pairs" / "5.png", seed=5, size=(15, 8))  # no two images of one width
     options = paired.Options(path=str(tmp_path / "pairs"), size=8, damaged="skip")
     parts = [paired.source(options, split) for split in ("train", "held_out")]
     assert sum(map(len, parts)) == 4
@@ -116,7 +109,7 @@ def test_a_class_whose_images_all_are_damaged_is_no_class(photos):
     for path in (photos / "dogs").iterdir():
         path.write_bytes(b"")
     (photos / "birds").mkdir()
-    put(photos / "birds" / "1.png", 1)
+    put(photos / "birds" / "1.png", seed=1)
     source = read(photos)
     assert source.class_names == ("birds", "cats")
     assert source.notices[1] == "folders without images are not classes: 'dogs'"
@@ -124,7 +117,7 @@ def test_a_class_whose_images_all_are_damaged_is_no_class(photos):
 
 def test_a_class_of_one_split_is_a_class_of_both(tmp_path):
     for name in ("train/a/1.png", "train/b/2.png", "val/a/3.png", "val/c/4.png"):
-        put(tmp_path / name, 1)
+        put(tmp_path / name, seed=1)
     (tmp_path / "train" / "e").mkdir()
     (tmp_path / "val" / "b").mkdir()  # a class by the other part
     source = folder.source(folder.Options(path=str(tmp_path), size=8), "train")

@@ -12,18 +12,7 @@ from PIL import Image
 from paragan.core.errors import DataError
 from paragan.datasets import _image_source, folder
 from tests.data_refusals import record_reads, refusal
-
-NOISE = np.random.default_rng(0)
-
-
-def put(root, name, colour=(200, 100, 50), side=8, **how):
-    """A plain picture; a random one where there is no colour."""
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = NOISE.integers(0, 256, (side, side, 3), np.uint8) if colour is None else None
-    image = Image.new("RGB", (side, side), colour) if pixels is None else Image.fromarray(pixels)
-    image.save(path, **how)
-    return path
+from tests.image_folders import put
 
 
 def read(root, split="train", size=8, **options):
@@ -54,7 +43,7 @@ def test_classes_are_the_folders_at_the_top(tmp_path):
 def test_single_root_folder_is_skipped(tmp_path, alone):
     """As archives like to unpack one; the parts and classes in it count."""
     for name in ("train/cats/a.png", "train/dogs/b.png", "val/cats/c.png", "val/dogs/d.png"):
-        put(tmp_path, alone + name)
+        put(tmp_path / f"{alone}{name}")
     train, held_out = read(tmp_path), read(tmp_path, "held_out")
     assert listing(train) == [f"{alone}train/cats/a.png", f"{alone}train/dogs/b.png"]
     assert listing(held_out) == [f"{alone}val/cats/c.png", f"{alone}val/dogs/d.png"]
@@ -76,13 +65,13 @@ def test_image_stays_in_its_split_when_others_are_added(tmp_path):
 
 
 def test_two_images_are_one_per_split(tmp_path):
-    put(tmp_path, "a.png"), put(tmp_path, "b.png")
+    put(tmp_path / "a.png"), put(tmp_path / "b.png")
     assert len(read(tmp_path)) == len(read(tmp_path, "held_out")) == 1
 
 
 def test_links_are_followed_but_not_in_circles(tmp_path):
     root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
-    put(root, "a/1.png"), put(elsewhere, "2.png")
+    put(root / "a/1.png"), put(elsewhere / "2.png")
     (root / "b").symlink_to(elsewhere)
     (root / "a" / "up").symlink_to(root)
     (root / "a" / "self").symlink_to("self")
@@ -93,7 +82,7 @@ def test_links_are_followed_but_not_in_circles(tmp_path):
 
 def test_a_folder_may_be_linked_to_from_several_classes(tmp_path):
     root = tmp_path / "root"
-    put(tmp_path, "shared/1.png")
+    put(tmp_path / "shared/1.png")
     for name in ("a", "b", "c"):
         (root / name).mkdir(parents=True)
         (root / name / "more").symlink_to(tmp_path / "shared")
@@ -124,9 +113,9 @@ def test_a_member_of_a_zip_without_a_name_is_left_out(tmp_path):
 
 
 def test_a_name_that_is_no_text_is_read(tmp_path):
-    put(tmp_path, "a/1.png")
+    put(tmp_path / "a/1.png")
     (tmp_path / os.fsdecode(b"b\xff")).mkdir()
-    os.rename(put(tmp_path, "2.png"), tmp_path / os.fsdecode(b"b\xff/2.png"))
+    os.rename(put(tmp_path / "2.png"), tmp_path / os.fsdecode(b"b\xff/2.png"))
     source = read(tmp_path)
     assert source.class_names == ("a", "b�")
     source.fetch([0])
@@ -146,7 +135,7 @@ def test_floating_point_pixels_are_refused(tmp_path):
 
 
 def test_a_file_that_went_away_is_named(tmp_path):
-    put(tmp_path, "a.png"), put(tmp_path, "b.png")
+    put(tmp_path / "a.png"), put(tmp_path / "b.png")
     source = read(tmp_path)
     for path in tmp_path.glob("*.png"):
         path.unlink()
@@ -166,14 +155,14 @@ def test_a_file_that_went_away_is_named(tmp_path):
 )
 def test_what_is_no_folder_of_images_is_refused(tmp_path, names, path, problem):
     for name in names:
-        put(tmp_path, name)
+        put(tmp_path / name)
     assert problem in refused("" if path is None else tmp_path / path)
 
 
 def test_image_cache_is_bounded_and_correct(tmp_path, monkeypatch):
     monkeypatch.setattr(_image_source, "CACHE_BYTES", 1 << 20)  # room for five
     for number in range(20):
-        put(tmp_path, f"{number}.png", None, side=256)
+        put(tmp_path / f"{number}.png", size=(256, 256), seed=number)
     source = read(tmp_path, size=256)
     reads = record_reads(monkeypatch)
     rows = np.arange(len(source))
@@ -193,9 +182,9 @@ def test_nothing_is_decoded_at_the_start(tmp_path):
 
 def test_a_fingerprint_follows_the_files_and_the_settings(tmp_path):
     for number in range(4):
-        put(tmp_path, f"{number}.png")
+        put(tmp_path / f"{number}.png")
     before = read(tmp_path).fingerprint
     assert read(tmp_path, crop="squash").fingerprint != before
     assert read(tmp_path, size=16).fingerprint != before
-    put(tmp_path, listing(read(tmp_path))[0], colour=None)
+    put(tmp_path / listing(read(tmp_path))[0], seed=1)
     assert read(tmp_path).fingerprint != before

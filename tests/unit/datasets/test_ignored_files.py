@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from paragan import build
 from paragan.config import read_recipe
@@ -12,23 +11,17 @@ from paragan.core.errors import DataError
 from paragan.datasets import folder, imagenet, paired
 from paragan.datasets.preparation.dataset_check import check_dataset
 from paragan.datasets.preparation.prepare import prepare_shards
+from tests.image_folders import put
 
 BROKEN = "links that lead to no file are ignored: 2 ('b/gone.png', 'b/round.png')"
 UNTRAINED = "classes without training images are left out, also of the held-out ones: 'c'"
-
-
-def put(path, number, width=8):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.full((8, width, 3), number, np.uint8)
-    pixels[0, 0] = 255
-    Image.fromarray(pixels).save(path)
 
 
 @pytest.fixture
 def linked(tmp_path):
     """Images of two classes, a link that is fine, one to nothing and one to itself."""
     for number in range(6):
-        put(tmp_path / "links" / "ab"[number % 2] / f"{number}.png", number, width=16)
+        put(tmp_path / "links" / "ab"[number % 2] / f"{number}.png", seed=number, size=(16, 8))
     (tmp_path / "links" / "b" / "fine.png").symlink_to(tmp_path / "links" / "a" / "0.png")
     (tmp_path / "links" / "b" / "gone.png").symlink_to(tmp_path / "nowhere.png")
     (tmp_path / "links" / "b" / "round.png").symlink_to("round.png")
@@ -53,7 +46,7 @@ def test_a_folder_of_broken_links_alone_says_why_it_has_no_images(tmp_path):
 def test_broken_links_in_a_split_of_imagenet_are_said(tmp_path):
     for part in ("train", "val"):
         for wnid in ("n00000001", "n00000002"):
-            put(tmp_path / part / wnid / "1.png", 1)
+            put(tmp_path / part / wnid / "1.png", seed=1)
     (tmp_path / "train" / "n00000002" / "2.png").symlink_to(tmp_path / "nowhere.png")
     notices = [imagenet.source(imagenet.Options(str(tmp_path), 8), split).notices for split in ("train", "held_out")]
     assert notices == [("links that lead to no file are ignored: 1 ('train/n00000002/2.png')",), ()]
@@ -66,7 +59,7 @@ def opened(*words):
 @pytest.fixture
 def only_in_val(tmp_path):
     for name in ("train/a/1.png", "train/b/2.png", "val/a/3.png", "val/c/4.png"):
-        put(tmp_path / "data" / name, 1)
+        put(tmp_path / "data" / name, seed=1)
     return tmp_path / "data"
 
 

@@ -174,14 +174,13 @@ class ZipReader(_ArchiveReader):
 class TarReader(_ArchiveReader):
     """Reader of tar files: plain ones are read in place, images and texts of compressed ones are held in memory.
 
-    texts: names of other files to hold. Paths of several tar files begin with the split that a tar
-    file is named after, if it is, and file names with its number, because two may have the same names.
+    Paths of several tar files begin with the split that a tar file is named after, if it is, and file
+    names with its number, because two may have the same names.
     """
 
-    def __init__(self, tars: Sequence[Path], name: Path, texts: frozenset[str] = frozenset()) -> None:
+    def __init__(self, tars: Sequence[Path], name: Path) -> None:
         super().__init__(name)
         self._tars = tars
-        self._texts = texts
         self._prefixes = [""] if len(tars) == 1 else [_split_prefix(tar, name) for tar in tars]
         self._members: dict[str, tuple[int, int, int]] = {}  # tar file, offset, number of bytes
         self._contents: dict[str, bytes] = {}  # of compressed tar files
@@ -236,8 +235,7 @@ class TarReader(_ArchiveReader):
             if _image_paths.is_hidden(path):
                 return False
             file = name.rpartition("/")[2]
-            is_image_or_label = is_image_file(path, bytes) or path.endswith(_image_paths.LABEL_SUFFIXES)
-            if is_image_or_label or file in self._texts or "." not in file:
+            if is_image_file(path, bytes) or path.endswith((*_image_paths.LABEL_SUFFIXES, b".txt")) or "." not in file:
                 return True
             self._members[self._path(number, name)] = (number, 0, 0)
             return False

@@ -140,34 +140,33 @@ def _class_folder_warnings(files: FileReader, paths: list[bytes], arranged: Arra
 
 
 def list_images(
-    path: str,
-    dataset: str = "folder",
-    texts: frozenset[str] = frozenset(),
-    option: str = "data.path",
-    min_images: int = 2,
+    path: str, dataset: str = "folder", option: str = "data.path", min_images: int = 2
 ) -> tuple[FileReader, list[bytes]]:
     """Return a reader and the sorted relative paths of the images in a folder, zip or tar file.
 
-    dataset, option: names in messages. texts: names of other files of a tar file to hold. Raises
-    `DataError` for a path that is missing or damaged, or has fewer than `min_images` (1 or 2).
+    dataset, option: names in messages. Raises `DataError` for a path that is missing or damaged, or has
+    fewer than `min_images` (1 or 2).
     """
-    files = open_reader(path, dataset, texts, option)
+    files = open_reader(path, dataset, option)
     paths = files.images()
     check_image_count(files, paths, option, min_images)
     return files, paths
 
 
-def open_reader(
-    path: str, dataset: str = "folder", texts: frozenset[str] = frozenset(), option: str = "data.path"
-) -> FileReader:
+def open_reader(path: str, dataset: str = "folder", option: str = "data.path") -> FileReader:
     """Return a reader of a folder, zip or tar file; arguments and errors of `list_images`."""
     check_path(path, dataset, option)
-    files = _open(Path(path), texts)
-    if files is None:
-        raise DataError(
-            f"{option}: {path!r} is not a folder, .zip or .tar file of images; pass the folder that contains them"
-        )
-    return files
+    root = Path(path)
+    if root.is_dir():
+        return FolderReader(root)
+    is_file = root.is_file()  # an archive by its suffix first, to report it if it is damaged
+    if is_file and (root.suffix.lower() == ".zip" or zipfile.is_zipfile(root)):
+        return ZipReader(root)
+    if is_file and (".tar" in root.name or root.suffix == ".tgz" or _tar_files.is_tar(root)):
+        return open_tars([root], root)
+    raise DataError(
+        f"{option}: {path!r} is not a folder, .zip or .tar file of images; pass the folder that contains them"
+    )
 
 
 def check_image_count(files: FileReader, paths: list[bytes], option: str = "data.path", min_images: int = 2) -> None:
@@ -209,27 +208,11 @@ def describe_missing(path: str) -> str:
     return f"no folder {path!r}" if os.path.isabs(path) else f"no folder {path!r} in {os.getcwd()}"
 
 
-def _open(root: Path, texts: frozenset[str]) -> FileReader | None:
-    """Open a folder or archive; an archive by its suffix first, to report it if it is damaged."""
-    if root.is_dir():
-        return FolderReader(root)
-    if not root.is_file():
-        return None
-    if root.suffix.lower() == ".zip" or zipfile.is_zipfile(root):
-        return ZipReader(root)
-    if ".tar" in root.name or root.suffix == ".tgz" or _tar_files.is_tar(root):
-        return open_tars([root], root, texts)
-    return None
-
-
-def open_tars(tars: Sequence[Path], name: Path, texts: frozenset[str] = frozenset()) -> TarReader:
+def open_tars(tars: Sequence[Path], name: Path) -> TarReader:
     """Open tar files; the result is cached because both splits read the same files."""
-    stamps = tuple((status.st_size, status.st_mtime_ns) for status in map(os.stat, tars))
-    return _open_tars(tuple(tars), name, texts, stamps)
+    return _open_tars(tuple(tars), name, tuple((file.st_size, file.st_mtime_ns) for file in map(os.stat, tars)))
 
 
 @lru_cache(maxsize=1)
-def _open_tars(
-    tars: tuple[Path, ...], name: Path, texts: frozenset[str], stamps: tuple[tuple[int, int], ...]
-) -> TarReader:
-    return TarReader(tars, name, texts)
+def _open_tars(tars: tuple[Path, ...], name: Path, stamps: tuple[tuple[int, int], ...]) -> TarReader:
+    return TarReader(tars, name)
