@@ -1,6 +1,7 @@
 """Folders of small images as people have them."""
 
 import io
+import tarfile
 
 import numpy as np
 from PIL import Image
@@ -32,3 +33,10 @@ def put(path, colour=None, size=(8, 8), seed=0, **options):
     image = Image.fromarray(noise) if colour is None else Image.new("RGB", size, colour)
     image.save(path, **options)
     return path
+
+
+def add_member(archive, name, content):
+    """Add a file to an open tar archive."""
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))

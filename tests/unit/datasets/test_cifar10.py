@@ -10,6 +10,7 @@ from PIL import Image
 
 from paragan.datasets import cifar10
 from tests.data_refusals import refusal
+from tests.image_folders import add_member
 
 LOSSLESS, JPEG, BINARY = "cifar10-lossless-first4000.npz", "cifar10-jpeg.tar.xz", "cifar-10-binary.tar.gz"
 FILES = (*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin")
@@ -28,9 +29,7 @@ def refused(path, split="train", variant="auto"):
 def tar(path, files, mode):
     with tarfile.open(path, mode) as archive:
         for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
+            add_member(archive, name, data)
     return path
 
 

@@ -16,8 +16,8 @@ from paragan.datasets.base.in_memory import stratified_split
 from paragan.datasets.preparation.prepare import open_encoded_images
 from paragan.datasets.shards import ShardImages
 from paragan.storage.shard_folder import ShardFolder
+from tests.image_folders import add_member
 from tests.prepared_shards import image_folder, prepared
-from tests.unit.datasets.test_prepare_sources import add
 
 GAPS = [  # stored labels, names of the classes, labels of training
     ([0, 5, 0, 5, 5, 0, 0, 0], ("0", "5"), [0, 1, 0, 1, 1, 0, 0, 0]),
@@ -51,8 +51,8 @@ def test_labels_of_npz_with_gaps_make_no_phantom_classes(tmp_path, stored, names
 def test_labels_of_web_dataset_with_gaps_make_no_phantom_classes(tmp_path, images, stored, names, labels):
     with tarfile.open(tmp_path / "w.tar", "w") as archive:
         for number, label in enumerate(stored):
-            add(archive, f"{number}.png", images[number])
-            add(archive, f"{number}.cls", b"%d" % label)
+            add_member(archive, f"{number}.png", images[number])
+            add_member(archive, f"{number}.cls", b"%d" % label)
     opened = open_encoded_images(str(tmp_path / "w.tar"))
     assert opened.class_names == names
     assert opened.labels.tolist() == labels

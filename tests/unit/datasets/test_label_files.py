@@ -19,7 +19,7 @@ from paragan.datasets import folder
 from paragan.datasets.base import label_files
 from paragan.datasets.base.open_images import open_encoded_images
 from tests.data_refusals import record_reads, refusal
-from tests.image_folders import fill, png
+from tests.image_folders import add_member, fill, png
 from tests.prepared_shards import prepared
 from tests.unit.datasets.test_shards import assert_equal
 
@@ -144,12 +144,6 @@ def test_a_fingerprint_follows_the_labels_of_a_table(tmp_path):
     assert prints[0] != prints[1]
 
 
-def add(archive, name, content):
-    entry = tarfile.TarInfo(name)
-    entry.size = len(content)
-    archive.addfile(entry, io.BytesIO(content))
-
-
 @pytest.mark.parametrize("suffix", ["cls", "json"])
 @pytest.mark.parametrize("key", ["{}", "img.{}", "sub/img.v2.{}"])
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
@@ -157,11 +151,13 @@ def test_web_dataset_labels_of_keys_with_dots(tmp_path, suffix, key, mode):
     with tarfile.open(tmp_path / "x.tar", mode) as archive:
         for row in range(6):
             name = key.format(f"{row:05}")
-            add(archive, f"{name}.png", png(row))
-            add(archive, f"{name}.mask.png", png(row))
+            add_member(archive, f"{name}.png", png(row))
+            add_member(archive, f"{name}.mask.png", png(row))
             label = row % 3
-            add(archive, f"{name}.{suffix}", json.dumps({"label": label} if suffix == "json" else label).encode())
-            add(archive, f"{name}.txt", b"a caption")
+            add_member(
+                archive, f"{name}.{suffix}", json.dumps({"label": label} if suffix == "json" else label).encode()
+            )
+            add_member(archive, f"{name}.txt", b"a caption")
     images = open_encoded_images(str(tmp_path / "x.tar"))
     assert images.labels.tolist() == [0, 1, 2, 0, 1, 2] and images.class_names == ("0", "1", "2")
     assert (
@@ -175,8 +171,8 @@ def test_tar_files_named_after_splits_are_the_splits(tmp_path):
     for name, count in (("train-000", 3), ("train-001", 3), ("val-000", 2), ("test-000", 4)):
         with tarfile.open(tmp_path / f"{name}.tar", "w") as archive:
             for row in range(count):
-                add(archive, f"{row}.png", png(row))
-                add(archive, f"{row}.cls", b"%d" % (row % 2))
+                add_member(archive, f"{row}.png", png(row))
+                add_member(archive, f"{row}.cls", b"%d" % (row % 2))
     images = open_encoded_images(str(tmp_path))
     assert (images.num_train, len(images)) == (6, 8)
     assert images.ignored["images in test/"] == 4
@@ -200,7 +196,7 @@ def test_compressed_tar_files_are_read_and_damage_is_one_line(tmp_path, suffix):
     plain = tmp_path / "x.tar"
     with tarfile.open(plain, "w") as archive:
         for name in ("a/1.png", "a/2.png", "b/3", "b/notes"):
-            add(archive, name, b"text" if name == "b/notes" else png())
+            add_member(archive, name, b"text" if name == "b/notes" else png())
     pack = (
         pytest.importorskip("zstandard").compress
         if suffix == "zst"
@@ -240,8 +236,8 @@ def test_train_and_prepare_read_the_same(tmp_path, kind):
         source = tmp_path / "web.tar"
         with tarfile.open(source, "w") as archive:
             for row, path in enumerate(paths):
-                add(archive, f"{row}.png", path.read_bytes())
-                add(archive, f"{row}.cls", b"%d" % (path.parent.name == "b"))
+                add_member(archive, f"{row}.png", path.read_bytes())
+                add_member(archive, f"{row}.cls", b"%d" % (path.parent.name == "b"))
     elif kind == "parquet":
         parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
         import pyarrow

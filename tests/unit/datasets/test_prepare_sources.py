@@ -1,6 +1,5 @@
 """Sources of `paragan data prepare`: archives, WebDataset, arrays, Parquet and Hugging Face folders."""
 
-import io
 import json
 import sys
 import tarfile
@@ -9,6 +8,7 @@ import pytest
 
 from paragan.datasets.base.open_images import open_encoded_images
 from tests.data_refusals import refusal
+from tests.image_folders import add_member
 from tests.prepared_shards import contents, image_folder, prepared
 
 
@@ -29,12 +29,6 @@ def labels_of(opened):
     return opened.index["label"].tolist()
 
 
-def add(archive, name, content):
-    entry = tarfile.TarInfo(name)
-    entry.size = len(content)
-    archive.addfile(entry, io.BytesIO(content))
-
-
 def web_dataset(path, images, labels, first=0):
     """Keys in no order, a label before or after its image, a second image and other files per sample."""
     with tarfile.open(path, "w") as archive:
@@ -42,7 +36,7 @@ def web_dataset(path, images, labels, first=0):
             key = f"./a/{(number * 7 + first) % 100:03d}"
             parts = [(f"{key}.jpg", image), (f"{key}.cls", b"%d\n" % label), (f"{key}.mask.png", images[0])]
             for name, content in [*parts[:: 1 if number % 2 else -1], (f"{key}.json", b"{}")]:
-                add(archive, name, content)
+                add_member(archive, name, content)
 
 
 def test_web_dataset_gives_images_and_labels_in_its_order(tmp_path, images):
@@ -71,7 +65,7 @@ def test_shards_of_other_programs_may_have_no_labels(tmp_path, images):
     for number in range(2):
         with tarfile.open(tmp_path / "w" / f"{number}.tar", "w") as archive:
             for row in range(2):
-                add(archive, f"{row}.png", data[2 * number + row])
+                add_member(archive, f"{row}.png", data[2 * number + row])
     opened = prepared(tmp_path / "w", tmp_path / "out")
     assert stored(opened) == data
     assert labels_of(opened) == [-1] * 4
@@ -85,11 +79,11 @@ def test_shards_of_other_programs_may_have_no_labels(tmp_path, images):
 def test_web_dataset_with_an_invalid_label_is_refused(tmp_path, images, label, message):
     data = files_of(images)[:2]
     with tarfile.open(tmp_path / "w.tar", "w") as archive:
-        add(archive, "a/007.png", data[0])
-        add(archive, "a/007.cls", b"0")
-        add(archive, "a/014.png", data[1])
+        add_member(archive, "a/007.png", data[0])
+        add_member(archive, "a/007.cls", b"0")
+        add_member(archive, "a/014.png", data[1])
         if label is not None:
-            add(archive, "a/014.cls", label)
+            add_member(archive, "a/014.cls", label)
     assert message in refusal(lambda: open_encoded_images(str(tmp_path / "w.tar")))
 
 
@@ -121,6 +115,8 @@ def test_parquet_gives_its_bytes_and_class_names(tmp_path, images):
     assert stored(opened) == files_of(images)
     assert labels_of(opened) == [row % 3 for row in range(23)]
     assert opened.description.class_names == ("a", "b", "c")
+    in_place = open_encoded_images(str(tmp_path / "x.parquet"))
+    assert in_place.read([22, 0, 7, 8]) == [files_of(images)[row] for row in (22, 0, 7, 8)]
     prepared(tmp_path / "x.parquet", tmp_path / "two")
     assert contents(tmp_path / "out") == contents(tmp_path / "two")
 
