@@ -75,6 +75,9 @@ def test_the_result_is_stored_until_a_file_changes(photos, cache, monkeypatch):
     assert read(photos).fingerprint == first.fingerprint and not decoded
     (stored,) = cache.iterdir()
     assert json.loads(stored.read_text()) == ["cats/03.png", "dogs/20.png"]
+    read(photos, channels=1)
+    assert decoded
+    decoded.clear()
     put(photos / "cats" / "03.png", seed=3)
     read(photos)
     assert decoded

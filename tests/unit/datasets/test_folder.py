@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import zipfile
 
 import numpy as np
@@ -11,6 +12,7 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.datasets import _image_source, folder
+from paragan.datasets.base.open_images import open_reader
 from tests.data_refusals import record_reads, refusal
 from tests.image_folders import put
 
@@ -157,6 +159,16 @@ def test_what_is_no_folder_of_images_is_refused(tmp_path, names, path, problem):
     for name in names:
         put(tmp_path / name)
     assert problem in refused("" if path is None else tmp_path / path)
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip", "tar", "gztar"])
+def test_the_start_of_a_file_is_read_alone(tmp_path, kind):
+    put(tmp_path / "root" / "a.png")
+    path = tmp_path / "root" if kind == "folder" else shutil.make_archive(str(tmp_path / "x"), kind, tmp_path / "root")
+    files = open_reader(str(path))
+    (name,) = map(os.fsdecode, files.images())
+    content = (tmp_path / "root" / "a.png").read_bytes()
+    assert (files.read(name, 4), files.read(name)) == (content[:4], content)
 
 
 def test_image_cache_is_bounded_and_correct(tmp_path, monkeypatch):
