@@ -82,7 +82,7 @@ def test_a_very_large_jpeg_is_read_at_half_its_size(monkeypatch):
 def test_an_image_that_is_too_long_names_its_longer_side():
     stream = io.BytesIO()
     Image.new("1", (70_000, 10)).save(stream, "PNG")
-    with pytest.raises(DataError, match=r"70,000 x 10 pixels; .*65,535"):
+    with pytest.raises(DataError, match=r"^x: 70,000 x 10 pixels; .*65,535"):
         _image_decoding.decode_image(stream.getvalue(), "x")
 
 
