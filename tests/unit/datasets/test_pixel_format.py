@@ -256,3 +256,38 @@ def test_values_outside_of_the_range_are_cut_before_the_image_is_resized():
     values[::2] = 30_000  # a metal implant, above the window of 0 to 100
     x_CHW = pixels(size=(8, 8), channels=1, range=(0, 100)).decode(tiff(values), "x")
     assert abs(x_CHW[:, 2:-2, 2:-2].mean() - 127.5) < 2
+
+
+@pytest.mark.parametrize("name", ["PNG", "TIFF"])
+def test_16_bits_become_8(name):
+    levels = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+    x_CHW = pixels(size=(8, 8)).decode(encoded(Image.fromarray(levels), name), "x")
+    assert np.array_equal(x_CHW[0], levels // 257)
+
+
+def test_a_transparent_colour_of_a_palette_shows_the_background():
+    image = Image.new("P", (8, 8), 1)
+    image.putpalette([0, 0, 0, 9, 9, 9])
+    image.info["transparency"] = 1
+    assert (pixels(size=(8, 8), background=200).decode(encoded(image, "PNG"), "x") == 200).all()
+
+
+def test_the_first_frame_of_an_animation_is_read():
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("white", "black")]
+    stream = io.BytesIO()
+    frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:])
+    assert pixels(size=(8, 8)).decode(stream.getvalue(), "x").min() == 255
+
+
+@pytest.mark.parametrize(("crop", "red"), [("center", 0.0), ("squash", 0.5)])
+def test_the_middle_is_cropped_or_the_whole_is_resized(crop, red):
+    wide = Image.new("RGB", (32, 16), "blue")
+    wide.paste((255, 0, 0), (0, 0, 8, 16))
+    wide.paste((255, 0, 0), (24, 0, 32, 16))
+    assert abs(pixels(size=(8, 8), crop=crop).decode(encoded(wide, "PNG"), "x")[0].mean() / 255 - red) < 0.02
+
+
+def test_shrinking_averages():
+    board = np.indices((64, 64)).sum(0) % 2 * 255
+    x_CHW = pixels(size=(8, 8)).decode(encoded(Image.fromarray(board.astype(np.uint8)), "PNG"), "x")
+    assert x_CHW.std() < 8 and abs(x_CHW.mean() - 127.5) < 4
