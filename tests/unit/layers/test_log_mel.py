@@ -74,6 +74,12 @@ def test_float32_values_of_the_published_setting_are_close():
     np.testing.assert_allclose(found, plain_log_mel(audio, **HIFIGAN, scale="slaney"), atol=1e-3)
 
 
+def test_spectrogram_has_a_gradient_in_silence():
+    audio = torch.zeros(1, 1, 256, requires_grad=True)
+    LogMel(8000, 64, 16, 10)(audio).sum().backward()
+    assert audio.grad.isfinite().all()
+
+
 def test_two_channels_have_the_spectrogram_of_each():
     audio = torch.randn(3, 2, 1024)
     log_mel = LogMel()
