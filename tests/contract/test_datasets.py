@@ -14,6 +14,7 @@ from PIL import Image
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core import registry
+from paragan.loading.loader import Loader
 from tests.prepared_shards import prepared
 
 
@@ -163,6 +164,20 @@ def test_threads_fetch_the_same_at_once(parts):
         together = list(threads.map(source.fetch, rows, timeout=60))
     for fetched, expected in zip(together, alone, strict=True):
         assert all(torch.equal(fetched[name], expected[name]) for name in source.tensors)
+
+
+def test_batches_depend_on_seed_and_position_alone(parts):
+    """Also random crops: shares of ranks are rows of the batch, and held-out samples are the same at any place."""
+    whole, first, rest = (
+        Loader(parts["train"], 5, 7, torch.device("cpu"), share=share) for share in (None, (0, 2), (2, 3))
+    )
+    for position in (3, 0):  # resumed, rewound
+        batch = whole.fetch(position)
+        shares = [first.fetch(position), rest.fetch(position)]
+        assert all(torch.equal(torch.cat([share[name] for share in shares]), batch[name]) for name in batch)
+    still = parts["held_out"].fetch(np.array([1]))
+    placed = parts["held_out"].fetch(np.array([1]), np.array([9]), 3)
+    assert all(torch.equal(placed[name], still[name]) for name in still)
 
 
 def test_rows_are_copies(parts):

@@ -37,10 +37,6 @@ def source(root, split="train", **wanted):
     return paired.source(paired.Options(**options), split)
 
 
-def places(n, first=0):
-    return np.arange(first, first + n)
-
-
 def test_left_is_made_into_right_or_back(root):
     left, right = (torch.from_numpy(half).permute(2, 0, 1) for half in halves(0))
     for direction, (condition, target) in (("a_to_b", (left, right)), ("b_to_a", (right, left))):
@@ -74,29 +70,6 @@ def test_both_halves_get_the_same_crop_and_flip(root):
     assert tops == lefts == set(range(9))
     assert mirrored == {False, True}
     assert 0.3 < np.mean([x[2] for x, _ in found[:40]]) < 0.7  # of the first row's places
-
-
-def test_held_out_pairs_are_as_they_are(root):
-    data = source(root, "held_out", size=24, load_size=SIDE, flip=True)
-    still = tuple(data.fetch([1]).values())
-    for place in range(6):
-        assert all(torch.equal(a, b) for a, b in zip(data.fetch([1], [place], 0).values(), still, strict=True))
-
-
-def test_any_share_and_any_resume_sees_the_same(root):
-    def loader(share=None):
-        return Loader(source(root, size=16, load_size=SIDE, flip=True), 5, 7, CPU, share=share)
-
-    whole, *parts = loader(), loader((0, 2)), loader((2, 3))
-    batches = [next(whole) for _ in range(4)]
-    for batch, *mine in zip(batches, *(iter(part) for part in parts), strict=False):
-        for name in ("image", "condition"):
-            assert torch.equal(torch.cat([getattr(m, name) for m in mine]), getattr(batch, name))
-    resumed = loader()
-    resumed.position = 3
-    assert torch.equal(next(resumed).condition, batches[3].condition)
-    assert batches[0].condition.min() >= -1 and batches[0].label is None
-    assert batches[0].parts(2)[1].condition.shape[0] == 2
 
 
 def test_a_pair_is_cropped_anew_in_every_epoch(root):
