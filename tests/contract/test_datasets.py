@@ -42,10 +42,10 @@ def wide_pictures(request):
 
 
 def recordings(request):
-    """Twenty-four short recordings."""
+    """Twenty-four recordings, longer than a segment."""
     soundfile = pytest.importorskip("soundfile")
     root = request.getfixturevalue("tmp_path")
-    for number, samples in enumerate(noise(24, 1500, 1)):
+    for number, samples in enumerate(noise(24, 6000, 1)):
         soundfile.write(root / f"{number}.wav", samples / 256 - 0.5, 8000)
     return str(root)
 
