@@ -8,7 +8,18 @@ import numpy as np
 _FORMATS = {"u": 1, "i": 2, "f": 3}
 
 
-def tiff(values_HWC, *, compressed=False, predictor=1, planar=False, rows=None, tile=None, order="<", alpha=False):
+def tiff(
+    values_HWC,
+    *,
+    compressed=False,
+    predictor=1,
+    planar=False,
+    rows=None,
+    tile=None,
+    order="<",
+    alpha=False,
+    orientation=1,
+):
     """Return a TIFF file of these values. rows: of a strip. tile: height and width."""
     height, width, bands = values_HWC.shape
     planes = np.moveaxis(values_HWC, 2, 0)[..., None] if planar else [values_HWC]
@@ -33,6 +44,7 @@ def tiff(values_HWC, *, compressed=False, predictor=1, planar=False, rows=None, 
     tiles = {322: tile_width, 323: tile_height, 324: strips[273], 325: strips[279]}
     directory, lists = b"", b""
     tags |= tiles if tile else strips
+    tags |= {274: orientation}
     place = offsets[-1] + 2 + 12 * len(tags) + 4
     for tag, value in sorted(tags.items()):
         numbers = value if isinstance(value, tuple) else (value,)
@@ -44,12 +56,13 @@ def tiff(values_HWC, *, compressed=False, predictor=1, planar=False, rows=None, 
     return header + b"".join(parts) + struct.pack(f"{order}H", len(tags)) + directory + bytes(4) + lists
 
 
-def png16(values_HWC):
-    """Return a PNG of 16 bits: grey, RGB or RGBA."""
+def png16(values_HWC, transparent=None):
+    """Return a PNG of 16 bits: grey, grey with alpha, RGB or RGBA. transparent: a colour."""
     height, width, bands = values_HWC.shape
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values_HWC)
-    header = struct.pack(">IIBBBBB", width, height, 16, {1: 0, 3: 2, 4: 6}[bands], 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    header = struct.pack(">IIBBBBB", width, height, 16, {1: 0, 2: 4, 3: 2, 4: 6}[bands], 0, 0, 0)
+    colour = () if transparent is None else ((b"tRNS", np.array(transparent, ">u2").tobytes()),)
+    chunks = ((b"IHDR", header), *colour, (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
     packed = (
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
     )

@@ -132,7 +132,7 @@ def _convert_mode(image: Image.Image, mode: str, background: int) -> Image.Image
 
 def _convert_strip(image: Image.Image, mode: str, background: int) -> Image.Image:
     if image.mode in HIGH_DEPTH_MODES:
-        image = Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
+        image = Image.fromarray(((np.asarray(image, np.int32) + 128) // 257).astype(np.uint8))  # rounded
     if has_transparency(image) and mode == "RGBA":
         return image.convert(mode)
     if has_transparency(image):

@@ -16,6 +16,7 @@ from paragan.datasets._image_decoding import PixelSettingError
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._tiff_bands import Tiff, Values
 
+_GREY, _GREY_AND_ALPHA = 0, 4  # kinds of PNG
 _LUMA = {0: 0.299, 1: 0.587, 2: 0.114}
 _WIDE_MODES = ("F", *_image_decoding.HIGH_DEPTH_MODES)
 
@@ -39,10 +40,12 @@ class StoredValues:
 
     @property
     def kind(self) -> str:
-        """Depth above 8 bits, or: alpha, grey, colour."""
+        """Depth above 8 bits, or: alpha (unless all is opaque), grey, colour."""
         if self.values_HWC.dtype.itemsize > 1:
             return f"{8 * self.values_HWC.dtype.itemsize}-bit"
-        return "alpha" if self.has_alpha else "grey" if self.values_HWC.shape[2] == 1 else "colour"
+        if self.has_alpha and self.values_HWC[..., -1].min() < top_of(self.values_HWC):
+            return "alpha"
+        return "grey" if self.colours_HWC.shape[2] == 1 else "colour"
 
 
 def top_of(values: Values) -> int:
@@ -51,7 +54,9 @@ def top_of(values: Values) -> int:
 
 
 def is_beyond_pillow(data: bytes, channels: int) -> bool:
-    """Return whether a TIFF file has values that Pillow does not read, or a fourth band that is none of alpha."""
+    """Return whether a file has values that Pillow does not read, or a fourth band that is none of alpha."""
+    if _is_deep_png(data):
+        return b"tRNS" in data[: data.find(b"IDAT")]
     layout = _tiff_bands.read_layout(data)
     if layout is None:
         return False
@@ -85,21 +90,38 @@ def _tiff_values(data: bytes, layout: Tiff, where: str) -> StoredValues:
 
 
 def _pillow_values(image: Image.Image, data: bytes) -> StoredValues:
-    has_alpha = _image_decoding.has_transparency(image) and image.mode not in _WIDE_MODES
-    mode = "RGBA" if has_alpha else "L" if image.mode in ("1", "L") else "RGB"
-    values = np.asarray(image if image.mode in (mode, *_WIDE_MODES) else image.convert(mode))
-    if image.format == "PNG" and data[24] == 16 and data[25] in (2, 6) and "transparency" not in image.info:
-        low = Image.open(
-            io.BytesIO(data), formats=("PNG",)
-        )  # in the other order, of which Pillow returns the high bytes, too
-        low.tile = [tile._replace(args=f"{low.mode};16L") for tile in low.tile]  # type: ignore[attr-defined]
-        values = values * np.uint16(256) + np.asarray(low)
+    if _is_deep_png(data):
+        values = _deep_png_values(image, data)
+        has_alpha = values.shape[2] in (2, 4)
+    else:
+        has_alpha = _image_decoding.has_transparency(image) and image.mode not in _WIDE_MODES
+        mode = "RGBA" if has_alpha else "L" if image.mode in ("1", "L") else "RGB"
+        values = np.asarray(image if image.mode in (mode, *_WIDE_MODES) else image.convert(mode))
     return StoredValues(
         values_HWC=values.reshape(image.height, image.width, -1),
         has_alpha=has_alpha,
         orientation=image.getexif().get(_image_decoding.ORIENTATION, 1),
         has_more=image.format != "MPO" and getattr(image, "is_animated", False),  # photos hold their preview
     )
+
+
+def _is_deep_png(data: bytes) -> bool:
+    return data.startswith(b"\x89PNG") and data[24:25] == b"\x10"
+
+
+def _deep_png_values(image: Image.Image, data: bytes) -> Values:
+    """Return the values (H, W, C) of a PNG of 16 bits, of which Pillow has the high ones; `tRNS` becomes alpha."""
+    values = np.atleast_3d(np.asarray(image)).astype(np.uint16)
+    if (kind := data[25]) != _GREY:
+        low = Image.open(io.BytesIO(data), formats=("PNG",))
+        raw_mode = "RGBA" if kind == _GREY_AND_ALPHA else f"{low.mode};16L"  # all bytes; or those that are low
+        low.tile = [tile._replace(args=raw_mode) for tile in low.tile]  # type: ignore[attr-defined]
+        low_HWC = np.asarray(low)
+        values = low_HWC.view(">u2").astype(np.uint16) if kind == _GREY_AND_ALPHA else values * 256 + low_HWC
+    if (colour := image.info.get("transparency")) is not None:
+        is_opaque_HW = (values != colour).any(2)
+        values = np.dstack([values, is_opaque_HW * np.uint16(_image_decoding.TOP_OF_16_BITS)])
+    return values
 
 
 def read_levels(data: bytes, where: str, options: PixelOptions) -> Iterator[Image.Image]:
@@ -208,7 +230,7 @@ class ValueSummary:
         if options.range is None and self.ranges:
             yield from describe_range(*self.limits, self.top)
         if self.num_with_more:
-            yield f"{self.num_with_more:,} images have several pages or frames; the first is read"
+            yield f"{self.num_with_more:,} of {self.kinds.total():,} images examined have several pages: one is read"
         if self.max_bands > max(options.channels, 3 if options.channels == 1 else 0):
             fix = f"data.channels={self.max_bands} trains on all"
             yield f"images have {self.max_bands} bands, of which the first are read; {fix}"

@@ -58,7 +58,9 @@ class PixelFormat:
         """
         options = self.options
         is_usual = options.bits == 8 and options.range is None and options.channels in _OF_PILLOW
-        if not is_usual or is_beyond_pillow(data, options.channels):
+        with _image_decoding.raise_image_errors(where):
+            is_usual = is_usual and not is_beyond_pillow(data, options.channels)
+        if not is_usual:
             levels = [np.asarray(self._cut(level, where, draw)) for level in read_levels(data, where, options)]
             return np.rint(np.stack(levels).clip(0, 1) * (2**options.bits - 1)).astype(self.dtype)
         if options.resize == "bicubic" and options.crop in ("center", "squash"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, TiffImagePlugin as tags
+from PIL import ExifTags, Image, TiffImagePlugin as tags
 
 Values = NDArray[Any]  # of a file, of any type of numbers
 _GREY_AND_RGB = (1, 2)
@@ -74,7 +74,8 @@ def read_bands(data: bytes, layout: Tiff) -> Values:
 def _as_grey(data: bytes, changes: dict[int, int]) -> bytes:
     """Return the file with other tags in its first directory, for grey values of 8 bits."""
     single = (tags.PLANAR_CONFIGURATION, tags.PHOTOMETRIC_INTERPRETATION, tags.SAMPLESPERPIXEL, tags.SAMPLEFORMAT)
-    changes = {**changes, **dict.fromkeys((*single, tags.PREDICTOR), 1), tags.BITSPERSAMPLE: 8, tags.EXTRASAMPLES: 0}
+    once = (*single, tags.PREDICTOR, ExifTags.Base.Orientation)  # by which Pillow would turn the bytes
+    changes = {**changes, **dict.fromkeys(once, 1), tags.BITSPERSAMPLE: 8, tags.EXTRASAMPLES: 0}
     order = "<" if data[:1] == b"I" else ">"
     (place,) = struct.unpack_from(f"{order}L", data, 4)
     (count,) = struct.unpack_from(f"{order}H", data, place)

@@ -63,13 +63,14 @@ def test_a_crop_depends_on_its_place_and_the_seed_alone(numbered):
     assert not torch.equal(next(Loader(source, batch=8, seed=4, device=CPU)).image, batches[0])
 
 
-def test_held_out_images_are_cropped_at_the_centre_at_the_same_scale(numbered):
-    source = opened(numbered, "held_out")
+@pytest.mark.parametrize("size", [16, 15, 1])
+def test_held_out_images_are_cropped_at_the_centre_at_the_same_scale(numbered, size):
+    source = opened(numbered, "held_out", size)
     rows = np.arange(len(source))
-    centre = ((WIDTH - 16) // 2, (HEIGHT - 16) // 2)
+    centre = ((WIDTH - size) // 2, (HEIGHT - size) // 2)
     assert set(corners(source.fetch(rows)["image"])) == {centre}
     assert set(corners(source.fetch(rows, rows + 5, seed=7)["image"])) == {centre}
-    assert set(corners(opened(numbered).fetch([0, 1])["image"])) == {centre}  # without a place
+    assert set(corners(opened(numbered, size=size).fetch([0, 1])["image"])) == {centre}  # without a place
 
 
 @pytest.mark.parametrize("size", ["16x40", "30x50"])
