@@ -105,6 +105,7 @@ def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem
         elif keys and keys[0] not in section.fields and not is_unknown:
             continue  # a plain value instead of this map
         key = str(keys[0]) if keys else ""
+        # pydantic lists every member of a union that a value does not match: the first one of a key is said
         if is_unknown and len(keys) == 1:
             unknown.append((section, key))
         elif (section.path, key) in problems:

@@ -12,6 +12,7 @@ from paragan.report.series import Point
 
 AXES = ("kimg", "seconds")  # a page shows either of them
 NUM_TONES = 5
+View = dict[str, Any]  # values of a template
 Style = Literal["ranges", "means", "evaluations"]
 _TIME_UNITS = ((172_800.0, 86_400.0, "d"), (7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))
 _LABEL_GAP = 13.0  # minimum distance of two labels, pixels
@@ -89,28 +90,12 @@ class Area:
         return [(x, text if number else f"{text} {name}") for number, (x, text) in enumerate(ticks)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trace:
-    """Shape of a curve on one axis. band, line: SVG points. dots, whiskers, bad: SVG paths.
-
-    band: ranges. whiskers: intervals. bad: crosses at values that are not finite. best: position
-    and text of the marked point.
-    """
-
-    band: str
-    line: str
-    dots: str
-    whiskers: str
-    bad: str
-    best: tuple[float, float, str] | None
-
-
 @dataclass(frozen=True)
 class Line:
-    """A curve with its traces by axis. label_y: height of its name; None: not written."""
+    """A curve with its traces by axis (`_trace`). label_y: height of its name; None: not written."""
 
     curve: ChartCurve
-    traces: Mapping[str, Trace]
+    traces: Mapping[str, View]
     label_y: float | None
 
 
@@ -172,7 +157,7 @@ def table_rows(chart: Chart) -> list[list[str]]:
     """
     curves = [line.curve for line in chart.lines]
     places = sorted({(p.kimg, p.step) for curve in curves for p in curve.points})
-    max_rows = _MAX_EVALUATION_ROWS if any(line.traces[AXES[0]].dots for line in chart.lines) else _MAX_ROWS
+    max_rows = _MAX_EVALUATION_ROWS if any(line.traces[AXES[0]]["dots"] for line in chart.lines) else _MAX_ROWS
     stride = math.ceil(len(places) / max_rows) or 1
     chosen = [*places[:-1:stride], *places[-1:]]
     values = [[_value_at(curve, kimg) for kimg, _ in chosen] for curve in curves]
@@ -180,7 +165,7 @@ def table_rows(chart: Chart) -> list[list[str]]:
     return [[f"{step:,}", format_number(kimg), *row] for (kimg, step), *row in zip(chosen, *texts, strict=True)]
 
 
-def script_data(charts: Iterable[Chart]) -> dict[str, Any]:
+def script_data(charts: Iterable[Chart]) -> View:
     """Return the values under the pointer; equal places, as of all losses of a run, are stored once."""
     pool: dict[tuple[tuple[int, float, float], ...], int] = {}
     lines: dict[str, list[dict[str, Any]]] = {}
@@ -204,7 +189,12 @@ def _value_at(curve: ChartCurve, kimg: float) -> float | None:
     return curve.points[index].value if index >= 0 and kimg <= places[-1] + carried else None
 
 
-def _trace(curve: ChartCurve, axis: str, area: Area, style: Style) -> Trace:
+def _trace(curve: ChartCurve, axis: str, area: Area, style: Style) -> View:
+    """Return the shape of a curve on one axis. band, line: SVG points. dots, whiskers, bad: SVG paths.
+
+    band: ranges. whiskers: intervals. bad: crosses at values that are not finite. best: position and text of the
+    marked point.
+    """
     places = [(area.x(getattr(point, axis), axis), point) for point in curve.points]
     drawn = [(x, area.y(point.value)) for x, point in places if point.value is not None]
     known = [(x, point) for x, point in places if point.low <= point.high]
@@ -216,17 +206,15 @@ def _trace(curve: ChartCurve, axis: str, area: Area, style: Style) -> Trace:
         drawn = _smooth(drawn)
     if style == "ranges":
         band = _svg_points([(x, area.y(v)) for x, point in known for v in sorted({point.low, point.high})])
-    return Trace(
-        band=band,
-        line=_svg_points(drawn),
-        dots=dots,
-        whiskers=whiskers,
-        bad="".join(f"M{x - 2.5:g} {area.bottom - 5.5}l5 5m0-5l-5 5" for x, point in places if point.bad),
-        best=next(
-            ((x, area.y(v), format_number(v)) for x, p in places if p is curve.best and (v := p.value) is not None),
-            None,
-        ),
-    )
+    best = ((x, area.y(v), format_number(v)) for x, p in places if p is curve.best and (v := p.value) is not None)
+    return {
+        "band": band,
+        "line": _svg_points(drawn),
+        "dots": dots,
+        "whiskers": whiskers,
+        "bad": "".join(f"M{x - 2.5:g} {area.bottom - 5.5}l5 5m0-5l-5 5" for x, point in places if point.bad),
+        "best": next(best, None),
+    }
 
 
 def _smooth(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -246,6 +234,7 @@ def _name_heights(curves: Sequence[ChartCurve], area: Area) -> dict[str, float]:
     ends = {
         c.label: area.y(next((p.value for p in reversed(c.points) if p.value is not None), -math.inf)) for c in curves
     }
+    # each name below the one above it; then all move up by what the lowest exceeds the area
     placed: dict[str, float] = {}
     lowest = float(area.top)
     for label, y in sorted(ends.items(), key=lambda item: item[1]):

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+from paragan.report.chart import View
 from paragan.report.record_values import finite_or_nan, first_items, single_line, to_mapping, to_natural
-from paragan.report.rendering import View
 from paragan.report.scale import format_number, format_short
 
 WIDTH = 220

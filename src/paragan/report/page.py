@@ -11,7 +11,7 @@ from typing import Any
 from paragan.core.command import program_command
 from paragan.core.files import write_text
 from paragan.report import panels
-from paragan.report.chart import run_end, script_data
+from paragan.report.chart import View, run_end, script_data
 from paragan.report.metric_notes import explanation, reliability
 from paragan.report.record import History, open_record
 from paragan.report.record_values import (
@@ -25,7 +25,7 @@ from paragan.report.record_values import (
     to_mapping,
     to_number,
 )
-from paragan.report.rendering import View, render_page
+from paragan.report.rendering import render_page
 from paragan.report.run_state import format_duration, read_small_text, run_state
 from paragan.report.sample_media import Frame, SampleFrames, read_audio, track_data
 from paragan.report.scale import format_number

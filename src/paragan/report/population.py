@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from paragan.report import panels
+from paragan.report.chart import View
 from paragan.report.grid_record import EnsembleRecord, Generation, Grid, GridHistory
-from paragan.report.rendering import View
 from paragan.report.scale import fit_scale, format_number, format_short
 
 _PUBLISHED = ("gather", "train", "update_genomes", "mutate")  # order of Perez et al. 2020

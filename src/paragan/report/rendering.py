@@ -4,15 +4,13 @@ import base64
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
-from paragan.report.chart import table_rows
+from paragan.report.chart import View, table_rows
 from paragan.report.scale import format_number
 
 _HERE = Path(__file__).parent
-View = dict[str, Any]  # values of a template
 
 
 def render_page(template: str, view: View, reloads: bool = False) -> str:

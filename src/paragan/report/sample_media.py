@@ -12,8 +12,8 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
+from paragan.report.chart import View
 from paragan.report.record_values import RecordEntry, single_line
-from paragan.report.rendering import View
 
 _Item = TypeVar("_Item")
 _MAX_FRAMES = 60  # in the report

@@ -214,7 +214,7 @@ def _move_lock(folder: Path, aside: Path) -> None:
     lock = folder / "run.lock"
     try:
         folder.mkdir()
-        os.link(ours, lock)
+        os.link(ours, lock)  # before the former name goes, so that no process can lock another file meanwhile
         ours.unlink()
     except FileExistsError:
         raise _in_use(folder, "another") from None

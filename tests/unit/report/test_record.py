@@ -113,7 +113,7 @@ def test_a_metric_that_is_null_later_is_marked_and_its_number_stays():
         history.add("score", RecordEntry(step=step, kimg=float(step), values={"fd": value}))
     (chart,) = metric_charts(history.scores, run_end(1.0, 1.0))
     trace = chart.lines[0].traces["kimg"]
-    assert (trace.dots.count("h0"), trace.bad.count("M")) == (1, 1)
+    assert (trace["dots"].count("h0"), trace["bad"].count("M")) == (1, 1)
     assert best_evaluation("fd", history.scores).step == 0
 
 
