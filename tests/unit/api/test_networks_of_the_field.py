@@ -128,15 +128,12 @@ def test_complex_weights_train_clip_average_and_resume(tmp_path):
     assert all(np.isfinite(line["g/gradient_norm"]) for line in whole.history if "g/gradient_norm" in line)
 
 
-@pytest.mark.parametrize("term", [{"name": "r1"}, {"name": "gradient_penalty"}, {"name": "r2"}])
-def test_attention_with_an_input_gradient(tmp_path, term):
-    run = trainer(G(), Attention(), tmp_path, penalties=[term]).run()
-    assert run.is_finished
-    assert torch.backends.cuda.flash_sdp_enabled()
-
-
-def test_attention_with_r1_asynchronously(tmp_path):
-    run = trainer(G(), Attention(), tmp_path, penalties=[{"name": "r1"}], scheme__name="asynchronous").run()
+@pytest.mark.parametrize(
+    ("term", "scheme"),
+    [*((term, "synchronous") for term in ("r1", "gradient_penalty", "r2")), ("r1", "asynchronous")],
+)
+def test_attention_with_an_input_gradient(tmp_path, term, scheme):
+    run = trainer(G(), Attention(), tmp_path, penalties=[{"name": term}], scheme__name=scheme).run()
     assert run.is_finished
     assert torch.backends.cuda.flash_sdp_enabled()
 

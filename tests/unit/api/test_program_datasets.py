@@ -141,6 +141,7 @@ def test_each_kind_trains_and_resumes_bit_for_bit(name, tmp_path, capsys):
     trainer(make(), tmp_path / "parts", settings={**SETTINGS, "train.kimg": 0.008}).run()
     parts = trainer(make(), tmp_path / "parts").run()
     assert whole.is_finished and parts.is_finished
+    assert ("streamed samples: x 1x8x8 uint8" in capsys.readouterr().out) == ("stream" in name)
     for file in ("g.safetensors", "d.safetensors"):
         assert (newest(tmp_path / "whole") / file).read_bytes() == (newest(tmp_path / "parts") / file).read_bytes()
 

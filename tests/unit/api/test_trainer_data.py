@@ -39,14 +39,6 @@ def test_batches_of_an_iterable_are_its_samples_in_order(tmp_path):
     assert torch.equal(next(second).tensors["point"], batches[1].tensors["point"][6:])
 
 
-def test_iterable_trains_and_resumes_at_its_position(tmp_path, capsys):
-    whole = trainer(tmp_path / "whole", epoch_of).run()
-    assert "streamed samples: point 2 float64" in capsys.readouterr().out
-    trainer(tmp_path / "parts", epoch_of, settings={**TINY, "train.kimg": BATCH * 4 / 1000}).run()
-    parts = trainer(tmp_path / "parts", epoch_of).run()
-    assert all(torch.equal(value, saved(parts)[name]) for name, value in saved(whole).items())
-
-
 def test_iterable_that_ends_is_one_line(tmp_path):
     with pytest.raises(pg.DataError, match="the iterable of epoch 1 has no samples"):
         trainer(tmp_path, lambda epoch: epoch_of(0) if epoch == 0 else ()).run()
