@@ -66,8 +66,7 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
     rank_checks.check_same_config(request.config, world)
     rank_checks.check_batch(request.config, world)
     request = replace(request, config=_completed_config(request, world, say))
-    # before the folder is made or locked: settings that cannot train leave nothing behind
-    trainer = runner.trainer(request, world, say, stop)
+    trainer = runner.trainer(request, world, say, stop)  # before the folder: bad settings leave nothing behind
     before = _prepare_folder(request, folder) if world.is_main else None
     with folder if world.is_main else nullcontext():
         world.barrier()  # rank 0 has prepared the folder
