@@ -5,7 +5,6 @@ import queue
 import socket
 import subprocess
 import sys
-from collections import deque
 
 import pytest
 
@@ -13,28 +12,14 @@ from paragan.core.errors import RankError
 from paragan.extensions.grid.workers import membership as membership_module
 from paragan.extensions.grid.workers.handshake import has_ended, reported_error, worker_info
 from paragan.extensions.grid.workers.membership import FailedWorker, Membership
+from tests.extensions.grid.threaded_grid import Line
 
 HEARTBEAT_S = 1.0
 
 
-class Line:
-    """Of a worker that says what the test lets it say."""
-
-    def __init__(self, **about):
-        self.peer_info, self.peer_address, self.disconnect_reason = about, "here", None
-        self.arrived = deque()
-
-    def send(self, kind, **values):
-        if self.disconnect_reason is not None:
-            raise RankError(self.disconnect_reason)
-
-    def receive(self, wait_s):
-        return self.arrived.popleft() if self.arrived else None
-
-    def begin_close(self):
-        self.disconnect_reason = "closed by this end"
-
-    close = begin_close
+def line_of(**about):
+    """The line of a worker that says what the test lets it say."""
+    return Line(queue.Queue(), queue.Queue(), about)
 
 
 class Clock:
@@ -85,12 +70,12 @@ def pass_time(membership, clock, seconds, beating):
     for look in range(round(seconds * 10)):
         clock.now += 0.1
         if look % 10 == 0:
-            [line.arrived.append({"kind": "beat", "progress": clock.now}) for line in beating]
+            [line.coming.put({"kind": "beat", "progress": clock.now}) for line in beating]
         membership.poll()
 
 
 def test_a_late_worker_is_reported_once_and_retains_its_place(begun, clock):
-    late, other = Line(host="a"), Line(host="b")
+    late, other = line_of(host="a"), line_of(host="b")
     membership, said = begun(late, other)
     pass_time(membership, clock, 5, [late, other])
     pass_time(membership, clock, 8, [other])
@@ -102,7 +87,7 @@ def test_a_late_worker_is_reported_once_and_retains_its_place(begun, clock):
 
 
 def test_a_silent_worker_fails_after_ten_heartbeats(begun, clock):
-    silent, other = Line(host="a"), Line(host="b")
+    silent, other = line_of(host="a"), line_of(host="b")
     membership, said = begun(silent, other)
     pass_time(membership, clock, 9.5, [other])
     assert len(membership.active) == 2
@@ -112,7 +97,7 @@ def test_a_silent_worker_fails_after_ten_heartbeats(begun, clock):
 
 
 def test_a_worker_whose_connection_breaks_fails_at_once(begun, clock):
-    line, other = Line(host="a"), Line(host="b")
+    line, other = line_of(host="a"), line_of(host="b")
     membership, said = begun(line, other)
     line.disconnect_reason = "the other end closed the connection"
     membership.poll()
@@ -123,7 +108,7 @@ def test_a_worker_whose_process_has_ended_fails_before_its_silence_is_long(begun
     """A process that it forked may hold its connection open."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait(60)
-    ended, lives = Line(**{**worker_info("cpu"), "pid": process.pid}), Line(**worker_info("cpu"))
+    ended, lives = line_of(**{**worker_info("cpu"), "pid": process.pid}), line_of(**worker_info("cpu"))
     membership, said = begun(ended, lives)
     pass_time(membership, clock, 3, [])
     assert [text for text in said if "failed" in text] == [
@@ -142,7 +127,7 @@ def test_a_process_of_another_host_or_container_is_not_looked_up(elsewhere):
 
 def test_a_failure_over_mpi_ends_the_run_wherever_it_is_noticed(begun, clock):
     """A communicator that waits for data turns it into an error like any other, after which others take over."""
-    line, other = Line(host="a"), Line(host="b")
+    line, other = line_of(host="a"), line_of(host="b")
     membership, _ = begun(line, other, is_recoverable=False)
     line.disconnect_reason = "the other end closed the connection"
     with pytest.raises(RankError, match=r"worker 1 \(a\) failed \(the other end closed the connection\), which ends"):
@@ -152,7 +137,7 @@ def test_a_failure_over_mpi_ends_the_run_wherever_it_is_noticed(begun, clock):
 
 
 def test_a_failure_elsewhere_is_taken_over_by_the_others(begun, clock):
-    line, other = Line(host="a"), Line(host="b")
+    line, other = line_of(host="a"), line_of(host="b")
     membership, _ = begun(line, other)
     line.disconnect_reason = "the other end closed the connection"
     assert membership.check_failed()

@@ -142,15 +142,13 @@ class Evolution(TrainingLoop):
     @property
     def best_cell(self) -> Cell:
         """Cell with the lowest mixture distance at its last score; before any, the first cell."""
-        scores = {c.number: math.inf if c.score is None else c.score for c in self.cells}
-        return min(self.cells, key=lambda cell: (scores[cell.number], cell.number))
+        return min(self.cells, key=lambda cell: (_distance(cell), cell.number))
 
     def best_mixture(self) -> Mixture:
         """Build the mixture of the best cell, or the ensemble if its distance is lower."""
         self.population.collect()
         cell = self.best_cell
-        score = math.inf if cell.score is None else cell.score
-        if self.ensemble is not None and self.ensemble.distance < score:
+        if self.ensemble is not None and self.ensemble.distance < _distance(cell):
             members = list(self.ensemble.counts)
             weights = [float(count) for count in self.ensemble.counts.values()]
         else:
@@ -206,6 +204,10 @@ class Evolution(TrainingLoop):
             tensors = {side: checkpoint.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
             values = checkpoint.values["cells"][str(cell.number)]
             cell.restore(CellState.from_dict(cell.number, values, tensors))
+
+
+def _distance(cell: Cell) -> float:
+    return math.inf if cell.score is None else cell.score
 
 
 def _mean_scalars(cells: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ from paragan.core.phases import turn_phase, work_on
 from paragan.core.protocols import Loss, Network, Opponent, Turn
 from paragan.core.row_draws import turn_draws
 from paragan.core.skipped_state import Copy, copy_state, restore_if_skipped
-from paragan.core.types import Clock, LossTerms, Side, Update
+from paragan.core.types import LossTerms, Side, Update
 from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.executors.inputs import (
     CellAugments,
@@ -34,7 +34,6 @@ from paragan.extensions.grid.executors.inputs import (
 from paragan.extensions.grid.executors.stacked_adam import StackedAdam, can_stack
 from paragan.extensions.grid.executors.stacked_networks import StackedNetwork, called_stack
 from paragan.extensions.grid.population import LossOf
-from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.hardware.graphs import Graph, RecordedFunction, Work
 
@@ -76,16 +75,13 @@ class _StackedCells:
         self.mixed = MixedLoss(len(cells), rows, first.players[Side.G].updates.device)
         seeds = [cell.gan.prior.seed for cell in cells]
         self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows, seeds) for s in Side}
-        self.gan = GAN(
+        self.gan = replace(
+            first.gan,
             g=self.slots[Side.G],
             d=self.slots[Side.D],
-            loss=first.gan.loss,
             prior=CellPriors.of([cell.gan.prior for cell in cells]),
-            g_penalties=first.gan.g_penalties,
-            d_penalties=first.gan.d_penalties,
             augment=None if first.gan.augment is None else CellAugments(first.gan.augment, cells),
-            clock=Clock(first.gan.clock.step, first.gan.clock.images),
-            adversarial=first.gan.adversarial,
+            clock=replace(first.gan.clock),
         )
 
     def is_of(self, cells: Sequence[Cell]) -> bool:
