@@ -74,7 +74,7 @@ def test_cell_with_a_fixed_loss_draws_none(tmp_path):
     assert torch.equal(own.gan.loss.d(real, fake), hinge.d_loss(real, fake))
     kind = (nonsaturating, least_squares)[drawn.loss]
     assert torch.equal(drawn.gan.loss.d(real, fake), kind.d_loss(real, fake))
-    assert own.record["loss"] == 2
+    assert own.state().record["loss"] == 2
 
 
 def test_record_names_losses_if_cells_differ(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -145,11 +144,6 @@ class Cell:
             clock=(clock.step, clock.images),
             counters={side: (p.version, p.images, int(p.updates)) for side, p in self.players.items()},
         )
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """Values of this cell in the run record."""
-        return self.state().record
 
     def restore(self, state: CellState) -> None:
         """Restore a state except the players' weights, which the next `clone` loads."""

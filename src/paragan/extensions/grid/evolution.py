@@ -133,20 +133,19 @@ class Evolution(TrainingLoop):
         profile = self.scheme.profile
         return {
             "generation": self.population.generation,
-            "cells": {str(cell.number): cell.record for cell in self.cells},
+            "cells": {str(number): record for number, record in self.population.records().items()},
             "profile": {"wall_s": profile.wall_s, "cpu_s": profile.cpu_s},
             **({"workers": workers} if (workers := self.population.workers) else {}),
             **({} if self.ensemble is None else {"ensemble": asdict(self.ensemble)}),
         }
 
     @property
-    def best_cell(self) -> Cell:
+    def best_cell(self) -> CellState:
         """Cell with the lowest mixture distance at its last score; before any, the first cell."""
-        return min(self.cells, key=lambda cell: (_distance(cell), cell.number))
+        return min(self.population.states(), key=lambda cell: (_distance(cell), cell.number))
 
     def best_mixture(self) -> Mixture:
         """Build the mixture of the best cell, or the ensemble if its distance is lower."""
-        self.population.collect()
         cell = self.best_cell
         if self.ensemble is not None and self.ensemble.distance < _distance(cell):
             members = list(self.ensemble.counts)
@@ -154,15 +153,14 @@ class Evolution(TrainingLoop):
         else:
             members = list(self.population.topology.neighbours[cell.number])
             weights = list(cell.weights) if len(cell.weights) == len(members) else [1.0] * len(members)
-        generators = {cell.number: cell.centre[Side.G] for cell in self.cells}
+        generators = {state.number: state.centre[Side.G] for state in self.population.states()}
         return self.factory.mixture([generators[number] for number in members], weights)
 
     @phase(Phase.EVALUATION)
     def samples(self) -> Event:
         """Sample each cell's generator from fixed latents, one row of images per cell."""
-        self.population.collect()
         z, y = self.prior.draw("grid", Rows(step=0, first=0, count=_IMAGES_PER_CELL, total=_IMAGES_PER_CELL))
-        cells = self.cells[:_MAX_ROWS]
+        cells = self.population.states()[:_MAX_ROWS]
         assert self.fixed_samples is not None
         mode = self.fixed_samples.mode
         rows = []
@@ -174,9 +172,9 @@ class Evolution(TrainingLoop):
 
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
         """Return tensors by group (each cell's genomes, the best mixture), and values for JSON."""
-        self.population.collect()
+        states = self.population.states()
         groups = {}
-        for cell in self.cells:
+        for cell in states:
             for side, genome in cell.centre.items():
                 groups[f"cell-{cell.number}-{side.value}"] = Pieces(genome.tensors)
         state = self.best_mixture().state_dict()
@@ -184,7 +182,7 @@ class Evolution(TrainingLoop):
         groups["g"] = Pieces(mixture)
         return groups, {
             "generation": self.population.generation,
-            "cells": {str(cell.number): cell.state().to_dict() for cell in self.cells},
+            "cells": {str(cell.number): cell.to_dict() for cell in states},
             "best_cell": self.best_cell.number,
             "executor": self._auto.chosen if self._auto else None,
             "ensemble": self.ensemble and asdict(self.ensemble),
@@ -193,20 +191,20 @@ class Evolution(TrainingLoop):
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore the cells, the generation, the executor's choice and the ensemble."""
-        self.population.generation = read_counts(checkpoint.values, "generation")["generation"]
         if self._auto and (chosen := checkpoint.values.get("executor")) in self._auto.executors:
             self._auto.chosen = chosen
         if (ensemble := checkpoint.values["ensemble"]) is not None:
             counts = read_counts(ensemble["counts"], *ensemble["counts"])
             by_cell = {int(cell): count for cell, count in counts.items()}
             self.ensemble = Ensemble(by_cell, finite_number(ensemble["distance"]))
-        for cell in self.cells:
-            tensors = {side: checkpoint.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
-            values = checkpoint.values["cells"][str(cell.number)]
-            cell.restore(CellState.from_dict(cell.number, values, tensors))
+        states = {}
+        for number in range(self.population.options.num_cells):
+            tensors = {side: checkpoint.groups[f"cell-{number}-{side.value}"] for side in Side}
+            states[number] = CellState.from_dict(number, checkpoint.values["cells"][str(number)], tensors)
+        self.population.restore(states, read_counts(checkpoint.values, "generation")["generation"])
 
 
-def _distance(cell: Cell) -> float:
+def _distance(cell: CellState) -> float:
     return math.inf if cell.score is None else cell.score
 
 

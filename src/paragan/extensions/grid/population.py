@@ -20,7 +20,7 @@ from paragan.core.metric import SampleFeatures
 from paragan.core.phases import work_on
 from paragan.core.types import Side
 from paragan.extensions.grid.cell import Cell
-from paragan.extensions.grid.cell_state import Centre
+from paragan.extensions.grid.cell_state import CellState, Centre
 from paragan.extensions.grid.fitness import FitnessEvaluator
 from paragan.extensions.grid.genome import Genome
 from paragan.extensions.grid.mixture import MixtureScorer, evolve_weights, greedy_ensemble
@@ -171,8 +171,19 @@ class Population:
         """Workers, for the run record; empty if all cells are in this process."""
         return []
 
-    def collect(self) -> None:
-        """Collect the cells from workers; does nothing without workers."""
+    def states(self) -> list[CellState]:
+        """Return the states of all cells, in order; collects them from workers, if there are any."""
+        return [cell.state() for cell in self.cells]
+
+    def records(self) -> dict[int, Mapping[str, Any]]:
+        """Return the values of each cell for the run record, as of the newest generation."""
+        return {cell.number: cell.state().record for cell in self.cells}
+
+    def restore(self, states: Mapping[int, CellState], generation: int) -> None:
+        """Restore all cells at a generation boundary. states: by number."""
+        self.generation = generation
+        for cell in self.cells:
+            cell.restore(states[cell.number])
 
     def release_workers(self) -> None:
         """Release the workers; without workers, the threads of the cells."""
@@ -189,14 +200,13 @@ class Population:
         """Build the greedy ensemble of all generators; returns counts by cell, and its distance."""
         scorer = self.mixture_scorer
         assert scorer is not None
-        self.collect()
-        generators = [cell.centre[Side.G] for cell in self.cells]
-        pools = [scorer.features(generator, self.generation) for generator in generators]
+        states = self.states()
+        pools = [scorer.features(state.centre[Side.G], self.generation) for state in states]
         known = [pool for pool in pools if pool is not None]
         if len(known) < len(pools):  # the extractor has failed: no generator is known to be better
-            return {self.cells[0].number: 1}, math.inf
+            return {states[0].number: 1}, math.inf
         counts, distance = greedy_ensemble(known, scorer.distance, self.options.mixture.ensemble)
-        return {self.cells[place].number: count for place, count in counts.items()}, distance
+        return {states[place].number: count for place, count in counts.items()}, distance
 
     def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, SampleFeatures | None]) -> None:
         """Evolve a cell's mixture of its new generator and the gathered ones of its neighbours.

@@ -6,12 +6,11 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from paragan.config import RunConfig, dump
 from paragan.core.command import program_command
@@ -21,7 +20,6 @@ from paragan.core.files import create_file, create_subfolder
 from paragan.core.local_processes import LocalProcesses
 from paragan.extensions.grid.build.trainer import population_trainer
 from paragan.extensions.grid.build.worker import communicator_factory
-from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.cell_state import Centre
 from paragan.extensions.grid.evolution import Evolution
 from paragan.extensions.grid.factory import GridFactory
@@ -37,7 +35,7 @@ from paragan.extensions.grid.workers.handshake import (
     save_token,
 )
 from paragan.extensions.grid.workers.membership import Membership
-from paragan.extensions.grid.workers.remote_population import RemoteCell, RemotePopulation
+from paragan.extensions.grid.workers.remote_population import RemotePopulation
 
 _PATIENCE_S = 10.0  # for local workers that were dismissed
 _REFUSED_S = 10.0  # between two messages about refused connections
@@ -62,8 +60,6 @@ def evolution_on_workers(
     factory = GridFactory(config, folder, say, stop=stop)
     first = factory.cell(0)
     local = factory.population([first], lambda text: None)
-    state = first.state()
-    cells = [RemoteCell(replace(state, number=number)) for number in range(config.grid.num_cells)]
     server = _CoordinatorServer(
         config=config,
         folder=folder,
@@ -75,12 +71,13 @@ def evolution_on_workers(
     population = RemotePopulation(
         seed=local.seed,
         options=local.options,
-        cells=cast(Sequence[Cell], cells),
+        cells=(),
         topology=local.topology,
         make_evaluator=local.make_evaluator,
         executor=local.executor,
         mixture_scorer=local.mixture_scorer,
         coordinator=server.coordinator,
+        initial=first.state(),
         clock=first.gan.clock,
         begin=server.begin,
         end=server.end,
