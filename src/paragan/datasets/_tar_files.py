@@ -9,7 +9,6 @@ import io
 import lzma
 import os
 import tarfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,7 +20,6 @@ from paragan.core.files import open_regular_file
 _XZ_MEMORY = 160 << 20  # bytes; a file may require gigabytes to unpack
 _CHUNK_BYTES = 1 << 20
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_DAMAGE_ERRORS = (tarfile.TarError, ValueError, EOFError, RecursionError)
 
 
 def read_members(
@@ -71,7 +69,7 @@ def is_tar(path: Path, is_plain: bool = False) -> bool:
                 return True
             with tarfile.open(fileobj=file, mode="r:") if is_plain else tarfile.open(fileobj=file, mode="r:*"):
                 return True
-    except (OSError, zlib.error, lzma.LZMAError, *_DAMAGE_ERRORS):
+    except Exception:  # no reader takes it
         return False
 
 
@@ -94,18 +92,13 @@ def _raise_data_errors(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; check data.path") from None
-    except lzma.LZMAError as error:
-        raise DataError(f"{path}: damaged xz file ({error}); download it again") from None
-    except (OSError, zlib.error, EOFError) as error:  # as gzip and bz2 raise on damage
-        if isinstance(error, OSError) and error.errno is not None:
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # gzip, bz2, lzma, zstandard and tarfile have no common base class
+        if isinstance(error, OSError) and error.errno is not None:  # the disk, not the file
             raise
-        raise DataError(f"{path}: damaged {path.suffix[1:]} file; download it again") from None
-    except _DAMAGE_ERRORS as error:
-        raise DataError(f"{path}: damaged tar archive ({error}); download or copy it again") from None
-    except Exception as error:
-        if type(error).__name__ != "ZstdError":  # of whichever package is installed
-            raise
-        raise DataError(f"{path}: damaged zstd file ({error}); download it again") from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{path}: damaged archive ({reason}); download or copy it again") from None
 
 
 class _BoundedReader(io.RawIOBase):
