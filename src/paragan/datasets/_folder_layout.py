@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,23 +15,20 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.core.printable import join_some
 from paragan.datasets._image_paths import ArrangedPaths, common_folders, folder_names, rows_in
+from paragan.datasets._split_names import SPLITS, group_splits, parse_split, words_of
 
 Choice = Literal["folders", "none"] | None
 
-_SPLIT = re.compile(
-    rb"(?:[a-z]+[_-])?(?:(train|training)|(held[_-]?out)|(val|valid|validation)|(test|testing))"
-    rb"(?:[_-]?(?:set|split|data|images|imgs))?\d*",
-    re.IGNORECASE,
-)
-SPLITS = ("train", "held_out", "val", "test")  # of the groups above; the first after `train` is held out
-_IMAGES = frozenset(b"image img photo picture rgb jpegimage original".split())
-_MASKS = frozenset(
-    b"mask label annotation segmentation segmentationclas segmentationobject groundtruth gt depth normal edge".split()
-)  # without the last s
+_IMAGES = frozenset(b"image img photo picture rgb original data".split())
+_OF_IMAGES = frozenset(b"jpeg left right bit".split())
+_MASKS = frozenset(b"mask label annotation segmentation truth groundtruth gt depth normal edge".split())
+_OF_MASKS = frozenset(b"ground clas object fine coarse part".split())
 _PAIRS = (b"A B", b"lr hr", b"low high", b"input target", b"source target", b"before after", b"blur sharp")
 _KIND_OF_PAIR = re.compile(rb"(?:train|val|test)[_-]?[AB]", re.IGNORECASE)
 _MASK_OF = re.compile(rb"(.+)[_-]masks?(?:[_-]\d+)?\.[^./]+", re.IGNORECASE | re.DOTALL)
 _NUM_COMPARED = 1000
+_MAX_SIDES = 3  # of equal file names, such as images, masks and edges
+_UNTRAINED = frozenset((split, ()) for split in SPLITS[1:])
 _BOTH_WAYS = "data.classes=folders makes them classes, data.classes=none trains without classes"
 
 
@@ -41,12 +39,6 @@ class _Part:
     top: bytes
     split: int = 0
     folder: bytes | None = None
-
-
-def split_of(folder: bytes) -> str | None:
-    """Return the split that a folder or file is named after (Train, validation, test2017); None for other names."""
-    match = _SPLIT.fullmatch(folder)
-    return None if match is None else SPLITS[(match.lastindex or 1) - 1]
 
 
 def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bool = False) -> ArrangedPaths:
@@ -61,11 +53,13 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
     `DataError` if images are next to class folders, and for folders of pairs, or of splits without training.
     """
     *parents, root = common_folders(paths)
-    parts = _find_splits(paths, root) or _find_splits_of_classes(paths, root)
+    tops = _descend(paths, [_Part(root)], [], choice)
+    meaning = "none" if has_labels else choice
     unread: list[bytes] = []
+    parts = _find_splits(paths, tops, name, meaning) or _find_splits_of_classes(paths, tops, name, meaning)
     if not parts:
-        parts = [_Part(root)]
-        unread = [] if choice == "folders" or has_labels else _find_untrained(paths, root, name)
+        parts = tops
+        unread = [] if choice == "folders" or has_labels else _find_untrained(paths, tops, name, choice)
     parts = _descend(paths, parts, unread, choice)
     notices: tuple[str, ...] = ()
     levels = (*parents, *(part.top for part in parts))
@@ -73,6 +67,8 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
         parts = [replace(part, folder=None) for part in parts]
     elif parts[0].folder is None:
         parts, notices = _find_classes(paths, parts, unread, name, choice)
+    if meaning is None:
+        _check_classes(paths, parts, name)
     classes = sorted({part.folder for part in parts if part.folder is not None})
     number_of = {folder: number for number, folder in enumerate(classes)}
     splits = np.full(len(paths), -1, np.int8)  # -1: not read
@@ -88,7 +84,7 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
     return ArrangedPaths(
         paths=paths if (np.diff(rows, prepend=-1) == 1).all() and len(rows) == len(paths) else [paths[r] for r in rows],
         labels=labels[rows] if classes else None,
-        class_names=tuple(folder.decode("utf-8", "replace") for folder in classes),
+        class_names=tuple(folder.decode("utf-8", "backslashreplace") for folder in classes),
         num_train=int((splits == 0).sum()) if any(part.split for part in parts) else None,
         levels=levels,
         ignored=_count_unread(paths, splits, root) | ({"masks": len(masks)} if masks else {}),
@@ -96,53 +92,71 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
     )
 
 
-def _find_splits(paths: list[bytes], root: bytes, folder: bytes | None = None) -> list[_Part]:
-    """Return the folders of both splits in `root`; none without one for training and another."""
-    tops = defaultdict(list)
-    for name in sorted(folder_names(paths, root)):
-        tops[split_of(name)].append(root + name + b"/")
-    held_out = next((tops[split] for split in SPLITS[1:] if split in tops), [])
-    is_tree = any(len(folder_names(paths, top)) > 1 for top in tops["train"])  # more than a class of this name
-    if not tops["train"] or not (held_out or is_tree):
+def _find_splits(paths: list[bytes], tops: list[_Part], name: str, choice: Choice) -> list[_Part]:
+    """Return the folders of both splits in `tops`; none without one for training and another.
+
+    Raises `DataError` if they are splits of several kinds of images and nothing decides between these.
+    """
+    folders = {folder for part in tops for folder in folder_names(paths, part.top)}
+    kinds = {kind: splits for kind, splits in group_splits(folders).items() if not _is_made_of(kind, _MASKS, _OF_MASKS)}
+    if not any(held_out for _, held_out in kinds.values()):
         return []
-    parts = [(tops["train"], 0), (held_out, 1)]
-    return [_Part(top, split, folder) for group, split in parts for top in group]
+    if len(kinds) > 1 and choice is None:
+        raise DataError(
+            f"{name}: folders {_listed(sorted(folders))} are splits of several kinds of images; pass the folder of one "
+            f"kind, train on pairs with data.name=paired or data.name=unpaired, or choose: {_BOTH_WAYS}"
+        )
+    if len(kinds) > 1 and choice == "folders":
+        return []
+    named = [(folder, split) for splits in kinds.values() for split in (0, 1) for folder in splits[split]]
+    parts = [_Part(part.top + folder + b"/", split, part.folder) for folder, split in named for part in tops]
+    return [part for part in parts if _count(paths, part.top)]
 
 
-def _find_splits_of_classes(paths: list[bytes], root: bytes) -> list[_Part]:
-    """Return the folders of both splits in every class folder; none if one has no training split."""
-    parts: list[_Part] = []
-    folders = sorted(folder_names(paths, root))
-    for folder in folders if len(folders) > 1 else []:
-        of_class = _find_splits(paths, root + folder + b"/", folder)
-        if not of_class:
-            return []
-        parts += of_class
-    return parts
+def _find_splits_of_classes(paths: list[bytes], tops: list[_Part], name: str, choice: Choice) -> list[_Part]:
+    """Return the folders of both splits in the class folders; none if no class folder has them.
+
+    Raises `DataError` for a class folder without them, unless a setting says that it is for training.
+    """
+    folders = sorted({folder for part in tops for folder in folder_names(paths, part.top)})
+    if len(folders) < 2:
+        return []
+    classes = [_Part(part.top + folder + b"/", 0, folder) for part in tops for folder in folders]
+    parts = _find_splits(paths, classes, name, choice)
+    whole = [part for part in classes if not any(other.top.startswith(part.top) for other in parts)]
+    if parts and whole and choice is None:
+        raise DataError(
+            f"{name}: other classes have folders of splits, {os.fsdecode(whole[0].top)!r} has none; move its images "
+            f"into such folders, or choose: {_BOTH_WAYS}"
+        )
+    return [*parts, *whole] if parts else []
 
 
-def _find_untrained(paths: list[bytes], root: bytes, name: str) -> list[bytes]:
+def _find_untrained(paths: list[bytes], parts: list[_Part], name: str, choice: Choice) -> list[bytes]:
     """Return the folders that are named after held-out splits, next to others. Raises `DataError` without others."""
-    folders = sorted(folder for folder in folder_names(paths, root) if split_of(folder) not in (None, "train"))
-    tops = [root + folder + b"/" for folder in folders]
-    if tops and sum(_count(paths, top) for top in tops) == len(paths):
+    folders = sorted(folder for folder in _names_in(paths, parts, []) if parse_split(folder) in _UNTRAINED)
+    tops = [part.top + folder + b"/" for part in parts for folder in folders]
+    is_all = sum(_count(paths, top) for top in tops) == sum(_count(paths, part.top) for part in parts)
+    if is_all and choice is None:
         raise DataError(
             f"{name}: folders {_listed(folders)} are named after splits, but there is none for training; rename one to "
             f"train, or choose: {_BOTH_WAYS}"
         )
-    return tops
+    return [] if is_all else tops
 
 
 def _descend(paths: list[bytes], parts: list[_Part], unread: list[bytes], choice: Choice) -> list[_Part]:
     """Skip single folders, and enter those of images next to masks, unless `choice` says what folders are."""
     while True:
         names = _names_in(paths, parts, unread)
-        used = {name for name in names if _role(name) in _IMAGES} if choice is None else set()
-        masks = {name for name in names if _role(name) in _MASKS}
-        if not (used and masks and used | masks == names):
+        words = {folder: set(words_of(folder)) for folder in names}
+        common = set.intersection(*words.values()) if len(names) > 1 else set()
+        used = {folder for folder in names if _is_made_of(words[folder] - common, _IMAGES, _OF_IMAGES)}
+        masks = {folder for folder in names if _is_made_of(words[folder] - common, _MASKS, _OF_MASKS)}
+        if choice is not None or not (used and masks and used | masks == names):
             used = names
-            is_nested = any(part.split for part in parts) and all(map(split_of, names))  # train/train/, test/test/
-            is_single = len(names) == 1 or is_nested
+            is_nested = any(part.split for part in parts) and all(parse_split(folder)[0] for folder in names)
+            is_single = len(names) == 1 or is_nested  # train/train/, test/test/
             if not is_single or any(_stray(paths, part.top) for part in parts):
                 return parts
         parts = [replace(part, top=part.top + name + b"/") for part in parts for name in sorted(used)]
@@ -166,15 +180,40 @@ def _find_classes(
             f"{name}: {os.fsdecode(stray)!r} is next to {len(names)} class folders; move it into one of them, or pass "
             "data.classes=none"
         )
-    has_equal = choice is None and _have_equal_files(paths, [parts[0].top + name + b"/" for name in names])
-    if choice is None and _are_pairs(names, has_equal):
+    stems = _equal_stems(paths, [parts[0].top + name + b"/" for name in names]) if choice is None else []
+    if choice is None and _are_pairs(names, bool(stems)):
         raise DataError(
             f"{name}: folders {_listed(names)} look like images and their counterparts; train on them with "
             f"data.name=paired or data.name=unpaired, or choose: {_BOTH_WAYS}"
         )
     notice = f"{name}: folders {_listed(names)} hold files of equal names and are read as classes; {_BOTH_WAYS}"
     classes = [_Part(part.top + name + b"/", part.split, name) for part in parts for name in names]
-    return [part for part in classes if _count(paths, part.top)], (notice,) * has_equal
+    is_told = len(names) <= _MAX_SIDES and not all(stem.isdigit() for stem in stems)  # not numbers in each class
+    return [part for part in classes if _count(paths, part.top)], (notice,) * is_told
+
+
+def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> None:
+    """Raise `DataError` if the folders inside the classes, or in both splits, say that these are something else."""
+    classes = [{part.folder: part.top for part in parts if part.split == split and part.folder} for split in (0, 1)]
+    if all(classes) and classes[0].keys().isdisjoint(classes[1]):
+        named = f"{_listed(sorted(classes[0]))} and {_listed(sorted(classes[1]))}"
+        raise DataError(f"{name}: training and held-out images have no class in common, {named}; choose: {_BOTH_WAYS}")
+    inner = {folder: frozenset(folder_names(paths, top)) for folder, top in classes[0].items()}
+    splits = [parse_split(folder) for folder in inner]
+    is_plain = {("train", ()) in splits, not _UNTRAINED.isdisjoint(splits)}
+    words = {split == "train" for split, _ in splits if split is not None}
+    has_equal = len(inner) > 1 and len(set(inner.values())) == 1
+    doubtful = [
+        folder
+        for folder, folders in inner.items()
+        if len(folders) > 1 and (has_equal or folders <= inner.keys() or parse_split(folder) == ("train", ()))
+    ]
+    if doubtful or (len(words) == 2 and any(is_plain)):
+        within = f", and {_listed(sorted(inner[doubtful[0]]))} in them the classes" if doubtful else ""
+        raise DataError(
+            f"{name}: folders {_listed(sorted(inner))} may be splits{within}; name them train and "
+            f"val, pass the folder of one of them, or choose: {_BOTH_WAYS}"
+        )
 
 
 def _are_pairs(names: list[bytes], have_equal_files: bool) -> bool:
@@ -184,12 +223,12 @@ def _are_pairs(names: list[bytes], have_equal_files: bool) -> bool:
     return have_equal_files and any(pair == set(names.split()) for names in _PAIRS)
 
 
-def _have_equal_files(paths: list[bytes], tops: list[bytes]) -> bool:
-    """Return whether all folders hold two files or more, of the same names but for the suffix."""
+def _equal_stems(paths: list[bytes], tops: list[bytes]) -> list[bytes]:
+    """Return the names of the first files without suffix if all folders hold the same ones, two or more; else none."""
     rows = [rows_in(paths, top) for top in tops]
     count = rows[0].stop - rows[0].start
     if count < 2 or any(part.stop - part.start != count for part in rows):
-        return False
+        return []
     stems = [
         [
             os.path.splitext(path[len(top) :])[0]
@@ -197,7 +236,7 @@ def _have_equal_files(paths: list[bytes], tops: list[bytes]) -> bool:
         ]
         for top, part in zip(tops, rows, strict=True)
     ]
-    return all(other == stems[0] for other in stems)
+    return stems[0] if all(other == stems[0] for other in stems) else []
 
 
 def _masks_of_images(paths: list[bytes]) -> list[int]:
@@ -224,8 +263,13 @@ def _stray(paths: list[bytes], top: bytes) -> bytes | None:
     return next((path for path in paths[rows_in(paths, top)] if path.find(b"/", len(top)) < 0), None)
 
 
-def _role(folder: bytes) -> bytes:
-    return folder.lower().replace(b"_", b"").replace(b"-", b"").removesuffix(b"s")
+def _is_made_of(words: Collection[bytes], kinds: frozenset[bytes], others: frozenset[bytes]) -> bool:
+    return not kinds.isdisjoint(words) and kinds.union(others).issuperset(words)
+
+
+def is_of_masks(folder: bytes) -> bool:
+    """Return whether a folder is named after masks or labels of other images."""
+    return _is_made_of(words_of(folder), _MASKS, _OF_MASKS)
 
 
 def _listed(folders: list[bytes]) -> str:

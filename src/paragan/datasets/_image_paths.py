@@ -57,11 +57,8 @@ class ArrangedPaths:
 
     @property
     def split_hashes(self) -> NDArray[np.uint32]:
-        """A hash of each path below the folder that contains them all; 0 if they are not needed."""
-        if self.num_train is not None:
-            return np.zeros(len(self.paths), np.uint32)
-        start = len(common_folders([min(self.paths), max(self.paths)])[-1])
-        return hash_names(path[start:] for path in self.paths)
+        """A hash of each path; 0 if they are not needed."""
+        return hash_names(self.paths) if self.num_train is None else np.zeros(len(self.paths), np.uint32)
 
     def in_order(self, paths: list[bytes]) -> ArrangedPaths:
         """Return those of these paths that are here, in their order within each split."""
@@ -90,13 +87,13 @@ def find_files(root: Path, broken_links: list[bytes] | None = None) -> list[byte
     """Return the relative paths of all files in a folder.
 
     Hidden files are skipped. Links are followed, except to a parent of the link. No file is
-    opened. broken_links: receives the paths of links that lead to no file. Raises `DataError` if a
-    folder cannot be listed, or is reached through links on more than 64 paths: n folders that link
-    to each other have 2ⁿ paths or more.
+    opened. broken_links: receives the paths of links that lead to no file, and of pipes and devices.
+    Raises `DataError` if a folder cannot be listed, or is reached through links on more than 64
+    paths: n folders that link to each other have 2ⁿ paths or more.
     """
     try:
         broken = [] if broken_links is None else broken_links
-        return list(_walk(os.fsencode(root), b"", frozenset(), Counter(), broken))
+        return list(_walk(os.fsencode(root), broken))
     except OSError as error:
         name = os.fsdecode(error.filename)
         raise DataError(f"{name}: the folder cannot be listed ({error.strerror}); check its permissions") from None
@@ -133,31 +130,30 @@ def is_hidden(path: bytes) -> bool:
     return any(word.startswith((b".", b"__MACOSX")) for word in path.removeprefix(b"./").split(b"/"))
 
 
-def _walk(
-    root: bytes,
-    inner: bytes,
-    parents: frozenset[tuple[int, int]],
-    visits: Counter[tuple[int, int]],
-    broken_links: list[bytes],
-) -> Iterator[bytes]:
-    folder = os.path.join(root, inner)
-    status = os.stat(folder)
-    inode = (status.st_dev, status.st_ino)
-    if inode in parents:
-        return
-    visits[inode] += 1
-    if visits[inode] > _MAX_LINK_PATHS:
-        raise DataError(
-            f"{os.fsdecode(folder)}: symbolic links lead to this folder on more than "
-            f"{_MAX_LINK_PATHS} paths; remove some"
-        )
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(b"."):
-                continue
-            if entry.is_symlink() and not os.path.exists(entry):  # broken or circular
-                broken_links.append(inner + entry.name)
-            elif entry.is_dir():
-                yield from _walk(root, inner + entry.name + b"/", parents | {inode}, visits, broken_links)
-            elif entry.is_file():
-                yield inner + entry.name
+def _walk(root: bytes, broken_links: list[bytes]) -> Iterator[bytes]:
+    visits: Counter[tuple[int, int]] = Counter()
+    folders: list[tuple[bytes, frozenset[tuple[int, int]]]] = [(b"", frozenset())]  # with its parents
+    while folders:
+        inner, parents = folders.pop()
+        folder = os.path.join(root, inner)
+        status = os.stat(folder)
+        inode = (status.st_dev, status.st_ino)
+        if inode in parents:
+            continue
+        visits[inode] += 1
+        if visits[inode] > _MAX_LINK_PATHS:
+            raise DataError(
+                f"{os.fsdecode(folder)}: symbolic links lead to this folder on more than "
+                f"{_MAX_LINK_PATHS} paths; remove some"
+            )
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if is_hidden(entry.name):
+                    continue
+                is_broken = entry.is_symlink() and not os.path.exists(entry)  # or circular
+                if not is_broken and entry.is_dir():
+                    folders.append((inner + entry.name + b"/", parents | {inode}))
+                elif not is_broken and entry.is_file():
+                    yield inner + entry.name
+                else:
+                    broken_links.append(inner + entry.name)

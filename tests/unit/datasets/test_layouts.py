@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import sys
 import tarfile
 import zipfile
 
@@ -9,6 +12,7 @@ import pytest
 
 from paragan.cli.data import format_shards
 from paragan.datasets import folder
+from paragan.datasets._image_paths import find_files
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.prepare import prepare_shards
 from tests.data_refusals import refusal
@@ -58,6 +62,35 @@ LAYOUTS = {  # what is there: (training images or None for a share, held-out ima
     ),
     "voc": (["JPEGImages/ 10", "SegmentationClass/ 4"], 8, 2, (), {"images in SegmentationClass/": 4}),
     "vehicles": (["bus/ 5", "car/ 5", "train/ 5"], 12, 3, ("bus", "car", "train"), {}),
+    "nnunet": (
+        ["imagesTr/ 6", "imagesTs/ 2", "labelsTr/ 6", "labelsTs/ 2"], 6, 2, (),
+        {"images in labelsTr/": 6, "images in labelsTs/": 2},
+    ),
+    "market": (
+        ["bounding_box_train/ 6", "bounding_box_test/ 2", "query/ 3"], 6, 2, (), {"images in query/": 3},
+    ),
+    "div2k": (["DIV2K_train_HR/ 6", "DIV2K_valid_HR/ 2"], 6, 2, (), {}),
+    "spaces": (["Training Data/a/ 3", "Training Data/b/ 3", "Testing Data/a/ 2"], 6, 2, ("a", "b"), {}),
+    "dev": (
+        ["a/train/ 3", "a/dev/ 1", "a/test/ 2", "b/train/ 3", "b/dev/ 1"], 6, 2, ("a", "b"), {"images in a/test/": 2},
+    ),
+    "held-out": (["trn_512/ 6", "holdout_512/ 2"], 6, 2, (), {}),
+    "evaluation": (["x-training/ 6", "x-evaluation/ 2", "xTest/ 3"], 6, 2, (), {"images in xTest/": 3}),
+    "a-class-without-test": (["a/train/ 3", "a/test/ 2", "b/train/ 3"], 6, 2, ("a", "b"), {}),
+    "masks-above-splits": (
+        ["images/train/ 6", "images/val/ 2", "masks/train/ 6", "masks/val/ 2"], 6, 2, (), {"images in masks/": 8},
+    ),
+    "ade": (
+        ["images/training/ 6", "images/validation/ 2", "annotations/training/ 6"], 6, 2, (),
+        {"images in annotations/": 6},
+    ),
+    "cityscapes": (
+        ["leftImg8bit/train/ 6", "leftImg8bit/val/ 2", "gtFine/train/ 6"], 6, 2, (), {"images in gtFine/": 6},
+    ),
+    "isic": (
+        ["ISIC-2017_Training_Data/ 10", "ISIC-2017_Training_Part1_GroundTruth/ 5"], 8, 2, (),
+        {"images in ISIC-2017_Training_Part1_GroundTruth/": 5},
+    ),
     "one-class": (["photos/cats/ 10"], 8, 2, (), {}),
     "others": (
         ["a/ 5", "b/ 5", "x.zip 1", "b/y.txt 1", "notes 1"], 8, 2, ("a", "b"),
@@ -109,13 +142,23 @@ def test_an_archive_is_read_as_its_folder(tmp_path, name, pack):
         (["trainA/ 3", "trainB/ 4", "testA/ 2", "testB/ 2"], "data.name=unpaired"),
         (["LR/1.png 1", "LR/2.png 1", "HR/1.png 1", "HR/2.png 1"], "data.name=paired"),
         (["test/ 3", "val/ 3"], "train"),
+        (["development/ 3", "eval/ 3"], "train"),
+        (["a/train/ 3", "a/test/ 2", "b/ 3"], "'b/'"),
+        (["hr_train/ 3", "hr_val/ 2", "lr_train/ 3", "lr_val/ 2"], "data.name=paired"),
+        (["train/ 3", "test_public/ 2"], "test_public"),
+        (["bus/ 3", "car/ 3", "train/steam/ 3", "train/electric/ 3"], "'steam'"),
+        (["fold1/no/ 2", "fold1/yes/ 2", "fold2/no/ 2", "fold2/yes/ 2"], "'yes'"),
+        (["brain/no/ 2", "brain/yes/ 2", "no/ 2", "yes/ 2"], "'brain'"),
+        (["train/a/ 2", "train/b/ 2", "val/c/ 2", "val/d/ 2"], "'c'"),
     ],
 )
 def test_what_is_something_else_is_refused_with_both_ways(tmp_path, counts, word):
     root = str(fill(tmp_path, *counts))
     message = refusal(lambda: open_encoded_images(root))
     assert word in message and "data.classes=folders" in message and "data.classes=none" in message
-    assert len(open_encoded_images(root, classes="folders").class_names) == len({c.split("/")[0] for c in counts})
+    images = open_encoded_images(root, classes="folders")
+    assert len(images.class_names) >= 2 and set(images.class_names) <= {part for c in counts for part in c.split("/")}
+    assert open_encoded_images(root, classes="none").class_names == ()
 
 
 @pytest.mark.parametrize(
@@ -136,11 +179,69 @@ def test_the_setting_decides_what_folders_are(tmp_path, counts, folders, none):
 
 
 @pytest.mark.parametrize(
-    "counts", [["00000/ 3", "00001/ 3"], ["cats/1.png 1", "cats/2.png 1", "dogs/1.png 1", "dogs/2.png 1"]]
+    "counts", [["00000/ 3", "00001/ 3"], ["cats/x1.png 1", "cats/x2.png 1", "dogs/x1.png 1", "dogs/x2.png 1"]]
 )
 def test_a_guess_is_said_with_the_way_to_say_it(tmp_path, counts):
     (notice,) = open_encoded_images(str(fill(tmp_path, *counts))).notices
     assert "data.classes=folders" in notice and "data.classes=none" in notice
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [f"{digit}/{row}.png 1" for digit in range(10) for row in range(3)],
+        ["cats/1.png 1", "cats/2.png 1", "dogs/1.png 1", "dogs/2.png 1"],
+        ["images/ 3", "labels/x.txt 1", "__MACOSX/x.png 1"],
+        ["a/ 2", "b/ 2", "__MACOSX/._1 1", "annotations/x.xml 1"],
+    ],
+)
+def test_the_most_common_layouts_have_no_warning(tmp_path, counts):
+    assert not open_encoded_images(str(fill(tmp_path, *counts))).notices
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("blood_test", "saliva", "urine_test"), ("blood_test", "bullet_train"), ("en", "te", "tr"), ("exam", "quiz")],
+)
+def test_words_of_splits_in_names_of_classes_are_no_splits(tmp_path, names):
+    images = open_encoded_images(str(fill(tmp_path, *(f"{name}/ 5" for name in names))))
+    assert images.class_names == names and images.class_sizes() == [5] * len(names) and images.num_train is None
+
+
+@pytest.mark.parametrize("folders", [("00000/", "00001/"), ("a/", "b/c/"), ("x/y/", "x/z/")])
+def test_an_image_stays_in_its_split_when_folders_are_added(tmp_path, folders):
+    first, second = folders
+    train, held_out = splits(open_encoded_images(str(fill(tmp_path, f"{first} 60")), classes="none"))
+    more_train, more_held_out = splits(open_encoded_images(str(fill(tmp_path, "z/ 0", f"{second} 60")), classes="none"))
+    assert train < more_train and held_out < more_held_out and len(held_out) > 1
+
+
+def test_a_deep_tree_needs_no_deep_stack(tmp_path):
+    deep = tmp_path.joinpath(*["d"] * 300)
+    deep.mkdir(parents=True)
+    (deep / "1.png").write_bytes(png())
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 150)
+    try:
+        paths = find_files(tmp_path)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert paths == [b"d/" * 300 + b"1.png"]
+
+
+def test_a_pipe_is_said(tmp_path):
+    os.mkfifo(fill(tmp_path, ". 3") / "x.png")
+    images = open_encoded_images(str(tmp_path))
+    assert len(images) == 3 and "x.png" in images.notices[0]
+
+
+def test_names_that_are_no_text_stay_two_classes(tmp_path):
+    for name in (b"c\xff", b"c\xfe"):
+        os.makedirs(os.path.join(os.fsencode(tmp_path), name))
+        for row in range(2):
+            with open(os.path.join(os.fsencode(tmp_path), name, b"%d.png" % row), "wb") as file:
+                file.write(png())
+    assert len(set(open_encoded_images(str(tmp_path)).class_names)) == 2
 
 
 def test_stray_images_next_to_classes_name_the_setting(tmp_path):

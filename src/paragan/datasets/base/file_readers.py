@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import zipfile
 import zlib
@@ -16,13 +17,14 @@ from typing import Any
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.datasets import _image_paths, _tar_files
-from paragan.datasets._folder_layout import split_of
 from paragan.datasets._image_formats import START_BYTES, has_image_extension, is_image_file, kind_of_file
+from paragan.datasets._split_names import parse_split
 from paragan.storage import zip_files
 
 MAX_FILE_BYTES = 256 << 20
 _MAX_UNPACKED_BYTES = 4 << 30  # of compressed tar files, which are held in memory
 _MAX_NAMED = 3
+_NUMBERS = re.compile(r"(?:[-_.]?\d+(?:[-_.]of)?)+$")  # of tar files
 
 
 class FileReader(ABC):
@@ -106,7 +108,7 @@ class FolderReader(FileReader):
         paths = self._sort([top + path for path in found] if top else found)
         if links:
             named = ", ".join(repr(os.fsdecode(top + link)) for link in sorted(links)[:_MAX_NAMED])
-            self.notices = (f"links that lead to no file are ignored: {len(links):,} ({named})",)
+            self.notices = (f"links that lead to no file, pipes and devices are ignored: {len(links):,} ({named})",)
         return paths
 
     def has(self, path: str) -> bool:
@@ -132,7 +134,7 @@ class FolderReader(FileReader):
 
     def folders(self, top: bytes) -> list[bytes]:
         with os.scandir(os.path.join(os.fsencode(self.name), top)) as entries:
-            return [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(b".")]
+            return [entry.name for entry in entries if entry.is_dir() and not _image_paths.is_hidden(entry.name)]
 
     def where(self, path: str) -> str:
         return os.path.join(self.name, path)
@@ -253,8 +255,9 @@ class TarReader(_ArchiveReader):
 
 
 def _split_prefix(tar: Path, folder: Path) -> str:
-    """Return the folder of the split that a tar file, or the folder it is in, is named after."""
-    for name in (tar.name.partition("-")[0].partition(".")[0], tar.parent.name if tar.parent != folder else ""):
-        if split_of(os.fsencode(name)):
+    """Return the folder of the split that a tar file, or the folder it is in, is named after: `x-train` of both
+    `x-train-000.tar` and `x-train/000.tar`."""
+    for name in (_NUMBERS.sub("", tar.name.partition(".tar")[0]), tar.parent.name if tar.parent != folder else ""):
+        if parse_split(os.fsencode(name))[0]:
             return f"{name}/"
     return ""

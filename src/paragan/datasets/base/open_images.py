@@ -13,7 +13,7 @@ from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.datasets import _image_paths, _tar_files
 from paragan.datasets._encoded_images import EncodedImages, ShardImages, describe_empty_classes
-from paragan.datasets._folder_layout import Choice, arrange
+from paragan.datasets._folder_layout import Choice, arrange, is_of_masks
 from paragan.datasets._image_paths import ArrangedPaths, PathList
 from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader, ZipReader
@@ -135,7 +135,7 @@ def _class_folder_warnings(files: FileReader, paths: list[bytes], arranged: Arra
     empty: list[str] = []
     for top in arranged.levels:
         without_images = set(files.folders(top)) - _image_paths.folder_names(paths, top) - classes
-        empty += [os.fsdecode(top + name) for name in sorted(without_images)]
+        empty += [os.fsdecode(top + name) for name in sorted(without_images) if not is_of_masks(name)]
     return describe_empty_classes(empty, has_classes=bool(classes))
 
 

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
+from paragan.core.printable import join_some
 from paragan.datasets._encoded_images import EncodedImages
-from paragan.datasets._folder_layout import SPLITS, split_of
 from paragan.datasets._image_paths import hash_names
+from paragan.datasets._split_names import group_splits, parse_split
 from paragan.datasets.base.label_files import LABEL_NAMES, number_labels
 
 _BATCH_ROWS = 16
@@ -47,7 +48,9 @@ class TableImages(EncodedImages):
     def __init__(self, files: list[Path], where: str) -> None:
         _require_pyarrow(where)
         self._where = where
-        train, held_out = _splits(files)
+        train, held_out = _splits(files, where) if len(files) > 1 else (files, [])
+        unread = [path for path in files if path not in {*train, *held_out}]
+        self.ignored = {f"rows in {path.name}": _open_table(path).num_rows for path in unread}
         self._tables = [_open_table(path) for path in (*train, *held_out)]
         self._ends = np.cumsum([table.num_rows for table in self._tables])
         if held_out:
@@ -128,14 +131,23 @@ def has_arrow_files(root: Path) -> bool:
     return any((root / mark).is_file() for mark in _HF_MARKS)
 
 
-def _splits(files: list[Path]) -> tuple[list[Path], list[Path]]:
-    """Return the files of training and held-out samples; all and none without such names."""
-    named: dict[str | None, list[Path]] = {}
+def _splits(files: list[Path], where: str) -> tuple[list[Path], list[Path]]:
+    """Return the files of training and held-out samples. Raises `DataError` if there is no training, or more kinds."""
+    names = {}
     for path in files:
-        split = split_of(os.fsencode(path.stem.split("-")[0])) or split_of(os.fsencode(path.parent.name))
-        named.setdefault(split, []).append(path)
-    held_out = next((named[split] for split in SPLITS[1:] if split in named), [])
-    return (named["train"], held_out) if "train" in named and held_out else (files, [])
+        stem, folder = os.fsencode(path.stem), os.fsencode(path.parent.name)
+        names[path] = stem if parse_split(stem)[0] else folder
+    kinds = group_splits(set(names.values()))
+    has_held_out = any(held_out for _, held_out in kinds.values())
+    others = [path for path in files if parse_split(names[path])[0] in (None, "train")]
+    if not others or (len(kinds) > 1 and has_held_out):
+        reason = "splits of several kinds" if others else "named after splits, but there is none for training"
+        listed = join_some([path.name for path in files])
+        raise DataError(f"{where}: files {listed} are {reason}; pass one file or folder, or rename a file to train")
+    if not has_held_out:
+        return others, []
+    ((train, held_out),) = kinds.values()
+    return [path for path in files if names[path] in train], [path for path in files if names[path] in held_out]
 
 
 def _require_pyarrow(where: str) -> None:
