@@ -134,15 +134,18 @@ def _find_splits_of_classes(paths: list[bytes], tops: list[_Part], name: str, ch
 
 def _find_untrained(paths: list[bytes], parts: list[_Part], name: str, choice: Choice) -> list[bytes]:
     """Return the folders that are named after held-out splits, next to others. Raises `DataError` without others."""
-    folders = sorted(folder for folder in _names_in(paths, parts, []) if parse_split(folder) in _UNTRAINED)
-    tops = [part.top + folder + b"/" for part in parts for folder in folders]
-    is_all = sum(_count(paths, top) for top in tops) == sum(_count(paths, part.top) for part in parts)
-    if is_all and choice is None:
+    folders = sorted(_names_in(paths, parts, []))
+    parsed = [parse_split(folder) for folder in folders]
+    is_untrained = all(split not in (None, "train") for split, _ in parsed) and len({kind for _, kind in parsed}) == 1
+    if is_untrained and not any(_stray(paths, part.top) for part in parts):
+        if choice is not None:
+            return []
         raise DataError(
-            f"{name}: folders {_listed(folders)} are named after splits, but there is none for training; rename one to "
-            f"train, or choose: {_BOTH_WAYS}"
+            f"{name}: {_listed(folders)} are named after splits, but there is none for training; rename one to train, "
+            f"or choose: {_BOTH_WAYS}"
         )
-    return [] if is_all else tops
+    untrained = [folder for folder, split in zip(folders, parsed, strict=True) if split in _UNTRAINED]
+    return [part.top + folder + b"/" for part in parts for folder in untrained]
 
 
 def _descend(paths: list[bytes], parts: list[_Part], unread: list[bytes], choice: Choice) -> list[_Part]:
@@ -188,8 +191,8 @@ def _find_classes(
         )
     notice = f"{name}: folders {_listed(names)} hold files of equal names and are read as classes; {_BOTH_WAYS}"
     classes = [_Part(part.top + name + b"/", part.split, name) for part in parts for name in names]
-    is_told = len(names) <= _MAX_SIDES and not all(stem.isdigit() for stem in stems)  # not numbers in each class
-    return [part for part in classes if _count(paths, part.top)], (notice,) * is_told
+    has_notice = len(names) <= _MAX_SIDES and not all(stem.isdigit() for stem in stems)  # not numbers in each class
+    return [part for part in classes if _count(paths, part.top)], (notice,) * has_notice
 
 
 def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> None:

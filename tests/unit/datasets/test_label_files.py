@@ -167,18 +167,6 @@ def test_web_dataset_labels_of_keys_with_dots(tmp_path, suffix, key, mode):
     )
 
 
-def test_tar_files_named_after_splits_are_the_splits(tmp_path):
-    for name, count in (("train-000", 3), ("train-001", 3), ("val-000", 2), ("test-000", 4)):
-        with tarfile.open(tmp_path / f"{name}.tar", "w") as archive:
-            for row in range(count):
-                add_member(archive, f"{row}.png", png(row))
-                add_member(archive, f"{row}.cls", b"%d" % (row % 2))
-    images = open_encoded_images(str(tmp_path))
-    assert (images.num_train, len(images)) == (6, 8)
-    assert images.ignored["images in test/"] == 4
-    assert {Path(images.where(row).split(":")[0]).name for row in range(6)} == {"train-000.tar", "train-001.tar"}
-
-
 def test_a_zip_with_backslashes_has_its_classes(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         for name in ("cats", "dogs"):

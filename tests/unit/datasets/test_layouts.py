@@ -74,7 +74,7 @@ LAYOUTS = {  # what is there: (training images or None for a share, held-out ima
     "dev": (
         ["a/train/ 3", "a/dev/ 1", "a/test/ 2", "b/train/ 3", "b/dev/ 1"], 6, 2, ("a", "b"), {"images in a/test/": 2},
     ),
-    "held-out": (["trn_512/ 6", "holdout_512/ 2"], 6, 2, (), {}),
+    "trn": (["trn_512/ 6", "holdout_512/ 2"], 6, 2, (), {}),
     "evaluation": (["x-training/ 6", "x-evaluation/ 2", "xTest/ 3"], 6, 2, (), {"images in xTest/": 3}),
     "a-class-without-test": (["a/train/ 3", "a/test/ 2", "b/train/ 3"], 6, 2, ("a", "b"), {}),
     "masks-above-splits": (

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.core.printable import join_some
 from paragan.datasets._encoded_images import EncodedImages
+from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_paths import hash_names
-from paragan.datasets._split_names import group_splits, parse_split
+from paragan.datasets._split_names import parse_split
 from paragan.datasets.base.label_files import LABEL_NAMES, number_labels
 
 _BATCH_ROWS = 16
@@ -48,7 +48,7 @@ class TableImages(EncodedImages):
     def __init__(self, files: list[Path], where: str) -> None:
         _require_pyarrow(where)
         self._where = where
-        train, held_out = _splits(files, where) if len(files) > 1 else (files, [])
+        train, held_out = _splits(files, where)
         unread = [path for path in files if path not in {*train, *held_out}]
         self.ignored = {f"rows in {path.name}": _open_table(path).num_rows for path in unread}
         self._tables = [_open_table(path) for path in (*train, *held_out)]
@@ -57,7 +57,9 @@ class TableImages(EncodedImages):
             self.num_train = int(self._ends[len(train) - 1])
         self._column = _image_column(self._tables[0].schema, where)
         self._read_labels(self._tables[0].schema)
-        self.split_hashes = hash_names(b"%d" % row for row in range(int(self._ends[-1])))
+        self.split_hashes = hash_names(
+            b"%s %d" % (os.fsencode(table.path.name), row) for table in self._tables for row in range(table.num_rows)
+        )
         if len(self) < 2:
             raise DataError(f"{where}: {len(self)} rows, at least two are required; check the files")
 
@@ -132,22 +134,14 @@ def has_arrow_files(root: Path) -> bool:
 
 
 def _splits(files: list[Path], where: str) -> tuple[list[Path], list[Path]]:
-    """Return the files of training and held-out samples. Raises `DataError` if there is no training, or more kinds."""
+    """Return the files of training and held-out samples, as `arrange` reads folders of their names."""
     names = {}
-    for path in files:
-        stem, folder = os.fsencode(path.stem), os.fsencode(path.parent.name)
-        names[path] = stem if parse_split(stem)[0] else folder
-    kinds = group_splits(set(names.values()))
-    has_held_out = any(held_out for _, held_out in kinds.values())
-    others = [path for path in files if parse_split(names[path])[0] in (None, "train")]
-    if not others or (len(kinds) > 1 and has_held_out):
-        reason = "splits of several kinds" if others else "named after splits, but there is none for training"
-        listed = join_some([path.name for path in files])
-        raise DataError(f"{where}: files {listed} are {reason}; pass one file or folder, or rename a file to train")
-    if not has_held_out:
-        return others, []
-    ((train, held_out),) = kinds.values()
-    return [path for path in files if names[path] in train], [path for path in files if names[path] in held_out]
+    for number, path in enumerate(files):
+        folder = path.stem if parse_split(os.fsencode(path.stem))[0] else path.parent.name
+        names[os.fsencode(f"{folder}/{number:06}")] = path
+    arranged = arrange(sorted(names), where)
+    chosen = [names[name] for name in arranged.paths]
+    return chosen[: arranged.num_train], [] if arranged.num_train is None else chosen[arranged.num_train :]
 
 
 def _require_pyarrow(where: str) -> None:
