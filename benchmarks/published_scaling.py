@@ -15,7 +15,8 @@ from dataclasses import replace
 from benchmarks.record import write
 from paragan.core.types import Side
 from paragan.extensions.planning.cluster import Cluster, collective_seconds, find_interconnect
-from paragan.extensions.planning.forecast import Goal, forecast
+from paragan.extensions.planning.forecast import forecast
+from paragan.extensions.planning.plan import Goal
 from paragan.extensions.planning.profile import Curve, PlayerProfile, RunProfile
 from paragan.extensions.planning.simulation import GameCosts
 from paragan.game.scheme import FunctionScheme

@@ -19,8 +19,9 @@ from benchmarks.plots import to_svg
 from benchmarks.published_scaling import BATCH, D_MACS, G_MACS, STEPS, TPU_CORE, WORKERS, games, implied
 from benchmarks.record import write
 from paragan.extensions.planning.cluster import Cluster, find_interconnect
-from paragan.extensions.planning.forecast import Forecast, Goal, Scaling, forecasts
+from paragan.extensions.planning.forecast import forecasts
 from paragan.extensions.planning.forecast_plot import FIGURE_INCHES, add_legend, draw_losses, draw_scaling, draw_speeds
+from paragan.extensions.planning.plan import Forecast, Goal, Scaling
 from paragan.extensions.planning.profile import Curve, RunProfile
 from paragan.extensions.planning.simulation import GameCosts
 

@@ -20,7 +20,8 @@ from benchmarks.published_scaling import BATCH, WORKERS, profile
 from benchmarks.record import write
 from paragan.core.types import Side
 from paragan.extensions.planning.cluster import Cluster, find_interconnect
-from paragan.extensions.planning.forecast import Goal, forecast
+from paragan.extensions.planning.forecast import forecast
+from paragan.extensions.planning.plan import Goal
 from paragan.extensions.planning.simulation import GameCosts
 from paragan.game.scheme import FunctionScheme, Scheme
 from paragan.parallel import Strategy, ddp, local_sgd, zero3

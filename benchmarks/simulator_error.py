@@ -26,7 +26,7 @@ from benchmarks.record import write
 from paragan import build
 from paragan.config import read_recipe
 from paragan.extensions.planning.cluster import Cluster, Interconnect, Link
-from paragan.extensions.planning.forecast_run import simulated_game_of
+from paragan.extensions.planning.forecast import simulated_game_of
 from paragan.extensions.planning.profile import Curve, RunProfile
 from paragan.extensions.planning.profile_run import measure_profile
 from paragan.extensions.planning.simulation import SimulatedTime

@@ -17,7 +17,7 @@ from paragan.cli.table import format_table
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from paragan.extensions.planning.forecast_run import ForecastRequest
+    from paragan.extensions.planning.forecast import ForecastRequest
     from paragan.extensions.planning.plan import ForecastPlan, MeasuredTimes, OperatorTime, ParallelPlan, Plan
 
 Measure = Annotated[bool, typer.Option("--measure", help="Also time some steps on this machine, in about 20 s.")]
@@ -92,7 +92,6 @@ def plan_command(
 
 
 def _forecast_request(options: Mapping[str, Any]) -> ForecastRequest:
-    from paragan.extensions.planning.forecast_run import ForecastRequest
 
     return ForecastRequest(
         workers=_parse_counts(options["workers"]),

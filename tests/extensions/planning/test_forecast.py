@@ -9,7 +9,8 @@ from paragan.cli.main import main
 from paragan.core.errors import ConfigError
 from paragan.extensions.planning import profile_run
 from paragan.extensions.planning.cluster import Link
-from paragan.extensions.planning.forecast import Goal, forecast
+from paragan.extensions.planning.forecast import forecast
+from paragan.extensions.planning.plan import Goal
 from paragan.extensions.planning.planned_training import read_parallel_plan
 from paragan.schemes import asynchronous
 from tests.simulated_workers import cluster, game

@@ -6,9 +6,9 @@ import pytest
 
 from paragan.core.errors import ConfigError
 from paragan.extensions.planning.cluster import Link
-from paragan.extensions.planning.forecast import Goal, forecasts
+from paragan.extensions.planning.forecast import forecasts
 from paragan.extensions.planning.forecast_plot import check_plot_file, write_forecast_plot
-from paragan.extensions.planning.plan import ForecastPlan
+from paragan.extensions.planning.plan import ForecastPlan, Goal
 from paragan.report import figure
 from tests.simulated_workers import cluster, game
 

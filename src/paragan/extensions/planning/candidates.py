@@ -15,7 +15,7 @@ from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.types import Side
-from paragan.extensions.planning.forecast_run import simulated_game_of
+from paragan.extensions.planning.forecast import simulated_game_of
 from paragan.extensions.planning.profile import RunProfile
 from paragan.extensions.planning.simulation import GameCosts
 from paragan.game.gan import GAN

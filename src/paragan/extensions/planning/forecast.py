@@ -1,65 +1,168 @@
-"""Forecast of a run on a cluster: time, bytes, cost, and what the time is lost to.
+"""The profile and the forecast of a recipe: what one worker was measured to do, and many would.
 
-Every number comes from simulated steps (`simulation.py`). Losses are differences between
+Every number of a forecast comes from simulated steps (`simulation.py`). Losses are differences between
 simulations with the same random draws, to which one cause after the other is added, in a fixed
 order; they add up to the whole step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
 
 import numpy as np
+import torch
 
+from paragan import build
+from paragan.config import RunConfig
+from paragan.core.capabilities import CHOOSER, Capability, Need, check_capabilities
 from paragan.core.errors import ConfigError
-from paragan.extensions.planning.cluster import Cluster, Link
+from paragan.core.types import Side
+from paragan.extensions.planning.cluster import Cluster, Interconnect, Link, find_interconnect
+from paragan.extensions.planning.forecast_plot import check_plot_file, write_forecast_plot
+from paragan.extensions.planning.plan import Forecast, ForecastPlan, Goal, Scaling
+from paragan.extensions.planning.profile import RunProfile, read_profile
+from paragan.extensions.planning.profile_run import measure_profile, updates_fingerprint
 from paragan.extensions.planning.simulation import GameCosts, SimulatedTime
 
-Scaling = Literal["weak", "strong"]
+_MAX_WORKERS = 1 << 16
 _NUM_STEPS = 200
 _WARM_UP = 20
 _FREE = Link(0.0, float("inf"))
-
-
-@dataclass(frozen=True)
-class Goal:
-    """Length of a run, and how it scales.
-
-    kimg: thousands of real images. scaling: `weak`: the batch grows with the workers; `strong`: it
-    is that of one worker.
-    """
-
-    kimg: float
-    scaling: Scaling = "weak"
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """A run on one number of workers.
+class ForecastRequest:
+    """What to forecast. workers: numbers of them. network: a preset, or LATENCY_US,GBIT.
 
-    batch: of D, over all workers. step_s: mean seconds of a step. efficiency: images per second and
-    worker, relative to one worker without network and jitter (weak: with the same rows; strong: with
-    the whole batch). link_bytes: of a step over all links, by kind. hours: to the goal. losses: shares
-    of the time in per cent, which add up to 100; `compute` is what one worker would need.
+    profile: file to read, or to write if there is none; None: measure and keep nothing. assume:
+    KEY=VALUE words about the cluster. is_chosen: choose settings for the largest number. plot: SVG
+    or PNG file to draw.
     """
 
-    workers: int
-    hosts: int
-    batch: int
-    step_s: float
-    images_per_s: float
-    efficiency: float
-    link_bytes: Mapping[str, float]
-    hours: float
-    losses: Mapping[str, float]
+    workers: Sequence[int]
+    network: str = "ethernet-10g"
+    scaling: Scaling = "weak"
+    profile: Path | None = None
+    assume: Sequence[str] = ()
+    is_chosen: bool = False
+    plot: Path | None = None
 
-    @property
-    def needed_bytes_per_s(self) -> float:
-        """Rate of each worker that sends a step's bytes in the time of the step's computation."""
-        compute_s = self.step_s * self.losses["compute"] / 100
-        return sum(self.link_bytes.values()) / self.workers / compute_s
+
+def forecast_run(
+    config: RunConfig, recipe: str, request: ForecastRequest, data: build.Data, memory: Callable[[int], int], say: Say
+) -> ForecastPlan:
+    """Return the forecasts of a request that `check_forecast` has passed.
+
+    memory: bytes at the peak of a step of a batch size. Raises `ConfigError` for the profile of another model.
+    """
+    cluster = cluster_of(request.network, request.assume)
+    if request.profile is not None and request.profile.exists():
+        profile = read_profile(request.profile)
+        if profile.fingerprint != updates_fingerprint(config):
+            raise ConfigError(
+                f"{request.profile} is the profile of recipe {profile.recipe} with other networks, losses or updates; "
+                "measure this one: name another file"
+            )
+    else:
+        profile = measure_profile(config, recipe, data, memory, say=say)
+        if request.profile is not None:
+            profile.write(request.profile)
+    goal = Goal(config.train.kimg, request.scaling)
+    game = simulated_game_of(config, profile)
+    say(f"simulating {', '.join(f'{count:,}' for count in request.workers)} workers")
+    plan = ForecastPlan(profile, cluster, goal, forecasts(game, cluster, goal, request.workers))
+    if request.plot is not None:
+        write_forecast_plot(plan, request.plot)
+    return plan
+
+
+def check_forecast(config: RunConfig, request: ForecastRequest) -> None:
+    """Raise `ConfigError` for a scheme, strategies, workers, a network, … that no forecast can have."""
+    check_simulation(config)
+    if request.is_chosen:
+        check_capabilities(CHOOSER, config.needs)
+    for count in request.workers:
+        if not 1 <= count <= _MAX_WORKERS:
+            raise ConfigError(f"--workers must be numbers from 1 to {_MAX_WORKERS:,}, not {count}")
+    if request.plot is not None:
+        check_plot_file(request.plot)
+    cluster_of(request.network, request.assume)
+
+
+def check_simulation(config: RunConfig) -> None:
+    """Raise `ConfigError` for a scheme or strategies whose steps are not simulated."""
+    workers = [Need("--workers (of plan) or --plan (of train)", Capability.FORECAST)]
+    scheme = build.scheme(config)
+    check_capabilities(scheme.holder, workers)
+    if config.players and scheme.is_concurrent:
+        raise ConfigError(
+            f"--workers simulates players other than G and D on the same ranks; scheme {config.scheme.name} may have "
+            "them on separate ones: plan them with another scheme"
+        )
+    for options in config.player_options.values():
+        check_capabilities(build.strategy_on_ranks(options, torch.device("cpu")).holder, workers)
+
+
+def simulated_game_of(config: RunConfig, profile: RunProfile) -> GameCosts:
+    """Return the game of a config for simulation: its scheme, and what its strategies exchange."""
+    cpu = torch.device("cpu")
+    strategies = {Side(name): build.strategy_on_ranks(options, cpu) for name, options in config.player_options.items()}
+    return GameCosts(
+        profile=profile,
+        scheme=build.scheme(config),
+        exchanges={side: strategy.exchanges for side, strategy in strategies.items()},
+        batch=config.train.batch,
+        g_batch=getattr(config.scheme.options, "g_batch", None),
+        spans_norms={side: strategy.spans_norms for side, strategy in strategies.items()},
+    )
+
+
+def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:
+    """Return a cluster of one worker. assume: `cores=2`, `speed=3`, `jitter=0.05`, …
+
+    Raises `ConfigError` for an unknown network or key.
+    """
+    values = {key: _number(key, text) for key, _, text in (word.partition("=") for word in assume)}
+    links = _parse_network(network)
+    return Cluster(
+        workers=1,
+        network=replace(links, workers_per_host=int(values.get("workers_per_host", links.workers_per_host))),
+        cores=int(values["cores"]) if "cores" in values else None,
+        speed=values.get("speed", 1.0),
+        jitter=values.get("jitter", 0.0),
+    )
+
+
+_KEYS = ("cores", "speed", "workers_per_host", "jitter")
+
+
+def _number(key: str, text: str) -> float:
+    if key not in _KEYS:
+        raise ConfigError(f"--assume: unknown key {key!r}; choose one of {', '.join(_KEYS)}")
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf") or (value == 0 and key != "jitter"):
+        raise ConfigError(f"--assume {key}={text}: {key} must be a positive number")
+    return value
+
+
+def _parse_network(text: str) -> Interconnect:
+    """Return a preset, or a network of `LATENCY_US,GBIT` between workers of separate hosts."""
+    latency, comma, speed = text.partition(",")
+    if not comma:
+        return find_interconnect(text)
+    try:
+        link = Link(float(latency) * 1e-6, float(speed) * 1e9 / 8)
+    except ValueError:
+        link = Link(-1.0, 0.0)
+    if link.latency_s < 0 or not 0 < link.bytes_per_s < float("inf"):
+        raise ConfigError(f"--network {text}: pass LATENCY_US,GBIT, such as 50,10, or a preset")
+    return Interconnect(inside=link, between=link, workers_per_host=1, source="as given")
 
 
 def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NUM_STEPS) -> Forecast:

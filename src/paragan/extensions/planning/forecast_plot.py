@@ -11,8 +11,7 @@ import numpy as np
 
 from paragan.core.errors import ConfigError
 from paragan.core.files import write_bytes
-from paragan.extensions.planning.forecast import Forecast
-from paragan.extensions.planning.plan import ForecastPlan
+from paragan.extensions.planning.plan import Forecast, ForecastPlan
 from paragan.report.figure import COLOURS, render_figure, require_matplotlib
 
 if TYPE_CHECKING:

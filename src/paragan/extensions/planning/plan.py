@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter
 
 from paragan.extensions.planning.cluster import Cluster
-from paragan.extensions.planning.forecast import Forecast, Goal
 from paragan.extensions.planning.profile import RunProfile
 
 VERSION = 6
+Scaling = Literal["weak", "strong"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +104,45 @@ class OperatorTime:
     name: str
     calls: float
     seconds: float
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Length of a run, and how it scales.
+
+    kimg: thousands of real images. scaling: `weak`: the batch grows with the workers; `strong`: it
+    is that of one worker.
+    """
+
+    kimg: float
+    scaling: Scaling = "weak"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """A run on one number of workers.
+
+    batch: of D, over all workers. step_s: mean seconds of a step. efficiency: images per second and
+    worker, relative to one worker without network and jitter (weak: with the same rows; strong: with
+    the whole batch). link_bytes: of a step over all links, by kind. hours: to the goal. losses: shares
+    of the time in per cent, which add up to 100; `compute` is what one worker would need.
+    """
+
+    workers: int
+    hosts: int
+    batch: int
+    step_s: float
+    images_per_s: float
+    efficiency: float
+    link_bytes: Mapping[str, float]
+    hours: float
+    losses: Mapping[str, float]
+
+    @property
+    def needed_bytes_per_s(self) -> float:
+        """Rate of each worker that sends a step's bytes in the time of the step's computation."""
+        compute_s = self.step_s * self.losses["compute"] / 100
+        return sum(self.link_bytes.values()) / self.workers / compute_s
 
 
 @dataclass(frozen=True)

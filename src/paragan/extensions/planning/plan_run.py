@@ -25,7 +25,7 @@ from paragan.core.types import Side
 from paragan.extensions.planning.allocations import to_fake
 from paragan.extensions.planning.candidates import PlanSource
 from paragan.extensions.planning.choose import choose_plan
-from paragan.extensions.planning.forecast_run import ForecastRequest, check_forecast, forecast_run
+from paragan.extensions.planning.forecast import ForecastRequest, check_forecast, forecast_run
 from paragan.extensions.planning.measured_times import measure_times, profile_operators
 from paragan.extensions.planning.plan import (
     DataPlan,

@@ -20,7 +20,7 @@ from paragan.core.process_environment import num_cores
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.extensions.planning.candidates import PlanSource, to_words, with_settings
 from paragan.extensions.planning.choose import choose_plan
-from paragan.extensions.planning.forecast_run import check_simulation, cluster_of
+from paragan.extensions.planning.forecast import check_simulation, cluster_of
 from paragan.extensions.planning.plan import VERSION, ParallelPlan
 from paragan.extensions.planning.plan_run import simulated_game
 from paragan.extensions.planning.profile_run import measure_profile, updates_fingerprint
