@@ -15,10 +15,6 @@ TOLERANCE = 1e-10
 WHOLE = {"micro_batches": 1}
 
 
-def test_pipeline_one_rank_is_none(one_rank):
-    assert one_rank.run("tests.distributed.cases_laws:one_is_none", name="pipeline", numbers=PAIRS[False]) == [[]]
-
-
 @pytest.mark.parametrize("uneven", [slow(False), True], ids=["even", "uneven"])
 def test_pipeline_two_ranks_are_the_batch(two_ranks, uneven):
     assert hold(two_ranks, "pipeline", "pipeline", uneven=uneven, numbers=PAIRS[uneven], options=WHOLE) == 3
@@ -107,37 +103,11 @@ def test_pipeline_network_that_cannot_be_run_is_refused_on_all_ranks(two_ranks, 
     assert all(message in said for said in two_ranks.run(f"{CASES}:faulty", fault=fault))
 
 
-@pytest.mark.parametrize(("saved_on", "read_on"), [(2, (1, 4)), slow(4, (2,)), slow(2, (2, 3)), slow(4, (1, 3, 4))])
-def test_pipeline_checkpoint_is_read_by_any_other(tmp_path, request, saved_on, read_on):
-    """On four ranks two stages with sharded copies."""
-    checkpoints = "tests.distributed.cases_checkpoints"
-    names = {1: "one_rank", 2: "two_ranks", 3: "three_ranks", 4: "four_ranks"}
-    pools = {size: request.getfixturevalue(names[size]) for size in (saved_on, *read_on)}
-    players = {1: ("ddp", "pipeline"), 2: ("zero1", "pipeline"), 3: ("zero3", "ddp"), 4: ("pipeline", "ddp")}
-    pools[saved_on].run(f"{checkpoints}:save", folder=str(tmp_path), g="pipeline", d="pipeline")
-    for size in read_on:
-        g, d = players[size]
-        assert max(pools[size].run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
-
-
-def test_pipeline_resumed_on_equal_ranks_repeats_every_bit(two_ranks, tmp_path):
-    case = "tests.distributed.cases_checkpoints:stopped_and_not"
-    assert two_ranks.run(case, folder=str(tmp_path), steps=1, g="pipeline", d="pipeline") == [True, True]
-
-
 @pytest.mark.parametrize(("what", "named"), [("a weight", "blocks.1"), ("the average", "gamma")])
 def test_pipeline_copies_that_differ_are_named(four_ranks, what, named):
     """Rank 3 has the second stage of the second pipeline, rank 1 the other copy."""
     for said in four_ranks.run(f"{CASES}:differ", what=what):
         assert f"{named}" in said and "differs between ranks" in said
-
-
-@pytest.mark.parametrize("reuse", [True, slow(False)])
-def test_pipelines_of_separate_players_without_delay_are_synchrony(four_ranks, reuse):
-    case = "tests.distributed.cases_asynchronous:no_delay"
-    found = four_ranks.run(case, num_g=2, reuse=reuse, name="pipeline", options={"micro_batches": 2})
-    assert [side for side, _, _ in found] == ["g", "g", "d", "d"]
-    assert all(difference <= TOLERANCE and told for _, difference, told in found), found
 
 
 def test_pipeline_rank_that_does_not_answer_is_waited_for_in_vain(two_ranks):

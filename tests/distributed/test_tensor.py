@@ -1,4 +1,4 @@
-"""The strategy tensor on real ranks, against one process, in float64."""
+"""The strategy tensor on real ranks, against one process, in float64, and what it shares with pipeline."""
 
 import pytest
 
@@ -13,10 +13,6 @@ CASES = "tests.distributed.cases_pipeline"
 TOLERANCE = 1e-10
 TABLES = {"rows": 3}
 LAYERS = {"rows": 3, "outputs": ("blocks.1.layer",)}
-
-
-def test_tensor_one_rank_is_none(one_rank):
-    assert one_rank.run("tests.distributed.cases_laws:one_is_none", name="tensor", numbers=PAIRS[False]) == [[]]
 
 
 @pytest.mark.parametrize(
@@ -60,27 +56,48 @@ def test_tensor_scaled_gradients_are_unscaled(two_ranks):
     assert two_ranks.run(f"{CASES}:unscaled") == [[0.25, 0.5]] * 2
 
 
+# what both strategies share
+
+READERS = {
+    "pipeline": {1: ("ddp", "pipeline"), 2: ("zero1", "pipeline"), 3: ("zero3", "ddp"), 4: ("pipeline", "ddp")},
+    "tensor": {1: ("ddp", "tensor"), 2: ("pipeline", "tensor"), 3: ("zero3", "ddp"), 4: ("tensor", "zero3")},
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_one_rank_is_none(one_rank, name):
+    assert one_rank.run("tests.distributed.cases_laws:one_is_none", name=name, numbers=PAIRS[False]) == [[]]
+
+
+@pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize(("saved_on", "read_on"), [(2, (1, 4)), slow(4, (2,)), slow(2, (2, 3)), slow(4, (1, 3, 4))])
-def test_tensor_checkpoint_is_read_by_any_other(tmp_path, request, saved_on, read_on):
+def test_checkpoint_is_read_by_any_other(tmp_path, request, saved_on, read_on, name):
+    """On four ranks a pipeline has two stages with sharded copies."""
     checkpoints = "tests.distributed.cases_checkpoints"
     names = {1: "one_rank", 2: "two_ranks", 3: "three_ranks", 4: "four_ranks"}
     pools = {size: request.getfixturevalue(names[size]) for size in (saved_on, *read_on)}
-    players = {1: ("ddp", "tensor"), 2: ("pipeline", "tensor"), 3: ("zero3", "ddp"), 4: ("tensor", "zero3")}
-    pools[saved_on].run(f"{checkpoints}:save", folder=str(tmp_path), g="tensor", d="tensor")
+    pools[saved_on].run(f"{checkpoints}:save", folder=str(tmp_path), g=name, d=name)
     for size in read_on:
-        g, d = players[size]
+        g, d = READERS[name][size]
         assert max(pools[size].run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
 
 
-@pytest.mark.slow
-def test_tensor_resumed_on_equal_ranks_repeats_every_bit(two_ranks, tmp_path):
+@pytest.mark.parametrize("name", ["pipeline", slow("tensor")])
+def test_run_resumed_on_equal_ranks_repeats_every_bit(two_ranks, tmp_path, name):
     case = "tests.distributed.cases_checkpoints:stopped_and_not"
-    assert two_ranks.run(case, folder=str(tmp_path), steps=1, g="tensor", d="tensor") == [True, True]
+    assert two_ranks.run(case, folder=str(tmp_path), steps=1, g=name, d=name) == [True, True]
 
 
-def test_tensor_of_separate_players_without_delay_is_synchrony(four_ranks):
+@pytest.mark.parametrize(
+    ("name", "options", "reuse"),
+    [
+        ("pipeline", {"micro_batches": 2}, True),
+        ("tensor", {"rows": 3}, True),
+        slow("pipeline", {"micro_batches": 2}, False),
+    ],
+)
+def test_separate_players_without_delay_are_synchrony(four_ranks, name, options, reuse):
     case = "tests.distributed.cases_asynchronous:no_delay"
-    options = {"rows": 3}
-    found = four_ranks.run(case, num_g=2, reuse=True, name="tensor", options=options)
+    found = four_ranks.run(case, num_g=2, reuse=reuse, name=name, options=options)
     assert [side for side, _, _ in found] == ["g", "g", "d", "d"]
     assert all(difference <= TOLERANCE and told for _, difference, told in found), found
