@@ -1,4 +1,4 @@
-"""Cuts of a chain of blocks into pipeline stages, by the estimated work of each block.
+"""Chains of blocks, and their cuts into pipeline stages by the estimated work of each block.
 
 A cut is the number of the block that begins a stage: of 5 blocks, cuts (2, 4) make the stages 0-1, 2-3 and 4.
 Blocks run on the meta device, so the estimate needs no memory and is equal on every machine: all ranks find
@@ -8,7 +8,8 @@ the same cuts without a message, and a resumed run finds them again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -19,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from paragan.core.errors import ConfigError
 from paragan.core.tree import map_tensors
-from paragan.extensions.large_models.chained_blocks import ChainedBlocks
+from paragan.layers.blocks import BlockRunner
 
 # Attention, norms and activations wait for memory instead of computing. Of 8 to 128 operations for each byte that
 # an operator writes, with 32 the shares of the blocks of seven networks came closest to measured times on a CPU core.
@@ -92,6 +93,48 @@ def _min_value(num_blocks: int, stages: int, start: Any, extend: Callable[[Any, 
 def _check_stages(num_blocks: int, stages: int) -> None:
     if not 1 <= stages <= num_blocks:
         raise ConfigError(f"{num_blocks} blocks cannot make {stages} stages; pass 1 to {num_blocks} stages")
+
+
+class ChainedBlocks(nn.ModuleList, BlockRunner):
+    """Replacement of `net.blocks`, which a network may call whole, in slices or one by one."""
+
+    @abstractmethod
+    def run_range(self, h: Any, labels: Sequence[Tensor | None], numbers: range) -> Any:
+        """Run consecutive blocks. labels: further arguments of each, without a gradient."""
+
+    def run(self, h: Any, y_B: Tensor | None = None) -> Any:
+        """Run all blocks, each as `block(h, y_B)`."""
+        return self(h, y_B)
+
+    def forward(self, h: Any, *labels: Tensor | None) -> Any:
+        """Run all blocks, each as `block(h, *labels)`."""
+        return self.run_range(h, labels, range(len(self)))
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the blocks, to be called one by one."""
+        return (self[number] for number in range(len(self)))
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """Return a block, or consecutive ones, to be called."""
+        numbers = range(len(self))
+        if isinstance(index, slice):
+            return _SomeBlocks(self, numbers[index])
+        return _SomeBlocks(self, range(numbers[index], numbers[index] + 1))
+
+
+class _SomeBlocks(BlockRunner):
+    def __init__(self, blocks: ChainedBlocks, numbers: range) -> None:
+        if numbers.step != 1:
+            raise ConfigError("blocks can be called in their order only; slice them without a step")
+        self._blocks = blocks
+        self._numbers = numbers
+
+    def __call__(self, h: Any, *labels: Tensor | None) -> Any:
+        return self._blocks.run_range(h, labels, self._numbers)
+
+    def run(self, h: Any, y_B: Tensor | None = None) -> Any:
+        """Run these blocks."""
+        return self(h, y_B)
 
 
 def block_costs(net: nn.Module, inputs: Sequence[Tensor | None]) -> list[BlockCost]:

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from paragan.core.errors import ConfigError
 from paragan.core.layout import Layout
 from paragan.core.source import dtype_name
-from paragan.extensions.large_models.chained_blocks import ChainedBlocks
 from paragan.extensions.large_models.network_parts import is_in_block
+from paragan.extensions.large_models.pipeline_cuts import ChainedBlocks
 from paragan.extensions.large_models.row_split import MicroBatch, RowSplit
 from paragan.layers.random import RowDrawing, row_drawing_layers, uses_random_numbers, with_keys
 from paragan.layers.update_once import UpdateOnce, mixes_samples
