@@ -191,6 +191,7 @@ def _run_row(
             first, count = row.share(rank, size, subject.batch)
             run = ReferenceRun(subject=subject, name=row.strategy, world=world, first=first, count=count)
             difference = compare_traces(run.trace(), plain)
+            # a rank that left its group now would close connections that others still use
             store.set(f"done {rank}", "")
             store.wait(done_keys, timedelta(seconds=_TALK_S))
         return {"difference": asdict(difference)}
