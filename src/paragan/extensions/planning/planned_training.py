@@ -123,8 +123,7 @@ def settings_of_run(config: RunConfig, folder: Path) -> dict[str, Any]:
 def apply_plan(config: RunConfig, path: Path, num_workers: int) -> tuple[RunConfig, ParallelPlan]:
     """Return the config with the settings of a plan in a file, and the plan.
 
-    Raises `ConfigError` for another file, and for a plan of other networks, of another kind of machine, or for
-    another number of workers.
+    Raises `ConfigError` for another file, and for a plan of other networks, workers, or another kind of machine.
     """
     plan = read_parallel_plan(path)
     if plan.fingerprint != updates_fingerprint(config):

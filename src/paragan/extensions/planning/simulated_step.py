@@ -114,18 +114,21 @@ def _plan_player(record: AllocationRecord, game: GAN, side: Side, real: Batch) -
     trainable = sum(weight.numel() for weight in player.net.parameters() if weight.requires_grad)
     total = sum(tensor.numel() for tensor in (*player.net.parameters(), *player.net.buffers()))
     forward = None if side.is_extra else _forward_macs(record, game, side, real) / real.rows.count / _GIGA
-    turn = _mean_turn(record, game, side, real) / _GIGA
-    _set_version(game, 1)  # penalties with an interval are not due in most turns
-    with record.saved_for_backward():
-        _turn(game, side, real)
     return PlayerPlan(
         parameters=trainable,
         buffers=total - trainable,
         forward_gmacs=forward,
         updates=1 if side is Side.G else player.updates_per_step,
-        turn_gmacs=turn,
-        saved_by_turn=sum(record.saved.values()),
+        turn_gmacs=_mean_turn(record, game, side, real) / _GIGA,
+        saved_by_turn=_saved_bytes(record, game, side, real),
     )
+
+
+def _saved_bytes(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> int:
+    _set_version(game, 1)  # penalties with an interval are not due in most turns
+    with record.saved_for_backward():
+        _turn(game, side, real)
+    return sum(record.saved.values())
 
 
 def _turn(game: GAN, side: Side, real: Batch) -> None:

@@ -91,8 +91,7 @@ def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, res
         except CheckpointError as error:
             print_to_stderr(f"{error}; it is not compared")
             continue
-        name = _first_difference(recorded, read_checkpoint(repeated))
-        if name is not None:
+        if (name := _first_difference(recorded, read_checkpoint(repeated))) is not None:
             result.difference = f"step {recorded.step}: {name} differs from the checkpoint"
             return
         result.tensors = recorded.step
