@@ -92,6 +92,7 @@ def plan_command(
 
 
 def _forecast_request(options: Mapping[str, Any]) -> ForecastRequest:
+    from paragan.extensions.planning.forecast import ForecastRequest
 
     return ForecastRequest(
         workers=_parse_counts(options["workers"]),
