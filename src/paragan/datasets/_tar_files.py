@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
@@ -20,6 +20,10 @@ from paragan.core.files import open_regular_file
 _XZ_MEMORY = 160 << 20  # bytes; a file may require gigabytes to unpack
 _CHUNK_BYTES = 1 << 20
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_MAX_HEADER_BYTES = 256 << 10  # of the extended headers of a member, which tarfile holds
+_LONG_HEADERS = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
 
 
 def read_members(
@@ -32,9 +36,9 @@ def read_members(
     """
     with _raise_data_errors(path), path.open("rb") as raw:
         stream = _BoundedReader(raw, path, max_bytes)
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            for entry in archive:
-                if entry.isfile() and is_needed(entry.name):
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
+            for entry in _regular_files(archive):
+                if is_needed(entry.name):
                     if entry.size > max_member_bytes:
                         raise DataError(
                             f"{path}: {entry.name!r} has {entry.size:,} bytes, the limit is {max_member_bytes:,}; is "
@@ -50,14 +54,36 @@ def plain_members(path: Path) -> Iterator[tarfile.TarInfo]:
 
     Contents are not read. Raises `DataError` if the archive is damaged or cut.
     """
-    with _raise_data_errors(path), open_regular_file(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+    with (
+        _raise_data_errors(path),
+        open_regular_file(path) as file,
+        tarfile.open(fileobj=file, mode="r:", tarinfo=_Header) as archive,
+    ):
         size = os.fstat(file.fileno()).st_size
-        while (entry := archive.next()) is not None:
-            archive.members.clear()  # type: ignore[attr-defined]  # which grow by 1 KB per file
-            if not entry.isreg() or entry.sparse is not None:  # type: ignore[attr-defined]
-                continue
+        for entry in _regular_files(archive):
             if entry.offset_data + entry.size > size:
                 raise _cut_error(path, entry)
+            if entry.sparse is None:  # type: ignore[attr-defined]
+                yield entry
+
+
+class _Header(tarfile.TarInfo):
+    """A header of bounded length: tarfile reads extended ones in one piece, and maps of sparse files in any number."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        entry = super().frombuf(buf, encoding, errors)
+        if entry.type == tarfile.GNUTYPE_SPARSE or (entry.type in _LONG_HEADERS and entry.size > _MAX_HEADER_BYTES):
+            raise tarfile.TarError(f"{entry.name!r} is a sparse file, or its header has {entry.size:,} bytes")
+        return entry
+
+
+def _regular_files(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield headers, of which none is held: 1 KB per file."""
+    while (entry := archive.next()) is not None:
+        archive.members.clear()  # type: ignore[attr-defined]
+        archive.pax_headers.clear()  # type: ignore[attr-defined]
+        if entry.isreg():
             yield entry
 
 
@@ -67,8 +93,8 @@ def is_tar(path: Path, is_plain: bool = False) -> bool:
         with open_regular_file(path) as file:
             if not is_plain and file.peek(4).startswith(_ZSTD_MAGIC):  # which not every Python unpacks
                 return True
-            with tarfile.open(fileobj=file, mode="r:") if is_plain else tarfile.open(fileobj=file, mode="r:*"):
-                return True
+            tarfile.open(fileobj=file, mode="r:" if is_plain else "r:*", tarinfo=_Header).close()
+            return True
     except Exception:  # no reader takes it
         return False
 

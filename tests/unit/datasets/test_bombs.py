@@ -14,6 +14,7 @@ import pytest
 
 from paragan.datasets import _tar_files, cifar10, folder, npz
 from paragan.datasets.base import file_readers
+from paragan.datasets.base.open_images import open_encoded_images
 from paragan.storage import npz as _npz
 from tests.data_refusals import refusal
 
@@ -70,6 +71,54 @@ def test_a_tar_header_that_claims_to_be_long(tmp_path):
     path.write_bytes(gzip.compress(entry.tobuf() + bytes(24 * MIB)))
     message = refused(lambda: list(_tar_files.read_members(path, lambda name: True, 8 * MIB, MIB)), max_mib=32)
     assert str(path) in message
+
+
+def tar_of(headers):
+    """A tar of members of these names, types and contents."""
+    stream = io.BytesIO()
+    for name, kind, content in headers:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.size = kind, len(content)
+        stream.write(entry.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % 512))
+    return stream.getvalue() + bytes(1024)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda data, level: data], ids=["gzip", "plain"])
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_a_tar_header_is_read_up_to_its_limit(tmp_path, kind, pack):
+    (tmp_path / "bomb.tar").write_bytes(pack(tar_of([("x", kind, bytes(24 * MIB)), ("a.png", b"0", b"")]), 1))
+    assert "25,165,824 bytes" in refused(lambda: open_encoded_images(str(tmp_path / "bomb.tar")), max_mib=4)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda data, level: data], ids=["gzip", "plain"])
+def test_a_map_of_a_sparse_file_is_not_read(tmp_path, pack):
+    block = b"00000000001\0" * 42 + b"1" + bytes(7)  # another block follows
+    header = bytearray(tar_of([("x", tarfile.GNUTYPE_SPARSE, block * 20_000)]))
+    header[482:483] = b"1"
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 8 * 32 + sum(header[156:512]))
+    (tmp_path / "bomb.tar").write_bytes(pack(bytes(header), 1))
+    assert "is a sparse file" in refused(lambda: open_encoded_images(str(tmp_path / "bomb.tar")), max_mib=4)
+
+
+def test_headers_of_a_tar_do_not_add_up(tmp_path):
+    record = b"200000 %s" % (b"k" * 199_992 + b"\n")
+    headers = [
+        header
+        for number in range(40)
+        for header in (
+            ("g", tarfile.XGLTYPE, record.replace(b"kkkk", b"%04d=" % number, 1)[:-2] + b"\n"),
+            (f"{number}.txt", b"0", b""),
+        )
+    ]
+    files = [(f"{number}.txt", b"0", b"") for number in range(3000)]
+    path = tmp_path / "bomb.tar"
+    path.write_bytes(gzip.compress(tar_of([*headers, *files]), 1))
+    del headers, files, record
+    tracemalloc.start()
+    assert not list(_tar_files.read_members(path, lambda name: False, 64 * MIB, MIB))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2.5 * MIB
 
 
 def test_xz_file_that_requires_much_memory_raises(tmp_path):
