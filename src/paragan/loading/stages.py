@@ -58,8 +58,10 @@ class Stages:
         with self._lock:
             self._move_window(position)  # first: threads start no part that the consumer no longer wants
             self._waits.add(1)
-            is_done = self._is_ready.wait_for(lambda: self._is_done(position), timeout_s)
-            self._waits.add(-1)
+            try:
+                is_done = self._is_ready.wait_for(lambda: self._is_done(position), timeout_s)
+            finally:  # also of Ctrl-C, after which the loop may continue
+                self._waits.add(-1)
             if not is_done:
                 raise DataError(
                     f"data: batch {position} was not read within {timeout_s:g} s; check the "
