@@ -4,6 +4,7 @@ import gc
 import threading
 import time
 
+import pytest
 import torch
 from PIL import Image
 
@@ -77,6 +78,20 @@ def test_batches_with_automatic_depth_follow_the_latency_and_remain_the_same():
     assert changes[0]["readers"] > 2 and changes[0]["reason"] == "congestion"
     assert changes[-1]["readers"] == 2 and changes[-1]["reason"] == "congestion has passed"
     assert not threads()
+
+
+def test_a_wait_that_is_interrupted_counts_no_further_seconds(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with TensorBatches(SlowTable(), 16) as batches:
+        next(batches)
+        monkeypatch.setattr(batches._pipeline._stages._is_ready, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(batches)
+        waited_s = batches.statistics().wait_s
+        time.sleep(0.05)
+        assert batches.statistics().wait_s == waited_s
 
 
 def folder_run(tmp_path, *words):
