@@ -79,15 +79,14 @@ class GradientWorker:
         log.lags[max(lags)] += 1
         log.used.append(self._num_loaded)
         computed = player.compute_gradients(turn, against)
-        data = pack_change(player.net)
-        self._sender.send(Message(version=self._versions[side], data=data, note=self._complete[side]))
+        gradients = pack_change(player.net)
+        self._sender.send(Message(version=self._versions[side], data=gradients, note=self._complete[side]))
         self._num_expected += 1
         player.net.zero_grad()
         player.version += 1
         update = player.summarize(computed)
         # the server reports the norm of all gradients that it applies
-        scalars = {name: value for name, value in update.scalars.items() if name != "gradient_norm"}
-        return replace(update, scalars=scalars)
+        return replace(update, scalars={name: v for name, v in update.scalars.items() if name != "gradient_norm"})
 
     def _is_allowed(self) -> bool:
         """Whether the weights here are new enough for the next turn."""
