@@ -126,15 +126,21 @@ class ShardWriter:
 
 
 @contextmanager
-def open_shard_writer(folder: Path, planned: ShardDescription, source: str) -> Iterator[ShardWriter | None]:
+def open_shard_writer(
+    folder: Path, planned: ShardDescription, source: str, newest_ns: int = 0
+) -> Iterator[ShardWriter | None]:
     """Yield a writer that continues what is in the folder; None if the shards are complete.
 
-    source: of the images; if they have changed, its unfinished shards are removed. Raises `DataError` for other
-    files, for shards of another source or settings, and if another process is writing there.
+    source: of the images; if they have changed, its unfinished shards are removed. newest_ns: time of the last
+    change. Raises `DataError` for other files, for shards of another source, settings or of earlier images, and
+    if another process is writing there.
     """
     if not (folder / UNFINISHED).is_dir():
         if (folder / DESCRIPTION).is_file():
             _check_same(folder, asdict(read_description(LocalStore(folder))), asdict(planned))
+            if newest_ns > (folder / shard_name(0)).stat().st_mtime_ns:
+                problem = "images of the source have changed since these shards were written"
+                raise DataError(f"{folder}: {problem}; pass another folder, or delete this one")
             yield None
             return
         if folder.exists() and any(folder.iterdir()):
@@ -146,14 +152,14 @@ def open_shard_writer(folder: Path, planned: ShardDescription, source: str) -> I
         except BlockingIOError:
             raise DataError(f"{folder}: another process is preparing this folder; wait for it, or stop it") from None
         settings = folder / UNFINISHED / _SETTINGS
-        images = {name: json.loads(json.dumps(getattr(planned, name))) for name in _OF_IMAGES}
+        images = {name: json.loads(json.dumps(getattr(planned, name))) for name in _OF_IMAGES} | {"newest": newest_ns}
         if settings.exists():
             present = json.loads(read_bytes(settings, _MAX_PART_BYTES))
             has_changed = present.get("path") == source and any(present.get(key) != images[key] for key in images)
             _check_same(folder, present | images if has_changed else present, asdict(planned))
             for path in (*(folder / UNFINISHED).glob("*.part"), *folder.glob("shard-*.tar")) if has_changed else ():
                 path.unlink()
-        write_text(settings, json.dumps(asdict(planned) | {"path": source}))
+        write_text(settings, json.dumps(asdict(planned) | {"path": source, "newest": newest_ns}))
         yield ShardWriter(folder, planned)
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +162,35 @@ def test_a_preparation_that_stopped_at_a_damaged_image_begins_anew_where_images_
     assert again.num_written == len(again.folder.description.shards)
     prepared(images, tmp_path / "fresh")
     assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("source", ["folder", "tar", "zip"])
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_an_image_that_is_edited_without_another_size_is_prepared_again(tmp_path, monkeypatch, source, is_finished):
+    def store(colour):
+        for number in range(6):
+            path = tmp_path / "images" / f"{number}.ppm"
+            path.parent.mkdir(exist_ok=True)
+            Image.new("RGB", (8, 8), colour if number == 2 else number).save(path)
+        path = tmp_path / "images"
+        path = path if source == "folder" else Path(shutil.make_archive(str(path), source, path))
+        newest = path / "2.ppm" if source == "folder" else path
+        os.utime(newest, ns=(0, newest.stat().st_mtime_ns + 10**9 * (colour == "white")))
+        return path
+
+    path = store("black")
+    with monkeypatch.context() as patch:
+        if not is_finished:
+            patch.setattr(ShardWriter, "finish", lambda *_: 1 / 0)
+        with nullcontext() if is_finished else pytest.raises(ZeroDivisionError):
+            prepared(path, tmp_path / "out")
+    store("white")
+    if is_finished:
+        with pytest.raises(DataError, match="another source" if source == "zip" else "have changed since"):
+            prepared(path, tmp_path / "out")
+    else:
+        again = prepared(path, tmp_path / "out")
+        assert Image.open(io.BytesIO(again.read(2))).getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path, images):

@@ -67,7 +67,9 @@ def prepare_shards(
     if damaged == "skip":
         images = exclude_damaged(images, decode_image, "prepare", source)
     name = source if is_url(source) else str(Path(source).resolve())
-    with open_shard_writer(out, _plan(images, encoding, samples_per_shard), name) as writer:
+    # a stamp may end with a time, by which edits of equal size are seen
+    newest_ns = max(int(images.stamp(row).partition(" ")[2] or 0) for row in range(len(images)))
+    with open_shard_writer(out, _plan(images, encoding, samples_per_shard), name, newest_ns) as writer:
         missing = [] if writer is None else writer.missing()
         if writer is not None:
             _write_all(images, encoding, writer, missing, threads or _MAX_THREADS, progress)
