@@ -65,16 +65,18 @@ def load_config(recipe: str, overrides: list[str], outside: Container[str] | Non
     try:
         return read_recipe(recipe, overrides, outside, _print_warning)
     except ConfigError as error:
-        command = program_command()
-        if recipe in registry.names("recipes"):
-            advice = f"`{command} config {recipe}` prints every setting"
-        elif Path(recipe).is_file():
-            advice = f"`{command} config digits` prints a complete recipe"
-        else:
-            advice = f"`{command} list recipes` describes all recipes"
         text = str(error)
         separator = "\n" if "\n" in text else " " if text.endswith("?") else "; "
-        raise ConfigError(f"{text}{separator}{advice}") from None
+        raise ConfigError(f"{text}{separator}{_advice(recipe)}") from None
+
+
+def _advice(recipe: str) -> str:
+    command = program_command()
+    if recipe in registry.names("recipes"):
+        return f"`{command} config {recipe}` prints every setting"
+    if Path(recipe).is_file():
+        return f"`{command} config digits` prints a complete recipe"
+    return f"`{command} list recipes` describes all recipes"
 
 
 def _print_warning(line: str) -> None:

@@ -94,11 +94,7 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
 
 def _list_inputs(application: Application, source: Path, request: ApplyRequest) -> tuple[FileReader, list[str]]:
     if request.tokens == "decode":
-        folder = source if source.is_dir() else source.parent
-        paths = sorted(folder.rglob(f"*{_TOKENS}")) if source.is_dir() else [source]
-        if not paths:
-            raise DataError(f"INPUT: no {_TOKENS} files of tokens in '{source}'; pass what --encode wrote")
-        return FolderReader(folder), [str(path.relative_to(folder)) for path in paths]
+        return _list_tokens(source)
     if source.is_file() and source.suffix.lower() not in _ARCHIVES:
         files: FileReader = FolderReader(source.parent)
         _prepare_files(application, files)
@@ -109,6 +105,14 @@ def _list_inputs(application: Application, source: Path, request: ApplyRequest) 
         listed = ", ".join(f"{count:,} {kind}" for kind, count in files.ignored.items()) or "nothing"
         raise DataError(f"INPUT: no {application.kind} files in '{source}'; it has: {listed}")
     return files, [name.decode("utf-8", "surrogateescape") for name in names]
+
+
+def _list_tokens(source: Path) -> tuple[FileReader, list[str]]:
+    folder = source if source.is_dir() else source.parent
+    paths = sorted(folder.rglob(f"*{_TOKENS}")) if source.is_dir() else [source]
+    if not paths:
+        raise DataError(f"INPUT: no {_TOKENS} files of tokens in '{source}'; pass what --encode wrote")
+    return FolderReader(folder), [str(path.relative_to(folder)) for path in paths]
 
 
 def _targets(names: Sequence[str], out: Path, ending: str) -> list[Path]:
