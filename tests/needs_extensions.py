@@ -80,7 +80,6 @@ NEEDED: dict[str | frozenset[str], tuple[str, ...]] = {
         "tests/unit/benchmarks/",
         f"{_BLOCK}[concepts-",
         *(f"tests/unit/docs/test_{name}.py::" for name in ("docs_names", "public_names", "site", "release")),
-        f"{_CLI}test_cli.py::test_every_public_name_exists",
         f"{_CLI}test_command.py::test_help_describes_every_verb",
         f"{_CLI}test_run_script.py::test_usage",
         f"{_MOVED}test_every_verb",
