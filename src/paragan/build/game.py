@@ -100,13 +100,12 @@ def _slots(
     scaled[Side.G] = any(scaled.values())
     slots: dict[Side, PlayerSlot] = {}
     for side, of_player in options.items():
-        make = factories[side]
         if roles.has(side):
-            slots[side] = player(side, make, of_player, scaled[side], roles.batch_world, executor)
+            slots[side] = player(side, factories[side], of_player, scaled[side], roles.batch_world, executor)
         elif roles.has_server:
-            slots[side] = worker_player(side, make, of_player, executor)
+            slots[side] = worker_player(side, factories[side], of_player, executor)
         else:
-            slots[side] = remote_player(side, make, of_player, roles.sends_states, executor)
+            slots[side] = remote_player(side, factories[side], of_player, roles.sends_states, executor)
     return slots
 
 
