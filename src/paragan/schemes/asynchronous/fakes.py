@@ -26,18 +26,6 @@ from paragan.game.snapshot import num_bytes, packed, unpacked
 _SIZE_BYTES = 8  # of one size of a tensor, in front of the values
 
 
-@dataclass(frozen=True)
-class FakesMessage:
-    """Samples of one version of G, with what belongs to them (`Prior.judged`).
-
-    note: flag from G's ranks.
-    """
-
-    tensors: Mapping[str, Tensor]
-    version: int
-    note: int = 0
-
-
 class FakesSender:
     """Sender of one rank's samples to the ranks of D, which receive those in their batch share.
 
@@ -80,7 +68,7 @@ class FakesReceiver:
         self._like_sent = _as_sent(like, is_rounded)
         self._received: list[Message] = []  # of an incomplete delivery
 
-    def receive(self, wait_s: float) -> FakesMessage | None:
+    def receive(self, wait_s: float) -> Message | None:
         """Return the next delivery; None if a part of it does not arrive within `wait_s`."""
         while len(self._received) < len(self.receivers):
             message = self.receivers[len(self._received)].receive(wait_s)
@@ -92,8 +80,7 @@ class FakesReceiver:
         versions = {message.version for message in messages}
         assert len(versions) == 1, "ranks of G send the same versions"
         tensors = concatenate_rows([self._tensors(message) for message in messages])
-        note = max(message.note for message in messages)
-        return FakesMessage(tensors, messages[0].version, note)
+        return replace(messages[0], tensors=tensors, note=max(message.note for message in messages))
 
     def _tensors(self, message: Message) -> dict[str, Tensor]:
         held = message.tensors or _unpack(message.data, self._like_sent)

@@ -24,7 +24,6 @@ from paragan.game.player import Player
 from paragan.game.snapshot import PredictedOpponent, Snapshot, StateEncoder
 from paragan.game.turn_context import seeded_layers
 from paragan.schemes.asynchronous.fakes import (
-    FakesMessage,
     FakesReceiver,
     FakesSender,
     RemoteGenerator,
@@ -207,7 +206,7 @@ class DiscriminatorStep(PlayerStep):
         drain = self.limits.options.reuse and recorded is None
         self.wait("G", self.fakes.receive, self._store, has_arrived, drain)
 
-    def _store(self, message: FakesMessage) -> None:
+    def _store(self, message: Message) -> None:
         self._num_received += 1
         self.read_note(message.note, message.version)
         self.buffer.put(message.tensors, message.version)
