@@ -11,7 +11,7 @@ from paragan.core import registry, rng
 from paragan.core.balancer import ADVERSARIAL, Balancer
 from paragan.core.capabilities import check_capabilities
 from paragan.core.errors import ConfigError
-from paragan.core.outputs import DiscriminatorOutput, Outputs, identity
+from paragan.core.outputs import Outputs, identity
 from paragan.core.protocols import Augment, Loss, Penalty, PlayerSlot, Turn, adaptive, state_tensors
 from paragan.core.types import Batch, Clock, LossTerms, Report, Rows, Side, TurnInputs, Update
 from paragan.core.weight_schedule import WeightSchedule, has_begun, images_of
@@ -225,21 +225,18 @@ class GAN:
         if adaptive(self.augment) is not None:
             # The sum is NaN for NaN logits.
             observations["sign"] = observations["real"].sign() + 0 * observations["real"]
-        terms = self._adversarial(self.loss.d, outputs, outputs.real, outputs.fake)
+        loss = self.loss
+        terms = adversarial_terms(loss.d, loss.compares, self.adversarial, outputs, outputs.real, outputs.fake)
         return LossTerms(terms.loss_B, {**observations, **terms.observations_B})
 
     def _g_objective(self, outputs: Outputs, feed: TurnInputs) -> LossTerms:
-        terms = self._adversarial(self.loss.g, outputs, outputs.fake, outputs.real)
+        loss = self.loss
+        terms = adversarial_terms(loss.g, loss.compares, self.adversarial, outputs, outputs.fake, outputs.real)
         weight = self.adversarial.g_weight(feed.rows)
         if weight == 1:
             return terms
         weighted = {name: weight * loss_B for name, loss_B in terms.loss_B.items()}
         return replace(terms, loss_B=weighted, weights=dict.fromkeys(weighted, weight))
-
-    def _adversarial(
-        self, function: Callable[..., Tensor], outputs: Outputs, *judged: DiscriminatorOutput | None
-    ) -> LossTerms:
-        return adversarial_terms(function, self.loss.compares, self.adversarial, outputs, *judged)
 
 
 Objective = Callable[[Outputs, TurnInputs], LossTerms]
