@@ -11,14 +11,12 @@ second signal changes nothing, and the process that started it decides how long 
 The handlers are installed before torch is imported, which takes seconds.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import stat
 from contextlib import suppress
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 STOP_MESSAGE = "stopping after this step; again to abort"
 _MAY_BE_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -46,7 +44,7 @@ class Interrupt:
         self.abort = abort
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> Interrupt:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:

@@ -1,10 +1,8 @@
 """Base class of metrics, and what they compare: features of images, or pairs of samples."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, Self
 
@@ -55,17 +53,17 @@ class SampleFeatures:
         if self.row_B is None:
             object.__setattr__(self, "row_B", torch.arange(len(self.features_BF)))
 
-    def rows(self, first: int, end: int) -> SampleFeatures:
+    def rows(self, first: int, end: int) -> Self:
         """Return images first … end - 1."""
         return self.select(slice(first, end))
 
-    def select(self, rows: slice | Tensor) -> SampleFeatures:
+    def select(self, rows: slice | Tensor) -> Self:
         """Return these images; they keep their numbers."""
-        chosen: SampleFeatures = map_tensors(lambda tensor: tensor[rows], self)
+        chosen: Self = map_tensors(lambda tensor: tensor[rows], self)
         return chosen
 
     @classmethod
-    def concatenate(cls, pieces: list[SampleFeatures]) -> SampleFeatures:
+    def concatenate(cls, pieces: list[Self]) -> Self:
         """Concatenate at least one set, in order; the images are numbered anew."""
         return cls(
             features_BF=torch.cat([piece.features_BF for piece in pieces]),
@@ -113,10 +111,10 @@ class SamplePairs:
     def __len__(self) -> int:
         return len(self.made)
 
-    def rows(self, first: int, end: int) -> SamplePairs:
+    def rows(self, first: int, end: int) -> Self:
         """Return pairs first … end - 1."""
         extra = {name: tensor[first:end] for name, tensor in self.extra.items()}
-        return SamplePairs(self.made[first:end], self.target[first:end], extra)
+        return replace(self, made=self.made[first:end], target=self.target[first:end], extra=extra)
 
 
 class Metric(ABC):

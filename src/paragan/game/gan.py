@@ -1,7 +1,5 @@
 """The game: player slots, a loss, penalties, a prior; makes turns and reports."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +17,8 @@ from paragan.game.loss_terms import adversarial_terms, mean_logits, varying_weig
 from paragan.game.options import AdversarialOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
+
+Objective = Callable[[Outputs, TurnInputs], LossTerms]
 
 
 @dataclass(kw_only=True)
@@ -237,9 +237,6 @@ class GAN:
             return terms
         weighted = {name: weight * loss_B for name, loss_B in terms.loss_B.items()}
         return replace(terms, loss_B=weighted, weights=dict.fromkeys(weighted, weight))
-
-
-Objective = Callable[[Outputs, TurnInputs], LossTerms]
 
 
 def _no_terms(outputs: Outputs, feed: TurnInputs) -> LossTerms:

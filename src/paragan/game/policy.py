@@ -5,13 +5,11 @@ device* by optimisers that can (torch's fused Adam, AdamW, SGD, Adagrad); for th
 and a scheduled learning rate, pass through the host.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -83,7 +81,7 @@ class Policy:
         lr, of_policy = group["configured_lr"]
         return lr if self.lr == of_policy else lr * (self.lr / of_policy)
 
-    def with_lr_factor(self, factor: float) -> Policy:
+    def with_lr_factor(self, factor: float) -> Self:
         """Return this policy with all learning rates times `factor`."""
         groups = [{**group, "lr": group["lr"] * factor} if "lr" in group else group for group in self.groups]
         return replace(self, lr=self.lr * factor, groups=tuple(groups))

@@ -4,13 +4,11 @@ Samples may be rounded to bfloat16; labels and all other tensors are exact. Betw
 message travels over the host; within a process it stays on its device.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -185,7 +183,7 @@ class RemoteGenerator:
     mixes: bool = False
     buffers: tuple[Place, ...] = ()
 
-    def network(self) -> RemoteGenerator:
+    def network(self) -> Self:
         return self
 
     def __call__(self, *inputs: Tensor | None) -> Any:
