@@ -158,14 +158,13 @@ def _split(
     """Return roles in which the ranks of each part are a world."""
     hosts = world.gather(world.rank - world.local_rank)  # a host is identified by its first rank
     worlds = [_subworld(world, part, hosts, timedelta(seconds=timeout_s)) for part in parts]
-    long_wait = timedelta(seconds=max(timeout_s, LONG_WAIT_S))
     # Every rank has created the groups of all parts, in one order, as `new_group` requires; it is in one of them.
     local = next(number for number, part in enumerate(parts) if world.rank in part)
     return Roles(
         world=world,
         batch_world=worlds[local],
         ranks=ranks,
-        long_wait_group=dist.new_group(backend="gloo", timeout=long_wait),
+        long_wait_group=dist.new_group(backend="gloo", timeout=timedelta(seconds=max(timeout_s, LONG_WAIT_S))),
         timeout_s=timeout_s,
         hosts=hosts,
     )
