@@ -38,8 +38,7 @@ def torus(rows: int, columns: int, radius: int = 1) -> Topology:
     # the cell itself, then nearest first: north, south, west, east
     steps.sort(key=lambda step: (abs(step[0]) + abs(step[1]), abs(step[1]), step))
     near = []
-    for cell in range(rows * columns):
-        r, c = divmod(cell, columns)
+    for r, c in product(range(rows), range(columns)):
         # a small torus reaches a cell by several steps: the first counts
         around = dict.fromkeys((r + down) % rows * columns + (c + right) % columns for down, right in steps)
         near.append(tuple(around))

@@ -58,10 +58,7 @@ def transfer_cells(
     like: Centre,
     with_root: bool,
 ) -> dict[int, CellState]:
-    """Send cells along their routes; returns the received cells by number.
-
-    states: of the cells of this process. with_root: the coordinator takes part.
-    """
+    """Send cells of this process along their routes; returns the received cells by number."""
     rank = communicator.rank
     sends = {b: pack_cells(cells, states) for (a, b), cells in routes.items() if a == rank}
     messages = communicator.exchange(sends, with_root)
