@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from paragan.core.errors import DataError
+from paragan.core.printable import join_some
 from paragan.datasets._encoded_images import NumberedClasses, number_classes
 from paragan.datasets._image_paths import common_folders
 from paragan.datasets.base.file_readers import FileReader, FolderReader
@@ -30,7 +31,7 @@ _MAX_BYTES = 128 << 20  # of a file with the labels of many images; parsing it t
 _NUM_TRIED = 100
 _MAX_SAMPLE_BYTES = 1 << 20  # of a file with the label of one image
 _Name = TypeVar("_Name", str, bytes)
-_DAMAGE_ERRORS = (ValueError, RecursionError, csv.Error)
+_DAMAGE_ERRORS = (ValueError, TypeError, RecursionError, csv.Error)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,28 +58,39 @@ def find_labels(files: FileReader, paths: list[bytes]) -> FileLabels:
 def read_label_table(path: str, paths: list[bytes]) -> FileLabels:
     """Return the labels of images in a CSV file with columns of file names and of labels.
 
-    File names may lack folders and suffix. Raises `DataError` for a file without such columns.
+    File names may lack folders and suffix, or have more folders. Raises `DataError` for a file without such columns,
+    if no row names an image, and if one names several.
     """
     if not Path(path).is_file():
         raise DataError(f"data.labels: no file {path!r}; pass a CSV file with columns file_name and label, or true")
     content = _read(FolderReader(Path(path).parent), Path(path).name)
-    labels, listed = _labels_of(_csv_rows(content, path))
+    labels, notice = _labels_of(_csv_rows(content, path), path)
     if labels is None:
-        raise DataError(f"{path}: no columns of file names and labels among {listed}; name them file_name and label")
-    names: dict[str, object] = {}
-    for name, label in labels.items():
-        for short in {name, name.rpartition("/")[2]}:
-            _add(names, short, label)
-    by_path: dict[bytes, object] = {}
-    for image in map(os.fsdecode, paths):
-        last = image.rpartition("/")[2]
-        keys = (image, os.path.splitext(image)[0], last, os.path.splitext(last)[0])
-        key = next((key for key in keys if key in names), None)
-        if key is not None:
-            by_path[os.fsencode(image)] = names[key]
-    unused = len(labels) - len(by_path)
-    notices = (f"{path}: {unused:,} of {len(labels):,} rows name no image",) if unused > 0 else ()
-    return FileLabels(where=path, by_path=by_path, notices=notices)
+        raise DataError(f"{notice}; name two of them file_name and label")
+    image_of: dict[str, str] = {}
+    images = [os.fsdecode(image) for image in paths]
+    for image in images:
+        tails = [*_tails(image), *_tails(os.path.splitext(image)[0])]
+        row = next((tail for tail in tails if tail in labels), None)
+        if row is not None and image_of.setdefault(row, image) != image:
+            raise DataError(f"{path}: {row!r} names {image_of[row]!r} and {image!r}; write file names with folders")
+    unused = {tail: row for row in labels.keys() - image_of.keys() for tail in _tails(row)}
+    for image in set(images) - set(image_of.values()):
+        if (row := unused.get(image, unused.get(os.path.splitext(image)[0]))) is not None:
+            image_of[row] = image
+    by_path: dict[bytes, object] = {os.fsencode(image): labels[row] for row, image in image_of.items()}
+    if not by_path:
+        raise DataError(
+            f"{path}: none of {len(labels):,} rows names an image, such as {images[0]!r}; correct the names"
+        )
+    num_unused = len(labels) - len(by_path)
+    said = (f"{path}: {num_unused:,} of {len(labels):,} rows name no image",) if num_unused else ()
+    return FileLabels(where=path, by_path=by_path, notices=(*said, notice) if notice else said)
+
+
+def _tails(name: str) -> list[str]:
+    """Return a path, and the same without its first folders."""
+    return [name, *(name[slash.end() :] for slash in re.finditer("/", name))]
 
 
 def number_labels(
@@ -99,12 +111,20 @@ def number_labels(
     if isinstance(labels[0], str):
         names = sorted(set(map(str, labels)))
         number_of = {name: number for number, name in enumerate(names)}
+        several = next((name for name in names if len(parts := _several(name)) > 1 and parts <= number_of.keys()), None)
+        if several is not None:
+            raise DataError(f"{where}: {several!r} are several labels of an image; {_PROGRAM}")
         labels = [number_of[str(label)] for label in labels]
     return number_classes(np.array(labels, np.int64), where, names)
 
 
+def _several(label: str) -> set[str]:
+    return {part.strip() for part in re.split("[,;|]", label)}
+
+
 def _parse(labels: Sequence[object]) -> Sequence[object]:
     """Return whole numbers, also as text or as floats, as integers, and other numbers as floats."""
+    labels = [label.strip() if isinstance(label, str) else label for label in labels]
     texts = [label for label in labels if isinstance(label, str)]
     if len(texts) == len(labels):
         if all(_WHOLE.fullmatch(text) for text in texts):
@@ -138,15 +158,14 @@ def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels:
         where = files.where(os.fsdecode(table))
         content = _read(files, os.fsdecode(table))
         rows = _csv_rows if table.endswith(b".csv") else _json_rows
-        labels, listed = _labels_of(rows(content, where))
+        labels, notice = _labels_of(rows(content, where), where)
         if labels is None:
-            notice = f"{where}: no column of labels among {listed}, so there are no classes"
-            return FileLabels(where=where, notices=(notice,))
+            return FileLabels(where=where, notices=(f"{notice}, so there are no classes",))
         folder = table.rpartition(b"/")[0]
         for name, label in labels.items():
             _add(by_path, os.path.join(folder, os.fsencode(name)), label)
         files.set_read(table)
-    return FileLabels(where=where, by_path=by_path)
+    return FileLabels(where=where, by_path=by_path, notices=(notice,) if notice else ())
 
 
 def _read_web_labels(files: FileReader, paths: list[bytes], suffix: bytes) -> FileLabels | None:
@@ -169,9 +188,13 @@ def _read_web_labels(files: FileReader, paths: list[bytes], suffix: bytes) -> Fi
             by_path[path] = labels[cut]
         elif cut is not None:
             others.append(path)
-    if not by_path:
-        return None
-    return FileLabels(where=f"{suffix.decode()} file", by_path=by_path, is_web=True, others=others)
+    if others and not by_path:
+        raise DataError(
+            f"{files.where(os.fsdecode(others[0]))}: samples with labels have no image KEY.png; name the one to train "
+            "on so, or unpack pairs and train with data.name=paired"
+        )
+    where = f"{files.name}: {suffix.decode()} files"
+    return FileLabels(where=where, by_path=by_path, is_web=True, others=others) if by_path else None
 
 
 def _read_web_label(files: FileReader, path: str) -> object:
@@ -198,24 +221,24 @@ def _keys(path: bytes) -> Iterator[bytes]:
         dot = path.rfind(b".", start, dot)
 
 
-def _labels_of(rows: Iterable[Mapping[str, object]]) -> tuple[dict[str, object] | None, str]:
-    """Return the labels of rows by file name, None without such columns; and the names of the columns."""
+def _labels_of(rows: Iterable[Mapping[str, object]], where: str) -> tuple[dict[str, object] | None, str]:
+    """Return the labels of rows by file name, None without such columns; and a line about other columns, or empty."""
     labels: dict[str, object] = {}
-    listed = ""
+    unread: list[str] = []
     for row in rows:
         names = {str(name).strip().lower(): name for name in row}
-        listed = ", ".join(map(str, row)) or listed
         file = next((names[name] for name in _FILE_NAMES if name in names), None)
         label = next((names[name] for name in LABEL_NAMES if name in names), None)
         if file is None or label is None:
-            return None, listed
+            return None, f"{where}: no columns of file names and labels among {', '.join(map(str, row))}"
+        unread = unread or [str(name) for name in row if name not in (file, label)]
         _add(labels, str(row[file]).strip().replace("\\", "/").removeprefix("./"), row[label])
-    return labels or None, listed
+    return labels or None, f"{where}: columns that are not read: {join_some(unread)}" if unread else ""
 
 
 def _add(labels: dict[_Name, object], name: _Name, label: object) -> None:
     """Add a label; two for one image become a list of them."""
-    labels[name] = label if labels.get(name, label) == label else [labels[name], label]
+    labels[name] = label if name not in labels or labels[name] == label else [labels[name], label]
 
 
 def _csv_rows(content: bytes, where: str) -> Iterator[Mapping[str, object]]:

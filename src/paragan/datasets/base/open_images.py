@@ -15,6 +15,7 @@ from paragan.datasets import _image_paths, _tar_files
 from paragan.datasets._encoded_images import EncodedImages, ShardImages, describe_empty_classes
 from paragan.datasets._folder_layout import Choice, arrange, is_of_masks
 from paragan.datasets._image_paths import ArrangedPaths, PathList
+from paragan.datasets._split_names import parse_split
 from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader, ZipReader
 from paragan.datasets.base.label_files import FileLabels, find_labels, number_labels, read_label_table
@@ -23,7 +24,7 @@ from paragan.storage.shard_folder import ShardFolder, has_shards
 
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2", ".zst")
 ARRAY_SUFFIXES = (".npz", ".npy")
-_FORMATS = "png jpg jpeg webp bmp gif tif tiff"
+_FORMATS = "png jpg webp bmp gif tiff ppm avif jp2 heic"
 _MAX_NAMED = 5
 _CACHE_BYTES = 16 << 30  # of remote shards on the local disk
 
@@ -69,19 +70,29 @@ def open_encoded_images(
     of the classes of images; empty: those next to the images. Raises `DataError` for a path without two
     images, and for folders that can be read in more than one way.
     """
-    if has_shards(path):
-        return ShardImages(ShardFolder(path, _CACHE_BYTES if is_url(path) else 0))
     root = Path(path)
-    if path and (root.suffix == ".parquet" or has_arrow_files(root)):
-        return TableImages(table_files(root), path)
-    files = open_reader(path, option=option)
-    paths = files.images()
-    if not paths and root.is_dir():
-        if tables := table_files(root):
-            return TableImages(tables, path)
-        if tars := _tars_in(root):
-            files = open_tars(tars, root)
-            paths = files.images()
+    packed: EncodedImages | None = None
+    if has_shards(path):
+        packed = ShardImages(ShardFolder(path, _CACHE_BYTES if is_url(path) else 0))
+    elif path and (root.suffix == ".parquet" or has_arrow_files(root)):
+        packed = TableImages(table_files(root), path)
+    else:
+        files = open_reader(path, option=option)
+        paths = files.images()
+        tables = table_files(root) if root.is_dir() else []
+        if tables and (not paths or any(parse_split(os.fsencode(table.stem))[0] for table in tables)):
+            packed = TableImages(tables, path)
+            packed.ignored = {**packed.ignored, **({"images in other files": len(paths)} if paths else {})}
+    if packed is not None:
+        if labels or classes == "none":
+            raise DataError(
+                f"{option}: labels of {path!r} are in it; data.labels=FILE and data.classes=none are for folders, "
+                "data.labels=false trains without labels"
+            )
+        return packed
+    if not paths and root.is_dir() and (tars := _tars_in(root)):
+        files = open_tars(tars, root)
+        paths = files.images()
     check_image_count(files, paths, option)
     return _arrange_images(files, paths, classes, labels)
 
@@ -114,8 +125,7 @@ def _label_from_files(files: FileReader, arranged: ArrangedPaths, labels: FileLa
         files.ignored["images without a label"] = len(held_out)
     missing = next((path for path in arranged.paths if path not in labels.by_path), None)
     if missing is not None:
-        has_none = f"has no {labels.where}" if labels.is_web else f"has no label in {labels.where}"
-        raise DataError(f"{files.where(os.fsdecode(missing))} {has_none} with its label, but others have; add it")
+        raise DataError(f"{files.where(os.fsdecode(missing))} has no label in {labels.where}, others have; add it")
     values = [labels.by_path[path] for path in arranged.paths]
     classes = number_labels(values, labels.where, lambda row: os.fsdecode(arranged.paths[row]))
     arranged = replace(arranged, labels=classes.labels, class_names=classes.names)
