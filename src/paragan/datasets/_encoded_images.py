@@ -76,7 +76,8 @@ class EncodedImages(ABC):
 
     def describe(self, held_out: float = 0.1) -> str:
         """Return one line of what is read, and what a run makes of it."""
-        classes = f" in {len(self.class_names):,} classes" if self.class_names else ""
+        plural = "es" if len(self.class_names) > 1 else ""
+        classes = f" in {len(self.class_names):,} class{plural}" if self.class_names else ""
         num_train = len(self.rows("train", held_out))
         drawn = ("labels drawn as in the data",) if self.class_names else ()
         return f"{len(self):,} images{classes}: trains on {num_train:,}, {self.describe_rest(num_train, *drawn)}"

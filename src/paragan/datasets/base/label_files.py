@@ -193,7 +193,7 @@ def _read_web_labels(files: FileReader, paths: list[bytes], suffix: bytes) -> Fi
             f"{files.where(os.fsdecode(others[0]))}: samples with labels have no image KEY.png; name the one to train "
             "on so, or unpack pairs and train with data.name=paired"
         )
-    where = f"{files.name}: {suffix.decode()} files"
+    where = f"{suffix.decode()} files of {files.name}"
     return FileLabels(where=where, by_path=by_path, is_web=True, others=others) if by_path else None
 
 

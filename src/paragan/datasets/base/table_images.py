@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
+from paragan.core.printable import join_some
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_paths import hash_names
@@ -21,6 +22,7 @@ from paragan.datasets._split_names import parse_split
 from paragan.datasets.base.label_files import LABEL_NAMES, number_labels
 
 _BATCH_ROWS = 16
+_IMAGE_NAMES = ("image", "img", "jpg", "png", "photo", "picture", "pixel_values")
 _HF_MARKS = ("dataset_dict.json", "state.json")
 
 
@@ -49,14 +51,23 @@ class TableImages(EncodedImages):
         _require_pyarrow(where)
         self._where = where
         train, held_out = _splits(files, where)
-        unread = [path for path in files if path not in {*train, *held_out}]
-        self.ignored = {f"rows in {path.name}": _open_table(path).num_rows for path in unread}
-        self._tables = [_open_table(path) for path in (*train, *held_out)]
+        tables = {path: _open_table(path) for path in files}
+        schema = tables[train[0]].schema
+        self._column = _image_column(schema, where)
+        column = next((name for name in LABEL_NAMES if name in schema.names), None)
+        labels = {path: _labels_of(tables[path], column) for path in (*train, *held_out)} if column else {}
+        if labels and all(label in (None, -1) for path in held_out for label in labels[path]):
+            held_out = []  # a test split without labels is no use for scores
+        self._tables = [tables[path] for path in (*train, *held_out)]
         self._ends = np.cumsum([table.num_rows for table in self._tables])
         if held_out:
             self.num_train = int(self._ends[len(train) - 1])
-        self._column = _image_column(self._tables[0].schema, where)
-        self._read_labels(self._tables[0].schema)
+        unread = [path for path in files if path not in {*train, *held_out}]
+        self.ignored = {f"rows in {path.name}": tables[path].num_rows for path in unread}
+        if column is not None:
+            self._set_labels([label for path in (*train, *held_out) for label in labels[path]], column, schema)
+        if others := [name for name in schema.names if name not in (self._column, column)]:
+            self.notices = (*self.notices, f"{where}: columns that are not read: {join_some(others)}")
         self.split_hashes = hash_names(
             b"%s %d" % (os.fsencode(table.path.name), row) for table in self._tables for row in range(table.num_rows)
         )
@@ -99,14 +110,7 @@ class TableImages(EncodedImages):
             raise DataError(f"{self.where(row)}: column {self._column!r} holds no image bytes; embed the images")
         return data
 
-    def _read_labels(self, schema: Any) -> None:
-        column = next((name for name in LABEL_NAMES if name in schema.names), None)
-        if column is None:
-            return
-        values: list[Any] = []
-        for table in self._tables:
-            with _raise_data_errors(table.path):
-                values += _column_values(table, column, range(table.num_rows))
+    def _set_labels(self, values: list[Any], column: str, schema: Any) -> None:
         where = f"{self._where}: column {column!r}"
         classes = number_labels(values, where, self._describe_row, _stored_names(schema, column))
         self.labels, self.class_names, self.notices = classes
@@ -186,15 +190,18 @@ def _map_arrow(path: Path) -> Any:
 
 
 def _image_column(schema: Any, where: str) -> str:
-    """Return the first column of encoded images: bytes, or a struct with `bytes` as of `datasets`."""
+    """Return the first column of encoded images, `image` if there is one: bytes, or a struct as of `datasets`."""
     from pyarrow import types
 
+    columns = []
     for field in schema:
         inner = field.type
         if types.is_struct(inner) and inner.get_field_index("bytes") >= 0:
             inner = inner.field("bytes").type
         if types.is_binary(inner) or types.is_large_binary(inner):
-            return str(field.name)
+            columns.append(str(field.name))
+    if columns:
+        return next((name for name in columns if name.lower() in _IMAGE_NAMES), columns[0])
     listed = ", ".join(schema.names)
     raise DataError(f"{where}: no column of encoded images among {listed}; expected bytes, or an Image of `datasets`")
 
@@ -218,6 +225,14 @@ def _column_values(table: _Table, column: str, rows: range) -> Iterator[Any]:
             part = batch.column(0)[max(rows.start - row, 0) : max(rows.stop - row, 0)]
             yield from part.to_pylist()
             row += len(batch)
+
+
+def _labels_of(table: _Table, column: str) -> list[Any]:
+    """Return the values of a column; without it, None for each row."""
+    if column not in table.schema.names:
+        return [None] * table.num_rows
+    with _raise_data_errors(table.path):
+        return list(_column_values(table, column, range(table.num_rows)))
 
 
 def _stored_names(schema: Any, column: str) -> tuple[str, ...]:
