@@ -70,15 +70,20 @@ def check_num_pixels(width: int, height: int, where: str) -> None:
 
 
 def check_values(values: Values, where: str) -> None:
-    """Raise `DataError` for values whose range is not known: negative, above 16 bits, or floating-point."""
-    if values.dtype.kind == "u" and values.dtype.itemsize <= 2:
-        return
-    low, high = values.min(), values.max()
-    if values.dtype.kind == "f" or low < 0 or high > TOP_OF_16_BITS:
+    """Raise `DataError` for values whose range is not known: of other types than uint8 and uint16."""
+    check_values_finite(values, where)
+    if values.dtype.kind != "u" or values.dtype.itemsize > 2:
+        low, high = values.min(), values.max()
         raise PixelSettingError(
             f"{where}: values of {values.dtype} from {low:g} to {high:g}, of which the range is not known; pass the "
             f"lowest and the highest value of all images, such as data.range=[{low:g},{high:g}]"
         )
+
+
+def check_values_finite(values: Values, where: str) -> None:
+    """Raise `DataError` for NaN and infinity."""
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise DataError(f"{where}: some values are not finite; replace them, or leave the image out")
 
 
 def _open(data: bytes, where: str) -> Image.Image:
@@ -109,7 +114,7 @@ def convert_image(image: Image.Image, where: str, channels: int, background: int
     its copies would take more than `MAX_BYTES`, and for values without a known range.
     """
     with raise_image_errors(where):
-        if image.mode in ("I", "F"):
+        if image.mode in ("I", "F") and image.format not in ("PNG", "PPM"):  # which have 16 bits at most
             check_values(np.asarray(image), where)
         mode = {1: "L", 3: "RGB", 4: "RGBA"}[channels]
         transpose = TRANSPOSE_OF_ORIENTATION.get(image.getexif().get(ORIENTATION, 1))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from paragan.core.errors import DataError
 from paragan.datasets import _image_decoding, _tiff_bands
 from paragan.datasets._image_decoding import PixelSettingError
 from paragan.datasets._options import PixelOptions
@@ -97,6 +96,7 @@ def _pillow_values(image: Image.Image, data: bytes) -> StoredValues:
         has_alpha = _image_decoding.has_transparency(image) and image.mode not in _WIDE_MODES
         mode = "RGBA" if has_alpha else "L" if image.mode in ("1", "L") else "RGB"
         values = np.asarray(image if image.mode in (mode, *_WIDE_MODES) else image.convert(mode))
+        values = values.astype(np.uint16) if image.format == "PPM" and image.mode == "I" else values
     return StoredValues(
         values_HWC=values.reshape(image.height, image.width, -1),
         has_alpha=has_alpha,
@@ -168,14 +168,8 @@ def _levels(values_HW: Values, limits: tuple[float, float], where: str) -> Value
     levels_HW: Values = values_HW.astype(np.float32 if values_HW.dtype.itemsize <= 2 else np.float64)
     np.subtract(levels_HW, low, out=levels_HW)
     np.divide(levels_HW, high - low, out=levels_HW)
-    check_values_finite(levels_HW, where)
+    _image_decoding.check_values_finite(levels_HW, where)
     return levels_HW.clip(0, 1, out=levels_HW).astype(np.float32, copy=False)
-
-
-def check_values_finite(values: Values, where: str) -> None:
-    """Raise `DataError` for NaN and infinity."""
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise DataError(f"{where}: some values are not finite; replace them, or leave the image out")
 
 
 def round_values(values: Values, limits: tuple[float, float] | None, bits: int, where: str) -> Values:

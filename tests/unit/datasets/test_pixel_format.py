@@ -144,10 +144,12 @@ def test_a_range_of_values_becomes_the_full_range(values, limits, bits):
     [
         (noise(*SIDE, 1, dtype=np.int16, low=-1024, high=1500), r"int16 from -10\d\d to .*data\.range=\[-10"),
         (noise(*SIDE, 1, dtype=np.uint32, high=1 << 20), r"uint32 .*data\.range"),
+        (noise(*SIDE, 1, dtype=np.int32), r"int32 from 0 to 255, .*data\.range=\[0,255\]"),
+        (noise(*SIDE, 5, dtype=np.int16), r"int16 from 0 to 255, .*data\.range=\[0,255\]"),
         (noise(*SIDE, 1, dtype=np.float32), r"float32 from 0 to 255, .*data\.range=\[0,255\]"),
         (noise(*SIDE, 3, dtype=np.float32), r"float32 .*data\.range"),
     ],
-    ids=["negative", "beyond 16 bits", "float", "float RGB"],
+    ids=["negative", "beyond 16 bits", "8 bits in 32", "8 bits in 16 with a sign", "float", "float RGB"],
 )
 def test_values_without_a_known_range_are_refused_with_the_setting_that_names_it(values, said):
     with pytest.raises(DataError, match=f"^x: values of {said}"):
@@ -156,8 +158,9 @@ def test_values_without_a_known_range_are_refused_with_the_setting_that_names_it
 
 def test_values_that_are_not_finite_are_refused():
     values = np.full((*SIDE, 1), np.nan, np.float32)
-    with pytest.raises(DataError, match="not finite"):
-        pixels(range=(0, 1)).decode(tiff(values), "x")
+    for settings in ({"range": (0, 1)}, {}, {"bits": 16}):
+        with pytest.raises(DataError, match="not finite"):
+            pixels(**settings).decode(tiff(values), "x")
 
 
 def test_bands_of_tiff_become_channels():

@@ -19,8 +19,9 @@ from paragan.core.printable import join_some
 from paragan.core.source import untrained_classes
 from paragan.datasets import audio, npz
 from paragan.datasets._encoded_images import EncodedImages, ShardImages
+from paragan.datasets._image_decoding import check_values_finite
 from paragan.datasets._image_formats import image_suffix
-from paragan.datasets._image_values import StoredValues, ValueSummary, check_values_finite, read_values
+from paragan.datasets._image_values import StoredValues, ValueSummary, read_values
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_files import describe_sides
 from paragan.datasets.base.audio_files import ENDINGS
