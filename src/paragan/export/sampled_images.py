@@ -52,7 +52,7 @@ class SampledImages(Sequence[Image.Image]):
 
     def to_bytes(self) -> Tensor:
         """Return uint8 x_BCHW, rounded."""
-        return ((self.tensor.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+        return _rounded(self.tensor)
 
     def save(self, path: str | Path, columns: int = 10) -> Path:
         """Save a sheet, .png or .jpg, `columns` images per row; images below 32 px are enlarged."""
@@ -64,5 +64,9 @@ class SampledImages(Sequence[Image.Image]):
 
 def _bytes(x_CHW: Tensor) -> Tensor:
     """Convert to uint8: grey, RGB or RGBA; of more channels the first three, two as red and green."""
-    x = ((x_CHW[: 4 if len(x_CHW) == 4 else 3].clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    x = _rounded(x_CHW[: 4 if len(x_CHW) == 4 else 3])
     return torch.cat([x, torch.zeros_like(x[:1])]) if len(x) == 2 else x
+
+
+def _rounded(x: Tensor) -> Tensor:
+    return x.clamp(-1, 1).add_(1).mul_(127.5).round_().to(torch.uint8)

@@ -77,7 +77,7 @@ def _blended(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
         weight = _weight(places, weights.shape, int(overlap * tiling.scale)).to(y)
         cut(total, places).add_(y * weight)
         cut(weights, places).add_(weight)
-    return total / weights
+    return total.div_(weights)  # in place: an output may take gigabytes
 
 
 def _windows(size: int, tile: int, overlap: int) -> list[slice]:
