@@ -13,6 +13,7 @@ from torch.distributed import distributed_c10d
 
 from paragan import build
 from paragan.config import read_recipe
+from paragan.core.clock import Clock
 from paragan.core.dist import ALONE, World
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
@@ -80,6 +81,32 @@ def skipped_on_one_rank(world: World) -> list[bool]:
     sums = [[float(t.double().sum()) for t in net.state_dict().values()] for net in nets]
     told = world.gather([*sums, int(gan.d.updates)])
     return [all(a == told[0][n] for a in (rank[n] for rank in told)) for n in range(4)] + [told[0][3] < 4]
+
+
+class Normed(nn.Module):
+    """D with batch norm of torch, which counts the batches of G's turns, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1))
+
+    def forward(self, x, y=None):
+        return self.net(x).squeeze(1)
+
+
+def foreign_norms(world: World, every: int) -> bool:
+    """Under `local_sgd`, ranks are compared at each averaging: whether norms of torch in D pass."""
+    on = Switches(conditional=False)
+    kind = local_sgd.Strategy(local_sgd.Options(every=every))
+    making = NetworkFactory(lambda: Normed().double(), partial(initialise, seed=0, stream="d"))
+    d = Player(side=D, net=kind.prepare(making, world), strategy=kind, policy=Policy(kind=torch.optim.Adam, lr=1e-2))
+    gan = game(on, player(G, on, kind, world), d)
+    check = ConsistencyCheck(world, 1)
+    for step, batch in zip(range(4), stream(on, *world.share(BATCH)), strict=False):
+        synchronous.step(gan, iter([batch]))
+        check.check(Clock(step=step + 1, images=0), {"g": gan.g, "d": gan.d})
+    means = world.gather(d.net.net[2].running_mean.tolist())
+    return means[0] != means[1]
 
 
 class Tied(nn.Module):

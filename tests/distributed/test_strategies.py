@@ -117,6 +117,11 @@ def test_a_skip_on_one_rank_does_not_part_the_ranks(two_ranks):
     assert two_ranks.run(f"{CORNERS}:skipped_on_one_rank") == [[True] * 5] * 2
 
 
+@pytest.mark.parametrize("every", [1, 2])
+def test_norms_of_torch_pass_the_comparison_of_ranks_under_local_sgd(two_ranks, every):
+    assert two_ranks.run(f"{CORNERS}:foreign_norms", every=every) == [True, True]
+
+
 @pytest.mark.parametrize("name", ["ddp", "zero1", "zero2", "zero3"])
 def test_tied_weights_and_no_buffers(two_ranks, name):
     assert max(two_ranks.run(f"{CORNERS}:tied", name=name)) <= 1e-12

@@ -55,11 +55,13 @@ def _of_loader(loader: DataLoader[Any], form: SampleForm, name: str) -> Source:
     collate = None if loader.collate_fn is default_collate else loader.collate_fn
     form = replace(form, collate=collate)
     source = source_of(loader.dataset, form, None, name)
+    used, unused = "dataset and collate_fn", "num_workers (a stream is read by this process), sampler"
     if isinstance(source, DatasetSource):
         source.use_processes(loader.num_workers, loader.worker_init_fn)
+        used, unused = f"dataset, collate_fn and num_workers ({loader.num_workers})", "sampler"
     source.notices += (
-        f"{name}: of the DataLoader, the dataset, collate_fn and num_workers ({loader.num_workers}) are used; its "
-        "sampler, shuffle and batch_size are not: order and train.batch are those of the run",
+        f"{name}: of the DataLoader, the {used} are used; its {unused}, shuffle and batch_size are not: order and "
+        "train.batch are those of the run",
     )
     return source
 

@@ -159,7 +159,9 @@ def batch_stream(
     """
     labels_N = _labels_to_balance(config, source)
     if isinstance(source, StreamedSource):
-        return IterableStream(source, config.train.batch, device, share)
+        stream = IterableStream(source, config.train.batch, device, share)
+        stream.timeout_s = config.train.timeout_s
+        return stream
     loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip, balanced_by=labels_N)
     options = config.loading
     threads = options.threads or min(_MAX_THREADS, torch.get_num_threads())
@@ -169,6 +171,7 @@ def batch_stream(
         num = 0 if depth == 0 or not (is_automatic or depth) else source.num_processes(wanted)
         num = -(-num // world.local_size)
         ahead = depth if isinstance(depth, int) else 2 * num
+        loader.timeout_s = config.train.timeout_s  # where this process reads
         return ProcessBatches(loader, num, ahead, config.train.timeout_s) if num else loader
     if depth is None and is_automatic and source.is_decoded:
         depth = "auto" if "://" in str(vars(config.data.options).get("path", "")) else threads + 1

@@ -70,10 +70,12 @@ def advise(
 
     Each has `name` of the rule, `value` that triggered it, `means` and `try`: likely cause and
     remedy. history: values of telemetry and scores by name, oldest first; missing and non-finite
-    values are skipped. num_images: training images. settled: words of the remedies that are on already, which
-    are left out. has_pairs: the data are pairs, whose images cannot be augmented without their conditions.
+    values are skipped. num_images: training images, 0 of a stream. settled: words of the remedies that
+    are on already, which are left out. has_pairs: the data are pairs, whose images cannot be augmented without
+    their conditions.
     """
-    advice = [] if AUGMENT in settled or num_images >= MANY_IMAGES else [_few(num_images, has_pairs)]
+    is_small = 0 < num_images < MANY_IMAGES and AUGMENT not in settled
+    advice = [_few(num_images, has_pairs)] if is_small else []
     for rule in RULES:
         value = rule.sign(history)
         if value is not None:

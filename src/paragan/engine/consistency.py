@@ -101,8 +101,10 @@ def _named_tensors(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[
         box = layout[name]
         is_piece = (is_cut and value.dim() > 0) or box.stage is not None
         yield f"{prefix}{name}{f' (piece at {box.offset}{_SHARD}' * is_piece}", local_shard(value.detach())
+    # norms of torch in D count batches of G's turns, too, which follow an averaging of local SGD
+    may_differ = strategy.exemption != ""
     for name, buffer in net.named_buffers():
-        if not buffer.is_meta:
+        if not (buffer.is_meta or may_differ):
             of_stage = f" (of a stage{_SHARD}" if name in layout and layout[name].stage is not None else ""
             yield f"{prefix}{name}{of_stage}", buffer.detach()
 

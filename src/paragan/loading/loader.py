@@ -6,6 +6,7 @@ import itertools
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +17,16 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.not_finite import check_finite
+from paragan.core.outside_code import reraise_outside_errors
 from paragan.core.phases import Phase, phase
 from paragan.core.source import Source, StreamedSource
 from paragan.core.types import Batch, Rows
 from paragan.loading.order import ClassOrder, Order
+from paragan.loading.time_limit import time_limit
 
 _LOOKAHEAD = 4096  # positions permuted at once: little slower than a hundred
+
+_END = object()  # of an iterable
 
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 Share = tuple[int, int] | None  # first row of a rank in the global batch, and number of its rows; None: all
@@ -30,10 +35,10 @@ Share = tuple[int, int] | None  # first row of a rank in the global batch, and n
 class BatchStream(Iterator[Batch]):
     """Base class of endless streams of batches, moved to a device.
 
-    position: the whole state. wait_s: seconds that the consumer has waited. rows: those of this rank in
-    batch 0. is_pinned: whether copies to the device start from pinned memory, which lets them overlap
-    with computation. Images, as the source declares them, are copied to the device as stored and mapped
-    to [-1, 1] as `dtype` there; other tensors are unchanged.
+    position: the whole state. wait_s: seconds that the consumer has waited. timeout_s: limit of reading a
+    batch in this process. rows: those of this rank in batch 0. is_pinned: whether copies to the device start
+    from pinned memory, which lets them overlap with computation. Images, as the source declares them, are
+    copied to the device as stored and mapped to [-1, 1] as `dtype` there; other tensors are unchanged.
     """
 
     def __init__(
@@ -46,6 +51,7 @@ class BatchStream(Iterator[Batch]):
         self.device = device or torch.device("cpu")
         self.dtype = dtype
         self.is_pinned = _copies_from_pinned_memory(self.device)
+        self.timeout_s: float | None = None
 
     def __next__(self) -> Batch:
         return next_joint_batch([self])
@@ -193,11 +199,16 @@ class IterableStream(BatchStream):
     def _named_samples(self) -> Iterator[tuple[str, Any]]:
         """Yield samples for ever, with their names in messages."""
         for epoch in itertools.count():
-            name = ""
-            for number, sample in enumerate(self._streamed.samples(epoch)):
+            with reraise_outside_errors(f"data: epoch {epoch}", DataError):
+                samples = self._streamed.samples(epoch)
+            for number in itertools.count():
                 name = f"sample {number} of epoch {epoch}"
+                with reraise_outside_errors(f"data: {name}", DataError):
+                    sample = next(samples, _END)
+                if sample is _END:
+                    break
                 yield name, sample
-            if not name:
+            if number == 0:
                 raise DataError(f"data: the iterable of epoch {epoch} has no samples")
 
 
@@ -206,7 +217,9 @@ def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
     """Return the next batches of several streams, concatenated, in one transfer to their device."""
     began = time.perf_counter()
     first = streams[0]
-    fetched = [stream.fetch_next() for stream in streams]
+    problem = f"data: batch {first.position} was not read within {first.timeout_s} s; increase train.timeout_s"
+    with nullcontext() if first.timeout_s is None else time_limit(first.timeout_s, problem):
+        fetched = [stream.fetch_next() for stream in streams]
     tensors = fetched[0]
     if len(fetched) > 1:
         tensors = {name: torch.cat([part[name] for part in fetched]) for name in tensors}

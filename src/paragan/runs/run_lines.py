@@ -106,14 +106,14 @@ def start_lines(
 
 
 def _data_text(source: Source) -> str:
+    count = f"{len(source):,}" if len(source) else "streamed"
     if not source.is_image:
-        count = f"{len(source):,}" if len(source) else "streamed"
         return f"{count} samples: {describe_tensors(source.tensors)}"
     classes = f" of {len(source.class_names)} classes" if source.class_names else ""
     size = "x".join(map(str, source.shape[1:]))
     kind = {1: "grey", 3: "colour"}.get(source.shape[0], f"{source.shape[0]}-channel")
     deep = "16-bit " if source.tensors["image"].dtype.itemsize == 2 else ""
-    return f"{len(source):,} {deep}{kind} images{classes}, {size}"
+    return f"{count} {deep}{kind} images{classes}, {size}"
 
 
 def num_hosts(world: World) -> int:
@@ -179,10 +179,11 @@ def _no_score_line(trainer: TrainingLoop) -> str:
 
 def _range_warning(trainer: TrainingLoop) -> list[str]:
     sample, low, high = _image_range(trainer)
-    if low < 0 or not 0 < high <= 1:
+    if low == high or (low < 0 and max(-low, high) <= 1):
         return []
-    text = f"{sample} is in [0, 1], and images are shown and scored in [-1, 1]; pass 2 * {sample} - 1, or uint8"
-    return [f"warning: {text}"]
+    actual, remedy = ("in [0, 1]", f"pass 2 * {sample} - 1") if low >= 0 and high <= 1 else ("", "map it to that range")
+    actual = actual or f"from {low:.4g} to {high:.4g}"
+    return [f"warning: {sample} is {actual}, and images are shown and scored in [-1, 1]; {remedy}, or pass uint8"]
 
 
 def _image_range(trainer: TrainingLoop) -> tuple[str, float, float]:

@@ -1,7 +1,8 @@
 """Audio files: their headers, and parts of them at another sample rate.
 
 libsndfile reads them (package soundfile), libsoxr resamples (package soxr). What libsndfile cannot read, and what
-does not state its length, is read by ffmpeg: only local files, in formats of `_DEMUXERS`, and with a time-out.
+does not state its length, is read by ffmpeg, from the start: only local files, in formats of `_DEMUXERS`, and with a
+time-out.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _DEMUXERS = "aac,ac3,aiff,amr,ape,asf,au,caf,flac,matroska,webm,mov,mp4,m4a,mp3,
 _MAX_RATE = 768_000
 _MAX_CHANNELS = 64
 _MAX_SAMPLES = 1 << 40  # a file that does not state its length seems to have more
-_WARM_UP = 1 << 14  # samples that ffmpeg decodes before those that are read
+_WARM_UP = 1 << 14  # samples to decode before those that are read: after a seek, mp3 and Vorbis begin with wrong ones
 _TAPS = 256  # of the resampler on each side, in samples of the lower rate
 _TIMEOUT_S = 300  # ffmpeg decodes hours of audio in this time
 _MAX_MESSAGE = 200
@@ -140,21 +141,22 @@ def _read(file: File, info: AudioInfo, where: str, start: int, count: int) -> ND
         file.seek(0)
     try:
         with soundfile.SoundFile(file) as opened:
-            opened.seek(start)
-            audio_TC: NDArray[np.float32] = opened.read(count, dtype="float32", always_2d=True)
+            first = max(0, start - _WARM_UP)
+            if first:
+                opened.seek(first)
+            audio_TC: NDArray[np.float32] = opened.read(start + count - first, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError) as error:
         raise DataError(f"{where}: damaged audio ({_one_line(str(error))}); {_HINT}") from None
-    return audio_TC
+    return audio_TC[start - first :]
 
 
 def _read_by_ffmpeg(file: File, info: AudioInfo, where: str, start: int, count: int) -> NDArray[np.float32]:
-    first = max(0, start - _WARM_UP)
-    seconds = (start + count - first + 1) / info.sample_rate
-    kind = ["-map", "0:a:0", "-ac", str(info.channels), "-ar", str(info.sample_rate), "-f", "f32le", "-"]
-    seek = ["-ss", f"{first / info.sample_rate:.6f}"] if first else []  # even a seek to 0 drops samples
-    decoded = _run("ffmpeg", ["-nostdin", *seek], file, where, ["-t", f"{seconds:.6f}", *kind]).stdout
+    # by counting samples from the start: seeks, and times in the file, miss by thousands of samples in most formats
+    part = ["-map", "0:a:0", "-af", f"atrim=start_sample={start}:end_sample={start + count}"]
+    kind = ["-ac", str(info.channels), "-ar", str(info.sample_rate), "-f", "f32le", "-"]
+    decoded = _run("ffmpeg", ["-nostdin"], file, where, [*part, *kind]).stdout
     audio_TC = np.frombuffer(decoded[: len(decoded) // 4 // info.channels * 4 * info.channels], "<f4")
-    return audio_TC.reshape(-1, info.channels)[start - first :][:count]
+    return audio_TC.reshape(-1, info.channels)
 
 
 def _probe(file: File, where: str, problem: str) -> AudioInfo:

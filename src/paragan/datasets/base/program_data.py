@@ -27,7 +27,7 @@ from paragan.core.source import Source, StreamedSource
 from paragan.datasets.base.column_names import split_names
 from paragan.datasets.base.in_memory import compute_fingerprint
 from paragan.datasets.base.ragged import Padding
-from paragan.datasets.base.samples import SampleForm, as_tensor, cast, cast_notices, check_names
+from paragan.datasets.base.samples import SampleForm, as_tensor, cast, cast_notices, check_names, flat_label
 
 MAX_PROCESSES = 4  # that read a data set ahead; more than cores, as samples may wait for storage
 _HASHED = 64  # rows that identify tensors
@@ -158,7 +158,8 @@ class IterableSource(StreamedSource):
 
     def __init__(self, make: Callable[[int], Iterable[Any]], form: SampleForm) -> None:
         self._make = make
-        first = next(iter(make(0)), None)
+        with reraise_outside_errors("data: sample 0 of epoch 0", DataError):
+            first = next(iter(make(0)), None)
         if first is None:
             raise DataError("data: the iterable of epoch 0 has no samples")
         self._form, self.tensors, self.notices = form.of_first(first)
@@ -205,7 +206,7 @@ def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
     columns: dict[str, Tensor | list[Tensor]] = {}
     for name, held in data.items():
         if not isinstance(held, (list, tuple)):
-            columns[name] = as_tensor(held, name, "the mapping")
+            columns[name] = flat_label(as_tensor(held, name, "the mapping"), name, 1)
             continue
         rows = [as_tensor(row, name, f"sample {number}") for number, row in enumerate(held)]
         has_numbers = bool(rows) and not any(row.dim() for row in rows)

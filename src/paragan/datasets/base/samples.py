@@ -49,6 +49,7 @@ class SampleForm:
         if left_out:
             notices += (f"data: {', '.join(left_out)} has no numbers and is left out",)
         stored = {name: as_tensor(value, name, "sample 0") for name, value in named.items() if name not in left_out}
+        stored = {name: flat_label(value, name, self._num_axes) for name, value in stored.items()}
         if self.collate is not None:
             stored = {name: value[0] for name, value in stored.items()}
         first = {name: cast(value, self.dtype) for name, value in stored.items()}
@@ -69,7 +70,7 @@ class SampleForm:
             if specs != declared:
                 raise DataError(
                     f"data: sample {number} has {describe_tensors(specs)}, the first {describe_tensors(declared)}; "
-                    "name an axis that differs: ragged={NAME: AXIS}"
+                    "resize or convert pictures to one form, or name an axis that differs: ragged={NAME: AXIS}"
                 )
             for name, tensor in tensors.items():
                 rows.setdefault(name, []).append(tensor)
@@ -77,7 +78,13 @@ class SampleForm:
 
     def _tensors(self, sample: Any, number: int) -> dict[str, Tensor]:
         named = self._named(sample, number)
-        return {name: cast(as_tensor(value, name, f"sample {number}"), self.dtype) for name, value in named.items()}
+        values = {name: as_tensor(value, name, f"sample {number}") for name, value in named.items()}
+        return {name: cast(flat_label(value, name, self._num_axes), self.dtype) for name, value in values.items()}
+
+    @property
+    def _num_axes(self) -> int:
+        """Return the number of axes before those of a sample."""
+        return 0 if self.collate is None else 1
 
     def _named(self, sample: Any, number: int) -> dict[str, Any]:
         """Return the values of a sample by name. Raises `DataError` for a sample without names."""
@@ -91,6 +98,12 @@ class SampleForm:
             f"data: sample {number} is a {type(sample).__name__}; return a mapping of names to tensors, such as "
             "{'image': image}, or a tuple of them"
         )
+
+
+def flat_label(value: Tensor, name: str, num_axes: int) -> Tensor:
+    """Return class labels (N, 1), as some collections have them, as (N,). num_axes: before those of a sample."""
+    is_one_number = name == "label" and value.dim() == num_axes + 1 and value.shape[-1] == 1
+    return value.squeeze(-1) if is_one_number and not value.is_floating_point() else value
 
 
 def cast(value: Tensor, dtype: torch.dtype | None) -> Tensor:
