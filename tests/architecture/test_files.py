@@ -115,6 +115,7 @@ MAKE_FOLDERS = {  # file: why it need not call `create_subfolder`
     "src/paragan/evaluation/reference_features.py": "in the user's cache",
     "src/paragan/features/base/inception_weights.py": "in the user's cache",
     "src/paragan/export/bundle.py": "the folder that the user names, or one that `create_subfolder` returned",
+    "src/paragan/export/discriminator.py": "as the bundle",
     "src/paragan/extensions/clusters/cluster_runs.py": "the folder of rendered jobs, which the user names",
     "src/paragan/runs/folder.py": "the run folder",
     "src/paragan/runs/output_folder.py": "the folder that the user names",

@@ -13,10 +13,9 @@ from torch.distributed import distributed_c10d
 
 from paragan import build
 from paragan.config import read_recipe
-from paragan.core.clock import Clock
 from paragan.core.dist import ALONE, World
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.types import Side
+from paragan.core.types import Clock, Side
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.features.base import classifier as classifier
 from paragan.game.network import Calling

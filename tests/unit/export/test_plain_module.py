@@ -117,9 +117,9 @@ def test_parameters_of_the_source_have_the_gradients_of_the_network(tmp_path):
     z = torch.randn(6, 4)
     for module in (net, generator):
         module(z).square().sum().backward()
-    for (name, mine), (other, theirs) in zip(net.named_parameters(), generator.named_parameters(), strict=True):
+    for (name, weight), (other, exported) in zip(net.named_parameters(), generator.named_parameters(), strict=True):
         assert name == other
-        torch.testing.assert_close(mine.grad, theirs.grad, rtol=0, atol=0)
+        torch.testing.assert_close(weight.grad, exported.grad, rtol=0, atol=0)
 
 
 def test_network_with_tensors_that_are_not_saved_is_refused_by_name(tmp_path):
