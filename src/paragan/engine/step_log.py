@@ -154,7 +154,7 @@ class TrafficLog:
         """Return the bytes per step since the last call, or nothing for one rank. Collective.
 
         steps: since then. `sent`: what ranks passed to collectives and links; `links`: what
-        travels for it (`core.traffic.link_bytes`); each by kind, of all ranks together.
+        travels for it (`core.dist.link_bytes`); each by kind, of all ranks together.
         """
         if self._world.size == 1 or not steps:
             return {}
