@@ -149,7 +149,7 @@ def test_who_closed_is_an_error_only_where_more_is_expected():
 
     first, second = together(2, do)
     assert str(first) == "worker 1 has left" and "worker 0 did not answer" in str(second)
-    abort_all(comms)  # after a `close` that failed: no process reads a second farewell
+    abort_all(comms)  # after a `close` that failed, too
 
 
 def test_missing_mpi4py_gives_a_remedy(monkeypatch):

@@ -52,7 +52,6 @@ class GlooCommunicator(Communicator):
         super().__init__(rank, size, peers, size if coordinated else 0)
         self._arrivals = arrivals = ReceiveBuffer(timeout_s, stopped)
         self._failed_worker = NO_FAILURE
-        self._is_leaving = False  # the others know: nothing may be sent any more
         self._has_left = False
         # a waiting call, even an abandoned one, blocks its connection to the store
         store = dist.PrefixStore(name, store.clone())  # type: ignore[attr-defined]
@@ -87,11 +86,9 @@ class GlooCommunicator(Communicator):
             raise
 
     def _announce(self, reason: int) -> None:
-        """Announce to all once that this worker leaves (`ReceiveBuffer.mark_left`); never raises."""
-        if not self._is_leaving:
-            self._is_leaving = True
-            for connection in self._connections.values():
-                connection.send_leave(reason)
+        """Announce to all that this worker leaves; never raises. Of several reasons they take the first."""
+        for connection in self._connections.values():
+            connection.send_leave(reason)
 
     def _connect(
         self, store: dist.Store, timeout_s: float, stopped: Callable[[], bool], host: str | None

@@ -140,7 +140,7 @@ class PeerConnection:
                 self._sender.send(Message(version=number, data=tensor))
 
     def send_leave(self, reason: int) -> None:
-        """Announce that this worker leaves; nothing may follow. reason: as `failed` of `ReceiveBuffer.mark_left`."""
+        """Announce that this worker leaves. reason: as `failed` of `ReceiveBuffer.mark_left`."""
         with suppress(RankError):
             self._sender.send(Message(version=_LEAVE, data=_EMPTY, note=reason))
 
