@@ -136,6 +136,10 @@ class Source(ABC):
         """Return the name of a sample in messages; a source of files returns that of the file."""
         return f"sample {row}"
 
+    def stamp(self, row: int) -> str:
+        """Return what identifies the content of a sample, whatever its folder, without reading it; empty: not known."""
+        return ""
+
     def row_labels(self) -> NDArray[np.int64] | None:
         """Return the label of every sample, int64 (N,); None where that takes reading all of them."""
         return None
@@ -200,6 +204,10 @@ class DerivedSource(EncodedSource):
     def where(self, row: int) -> str:
         """Return the name that the other source has for a sample."""
         return self.source.where(row)
+
+    def stamp(self, row: int) -> str:
+        """Return the stamp that the other source has for a sample."""
+        return self.source.stamp(row)
 
     def row_labels(self) -> NDArray[np.int64] | None:
         """Return the labels of the other source."""

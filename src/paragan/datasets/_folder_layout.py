@@ -196,12 +196,9 @@ def _find_classes(
 
 
 def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> None:
-    """Raise `DataError` if the folders inside the classes, or in both splits, say that these are something else."""
-    classes = [{part.folder: part.top for part in parts if part.split == split and part.folder} for split in (0, 1)]
-    if all(classes) and classes[0].keys().isdisjoint(classes[1]):
-        named = f"{_listed(sorted(classes[0]))} and {_listed(sorted(classes[1]))}"
-        raise DataError(f"{name}: training and held-out images have no class in common, {named}; choose: {_BOTH_WAYS}")
-    inner = {folder: frozenset(folder_names(paths, top)) for folder, top in classes[0].items()}
+    """Raise `DataError` if the names of classes, or of the folders in them, say that these may be something else."""
+    tops = {part.folder: part.top for part in parts if part.folder and not part.split}
+    inner = {folder: frozenset(folder_names(paths, top)) for folder, top in tops.items()}
     splits = [parse_split(folder) for folder in inner]
     is_plain = {("train", ()) in splits, not _UNTRAINED.isdisjoint(splits)}
     words = {split == "train" for split, _ in splits if split is not None}

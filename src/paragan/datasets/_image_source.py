@@ -80,6 +80,10 @@ class ImageSource(EncodedSource):
         """Return the name of an image in messages."""
         return self._images.where(int(self._rows[row]))
 
+    def stamp(self, row: int) -> str:
+        """Return size and time of a file, or its checksum."""
+        return self._images.stamp(int(self._rows[row]))
+
     def read(self, rows: Any) -> list[bytes]:
         """Return the bytes of images; empty for those whose pixels are cached."""
         numbers = [operator.index(row) for row in rows]

@@ -26,7 +26,7 @@ _CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", 
 _SIDE = 32
 _BATCH = 10_000
 _ROW = 1 + 3 * _SIDE * _SIDE  # bytes: the label, then the red, green and blue planes
-_HELD_OUT_EVERY = 10
+_HELD_OUT = 1 / 10
 _MAX_BYTES = 256 << 20  # unpacked; the official archive has 184 million
 _BATCHES = {"train": tuple(f"data_batch_{n}.bin" for n in range(1, 6)), "held_out": ("test_batch.bin",)}
 _BINARY = "cifar-10-binary.tar.gz"
@@ -133,7 +133,7 @@ def _read_lossless(path: Path, split: str) -> tuple[Tensor, Tensor]:
             f"{path}: {arrays} instead of uint8 (N, 32, 32, 3) and uint8 (N,) from 0 to 9; download the file again"
         )
     labels_N = torch.from_numpy(labels).long()
-    rows = stratified_split(labels_N, _HELD_OUT_EVERY, "cifar10")[split]
+    rows = stratified_split(labels_N, _HELD_OUT, "cifar10")[split]
     return torch.from_numpy(images).permute(0, 3, 1, 2)[rows].contiguous(), labels_N[rows]
 
 

@@ -23,7 +23,7 @@ from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint,
 
 _FILE = Path(__file__).with_name("digits.npz")
 _FULL_INK = 16
-_HELD_OUT_EVERY = 5
+_HELD_OUT = 1 / 5
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     generalisation to new writers.
     """
     images_N1HW, labels_N = _enlarged_images(options.size)
-    rows = stratified_split(labels_N, _HELD_OUT_EVERY, "digits")[split]
+    rows = stratified_split(labels_N, _HELD_OUT, "digits")[split]
     fingerprint = compute_fingerprint("digits", options.size, split)
     return InMemorySource(images_N1HW[rows], labels_N[rows], tuple("0123456789"), fingerprint)
 

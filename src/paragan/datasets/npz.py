@@ -80,7 +80,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 def split_rows(options: Options, classes: NumberedClasses | None, count: int) -> dict[str, Tensor]:
     """Return the rows of both splits."""
     strata_N = np.zeros(count) if classes is None else classes.labels
-    return stratified_split(torch.from_numpy(strata_N.astype(np.int64)), round(1 / options.held_out), "npz")
+    return stratified_split(torch.from_numpy(strata_N.astype(np.int64)), options.held_out, "npz")
 
 
 def read_stored_images(options: Options) -> Values:

@@ -1,7 +1,10 @@
 """Game of a run with its data and its checkpoints, and its players and data in words and numbers."""
 
+import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import zip_longest
 from math import prod
 from typing import Any
@@ -32,6 +35,7 @@ from paragan.layers.frozen import frozen_networks
 from paragan.loading.loader import BatchStream
 
 _PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+_NUM_COMPARED = 128  # samples whose classes are compared when a run is resumed
 
 
 @dataclass(kw_only=True)
@@ -99,7 +103,7 @@ class SavedGame:
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,
             "model": {"shape": source.tensors[sample].shape, "class_sizes": self.prior.class_sizes, **facts},
-            "data": {"samples": len(source), "fingerprint": source.fingerprint},
+            "data": {"samples": len(source), "fingerprint": source.fingerprint, "classes": self._sample_classes},
             "owes_score": self.is_score_pending,
         }
         path = self.checkpoints.save(self.clock.step, groups, values)
@@ -127,6 +131,17 @@ class SavedGame:
             self._base_sha256.update({name: base_sha256(player) for name, player in self.players.items()})
         return self._base_sha256
 
+    @cached_property
+    def _sample_classes(self) -> dict[str, str]:
+        """The classes of the samples of the lowest hashes of names, by what identifies these in any folder."""
+        source = self.batches.source
+        labels_N = source.row_labels() if source.class_names else None
+        if labels_N is None or not source.stamp(0):
+            return {}
+        names = [source.where(row).rpartition("/")[2] for row in range(len(source))]
+        rows = sorted(range(len(source)), key=lambda row: _hash(names[row]))[:_NUM_COMPARED]
+        return {_hash(f"{names[row]} {source.stamp(row)}"): source.class_names[labels_N[row]] for row in rows}
+
     def resume(self, best: bool = False) -> bool:
         """Restore the newest undamaged or the best checkpoint; False if none exists. Collective."""
         checkpoint = read_checkpoint(self.best.path()) if best else self.checkpoints.newest()
@@ -144,6 +159,8 @@ class SavedGame:
         self.data_change = _describe_change(values.get("data"), source)
         with restoring(checkpoint):
             _check_class_names(checkpoint, source.class_names)
+            if self.data_change:
+                _check_classes_of_samples(checkpoint, self._sample_classes)
             position = read_counts(values, "position")["position"]
             clock = read_counts(values["clock"], "step", "images")
             self.restore(checkpoint)
@@ -181,6 +198,23 @@ def _check_class_names(checkpoint: Checkpoint, names: Sequence[str]) -> None:
             raise CheckpointError(
                 f"checkpoint {checkpoint.path}: class {number} {was}, and now {now_is}; give the classes of the data "
                 "their former names, or start anew with --fresh"
+            )
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+
+
+def _check_classes_of_samples(checkpoint: Checkpoint, classes: Mapping[str, str]) -> None:
+    """Raise `CheckpointError` if most of the known samples of a class, two or more, had another class at the save."""
+    saved = dict(checkpoint.values["data"].get("classes", {}))
+    known = Counter(saved[sample] for sample in saved.keys() & classes.keys())
+    moved = Counter(saved[sample] for sample in saved.keys() & classes.keys() if saved[sample] != classes[sample])
+    for name, count in sorted(moved.items()):
+        if count > 1 and 2 * count > known[name]:
+            raise CheckpointError(
+                f"checkpoint {checkpoint.path}: {count} of {known[name]} compared samples of class {name!r} now have "
+                "another class; give the classes of the data their former names, or start anew with --fresh"
             )
 
 

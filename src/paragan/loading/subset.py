@@ -44,6 +44,10 @@ class SubsetSource(DerivedSource):
         """Return the name of a sample by position in the subset."""
         return self.source.where(int(self._rows[row]))
 
+    def stamp(self, row: int) -> str:
+        """Return the stamp of a sample by position in the subset."""
+        return self.source.stamp(int(self._rows[row]))
+
     def row_labels(self) -> Indices | None:
         """Return the labels by position in the subset."""
         labels_N = super().row_labels()

@@ -130,6 +130,47 @@ def test_a_resume_with_other_classes_is_refused(tmp_path, change, words):
     assert "\n" not in str(refused.value)
 
 
+def swap(root):
+    (root / "cats").rename(root / "x")
+    (root / "dogs").rename(root / "cats")
+    (root / "x").rename(root / "dogs")
+
+
+def swap_labels(root):
+    table = root / "metadata.csv"
+    table.write_text(table.read_text().replace("cats\n", "x\n").replace("dogs\n", "cats\n").replace("x\n", "dogs\n"))
+
+
+def write_table(root):
+    rows = [f"{path.relative_to(root)},{path.parent.name}\n" for path in sorted(root.rglob("*.png"))]
+    (root / "metadata.csv").write_text("file_name,label\n" + "".join(rows))
+
+
+def move_most(root):
+    for path in sorted((root / "cats").iterdir())[:6]:
+        path.rename(root / "dogs" / path.name)
+
+
+@pytest.mark.parametrize("change", [swap, swap_labels, move_most])
+def test_a_resume_with_exchanged_classes_is_refused(tmp_path, change):
+    path = fill(tmp_path / "data", cats=8, dogs=4)
+    for number, file in enumerate(sorted(path.rglob("*.png"))):
+        file.rename(file.parent / f"{number}.png")
+    if change is swap_labels:
+        write_table(path)
+    trained(tmp_path / "run", path, kimg=0.008)
+    change(path)
+    with pytest.raises(CheckpointError, match=r"cats.*another class"):
+        trained(tmp_path / "run", path)
+
+
+def test_a_resume_after_one_image_was_sorted_anew_goes_on(tmp_path):
+    path = fill(tmp_path / "data", cats=8, dogs=4)
+    trained(tmp_path / "run", path, kimg=0.008)
+    min((path / "cats").iterdir()).rename(path / "dogs" / "cat.png")
+    assert any("data has changed" in line for line in messages(trained(tmp_path / "run", path)))
+
+
 def test_a_resume_says_that_images_were_added_and_goes_on(tmp_path):
     path = fill(tmp_path / "data", cats=8, dogs=4)
     run = trained(tmp_path / "run", path, kimg=0.008)

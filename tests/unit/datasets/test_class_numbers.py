@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.datasets import npz
 from paragan.datasets._encoded_images import EncodedImages, number_classes
@@ -153,6 +154,26 @@ def test_exactly_one_of_two_images_is_held_out(labels):
 
 def test_a_single_image_of_a_class_in_memory_trains():
     labels = torch.tensor([0] * 7 + [1] + [2] * 6)
-    for every in (2, 3, 10):
-        split = stratified_split(labels, every, "npz")
+    for share in (1 / 2, 1 / 3, 0.1):
+        split = stratified_split(labels, share, "npz")
         assert set(labels[split["train"]].tolist()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.15, 0.2, 0.3, 1 / 3, 0.35, 0.4, 0.45, 0.5])
+def test_the_share_of_arrays_is_held_out(share):
+    split = stratified_split(torch.arange(600) % 3, share, "npz")
+    assert len(split["held_out"]) == pytest.approx(600 * share, abs=1)
+    assert len(split["train"]) + len(split["held_out"]) == 600
+    sizes = torch.bincount(split["held_out"] % 3)
+    assert sizes.max() - sizes.min() <= 1
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 0, 1, 2], [0, 1, 2, 2], [0, 0]])
+def test_at_least_one_row_of_arrays_is_held_out(labels):
+    split = stratified_split(torch.tensor(labels), 0.1, "npz")
+    assert len(split["held_out"]) == 1
+    if len(set(labels)) < len(labels):
+        assert set(labels) == {labels[row] for row in split["train"]}
+    assert stratified_split(torch.zeros(500).long(), 0.1, "npz")["held_out"].tolist() == sorted(
+        torch.randperm(500, generator=rng.generator("npz", "split"))[::10].tolist()
+    )

@@ -149,7 +149,6 @@ def test_an_archive_is_read_as_its_folder(tmp_path, name, pack):
         (["bus/ 3", "car/ 3", "train/steam/ 3", "train/electric/ 3"], "'steam'"),
         (["fold1/no/ 2", "fold1/yes/ 2", "fold2/no/ 2", "fold2/yes/ 2"], "'yes'"),
         (["brain/no/ 2", "brain/yes/ 2", "no/ 2", "yes/ 2"], "'brain'"),
-        (["train/a/ 2", "train/b/ 2", "val/c/ 2", "val/d/ 2"], "'c'"),
     ],
 )
 def test_what_is_something_else_is_refused_with_both_ways(tmp_path, counts, word):

@@ -73,17 +73,22 @@ def _magnitudes(tensors: Mapping[str, Tensor]) -> dict[str, list[str]]:
     return {name: [f"{mean:.3g}" for mean in of_rows] for name, of_rows in means.items()}
 
 
-def stratified_split(labels_N: Tensor, every: int, name: str) -> dict[str, Tensor]:
-    """Return the rows of both splits, in file order: one in `every` rows of each class is held out, but no only one.
+def stratified_split(labels_N: Tensor, share: float, name: str) -> dict[str, Tensor]:
+    """Return the rows of both splits, in file order: a share of each class is held out, of all at least one row.
 
+    The only row of a class is trained on.
     The order in which rows are picked is a permutation seeded by `name` alone, so the split is the
     same for every seed of a run.
     """
     shuffled = torch.randperm(len(labels_N), generator=rng.generator(name, "split"))
     by_class = shuffled[labels_N[shuffled].argsort(stable=True)]
     is_held_out = torch.zeros(len(labels_N), dtype=torch.bool)
-    picked = by_class[::every]
-    is_held_out[picked[labels_N.bincount()[labels_N[picked]] > 1]] = True
+    bounds = (torch.arange(len(labels_N) + 1, dtype=torch.float64) * share).round(decimals=9).ceil()
+    picked = by_class[bounds.diff() > 0]
+    is_single = labels_N.bincount()[labels_N] == 1
+    is_held_out[picked[~is_single[picked]]] = True
+    if not is_held_out.any():  # few rows: one, of a class of several if there is one
+        is_held_out[by_class[is_single[by_class].byte().argmin()]] = True
     return {
         "train": (~is_held_out).nonzero().flatten(),
         "held_out": is_held_out.nonzero().flatten(),
