@@ -27,17 +27,18 @@ _LONG_HEADERS = (
 
 
 def read_members(
-    path: Path, is_needed: Callable[[str], bool], max_bytes: int, max_member_bytes: int
+    path: Path, is_needed: Callable[[str], bool], max_bytes: int, max_member_bytes: int, links: list[str] | None = None
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the needed regular files, in archive order; write nothing to disk.
 
-    Raises `DataError` if the archive is missing or damaged, if it unpacks to more than `max_bytes`,
-    or if a needed file has more than `max_member_bytes`.
+    links: receives the names of hard and symbolic links, which are not followed. Raises `DataError` if
+    the archive is missing or damaged, if it unpacks to more than `max_bytes`, or if a needed file has
+    more than `max_member_bytes`.
     """
     with _raise_data_errors(path), path.open("rb") as raw:
         stream = _BoundedReader(raw, path, max_bytes)
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
-            for entry in _regular_files(archive):
+            for entry in _regular_files(archive, links):
                 if is_needed(entry.name):
                     if entry.size > max_member_bytes:
                         raise DataError(
@@ -49,10 +50,10 @@ def read_members(
             pass
 
 
-def plain_members(path: Path) -> Iterator[tarfile.TarInfo]:
+def plain_members(path: Path, links: list[str]) -> Iterator[tarfile.TarInfo]:
     """Yield the header of each regular file of an uncompressed archive.
 
-    Contents are not read. Raises `DataError` if the archive is damaged or cut.
+    Contents are not read. links: receives the names of links. Raises `DataError` if the archive is damaged or cut.
     """
     with (
         _raise_data_errors(path),
@@ -60,7 +61,7 @@ def plain_members(path: Path) -> Iterator[tarfile.TarInfo]:
         tarfile.open(fileobj=file, mode="r:", tarinfo=_Header) as archive,
     ):
         size = os.fstat(file.fileno()).st_size
-        for entry in _regular_files(archive):
+        for entry in _regular_files(archive, links):
             if entry.offset_data + entry.size > size:
                 raise _cut_error(path, entry)
             if entry.sparse is None:  # type: ignore[attr-defined]
@@ -78,13 +79,15 @@ class _Header(tarfile.TarInfo):
         return entry
 
 
-def _regular_files(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+def _regular_files(archive: tarfile.TarFile, links: list[str] | None) -> Iterator[tarfile.TarInfo]:
     """Yield headers, of which none is held: 1 KB per file."""
     while (entry := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined]
         archive.pax_headers.clear()  # type: ignore[attr-defined]
         if entry.isreg():
             yield entry
+        elif links is not None and (entry.issym() or entry.islnk()):
+            links.append(entry.name)
 
 
 def is_tar(path: Path, is_plain: bool = False) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tarfile
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -9,9 +12,10 @@ from paragan import build
 from paragan.config import read_recipe
 from paragan.core.errors import DataError
 from paragan.datasets import folder, imagenet, paired
+from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.dataset_check import check_dataset
 from paragan.datasets.preparation.prepare import prepare_shards
-from tests.image_folders import put
+from tests.image_folders import add_member, png, put
 
 BROKEN = "links that lead to no file, pipes and devices are ignored: 2 ('b/gone.png', 'b/round.png')"
 UNTRAINED = "classes without training images are left out, also of the held-out ones: 'c'"
@@ -83,3 +87,43 @@ def test_a_class_without_training_images_is_named_for_arrays(tmp_path):
 def test_nothing_is_said_of_classes_that_are_complete_or_that_the_run_ignores(only_in_val, linked):
     assert opened(f"data.path={only_in_val}", "data.labels=false") == ()
     assert opened(f"data.path={linked}") == (BROKEN,)
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_links_in_a_tar_file_are_said(tmp_path, mode, kind):
+    with tarfile.open(tmp_path / "x.tar", mode) as archive:
+        for row in range(3):
+            add_member(archive, f"{row}.png", png(row))
+        link = tarfile.TarInfo("again.png")
+        link.type, link.linkname = kind, "0.png"
+        archive.addfile(link)
+    images = open_encoded_images(str(tmp_path / "x.tar"))
+    assert len(images) == 3 and "1 ('again.png')" in images.notices[0]
+
+
+@pytest.mark.parametrize("pack", ["zip", "tar", "tgz"])
+@pytest.mark.parametrize("names", [("/0.png", "1.png"), ("../0.png", "./1.png"), ("a/../0.png", "//1.png")])
+def test_members_above_an_archive_are_read_as_members_in_it(tmp_path, pack, names):
+    path = tmp_path / f"x.{pack}"
+    if pack == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for row, name in enumerate(names):
+                archive.writestr(name, png(row))
+    else:
+        with tarfile.open(path, "w:gz" if pack == "tgz" else "w") as archive:
+            for row, name in enumerate(names):
+                add_member(archive, name, png(row))
+    images = open_encoded_images(str(path))
+    assert [images.name(row) for row in range(2)] == ["0.png", "1.png"] and images.class_names == ()
+    assert images.read([0, 1]) == [png(0), png(1)]
+
+
+def test_the_stamp_of_a_member_follows_its_content(tmp_path):
+    stamps = []
+    for value in (1, 2):
+        with zipfile.ZipFile(tmp_path / f"{value}.zip", "w") as archive:
+            for row in range(2):
+                archive.writestr(f"{row}.png", png(value))
+        stamps.append(open_encoded_images(str(tmp_path / f"{value}.zip")).stamp(0))
+    assert len(set(stamps)) == 2

@@ -98,3 +98,10 @@ def test_samples_of_several_named_images_are_refused(tmp_path, words):
                 add_member(archive, f"{row}.{word}.png", png(row))
             add_member(archive, f"{row}.cls", b"1")
     assert f"0.{words[0]}.png" in refusal(lambda: open_encoded_images(str(tmp_path / "x.tar")))
+
+
+def test_a_portable_fingerprint_follows_the_labels(tmp_path):
+    root = fill(tmp_path / "data", ". 4")
+    rows = [[f"0_{n},{'ab'[n in others]}" for n in range(4)] for others in ({1, 2}, {1, 3}, {1, 2})]
+    first, second, again = (read(root, lines).portable_fingerprint() for lines in rows)
+    assert first == again != second

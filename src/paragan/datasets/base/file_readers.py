@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import threading
 import zipfile
@@ -78,6 +79,11 @@ class FileReader(ABC):
         """Count a file as read, as one of labels is."""
         self.ignored[kind_of_file(path)] -= 1
 
+    def _notice_ignored(self, kind: str, names: list[str]) -> None:
+        if names:
+            named = ", ".join(map(repr, sorted(names)[:_MAX_NAMED]))
+            self.notices = (f"{kind} are ignored: {len(names):,} ({named})",)
+
     def _sort(self, paths: Iterable[bytes]) -> list[bytes]:
         """Return the images among the visible ones of these paths, sorted; note the others."""
         images = []
@@ -103,12 +109,11 @@ class FolderReader(FileReader):
 
     def images(self, top: bytes = b"") -> list[bytes]:
         """Return the sorted relative paths of all images in `top`, which is empty or ends with a slash."""
-        links: list[bytes] = []
-        found = _image_paths.find_files(Path(self.name, os.fsdecode(top)), links)
+        broken: list[bytes] = []
+        found = _image_paths.find_files(Path(self.name, os.fsdecode(top)), broken)
         paths = self._sort([top + path for path in found] if top else found)
-        if links:
-            named = ", ".join(repr(os.fsdecode(top + link)) for link in sorted(links)[:_MAX_NAMED])
-            self.notices = (f"links that lead to no file, pipes and devices are ignored: {len(links):,} ({named})",)
+        links = [os.fsdecode(top + link) for link in broken]
+        self._notice_ignored("links that lead to no file, pipes and devices", links)
         return paths
 
     def has(self, path: str) -> bool:
@@ -141,14 +146,19 @@ class FolderReader(FileReader):
 
 
 class _ArchiveReader(FileReader):
-    """Base class of readers of archives. _members: by path."""
+    """Base class of readers of archives. _members: by path. _links: names of members that are not read."""
 
     _members: Mapping[str, Any]
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._links: list[str] = []
+
     def images(self) -> list[bytes]:
-        """Folders, which end with a slash, and names without a letter are left out."""
+        """Members without a name are left out."""
+        self._notice_ignored("links in the archive", self._links)
         paths = map(os.fsencode, self._members)
-        return self._sort(path for path in paths if path[-1:] not in (b"", b"/") and not _image_paths.is_hidden(path))
+        return self._sort(path for path in paths if path and not _image_paths.is_hidden(path))
 
     def has(self, path: str) -> bool:
         return path in self._members
@@ -163,7 +173,8 @@ class ZipReader(_ArchiveReader):
         # opening a pipe would block
         with zip_files.raise_data_errors(self.name), open_regular_file(path):
             self._archive = zipfile.ZipFile(path)
-        self._members = {member.filename.replace("\\", "/"): member for member in self._archive.infolist()}
+        members = {member.filename.replace("\\", "/"): member for member in self._archive.infolist()}
+        self._members = {_path_inside(name): member for name, member in members.items() if not name.endswith("/")}
 
     def read(self, path: str, limit: int | None = None) -> bytes:
         with self._lock, zip_files.raise_data_errors(self.name):
@@ -189,8 +200,8 @@ class TarReader(_ArchiveReader):
         self._num_left = _MAX_UNPACKED_BYTES
         for number, tar in enumerate(tars):
             if _tar_files.is_tar(tar, is_plain=True):
-                for entry in _tar_files.plain_members(tar):
-                    if not _image_paths.is_hidden(os.fsencode(entry.name)):
+                for entry in _tar_files.plain_members(tar, self._links):
+                    if not _image_paths.is_hidden(os.fsencode(_path_inside(entry.name))):
                         self._members[self._path(number, entry.name)] = (number, entry.offset_data, entry.size)
             else:
                 self._unpack(number, tar)
@@ -238,7 +249,7 @@ class TarReader(_ArchiveReader):
         """Hold images, labels and the texts of a compressed tar file."""
 
         def is_needed(name: str) -> bool:
-            path = os.fsencode(name).lower()
+            path = os.fsencode(_path_inside(name)).lower()
             if _image_paths.is_hidden(path):
                 return False
             file = name.rpartition("/")[2]
@@ -247,7 +258,7 @@ class TarReader(_ArchiveReader):
             self._members[self._path(number, name)] = (number, 0, 0)
             return False
 
-        for name, data in _tar_files.read_members(tar, is_needed, self._num_left, MAX_FILE_BYTES):
+        for name, data in _tar_files.read_members(tar, is_needed, self._num_left, MAX_FILE_BYTES, self._links):
             path = self._path(number, name)
             self._members[path] = (number, 0, len(data))
             self._contents[path] = data
@@ -255,8 +266,13 @@ class TarReader(_ArchiveReader):
 
     def _path(self, number: int, name: str) -> str:
         """Return the path of a member; of several tar files, with the number of the tar file before the file name."""
-        folder, slash, file = f"{self._prefixes[number]}{name.removeprefix('./')}".rpartition("/")
+        folder, slash, file = f"{self._prefixes[number]}{_path_inside(name)}".rpartition("/")
         return f"{folder}{slash}{number:06}-{file}" if self.has_several else f"{folder}{slash}{file}"
+
+
+def _path_inside(name: str) -> str:
+    """Return the name of a member as a path in the archive, whatever `/`, `./` and `../` are in it."""
+    return posixpath.normpath(f"/{name}").lstrip("/")
 
 
 def _split_prefix(tar: Path, folder: Path) -> str:
