@@ -41,7 +41,7 @@ def decode_image(data: bytes, where: str) -> Image.Image:
     """
     _make_bomb_warnings_errors()
     with raise_image_errors(where):
-        image = _open(data, where)
+        image = open_image(data, where)
         extra = _DECODER_BYTES.get("progressive" if "progressive" in image.info else image.format or "", 0)
         pixels = image.width * image.height
         stored = bytes_per_pixel(image.mode)
@@ -86,8 +86,8 @@ def check_values_finite(values: Values, where: str) -> None:
         raise DataError(f"{where}: some values are not finite; replace them, or leave the image out")
 
 
-def _open(data: bytes, where: str) -> Image.Image:
-    """Open an image as the format that its first bytes show."""
+def open_image(data: bytes, where: str) -> Image.Image:
+    """Open an image as the format that its first bytes show; its pixels are not decoded. Errors as of Pillow."""
     suffix = image_suffix(data)
     if suffix is None:
         raise UnidentifiedImageError

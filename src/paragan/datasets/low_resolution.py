@@ -43,6 +43,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """
     pairs = _LowResolution(folder.source(options, split), options.factor)
     how = f"low is reduced {options.factor} times by a bicubic filter, from crops: {options.crop}"
+    how += ", smaller images enlarged" * (options.crop != "none")
     pairs.reading = "; ".join(filter(None, (how, pairs.reading)))
     return pairs
 

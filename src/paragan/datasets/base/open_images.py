@@ -15,6 +15,7 @@ from paragan.datasets import _image_paths, _tar_files
 from paragan.datasets._encoded_images import EncodedImages, ShardImages, describe_empty_classes
 from paragan.datasets._folder_layout import Choice, arrange, is_of_masks
 from paragan.datasets._image_paths import ArrangedPaths, PathList
+from paragan.datasets._reduced_copies import without_reduced_copies
 from paragan.datasets._split_names import parse_split
 from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader, ZipReader
@@ -101,14 +102,15 @@ def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labe
     """Return the sorted images of a folder or archive with their labels, those of files before those of folders."""
     from_files = read_label_table(labels, paths) if labels else find_labels(files, paths)
     has_labels = bool(from_files.by_path)
-    arranged = arrange(paths, files.name, classes, has_labels)
+    originals = paths if has_labels or classes == "folders" else without_reduced_copies(files, paths)
+    arranged = arrange(originals, files.name, classes, has_labels)
     if has_labels:
         if from_files.is_web and isinstance(files, TarReader):
             arranged = arranged.in_order(files.in_order(arranged.paths))
         return _label_from_files(files, arranged, from_files)
     notices = (*arranged.notices, *from_files.notices)
     if isinstance(files, TarReader) and files.has_several:
-        arranged = replace(arranged.in_order(files.in_order(paths)), labels=None, class_names=())
+        arranged = replace(arranged.in_order(files.in_order(originals)), labels=None, class_names=())
     else:
         notices = (*notices, *_class_folder_warnings(files, paths, arranged))
     return FileImages(files, arranged, notices)
