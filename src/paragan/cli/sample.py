@@ -27,6 +27,8 @@ _FORMAT = "Format of single files; webp is lossless."
 _STANDING = "Average the statistics of batch norm over this many generated images (BigGAN's standing statistics)."
 Standing = Annotated[int | None, typer.Option("--standing-stats", metavar="N", min=64, help=_STANDING)]
 Format = Annotated[Literal["png", "webp"], typer.Option("--format", help=_FORMAT)]
+_MIX = "Mix styles: rows share those below this layer, columns those from there on (generators with styles)."
+Mix = Annotated[int | None, typer.Option("--mix", metavar="LAYER", min=1, help=_MIX)]
 Grid = Annotated[str | None, typer.Option(metavar="ROWSxCOLUMNS", help="Shape of the sheet, such as 4x10.")]
 ByClass = Annotated[bool, typer.Option("--classes", help="One row per class: all classes, or those of --class.")]
 _WALK = "Write an animation that interpolates a loop of POINTS latents."
@@ -52,6 +54,7 @@ def sample_command(
     steps: Steps = None,
     file_format: Format = "png",
     standing_stats: Standing = None,
+    mix: Mix = None,
     best: Best = False,
     trust: Trust = False,
     code: Code = None,
@@ -73,6 +76,7 @@ def sample_command(
         steps=steps,
         file_format=file_format,
         standing_stats=standing_stats,
+        mix=mix,
     )
     print(_write(path, request, trusted(trust, code), best))
 

@@ -14,7 +14,7 @@ from paragan.core.errors import ConfigError
 from paragan.evaluation.fixed_samples import side_by_side
 from paragan.export.class_labels import Label
 from paragan.export.sampled_images import SampledImages
-from paragan.export.sampler import Sampler
+from paragan.export.sampler import Sampler, StyledGenerator
 from paragan.game.sampling import Mode
 from paragan.storage.animation import save_frames
 from paragan.storage.image_sheet import make_sheet
@@ -70,6 +70,33 @@ def render_sheet(
     """Sample the images of a sheet. progress: receives the number of finished images."""
     z_BZ = sampler.latents(tiles.num_latents, seed, truncation)
     return sampler.generate(z_BZ[tiles.which_B], tiles.y_B, progress, mode, seed=seed, truncation=truncation)
+
+
+def render_mixed(
+    sampler: Sampler,
+    shape: tuple[int, int],
+    layer: int,
+    labels: Sequence[Label],
+    seed: int | None,
+    progress: Callable[[int], None],
+) -> SampledImages:
+    """Sample a grid whose rows share the styles below `layer`, and whose columns share those from there on.
+
+    Raises `ConfigError` for a generator without styles, and for a layer that it does not have.
+    """
+    if not isinstance(sampler.net, StyledGenerator):
+        raise ConfigError("--mix: this generator has no styles, as StyleGAN2 has; leave it out")
+    if layer >= (count := sampler.net.styles[0]):
+        raise ConfigError(f"--mix: this generator has {count} layers of styles; pass a number below {count}")
+    rows, columns = shape
+    z_BZ = sampler.latents(rows + columns, seed)
+    y_R = sampler.labels(rows, labels or None, seed, "--class")
+    z_of_rows, z_of_columns = z_BZ[:rows].repeat_interleave(columns, 0), z_BZ[rows:].repeat(rows, 1)
+    y_B = None if y_R is None else y_R.repeat_interleave(columns)
+    device = next(sampler.net.parameters()).device
+    labels_B = None if y_B is None else y_B.to(device)
+    shift = sampler.net.mixing_shift(z_of_rows.to(device), z_of_columns.to(device), labels_B, layer)
+    return sampler.generate(z_of_rows, y_B, progress, conditions=shift, seed=seed)
 
 
 def render_pairs(

@@ -119,6 +119,17 @@ class Generator(BlockGenerator):
         shift: Tensor = (psi - 1) * (own - (centre if y_B is None else centre[y_B]))
         return shift.unsqueeze(1).expand(-1, self.styles[0], -1)
 
+    @torch.no_grad()
+    def mixing_shift(self, z_BZ: Tensor, other_BZ: Tensor, y_B: Tensor | None, layer: int) -> Tensor:
+        """Return the offset that moves the styles of `layer` and the later ones to those of other latents.
+
+        The first layers set pose and shape, the last ones colours (Karras et al. 2019, section 3.1).
+        """
+        mapping = cast(Mapping, self.blocks[0])
+        shift = z_BZ.new_zeros(len(z_BZ), *self.styles)
+        shift[:, layer:] = (mapping.style(other_BZ, y_B) - mapping.style(z_BZ, y_B)).unsqueeze(1)
+        return shift
+
 
 class Discriminator(BlockDiscriminator):
     """StyleGAN2's D: x_BCHW (and y_B) to logits and features (last hidden layer) or embeddings."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _MAX_IMAGES = 10_000
 _NUM_PAIRS = 8
+_MIXED = (6, 8)  # rows and columns
 _NUM_IMAGES = 64
 _FRAMES_PER_POINT = 16
 Update = Callable[[int, int], None]  # (number done, total)
@@ -41,6 +42,7 @@ class SampleRequest:
     steps: int | None = None
     file_format: Literal["png", "webp"] = "png"
     standing_stats: int | None = None
+    mix: int | None = None
 
     @property
     def has_single_files(self) -> bool:
@@ -60,6 +62,8 @@ class SampleRequest:
             check_path("--out", self.out)
         if self.frames is not None and self.walk is None:
             raise ConfigError("--frames applies to a film; give --walk POINTS too, such as --walk 8")
+        if self.mix is not None and (self.walk or self.by_class or self.num or self.truncation):
+            raise ConfigError("--mix does not combine with --num, --classes, --walk and --truncation; leave them out")
         if self.num is not None and (self.grid or self.by_class):
             raise ConfigError("--num does not combine with --grid or --classes, which set the number; leave one out")
         _ = self.shape
@@ -80,7 +84,7 @@ class SampleRequest:
     def name_words(self) -> list[str]:
         """Options as words of a file name."""
         values = {"grid": self.grid, "class": "-".join(self.classes), "truncation": self.truncation, "mode": self.mode}
-        values |= {"steps": self.steps, "standing": self.standing_stats}
+        values |= {"steps": self.steps, "standing": self.standing_stats, "mix": self.mix}
         words = [f"{name}-{value}" for name, value in values.items() if value]
         if self.by_class:
             words.append("classes")
@@ -117,6 +121,13 @@ def write_samples(sampler: Sampler, path: Path, request: SampleRequest, update: 
     from paragan.export import gallery
 
     target = _target(sampler, path, request)
+    if request.mix is not None:
+        shape = request.shape or _MIXED
+        total = shape[0] * shape[1]
+        mixed = gallery.render_mixed(
+            sampler, shape, request.mix, request.classes, request.seed, lambda n: update(n, total)
+        )
+        return mixed.save(target, shape[1])
     sheet = _sheet(sampler, request)
     if request.walk is not None:
         frames = request.frames or _FRAMES_PER_POINT * request.walk
@@ -149,6 +160,7 @@ def _check_unused(request: SampleRequest, makes: str) -> None:
         "--classes": request.by_class,
         "--truncation": request.truncation,
         "--walk": request.walk,
+        "--mix": request.mix,
     }
     for option, value in options.items():
         if value:

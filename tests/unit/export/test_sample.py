@@ -148,3 +148,15 @@ def test_classes_of_an_unconditional_generator(tmp_path, sample):
         with pytest.raises(ConfigError, match=message):
             sample(*words, path=tmp_path / "run")
     assert sample("--num", 2, path=tmp_path / "run")
+
+
+def test_sheet_of_mixed_styles(tmp_path, sample):
+    train(tmp_path / "run", "model=stylegan2", "model.width=8", "model.style=8", "model.latent=8", "data.size=8")
+    with_mix = ["--mix", 2, "--grid", "3x4", "--out", tmp_path / "mixed.png"]
+    assert read(sample(*with_mix, path=tmp_path / "run")).size == (4 * 34, 3 * 34)
+    assert len(set(tiles_of(tmp_path / "mixed.png", 4))) == 12
+    for words, expected in ((["--mix", 99], "layers"), (["--mix", 2, "--truncation", 0.5], "combine")):
+        with pytest.raises(ConfigError, match=expected):
+            sample(*words, path=tmp_path / "run")
+    with pytest.raises(ConfigError, match="no styles"):
+        sample("--mix", 2)

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows, Side
+from paragan.layers.blocks import run_blocks
 from paragan.layers.equalised import EqualConv2d, EqualLinear
 from paragan.layers.init import initialise
 from paragan.layers.minibatch_std import MinibatchStd
@@ -164,6 +165,17 @@ def test_truncation_goes_towards_the_mean_of_the_class(classes):
     assert torch.allclose(none[0], none[1]) == (classes == 0)
     many = mapping.style(normal(20_000, OPTIONS.latent, seed=3), torch.full((20_000,), 2) if classes else None).mean(0)
     assert (none[0] - many).abs().max() < 0.1 * mapping.style(z, y).std()
+
+
+@pytest.mark.parametrize(("classes", "layer"), [(0, 1), (CLASSES, 3)])
+def test_mixing_takes_the_later_styles_of_the_other_latents(classes, layer):
+    net = generator(classes, conditional=classes > 0).eval()
+    z, other = normal(3, OPTIONS.latent), normal(3, OPTIONS.latent, seed=5)
+    y = torch.tensor([2, 0, 2]) if classes else None
+    own, others = (net.blocks[0].style(latents, y) for latents in (z, other))
+    w_BLW = torch.stack([own] * layer + [others] * (net.styles[0] - layer), 1)
+    mixed = net(z, y, net.mixing_shift(z, other, y, layer))
+    torch.testing.assert_close(mixed, run_blocks(net.blocks[1:], w_BLW, y), rtol=1e-10, atol=1e-10)
 
 
 def discriminator(**wanted) -> stylegan2.Discriminator:
