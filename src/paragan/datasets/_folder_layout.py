@@ -183,16 +183,15 @@ def _find_classes(
             f"{name}: {os.fsdecode(stray)!r} is next to {len(names)} class folders; move it into one of them, or pass "
             "data.classes=none"
         )
-    stems = _equal_stems(paths, [parts[0].top + name + b"/" for name in names]) if choice is None else []
-    if choice is None and _are_pairs(names, bool(stems)):
+    has_equal = choice is None and _have_equal_files(paths, [parts[0].top + name + b"/" for name in names])
+    if choice is None and _are_pairs(names, has_equal):
         raise DataError(
             f"{name}: folders {_listed(names)} look like images and their counterparts; train on them with "
             f"data.name=paired or data.name=unpaired, or choose: {_BOTH_WAYS}"
         )
     notice = f"{name}: folders {_listed(names)} hold files of equal names and are read as classes; {_BOTH_WAYS}"
     classes = [_Part(part.top + name + b"/", part.split, name) for part in parts for name in names]
-    has_notice = len(names) <= _MAX_SIDES and not all(stem.isdigit() for stem in stems)  # not numbers in each class
-    return [part for part in classes if _count(paths, part.top)], (notice,) * has_notice
+    return [part for part in classes if _count(paths, part.top)], (notice,) * (has_equal and len(names) <= _MAX_SIDES)
 
 
 def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> None:
@@ -220,23 +219,18 @@ def _are_pairs(names: list[bytes], have_equal_files: bool) -> bool:
     if all(_KIND_OF_PAIR.fullmatch(name) for name in names):
         return True
     pair = set(names) if names == [b"A", b"B"] else {name.lower() for name in names}
-    return have_equal_files and any(pair == set(names.split()) for names in _PAIRS)
+    return (have_equal_files or pair == {b"lr", b"hr"}) and any(pair == set(names.split()) for names in _PAIRS)
 
 
-def _equal_stems(paths: list[bytes], tops: list[bytes]) -> list[bytes]:
-    """Return the names of the first files without suffix if all folders hold the same ones, two or more; else none."""
-    rows = [rows_in(paths, top) for top in tops]
-    count = rows[0].stop - rows[0].start
-    if count < 2 or any(part.stop - part.start != count for part in rows):
-        return []
-    stems = [
-        [
-            os.path.splitext(path[len(top) :])[0]
-            for path in paths[part.start : min(part.start + _NUM_COMPARED, part.stop)]
-        ]
-        for top, part in zip(tops, rows, strict=True)
-    ]
-    return stems[0] if all(other == stems[0] for other in stems) else []
+def _have_equal_files(paths: list[bytes], tops: list[bytes]) -> bool:
+    """Return whether all folders begin with the same file names but for the suffix, two or more."""
+    first, *others = ([os.path.splitext(path[len(top) :])[0] for path in _images_in(paths, top)] for top in tops)
+    return len(first) > 1 and all(stems == first for stems in others)
+
+
+def _images_in(paths: list[bytes], top: bytes) -> list[bytes]:
+    rows = rows_in(paths, top)
+    return paths[rows.start : min(rows.stop, rows.start + _NUM_COMPARED)]
 
 
 def _masks_of_images(paths: list[bytes]) -> list[int]:

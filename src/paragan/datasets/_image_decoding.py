@@ -39,7 +39,7 @@ def decode_image(data: bytes, where: str) -> Image.Image:
     A JPEG that would take more than `MAX_BYTES` is decoded at half its width and height. where: the
     file in messages. Raises `DataError` if the image is damaged or too large.
     """
-    _make_bomb_warnings_errors()
+    _set_filters_of_warnings()
     with raise_image_errors(where):
         image = open_image(data, where)
         extra = _DECODER_BYTES.get("progressive" if "progressive" in image.info else image.format or "", 0)
@@ -198,6 +198,7 @@ def _find_damaged_hint() -> str:
 
 
 @cache
-def _make_bomb_warnings_errors() -> None:
-    """Make Pillow's warning about very large images an error, for the whole process."""
+def _set_filters_of_warnings() -> None:
+    """Make Pillow's warning about very large images an error, and ignore its others, for the whole process."""
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of damage that an error names
     warnings.filterwarnings("error", category=Image.DecompressionBombWarning)

@@ -96,3 +96,11 @@ def test_damage_anywhere_in_a_file_of_any_format_is_an_error_of_the_data(name):
         cut = bytes(data[: draw.integers(8, len(data))] if attempt % 2 else data)
         with contextlib.suppress(DataError):
             assert _image_decoding.decode_image(cut, "x").width
+
+
+@pytest.mark.parametrize("length", [12, 60, 100])
+def test_a_damaged_tiff_is_one_error_without_warnings_of_pillow(length, recwarn):
+    _image_decoding._set_filters_of_warnings.cache_clear()  # pytest has other filters in every test
+    with pytest.raises(DataError):
+        _image_decoding.decode_image(encoded("TIFF")[:length], "x")
+    assert not recwarn.list

@@ -111,15 +111,12 @@ def number_labels(
     if isinstance(labels[0], str):
         names = sorted(set(map(str, labels)))
         number_of = {name: number for number, name in enumerate(names)}
-        several = next((name for name in names if len(parts := _several(name)) > 1 and parts <= number_of.keys()), None)
-        if several is not None:
-            raise DataError(f"{where}: {several!r} are several labels of an image; {_PROGRAM}")
+        for text in names:
+            parts = {part.strip() for part in re.split("[,;|]", text)}
+            if len(parts) > 1 and parts <= number_of.keys():
+                raise DataError(f"{where}: {text!r} are several labels of an image; {_PROGRAM}")
         labels = [number_of[str(label)] for label in labels]
     return number_classes(np.array(labels, np.int64), where, names)
-
-
-def _several(label: str) -> set[str]:
-    return {part.strip() for part in re.split("[,;|]", label)}
 
 
 def _parse(labels: Sequence[object]) -> Sequence[object]:
