@@ -15,11 +15,11 @@ from paragan.datasets import _image_paths, _tar_files
 from paragan.datasets._encoded_images import EncodedImages, ShardImages, describe_empty_classes
 from paragan.datasets._folder_layout import Choice, arrange, is_of_masks
 from paragan.datasets._image_paths import ArrangedPaths, PathList
-from paragan.datasets._reduced_copies import without_reduced_copies
 from paragan.datasets._split_names import parse_split
 from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader, ZipReader
 from paragan.datasets.base.label_files import FileLabels, find_labels, number_labels, read_label_table
+from paragan.datasets.base.reduced_copies import without_reduced_copies
 from paragan.datasets.base.table_images import TableImages, has_arrow_files, table_files
 from paragan.storage.shard_folder import ShardFolder, has_shards
 
