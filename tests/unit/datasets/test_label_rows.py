@@ -41,7 +41,8 @@ def test_a_row_labels_the_image_that_it_names(tmp_path, files, rows, labels):
     ("files", "rows", "word"),
     [
         (["a/1.png", "b/1.png"], ["a/1.png,x"], "b/1.png"),
-        (["a/1.png", "b/1.png", "2.png"], ["1.png,x", "2.png,y"], "b/1.png"),
+        (["a/1.png", "b/1.png", "2.png"], ["1.png,x", "2.png,y"], "'a/1.png' and 'b/1.png'"),
+        (["train/1.png", "test/1.png"], ["1,x"], "'test/1.png' and 'train/1.png'"),
         (["1.png", "a/1.png"], ["a/1.png,x"], "/1.png"),
         (["a/1.png", "b/2.png"], ["3.png,x", "4.png,y"], "a/1.png"),
         (["1.png", "2.png", "3.png"], ["1,cat", "2,dog", '3,"cat,dog"'], "pg.Trainer"),

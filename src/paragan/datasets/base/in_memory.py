@@ -83,7 +83,7 @@ def stratified_split(labels_N: Tensor, share: float, name: str) -> dict[str, Ten
     shuffled = torch.randperm(len(labels_N), generator=rng.generator(name, "split"))
     by_class = shuffled[labels_N[shuffled].argsort(stable=True)]
     is_held_out = torch.zeros(len(labels_N), dtype=torch.bool)
-    bounds = (torch.arange(len(labels_N) + 1, dtype=torch.float64) * share).round(decimals=9).ceil()
+    bounds = (torch.arange(len(labels_N) + 1, dtype=torch.float64) * share).ceil()
     picked = by_class[bounds.diff() > 0]
     is_single = labels_N.bincount()[labels_N] == 1
     is_held_out[picked[~is_single[picked]]] = True

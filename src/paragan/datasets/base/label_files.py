@@ -67,30 +67,35 @@ def read_label_table(path: str, paths: list[bytes]) -> FileLabels:
     labels, notice = _labels_of(_csv_rows(content, path), path)
     if labels is None:
         raise DataError(f"{notice}; name two of them file_name and label")
-    image_of: dict[str, str] = {}
-    images = [os.fsdecode(image) for image in paths]
-    for image in images:
-        tails = [*_tails(image), *_tails(os.path.splitext(image)[0])]
-        row = next((tail for tail in tails if tail in labels), None)
-        if row is not None and image_of.setdefault(row, image) != image:
-            raise DataError(f"{path}: {row!r} names {image_of[row]!r} and {image!r}; write file names with folders")
-    unused = {tail: row for row in labels.keys() - image_of.keys() for tail in _tails(row)}
-    for image in set(images) - set(image_of.values()):
-        if (row := unused.get(image, unused.get(os.path.splitext(image)[0]))) is not None:
-            image_of[row] = image
-    by_path: dict[bytes, object] = {os.fsencode(image): labels[row] for row, image in image_of.items()}
+    image_of: dict[str, bytes] = {}
+    for image in paths:
+        row = next((tail for tail in _tails(image) if tail in labels), None)
+        if row is not None and (other := image_of.setdefault(row, image)) != image:
+            both = f"{os.fsdecode(other)!r} and {os.fsdecode(image)!r}"
+            raise DataError(f"{path}: {row!r} names {both}; write file names with their folders")
+    by_path = {image: labels[row] for row, image in image_of.items()}
+    longer: dict[str, object] = {}  # rows with folders above those of the images
+    for row in labels.keys() - image_of.keys():
+        for tail in _tails(os.fsencode(row)):
+            _add(longer, tail, labels[row])
+    for image in paths:
+        whole = os.fsdecode(image)
+        for name in (whole, os.path.splitext(whole)[0]):
+            if image not in by_path and name in longer:
+                by_path[image] = longer[name]
     if not by_path:
         raise DataError(
-            f"{path}: none of {len(labels):,} rows names an image, such as {images[0]!r}; correct the names"
+            f"{path}: none of {len(labels):,} rows names an image, such as {os.fsdecode(paths[0])!r}; check it"
         )
     num_unused = len(labels) - len(by_path)
-    said = (f"{path}: {num_unused:,} of {len(labels):,} rows name no image",) if num_unused else ()
+    said = (f"{path}: {num_unused:,} of {len(labels):,} rows name no image",) if num_unused > 0 else ()
     return FileLabels(where=path, by_path=by_path, notices=(*said, notice) if notice else said)
 
 
-def _tails(name: str) -> list[str]:
-    """Return a path, and the same without its first folders."""
-    return [name, *(name[slash.end() :] for slash in re.finditer("/", name))]
+def _tails(path: bytes) -> list[str]:
+    """Return a path, also without suffix, and both without the first folders."""
+    names = (os.fsdecode(path), os.fsdecode(os.path.splitext(path)[0]))
+    return [name[start:] for name in names for start in (0, *(slash.end() for slash in re.finditer("/", name)))]
 
 
 def number_labels(
