@@ -97,13 +97,13 @@ def _find_splits(paths: list[bytes], tops: list[_Part], name: str, choice: Choic
 
     Raises `DataError` if they are splits of several kinds of images and nothing decides between these.
     """
-    folders = {folder for part in tops for folder in folder_names(paths, part.top)}
+    folders = sorted(_names_in(paths, tops, []))
     kinds = {kind: splits for kind, splits in group_splits(folders).items() if not _is_made_of(kind, _MASKS, _OF_MASKS)}
     if not any(held_out for _, held_out in kinds.values()):
         return []
     if len(kinds) > 1 and choice is None:
         raise DataError(
-            f"{name}: folders {_listed(sorted(folders))} are splits of several kinds of images; pass the folder of one "
+            f"{name}: folders {_listed(folders)} are splits of several kinds of images; pass the folder of one "
             f"kind, train on pairs with data.name=paired or data.name=unpaired, or choose: {_BOTH_WAYS}"
         )
     if len(kinds) > 1 and choice == "folders":

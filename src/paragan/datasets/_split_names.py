@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections import defaultdict
-from collections.abc import Iterable
+from pathlib import Path
 
 SPLITS = ("train", "held_out", "val", "eval", "test")  # the first after `train` is held out
-_WORDS = dict(
-    zip(SPLITS, (b"train training trn", b"holdout", b"val valid validation dev development", b"eval evaluation",
-                 b"test testing tst"), strict=True)
-)  # fmt: skip
-_SPLIT_OF = {word: split for split, words in _WORDS.items() for word in words.split()}
+_WORDS = (b"train training trn", b"holdout", b"val valid validation dev development", b"eval evaluation",
+          b"test testing tst")  # fmt: skip
+_SPLIT_OF = {word: split for split, words in zip(SPLITS, _WORDS, strict=True) for word in words.split()}
 _SPLIT_AT_END = {b"tr": "train", b"ts": "test"}  # imagesTr, imagesTs; alone they are languages
 _FILLERS = frozenset(b"set split data dataset image img photo picture of".split())
 _HELD_OUT = re.compile(rb"h[eo]ld[-_ ]?out", re.IGNORECASE)
@@ -34,28 +32,25 @@ def parse_split(name: bytes) -> tuple[str | None, tuple[bytes, ...]]:
     rest = []
     words = words_of(name)
     for word in words:
-        split = _SPLIT_OF.get(word) or _SPLIT_OF.get(_ENDING.sub(b"", word))
-        if split is None and len(words) > 1:
-            split = _SPLIT_AT_END.get(word)
-        if split is not None:
+        known = _SPLIT_OF | _SPLIT_AT_END if len(words) > 1 else _SPLIT_OF
+        if (split := known.get(word, known.get(_ENDING.sub(b"", word)))) is not None:
             splits.append(split)
         elif word not in _FILLERS:
             rest.append(word)
     return splits[0] if len(splits) == 1 else None, tuple(rest)
 
 
-def group_splits(names: Iterable[bytes]) -> dict[tuple[bytes, ...], tuple[list[bytes], list[bytes]]]:
-    """Return the names of the training split and of the held-out one, by what they are splits of.
-
-    Of those next to training the first of `SPLITS` is held out; empty without training.
-    """
-    kinds: dict[tuple[bytes, ...], dict[str, list[bytes]]] = defaultdict(lambda: defaultdict(list))
-    for name in sorted(names):
+def group_splits(names: list[bytes]) -> dict[tuple[bytes, ...], tuple[list[bytes], list[bytes]]]:
+    """Return the names of the training split and of the one to hold out, if any, by what they are splits of."""
+    kinds: dict[tuple[bytes, ...], dict[str, list[bytes]]] = {}
+    for name in names:
         split, kind = parse_split(name)
-        if split is not None:
-            kinds[kind][split].append(name)
-    return {
-        kind: (splits["train"], next((splits[split] for split in SPLITS[1:] if split in splits), []))
-        for kind, splits in kinds.items()
-        if "train" in splits
-    }
+        kinds.setdefault(kind, {word: [] for word in SPLITS}).get(split or "", []).append(name)
+    held_out = {kind: next((of[split] for split in SPLITS[1:] if of[split]), []) for kind, of in kinds.items()}
+    return {kind: (of["train"], held_out[kind]) for kind, of in kinds.items() if of["train"]}
+
+
+def split_folder(file: Path, root: Path) -> str:
+    """Return the name of a file without suffix, or of its folder in `root`, that means a split; empty if none does."""
+    names = (file.stem.partition(".tar")[0], file.parent.name if file.parent != root else "")
+    return next((name for name in names if parse_split(os.fsencode(name))[0]), "")

@@ -32,6 +32,7 @@ def write_parquet(path, count, **columns):
     [
         (("train-000", "train-001"), "val-000", "test-000"),
         (("imagenet1k-train-0000", "imagenet1k-train-0001"), "imagenet1k-validation-00", "extra-0"),
+        (("v1.0-train-00", "v1.0-train-01"), "v1.0-testing-00", "v2.0"),
         (("pets_train_0", "pets_train_1"), "pets_dev_0", "pets_eval_0"),
         (("train/x0", "train/x1"), "Testing/x0", "more/x0"),
     ],

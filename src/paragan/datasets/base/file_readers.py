@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 import threading
 import zipfile
 import zlib
@@ -19,13 +18,12 @@ from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.datasets import _image_paths, _tar_files
 from paragan.datasets._image_formats import START_BYTES, has_image_extension, is_image_file, kind_of_file
-from paragan.datasets._split_names import parse_split
+from paragan.datasets._split_names import split_folder
 from paragan.storage import zip_files
 
 MAX_FILE_BYTES = 256 << 20
 _MAX_UNPACKED_BYTES = 4 << 30  # of compressed tar files, which are held in memory
 _MAX_NAMED = 3
-_NUMBERS = re.compile(r"(?:[-_.]?\d+(?:[-_.]of)?)+$")  # of tar files
 
 
 class FileReader(ABC):
@@ -194,7 +192,7 @@ class TarReader(_ArchiveReader):
     def __init__(self, tars: Sequence[Path], name: Path) -> None:
         super().__init__(name)
         self._tars = tars
-        self._prefixes = [""] if len(tars) == 1 else [_split_prefix(tar, name) for tar in tars]
+        self._prefixes = [split_folder(tar, name) if len(tars) > 1 else "" for tar in tars]
         self._members: dict[str, tuple[int, int, int]] = {}  # tar file, offset, number of bytes
         self._contents: dict[str, bytes] = {}  # of compressed tar files
         self._num_left = _MAX_UNPACKED_BYTES
@@ -242,7 +240,7 @@ class TarReader(_ArchiveReader):
 
     def where(self, path: str) -> str:
         number = self._members[path][0] if path in self._members else 0
-        folder, slash, file = path.removeprefix(self._prefixes[number]).rpartition("/")
+        folder, slash, file = path.removeprefix(f"{self._prefixes[number]}/").rpartition("/")
         return f"{self._tars[number]}: {folder}{slash}{file[7:] if self.has_several else file}"
 
     def _unpack(self, number: int, tar: Path) -> None:
@@ -266,19 +264,10 @@ class TarReader(_ArchiveReader):
 
     def _path(self, number: int, name: str) -> str:
         """Return the path of a member; of several tar files, with the number of the tar file before the file name."""
-        folder, slash, file = f"{self._prefixes[number]}{_path_inside(name)}".rpartition("/")
+        folder, slash, file = f"{self._prefixes[number]}/{_path_inside(name)}".lstrip("/").rpartition("/")
         return f"{folder}{slash}{number:06}-{file}" if self.has_several else f"{folder}{slash}{file}"
 
 
 def _path_inside(name: str) -> str:
     """Return the name of a member as a path in the archive, whatever `/`, `./` and `../` are in it."""
     return posixpath.normpath(f"/{name}").lstrip("/")
-
-
-def _split_prefix(tar: Path, folder: Path) -> str:
-    """Return the folder of the split that a tar file, or the folder it is in, is named after: `x-train` of both
-    `x-train-000.tar` and `x-train/000.tar`."""
-    for name in (_NUMBERS.sub("", tar.name.partition(".tar")[0]), tar.parent.name if tar.parent != folder else ""):
-        if parse_split(os.fsencode(name))[0]:
-            return f"{name}/"
-    return ""

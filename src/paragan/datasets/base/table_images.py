@@ -18,7 +18,7 @@ from paragan.core.printable import join_some
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_paths import hash_names
-from paragan.datasets._split_names import parse_split
+from paragan.datasets._split_names import split_folder
 from paragan.datasets.base.label_files import LABEL_NAMES, number_labels
 
 _BATCH_ROWS = 16
@@ -141,8 +141,7 @@ def _splits(files: list[Path], where: str) -> tuple[list[Path], list[Path]]:
     """Return the files of training and held-out samples, as `arrange` reads folders of their names."""
     names = {}
     for number, path in enumerate(files):
-        folder = path.stem if parse_split(os.fsencode(path.stem))[0] else path.parent.name
-        names[os.fsencode(f"{folder}/{number:06}")] = path
+        names[os.fsencode(f"{split_folder(path, Path(where)) or 'other'}/{number:06}")] = path
     arranged = arrange(sorted(names), where)
     chosen = [names[name] for name in arranged.paths]
     return chosen[: arranged.num_train], [] if arranged.num_train is None else chosen[arranged.num_train :]
