@@ -1,6 +1,7 @@
 """Game of a run with its data and its checkpoints, and its players and data in words and numbers."""
 
 import hashlib
+import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -138,9 +139,12 @@ class SavedGame:
         labels_N = source.row_labels() if source.class_names else None
         if labels_N is None or not source.stamp(0):
             return {}
-        names = [source.where(row).rpartition("/")[2] for row in range(len(source))]
-        rows = sorted(range(len(source)), key=lambda row: _hash(names[row]))[:_NUM_COMPARED]
-        return {_hash(f"{names[row]} {source.stamp(row)}"): source.class_names[labels_N[row]] for row in rows}
+
+        def name(row: int) -> str:
+            return source.where(row).rpartition("/")[2]
+
+        rows = heapq.nsmallest(_NUM_COMPARED, range(len(source)), lambda row: _hash(name(row)))
+        return {_hash(f"{name(row)} {source.stamp(row)}"): source.class_names[labels_N[row]] for row in rows}
 
     def resume(self, best: bool = False) -> bool:
         """Restore the newest undamaged or the best checkpoint; False if none exists. Collective."""
