@@ -19,7 +19,7 @@ from paragan.core.outputs import DiscriminatorOutput
 
 @dataclass(frozen=True)
 class NamedGenerator:
-    """The generator of a `Trainer`, whose inputs have names, as a `core.network_factory.Model`."""
+    """Implementation of `core.network_factory.Model` for a `Trainer`, whose generator has named inputs and no D."""
 
     g: nn.Module
 
@@ -48,12 +48,12 @@ class Networks:
     def recorded_in(self, config: RunConfig) -> RunConfig:
         """Return the config with `model.name: from_memory` and the origin of both networks."""
         check_capabilities(NETWORKS_FROM_MEMORY, needed((config.grid is not None, "grid", Capability.GRID)))
-        before = config.model.options
-        latent = self._latent(before)
-        conditional = getattr(before, "conditional", None) if self.num_classes is None else self.num_classes > 0
+        options = config.model.options
+        latent = self._latent(options)
+        conditional = getattr(options, "conditional", None) if self.num_classes is None else self.num_classes > 0
         conditional = conditional if _takes_labels(self.g) else False
-        chosen = from_memory.PassedNetworks(*self.origin, latent, conditional)
-        return replace(config, model=Choice(from_memory.FROM_MEMORY, chosen))
+        passed = from_memory.PassedNetworks(*self.origin, latent, conditional)
+        return replace(config, model=Choice(from_memory.FROM_MEMORY, passed))
 
     def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
         """Return a copy of the generator. Raises `ConfigError` if the latent length is unknown."""
@@ -99,7 +99,7 @@ class _Generator(nn.Module):
                 "Estimator does not support data of pairs: model_fn(latent_var, y) has no "
                 "argument for the input image; use other data"
             )
-        return _called(self.net, z_BZ, y_B, self.takes_labels)
+        return _call(self.net, z_BZ, y_B, self.takes_labels)
 
 
 class _Discriminator(nn.Module):
@@ -110,12 +110,13 @@ class _Discriminator(nn.Module):
         self.net = net
         self.labelled = labelled
         self.takes_labels = _takes_labels(net)
+        # the poster's `model_fn` returns (output, out_logit): a lone tensor may be a probability
         self.returns_logits = not hasattr(net, "model_fn")
 
     def forward(
         self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None
     ) -> DiscriminatorOutput:
-        output = _called(self.net, x_BCHW, y_B if self.labelled else None, self.takes_labels)
+        output = _call(self.net, x_BCHW, y_B if self.labelled else None, self.takes_labels)
         if isinstance(output, (DiscriminatorOutput, Mapping, list)):
             return DiscriminatorOutput.of(output)
         if isinstance(output, Tensor) and self.returns_logits:
@@ -127,7 +128,7 @@ class _Discriminator(nn.Module):
         return DiscriminatorOutput(output[1])
 
 
-def _called(net: nn.Module, x: Tensor, y_B: Tensor | None, takes_labels: bool) -> Any:
+def _call(net: nn.Module, x: Tensor, y_B: Tensor | None, takes_labels: bool) -> Any:
     function = getattr(net, "model_fn", net)
     return function(x, y_B) if takes_labels else function(x)
 
@@ -137,11 +138,11 @@ def _takes_labels(net: nn.Module) -> bool:
     if hasattr(net, "model_fn"):
         return True
     parameters = inspect.signature(net.forward).parameters.values()
-    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(places) > 1 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > 1 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
 
 def whole_number(owner: Any, name: str) -> int | None:
     """Return an attribute if it is an int, else None."""
     value = getattr(owner, name, None)
-    return value if type(value) is int else None
+    return value if type(value) is int else None  # `isinstance` would take True for 1

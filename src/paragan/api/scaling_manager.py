@@ -81,19 +81,19 @@ class ScalingManager:
         self._plan_source = plan
         self._dimensions = _parse_ranges(tune)
         self._trials = trials
-        self._base = (config, rule)
+        self._unscaled = (config, rule)  # a plan scales anew for its workers
         self.plan: ParallelPlan | None = None
-        self._over = ""  # why no more steps are possible
-        self._open = ExitStack()
+        self._end = ""  # why no more steps are possible: `_FINISHED`, or words after "this manager"
+        self._exits = ExitStack()
         self.world = runs.join_world(config, self._place)
         atexit.register(self.close)
-        self._say = runs.printer(self.world)
-        self._say(_workers_line(config, self.config, num_workers, num_found, rule))
+        self._log = runs.printer(self.world)
+        self._log(_workers_line(config, self.config, num_workers, num_found, rule))
 
     @property
     def trainer(self) -> TrainingLoop:
         """Training loop of the run, with its players and clock. `ConfigError` before the first step."""
-        return self._begun.trainer
+        return self._begun_session.trainer
 
     def train(self, gan: Estimator) -> None:
         """Run one step of the game, and what is due after it: samples, a score, a checkpoint.
@@ -105,14 +105,14 @@ class ScalingManager:
             self._begin(gan)
         if gan is not self._gan:
             raise ConfigError("train: this ScalingManager trains another Estimator; make a ScalingManager for each")
-        if self._over == _FINISHED:
+        if self._end == _FINISHED:
             return
-        with self._alive() as session:
+        with self._running_session() as session:
             trainer = session.trainer
             for event in trainer.run(num_steps=1):
                 session.write(event)
             if trainer.clock.images >= trainer.images:
-                for event in trainer.run():  # first steps until weights are equal on all ranks
+                for event in trainer.run():  # local SGD takes steps until all ranks have equal weights again
                     session.write(event)
         if session.trainer.is_finished:
             self._finish(session)
@@ -125,7 +125,7 @@ class ScalingManager:
         `evaluation.features=inception`; with another extractor it is read as `fd`. A printed line
         says which features were compared. Raises `ConfigError` for other names.
         """
-        with self._alive(method="eval") as session:
+        with self._running_session(method="eval") as session:
             trainer = session.trainer
             if trainer.scored_at != trainer.clock.step:
                 for event in trainer.scores():
@@ -135,19 +135,19 @@ class ScalingManager:
             values = trainer.roles.gather_merged(numbers)
         if not values:
             raise ConfigError("eval needs an extractor, and evaluation.features is null; pass evaluation.features=auto")
-        short = {name.partition("[")[0].partition("@")[0]: name for name in values}
+        short = {name.partition("[")[0].partition("@")[0]: name for name in values}  # "fd" of "fd[judge]@1000"
         name = short.get(metric, short.get("fd", metric) if metric == "fid" else metric)
         if name not in values:
             raise ConfigError(
                 f"eval: unknown metric {metric!r}; choose one of {', '.join(dict.fromkeys([*values, *short]))}"
             )
         if metric == "fid":
-            self._say(_fid_line(name, values[name]))
+            self._log(_fid_line(name, values[name]))
         return values[name]
 
     def save(self) -> None:
         """Save a checkpoint, besides the scheduled ones. Collective: every rank must call this."""
-        with self._alive(method="save") as session:
+        with self._running_session(method="save") as session:
             trainer = session.trainer
             if trainer.saved_at != trainer.clock.step:
                 session.write(trainer.save())
@@ -159,27 +159,27 @@ class ScalingManager:
         """
         atexit.unregister(self.close)
         session = self._session
-        if session is not None and not self._over:
+        if session is not None and not self._end:
             trainer = session.trainer
             is_saved = trainer.saved_at == trainer.clock.step
             saved = "saved" if is_saved else f"not saved since step {trainer.saved_at}"
             runs.end_session(session, PREEMPTED, f"left by the program; {saved}")
             trainer.scheme.close()
-        self._over = "is closed"
-        self._open.close()
+        self._end = "is closed"
+        self._exits.close()
         destroy_groups(self.world)
 
     @property
-    def _begun(self) -> Session:
+    def _begun_session(self) -> Session:
         if self._session is None:
             raise ConfigError("ScalingManager: nothing is trained yet; call train(gan) first")
         return self._session
 
     @contextmanager
-    def _alive(self, method: str = "") -> Iterator[Session]:
+    def _running_session(self, method: str = "") -> Iterator[Session]:
         """Yield the session; a failure inside ends it. method: set if ranks need equal weights."""
-        session = self._begun
-        if self._over == _FINISHED:
+        session = self._begun_session
+        if self._end == _FINISHED:
             yield session  # already scored and saved
             return
         self._check_open()
@@ -191,14 +191,14 @@ class ScalingManager:
             with runs.record_failure(session):
                 yield session
         except BaseException:
-            self._over = "ended with an error"
-            self._open.close()
+            self._end = "ended with an error"
+            self._exits.close()
             raise
 
     def _check_open(self) -> None:
-        if self._over:
+        if self._end:
             raise ConfigError(
-                f"ScalingManager: this manager {self._over}; create a new one, which resumes from the last checkpoint"
+                f"ScalingManager: this manager {self._end}; create a new one, which resumes from the last checkpoint"
             )
 
     def _begin(self, gan: Estimator) -> None:
@@ -216,7 +216,7 @@ class ScalingManager:
                 tuning = ProgramTuning(
                     config=self.config, networks=networks, world=self.world, place=self._place, folder=self._out
                 )
-                self.config = tuning.apply(self._dimensions, self._trials, self._fresh, self._say)
+                self.config = tuning.apply(self._dimensions, self._trials, self._fresh, self._log)
             request = RunRequest(
                 config=self.config,
                 name=program_name(),
@@ -227,7 +227,7 @@ class ScalingManager:
                 resume_hint="the same program resumes",
             )
             opened = runs.open_session(request, self.world, lambda: False)
-            self._session = self._open.enter_context(opened)
+            self._session = self._exits.enter_context(opened)
         self._gan = gan
 
     def _planned(self, plan: str | Path, networks: Networks) -> RunConfig:
@@ -235,8 +235,8 @@ class ScalingManager:
         check_extension("planning", "plan")
         from paragan.extensions.planning.planned_training import plan_program
 
-        base, rule = self._base
-        unscaled = replace(networks.recorded_in(base), train=replace(base.train, kimg=self.config.train.kimg))
+        unscaled, rule = self._unscaled
+        unscaled = replace(networks.recorded_in(unscaled), train=replace(unscaled.train, kimg=self.config.train.kimg))
         planned, self.plan = plan_program(
             plan,
             unscaled,
@@ -245,23 +245,25 @@ class ScalingManager:
             folder=None if self._fresh else self._out,
             batch=self.config.train.batch,
             rule=rule,
-            say=self._say,
+            say=self._log,
         )
         return planned
 
     def _finish(self, session: Session) -> None:
-        self._over = _FINISHED
+        self._end = _FINISHED
         runs.end_session(session, 0, _FINISHED)
-        self._open.close()  # another process may use the folder
-        self._say(f"{end_line(session, _FINISHED)}\n{result_lines(session)}")
+        self._exits.close()  # another process may use the folder
+        self._log(f"{end_line(session, _FINISHED)}\n{result_lines(session)}")
 
 
 def _parse_ranges(tune: Mapping[str, str] | None) -> tuple[Dimension, ...]:
     """Return the ranges of the settings to search."""
-    if tune is not None:
-        check_extension("tuning", "tune")
-        from paragan.extensions.tuning.space import parse_ranges
-    return () if tune is None else parse_ranges(tune)
+    if tune is None:
+        return ()
+    check_extension("tuning", "tune")
+    from paragan.extensions.tuning.space import parse_ranges
+
+    return parse_ranges(tune)
 
 
 def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:

@@ -40,8 +40,9 @@ def gan(
 ) -> GAN:
     """Build the player slots and their game; refuse a loss or penalty that a strategy cannot run.
 
-    Outside code and games on named tensors are validated on a few samples. turns: outside code also
-    by an update of either side. factories: build the networks; nothing is validated then.
+    Outside code and games on named tensors are validated on a few samples. turns: whether the validation of
+    outside code includes an update of each side. factories: build the networks, instead of those of the config;
+    nothing is validated then.
     """
     check_samples(config, data, model)
     check_pairs(config, data, has_outside_networks(config, model), model)
@@ -51,10 +52,10 @@ def gan(
     factories = {Side(name): network_factory(config, Side(name), data, device, model) for name in config.player_options}
     game = _game(config, data, device, roles, model, factories)
     # Validation runs on a separate pair, so that no state changes.
-    parts = max(options.micro_batches for options in config.player_options.values())
-    batch = max(1, config.train.batch // (roles.batch_world.size * parts))
+    micro_batches = max(options.micro_batches for options in config.player_options.values())
+    num_rows = max(1, config.train.batch // (roles.batch_world.size * micro_batches))
     if not data.is_image or model is not None or outside_names(config):
-        validate(game, factories, data.train, data.is_image, turns or not data.is_image, batch)
+        validate(game, factories, data.train, data.is_image, turns or not data.is_image, num_rows)
     return game
 
 
@@ -66,7 +67,7 @@ def _game(
     model: Model | None,
     factories: Mapping[Side, NetworkFactory],
 ) -> GAN:
-    options = {Side(name): of_player for name, of_player in config.player_options.items()}
+    options = {Side(name): player_options for name, player_options in config.player_options.items()}
     slots = _slots(options, factories, roles, config.train.executor)
     players = {side: slot for side, slot in slots.items() if isinstance(slot, Player) and roles.has(side)}
     loss = adversarial(config.loss, model)
@@ -74,6 +75,7 @@ def _game(
     for side, slot in players.items():
         check_player(options[side], slot, penalties_by_side[side], loss.needs, config.loss.name)
         check_counts(side, options[side], config.train.batch, roles.batch_world)
+    # The prior and the augmentation read attributes of both networks: one on other ranks is constructed for that.
     nets = {side: players[side].net if side in players else factories[side].construct() for side in Side}
     return GAN(
         g=slots[Side.G],
@@ -94,18 +96,18 @@ def _game(
 def _slots(
     options: Mapping[Side, PlayerOptions], factories: Mapping[Side, NetworkFactory], roles: Roles, executor: str
 ) -> dict[Side, PlayerSlot]:
-    """Return the players of this rank, and what it holds of the others."""
-    scaled = {side: of_player.precision == "fp16" for side, of_player in options.items()}
+    """Return the players of this rank, and for the others what this rank needs of them: a copy, or a snapshot."""
+    scales_loss = {side: player_options.precision == "fp16" for side, player_options in options.items()}
     # G's gradient passes through D: an fp16 D underflows it for any format of G.
-    scaled[Side.G] = any(scaled.values())
+    scales_loss[Side.G] = any(scales_loss.values())
     slots: dict[Side, PlayerSlot] = {}
-    for side, of_player in options.items():
+    for side, player_options in options.items():
         if roles.has(side):
-            slots[side] = player(side, factories[side], of_player, scaled[side], roles.batch_world, executor)
+            slots[side] = player(side, factories[side], player_options, scales_loss[side], roles.batch_world, executor)
         elif roles.has_server:
-            slots[side] = worker_player(side, factories[side], of_player, executor)
+            slots[side] = worker_player(side, factories[side], player_options, executor)
         else:
-            slots[side] = remote_player(side, factories[side], of_player, roles.sends_states, executor)
+            slots[side] = remote_player(side, factories[side], player_options, roles.sends_states, executor)
     return slots
 
 
@@ -131,20 +133,20 @@ def prior(
 ) -> Prior:
     """Return the prior of a run; outside networks may leave the number of classes to the data.
 
-    nets: G, and D for other samples than images.
+    nets: G; and D, which is read only for samples that are not images.
     """
-    make = partial(Prior, seed=config.seed, device=device)
+    new_prior = partial(Prior, seed=config.seed, device=device)
     if isinstance(model, TensorGame):
-        of_d, of_g = model.arguments, model.generator_arguments
-        return make(latent=model.latent, dtype=model.dtype, arguments=of_d, generator_arguments=of_g)
+        d_arguments, g_arguments = model.arguments, model.generator_arguments
+        return new_prior(latent=model.latent, dtype=model.dtype, arguments=d_arguments, generator_arguments=g_arguments)
     generator = nets[Side.G]
     sample = sample_name(config, model)
     if sample is None:
         classes = int(getattr(generator, "num_classes", data.num_classes))
-        is_counted = config.data.options.label_distribution == "data" and classes == data.num_classes
-        sizes = tuple(data.train.class_sizes()) if is_counted else ()
-        return make(latent=latent_of(generator), num_classes=classes, class_sizes=sizes)
+        follows_data = config.data.options.label_distribution == "data" and classes == data.num_classes
+        sizes = tuple(data.train.class_sizes()) if follows_data else ()
+        return new_prior(latent=latent_of(generator), num_classes=classes, class_sizes=sizes)
     tensors = data.train.tensors
-    of_g = generator_arguments(generator, tensors)
-    of_d = discriminator_arguments(nets[Side.D], tensors, sample)
-    return make(latent=latent_of(generator), arguments=of_d, generator_arguments=of_g)
+    g_arguments = generator_arguments(generator, tensors)
+    d_arguments = discriminator_arguments(nets[Side.D], tensors, sample)
+    return new_prior(latent=latent_of(generator), arguments=d_arguments, generator_arguments=g_arguments)

@@ -23,7 +23,7 @@ from paragan.hardware import precision
 from paragan.layers.init import initialise
 from paragan.layers.update_once import hold_updates
 
-_EXAMPLES = 2
+_NUM_EXAMPLES = 2
 
 
 def network_factory(
@@ -37,25 +37,25 @@ def network_factory(
     outside = has_outside_networks(config, model)
     module = model or registry.load_chosen("models", config.model)
     sample = sample_name(config, model)
-    kind = _class_of(module, side, config.model.name)
-    name = f"model: {'' if model else f'{config.model.name}.'}{kind.__name__}"
+    network_class = _class_of(module, side, config.model.name)
+    label = f"model: {'' if model else f'{config.model.name}.'}{network_class.__name__}"
 
     def fill(net: nn.Module) -> None:
         initialise(net, config.seed, side.value)
 
     def construct() -> nn.Module:
-        # Constructors of outside networks draw from the global generator.
         shape: Any = data.train.shape if sample is None else data.train.tensors[sample].shape
+        # Constructors of outside networks draw from the global generator.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.key(config.seed, "construct", side.value))
-            with reraise_as_config_error(f"{name}(options, shape, num_classes)") if outside else nullcontext():
+            with reraise_as_config_error(f"{label}(options, shape, num_classes)") if outside else nullcontext():
                 if isinstance(model, TensorGame):
                     net = model.network(side)
                 else:
                     channels = data.train.condition_channels
-                    net = construct_network(kind, config.model.options, shape, data.num_classes, channels)
+                    net = construct_network(network_class, config.model.options, shape, data.num_classes, channels)
             if not isinstance(net, nn.Module):
-                raise ConfigError(f"{name} is not a torch.nn.Module; derive the class from it")
+                raise ConfigError(f"{label} is not a torch.nn.Module; derive the class from it")
         if sample is not None and side is Side.D and not isinstance(model, TensorGame):
             net = with_named_inputs(net, data.train.tensors, sample)
         net = with_part(net, side, options)
@@ -65,8 +65,9 @@ def network_factory(
             fill(net)  # without `weight_init` the weights of the constructor stay
         return hold_updates(net)
 
-    is_known = sample is None and not outside and not side.is_extra
-    inputs = partial(_example_inputs, side, data) if is_known else None
+    has_known_inputs = sample is None and not outside and not side.is_extra
+    inputs = partial(_example_inputs, side, data) if has_known_inputs else None
+    # Only a network of ours can be filled by shard: one from outside has its weights when it is constructed.
     return NetworkFactory(construct, None if outside else fill, device, inputs)
 
 
@@ -74,13 +75,13 @@ def _class_of(model: Any, side: Side, name: str) -> Any:
     """Return the class of a player's network; that of an extra player is in `players` of its model."""
     if isinstance(model, TensorGame) or not side.is_extra:
         return model.Generator if side is Side.G else model.Discriminator
-    further = getattr(model, "players", {})
-    if side.value not in further:
-        names = f"has only {', '.join(further)}" if further else "has none"
+    extra_players = getattr(model, "players", {})
+    if side.value not in extra_players:
+        names = f"has only {', '.join(extra_players)}" if extra_players else "has none"
         raise ConfigError(
             f"players.{side.value}: model {name} {names}; leave it out, or add its class to `players` of the model"
         )
-    return further[side.value]
+    return extra_players[side.value]
 
 
 def with_part(net: nn.Module, side: Side, options: PlayerOptions) -> nn.Module:
@@ -89,9 +90,9 @@ def with_part(net: nn.Module, side: Side, options: PlayerOptions) -> nn.Module:
     Raises `ConfigError` if no weight is left that trains.
     """
     if options.adapter is not None:
-        kind = registry.load_module("adapters", options.adapter.name).Adapter
-        chosen = options.adapter.options
-        add_adapters(net, partial(kind, options=chosen), chosen.match, side.value)
+        adapter_class = registry.load_module("adapters", options.adapter.name).Adapter
+        adapter_options = options.adapter.options
+        add_adapters(net, partial(adapter_class, options=adapter_options), adapter_options.match, side.value)
     if options.trains_part:
         select_trained(net, options.train, options.freeze, side.value)
     check_trains(side.value, net)
@@ -100,11 +101,11 @@ def with_part(net: nn.Module, side: Side, options: PlayerOptions) -> nn.Module:
 
 def _example_inputs(side: Side, data: Data, net: nn.Module) -> tuple[Tensor | None, ...]:
     """Return the arguments of a network of images for two samples, on the meta device."""
-    shape = (_EXAMPLES, *data.train.shape)
-    labels = torch.empty(_EXAMPLES, dtype=torch.int64, device="meta") if data.num_classes else None
+    shape = (_NUM_EXAMPLES, *data.train.shape)
+    labels = torch.empty(_NUM_EXAMPLES, dtype=torch.int64, device="meta") if data.num_classes else None
     channels = data.train.condition_channels
-    condition = torch.empty((_EXAMPLES, channels, *shape[2:]), device="meta") if channels is not None else None
-    first = torch.empty((_EXAMPLES, latent_of(net)) if side is Side.G else shape, device="meta")
+    condition = torch.empty((_NUM_EXAMPLES, channels, *shape[2:]), device="meta") if channels is not None else None
+    first = torch.empty((_NUM_EXAMPLES, latent_of(net)) if side is Side.G else shape, device="meta")
     return first, labels, condition
 
 

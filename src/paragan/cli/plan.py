@@ -43,6 +43,18 @@ Choose = Annotated[bool, typer.Option("--choose", help=_CHOOSE)]
 _PLOT = "With --workers: SVG or PNG file for a plot of the forecast; needs matplotlib (extra `plot`)."
 PlotFile = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help=_PLOT)]
 Assumptions = Annotated[list[str] | None, typer.Option("--assume", metavar="KEY=VALUE", help=_ASSUME)]
+_PLAYERS = {"g": "generator", "d": "discriminator"}
+_MEMORY_NOTES = {
+    "optimizer": "state of all optimisers",
+    "ema": "averaged weights",
+    "activations": "with the batch and intermediate results",
+    "workspace": "inside of kernels and of the allocator, estimated",
+}
+_GBIT = 1e9 / 8
+_LARGER_BATCH = (
+    "note: hours count images, not quality; a larger batch usually needs more images for the same\n"
+    "quality (--scaling strong keeps the recipe's batch)"
+)
 
 
 def plan_command(
@@ -57,7 +69,7 @@ def plan_command(
     workers: WorkerCounts = None,
     network: NetworkName = "ethernet-10g",
     scaling: ScalingName = "weak",
-    profile: ProfileFile = None,
+    profile: ProfileFile = None,  # --profile-file; --profile is `operators`
     assume: Assumptions = None,
     choose: Choose = False,
     plot: PlotFile = None,
@@ -112,7 +124,7 @@ def format_plan(plan: Plan) -> str:
     rows = _model_rows(plan)
     peak = f"{format_bytes(memory.peak_bytes)} at the peak of a step"
     rows.append(("memory", peak, memory.device + ", +- 30 %" * (memory.device == "cpu")))
-    rows += [(f"  {name}", format_bytes(size), _TERMS.get(name, "")) for name, size in memory.terms.items()]
+    rows += [(f"  {name}", format_bytes(size), _MEMORY_NOTES.get(name, "")) for name, size in memory.terms.items()]
     turns = _turns(model.players).items()
     saved = ", ".join(f"{turn} {format_bytes(model.players[name].saved_by_turn)}" for name, turn in turns)
     rows.append(("  saved for backward", saved, ""))
@@ -170,20 +182,9 @@ def _parse_counts(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-_TERMS = {
-    "optimizer": "state of all optimisers",
-    "ema": "averaged weights",
-    "activations": "with the batch and intermediate results",
-    "workspace": "inside of kernels and of the allocator, estimated",
-}
-
-
-_NETWORKS = {"g": "generator", "d": "discriminator"}
-
-
 def _turns(names: Iterable[str]) -> dict[str, str]:
-    """Return the names of players in the order of their turns, D's first, with the names of these turns."""
-    return {name: f"{name.upper() if name in _NETWORKS else name} turn" for name in dict.fromkeys(("d", "g", *names))}
+    """Return the name of each player's turn by that of the player, in the order of the turns: D's first."""
+    return {name: f"{name.upper() if name in _PLAYERS else name} turn" for name in dict.fromkeys(("d", "g", *names))}
 
 
 def _model_rows(plan: Plan) -> list[tuple[str, str, str]]:
@@ -192,7 +193,7 @@ def _model_rows(plan: Plan) -> list[tuple[str, str, str]]:
     for name, player in model.players.items():
         gmacs = player.forward_gmacs
         note = "called by its terms" if gmacs is None else f"forward {gmacs:.3g} GMACs per sample"
-        rows.append((f"  {_NETWORKS.get(name, name)}", f"{player.parameters:,} parameters", note))
+        rows.append((f"  {_PLAYERS.get(name, name)}", f"{player.parameters:,} parameters", note))
     for name, turn in _turns(model.players).items():
         player = model.players[name]
         updates = f"{player.updates} per step" if player.updates > 1 else "one per step"
@@ -205,19 +206,12 @@ def _time_rows(measured: MeasuredTimes | None) -> list[tuple[str, str, str]]:
         return [("time", "not measured", "pass --measure")]
     load = "not measured" if measured.load_s is None else format_ms(measured.load_s)
     turns = [f"{turn} {format_ms(measured.turn_s[name])}" for name, turn in _turns(measured.turn_s).items()]
-    turns.insert(2, f"read a batch {load}")
+    turns.insert(2, f"read a batch {load}")  # after D's and G's turn, before those of extra players
     return [
         ("time", f"{measured.images_per_s:,.4g} images/s", f"measured: {measured.num_steps} steps of {measured.batch}"),
         ("  step", format_ms(measured.step_s), ", ".join(turns)),
         ("  run", f"{measured.hours:,.3g} hours for {measured.kimg:,g} kimg", ""),
     ]
-
-
-_GBIT = 1e9 / 8
-_LARGER_BATCH = (
-    "note: hours count images, not quality; a larger batch usually needs more images for the same\n"
-    "quality (--scaling strong keeps the recipe's batch)"
-)
 
 
 def format_forecast(plan: ForecastPlan) -> str:

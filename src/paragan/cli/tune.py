@@ -75,9 +75,10 @@ def _tuning(
 
     check_optuna()
     fixed, dimensions = parse_space(overrides)
-    length = [] if options["kimg"] is None else [f"train.kimg={options['kimg']}"]
-    first = trial_words({dimension.key: dimension.extremes[0] for dimension in dimensions})
-    config = load_config(recipe, [*fixed, *length, *first], outside)
+    kimg = [] if options["kimg"] is None else [f"train.kimg={options['kimg']}"]
+    # any value of each setting to vary, so that all the others can be read and checked now
+    example = trial_words({dimension.key: dimension.extremes[0] for dimension in dimensions})
+    config = load_config(recipe, [*fixed, *kimg, *example], outside)
     if (config.devices or 1) > 1 or from_environment() is not None:
         raise ConfigError(
             "a trial of tune trains in one process; leave devices and torchrun out, and start it once for each device"
@@ -86,7 +87,7 @@ def _tuning(
     def configure(settings: Sequence[str]) -> RunConfig:
         return read_recipe(recipe, [*fixed, *settings], outside)
 
-    check_trials(configure, dimensions)
+    check_trials(configure, dimensions)  # now, not hours later in the trial that first draws a wrong value
     plan = StudyPlan(
         recipe=recipe,
         settings=fixed,

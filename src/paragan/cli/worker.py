@@ -26,9 +26,9 @@ def worker_command(address: Address, device: Device = "auto") -> None:
         from paragan.extensions.grid.build.worker import join_coordinator
         from paragan.extensions.grid.workers.handshake import find_token
 
-        key = find_token()
-        if why := join_coordinator(key, host, int(port), print_line, device):
-            raise RankError(f"worker: {why}")
+        token = find_token()
+        if reason := join_coordinator(token, host, int(port), print_line, device):
+            raise RankError(f"worker: {reason}")
 
 
 @contextmanager

@@ -56,6 +56,7 @@ class Interrupt:
 
         By default that ends the process at once, so the terminal's cursor is restored here.
         """
+        # A Ctrl-C that the parent process ignores was not caught, and stays ignored.
         if not self.patient and signal.SIGINT in self._before:
             signal.signal(signal.SIGINT, self.abort)
         elif self.requested and number == signal.SIGINT:
@@ -84,6 +85,7 @@ def _replace_closed_terminal() -> None:
     """Redirect output of a closed terminal to nothing: a failed print must not end a saving run."""
     for descriptor in (1, 2):
         with suppress(OSError):
+            # the device of a closed terminal remains a character device, and is no terminal any more
             if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, descriptor)

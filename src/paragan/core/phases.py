@@ -30,7 +30,7 @@ class Phase(StrEnum):
 
 
 WHOLE = (Phase.CHECKPOINT, Phase.EVALUATION)
-"""Phases that include all that happens in them, such as waits for other ranks."""
+"""Phases that include all that happens in them, such as waits for other ranks: no other phase begins inside."""
 _SMALLEST = -20  # power of 2 of the first bin, in seconds
 _NUM_BINS = 40
 
@@ -50,7 +50,7 @@ class Durations:
 
     def quantile(self, share: float) -> float:
         """Return a bound on this share of the durations, at most twice the least such bound."""
-        needed = share * self.count
+        needed = share * self.count  # durations at or below the quantile, less those of the bins passed
         number = 0
         while number < _NUM_BINS - 1 and self._bins[number] < needed:
             needed -= self._bins[number]
@@ -61,9 +61,10 @@ class Durations:
 class PhaseClock:
     """Seconds of a thread by phase, which add up to the time since its start.
 
-    changes: number of changes of phase and beats so far, the sign of progress. work: a cell of a
-    grid; empty: the only game. durations: of the uninterrupted stretches of each phase. longest:
-    phase and seconds of the longest stretch that has ended since another thread last set it.
+    changes: number of changes of phase and beats so far, the sign of progress. work: what the thread works
+    on, such as a cell of a grid; empty: the only game. durations: of the stretches of each phase, without a
+    change or beat. longest: phase and seconds of the longest stretch that has ended; a thread that watches this
+    one sets it back to 0 s when it has read it.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -120,7 +121,7 @@ def phase(name: Phase) -> Iterator[None]:
     if clock is None:
         yield
     elif clock.current in WHOLE:
-        clock.beat()
+        clock.beat()  # still a sign of progress
         yield
     else:
         before = clock.enter(name)
@@ -134,12 +135,12 @@ def turn_phase(method: Callable[P, T]) -> Callable[P, T]:
     """Decorate a method of a player: it is in the phase of G's turns, or of the others'."""
 
     @wraps(method)
-    def inside(*args: P.args, **options: P.kwargs) -> T:
+    def in_phase(*args: P.args, **options: P.kwargs) -> T:
         player: Any = args[0]
         with phase(Phase.G_TURN if player.side.value == "g" else Phase.D_TURN):
             return method(*args, **options)
 
-    return inside
+    return in_phase
 
 
 @contextmanager

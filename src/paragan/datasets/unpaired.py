@@ -53,13 +53,18 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 
 
 def _open(options: Options) -> tuple[EncodedImages, Sequence[str]]:
-    """Return images of classes, and the names of A and B; test folders named as those of A and B are held out."""
+    """Return images whose classes are A and B, and the names of these two.
+
+    Folders named as two sides (trainA/ and trainB/) come first, with testA/ and testB/ held out; else every sub-folder
+    is a class.
+    """
     with suppress(DataError):  # of other paths than folders and archives of files
         files, paths = list_images(options.path, "unpaired")
         if (sides := find_sides(paths)) is not None:
-            for kinds in (sides.names, sides.names[::-1]):
-                folders = zip((options.a, options.b), kinds, strict=True)
-                if all(folder is None or f"{folder}/" in kind.split(", ") for folder, kind in folders):
+            for kinds in (sides.names, sides.names[::-1]):  # data.a may name the second one
+                wanted = zip((options.a, options.b), kinds, strict=True)
+                # the name of a side lists its folders: "trainA/, testA/"
+                if all(folder is None or f"{folder}/" in kind.split(", ") for folder, kind in wanted):
                     return FileImages(files, sides.arrange(options.path)), kinds
     images = open_encoded_images(options.path, classes="folders")
     names = images.class_names
@@ -75,7 +80,9 @@ def _open(options: Options) -> tuple[EncodedImages, Sequence[str]]:
 
 
 def _rows(data: ImageSource, name: str, split: str) -> NDArray[Any]:
-    rows = np.flatnonzero(data.labels == (data.class_names.index(name) if name in data.class_names else -1))
+    """Return the rows of the images of A, or of B."""
+    label = data.class_names.index(name) if name in data.class_names else -1  # -1: no image here is of it
+    rows = np.flatnonzero(data.labels == label)
     if not len(rows):
         part = "training" if split == "train" else "held-out"
         raise DataError(f"data.path: {name!r} has no {part} images; pass another data.held_out")
@@ -121,7 +128,8 @@ class _Unpaired(EncodedSource):
         numbers = np.asarray(rows)
         left = self.images.decode(encoded, self.a[numbers], places, seed)["image"]
         is_drawn = self.is_random and places is not None
+        # by the place in the stream, not the row of A: each epoch pairs anew, and a resumed run pairs alike
         partners = [rng.key(seed, "unpaired", int(place)) for place in places] if is_drawn else numbers
-        of_b = self.b[np.array([int(number % len(self.b)) for number in partners])]
-        right = self.images.fetch(of_b, places, seed)["image"]
+        rows_b = self.b[np.array([int(number % len(self.b)) for number in partners])]
+        right = self.images.fetch(rows_b, places, seed)["image"]
         return {"both": torch.cat([left, right], 3)}

@@ -10,10 +10,10 @@ from paragan.evaluation.score import Score
 
 # mean accuracy of D. Measured: at least 0.56 in good runs, 0.09 to 0.24 when one batch had broken D
 _WRONG = 0.4
-_NEAR = 1.1  # times the best score
+_NEAR = 1.1  # a score within this factor of the best one is near it
 # of any player's `moment_ratio`. Measured: 0.04 to 3.5 in runs that train, 0.001 to 0.003 after a poisoned batch
 _STALLED = 0.01
-_JUDGED = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
+_D_MEASURES = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
 _MOMENT_RATIO = "/moment_ratio"  # after the name of a player
 DIVERGED = "diverged"  # a `DivergedError`
 DIVERGED_SCORE = "score_diverges"
@@ -30,13 +30,13 @@ _MEANS = {rule.name: rule.means for rule in RULES} | {
 
 @dataclass(kw_only=True)
 class CollapseMonitor:
-    """Counts of bad measurements in a row, by the name of the sign; a good one resets its count.
+    """Monitor of the signs of a collapse, each of which must last.
 
-    The thresholds are those of the advice (`engine/advice.py`). patience: measurements in a row
-    that make a collapse. best: best diversity, and best score by metric and number of images.
-    best_at, near_at, scored_at: images of the best score, the newest one near it, and the newest
-    one. num_far: scores after `near_at`. is_repeated: whether the run has returned to its best
-    since that was measured.
+    The thresholds are those of the advice (`engine/advice.py`). patience: bad measurements in a row that
+    make a collapse. bad: how many there are now, by the name of the sign; a good one sets it to 0. best: best
+    diversity, and best score by metric and number of images. best_at, near_at, scored_at: images trained on
+    at the best score, at the newest score near it, and at the newest score. num_far: scores since `near_at`.
+    is_repeated: whether a rollback has returned the run to its best score, which has not been exceeded since.
     """
 
     patience: int
@@ -68,14 +68,14 @@ class CollapseMonitor:
 
     @property
     def _is_past_best(self) -> bool:
-        """Whether the score has been far from its best for twice as long as it took to reach that."""
-        if self.is_repeated:
+        """Whether the score has been far from its best for twice as many images as it took to reach the best."""
+        if self.is_repeated:  # it once had that time, and got worse: the second attempt needs less proof
             return self.num_far >= self.patience
         is_long = self.scored_at - self.near_at >= 2 * self.best_at > 0
         return is_long and self.num_far >= 2 * self.patience
 
     def restart(self, is_repeated: bool) -> None:
-        """Begin all counts anew, after a rollback. is_repeated: to the best score."""
+        """Begin all counts anew, after a rollback. is_repeated: whether it was to the best score."""
         self.bad.clear()
         self.near_at = self.scored_at
         self.num_far = 0
@@ -83,12 +83,12 @@ class CollapseMonitor:
 
     def _of_telemetry(self, event: Event) -> dict[str, bool]:
         moments = [name for name in event.values if name.endswith(_MOMENT_RATIO)]
-        names = (*_JUDGED, *moments, "diversity")
+        names = (*_D_MEASURES, *moments, "diversity")
         values = {name: float(event.values[name]) for name in names if name in event.values}
         signs = {"not_finite": not all(map(isfinite, values.values()))}
         signs["stalled"] = any(values.get(name, 1.0) < _STALLED for name in moments)
-        if values.keys() >= set(_JUDGED):
-            on_train, on_fake, saturation = (values[name] for name in _JUDGED)
+        if values.keys() >= set(_D_MEASURES):
+            on_train, on_fake, saturation = (values[name] for name in _D_MEASURES)
             signs["d_saturated"] = saturation > SATURATED
             accuracy = (on_train + on_fake) / 2
             signs["d_certain_and_wrong"] = accuracy < 0.5 and saturation > CERTAIN
@@ -106,7 +106,7 @@ class CollapseMonitor:
         if metric is None:
             return {}
         value = score.metrics[metric]
-        key = f"{metric} of {score.num_images}"
+        key = f"{metric} of {score.num_images}"  # a distance over other numbers of images has another bias
         is_lower_better = score.direction(metric) is Direction.LOWER
         best = self.best.get(key, value)
         if isfinite(value) and (key not in self.best or (value < best if is_lower_better else value > best)):
@@ -115,8 +115,8 @@ class CollapseMonitor:
             self.is_repeated = False
 
         def is_worse(factor: float) -> bool:
-            distance = value / factor >= best if is_lower_better else value * factor <= best
-            return (distance and best > 0) or not isfinite(value)
+            is_far = value / factor >= best if is_lower_better else value * factor <= best
+            return (is_far and best > 0) or not isfinite(value)  # no factor is meant of 0, or of a negative best
 
         self.scored_at = event.images
         self.num_far += 1

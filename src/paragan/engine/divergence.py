@@ -22,21 +22,22 @@ class SkipMonitor:
         self._players = players
         self._world = world
         self._source = source
-        self._not_finite: set[str] = set()  # samples of all ranks
+        self._not_finite: set[str] = set()  # names of samples, of all ranks
         self._reported = {name: player.num_skipped() for name, player in players.items()}
         self._first = {name: (player.due_turns, int(player.updates)) for name, player in players.items()}
-        self.applied = dict(self._first)  # (due turns, updates) at the last update that was applied
+        # (due turns, updates) when an update was last applied, as far as `raise_if_idle` has seen
+        self.applied = dict(self._first)
 
     def messages(self) -> list[str]:
         """Return a line for each player that skipped updates since the last call, and for what is new in the data.
 
         Collective.
         """
-        noted = (self._source.not_finite if self._source is not None else None) or ()
-        by_rank = self._world.gather([name for name in noted if name not in self._not_finite])
-        read = {name for names in by_rank for name in names}
-        self._not_finite |= read
-        lines = [f"warning: {not_finite_message(read, ', and updates on it are skipped')}"] if read else []
+        local = (self._source.not_finite if self._source is not None else None) or ()
+        by_rank = self._world.gather([name for name in local if name not in self._not_finite])
+        new = {name for names in by_rank for name in names}
+        self._not_finite |= new
+        lines = [f"warning: {not_finite_message(new, ', and updates on it are skipped')}"] if new else []
         for name, player in self._players.items():
             count = player.num_skipped()
             if count > self._reported[name]:
@@ -58,10 +59,12 @@ class SkipMonitor:
     def _idle_player(self, step: int, at_the_end: bool) -> str:
         """Return the text about a player of this rank that skipped too many updates, or ""."""
         for name, player in self._players.items():
-            updates = int(player.updates)
-            if updates > self.applied[name][1]:
-                self.applied[name] = (player.due_turns, updates)
-            idle = player.due_turns - self.applied[name][0]
+            due_turns, updates = self.applied[name]
+            if int(player.updates) > updates:
+                due_turns = player.due_turns
+                self.applied[name] = (due_turns, int(player.updates))
+            idle = player.due_turns - due_turns
+            # a short session may end before the limit, with not one update
             if idle >= _MAX_SKIPPED or (at_the_end and idle and self.applied[name] == self._first[name]):
                 cure = "lower the learning rate, or look for a division or logarithm of 0"
                 return (
@@ -76,10 +79,10 @@ def raise_if_not_finite(world: World, step: int, groups: Mapping[str, Pieces], s
 
     source: of this rank's samples.
     """
-    found = world.gather((_first_not_finite(groups), [*(source.not_finite or ())]))
-    name = next((name for name, _ in found if name is not None), None)
+    by_rank = world.gather((_first_not_finite(groups), [*(source.not_finite or ())]))
+    name = next((name for name, _ in by_rank if name is not None), None)
     if name is not None:
-        samples = {sample for _, read in found for sample in read}
+        samples = {sample for _, names in by_rank for sample in names}
         cure = "lower the learning rate, or add clipping (max_norm) or the penalty r1"
         raise DivergedError(
             f"step {step}: {name} is no longer finite: the run has diverged; earlier checkpoints "
@@ -88,6 +91,7 @@ def raise_if_not_finite(world: World, step: int, groups: Mapping[str, Pieces], s
 
 
 def _first_not_finite(groups: Mapping[str, Pieces]) -> str | None:
+    """Return the group and the name of a tensor of this rank that is not finite; None if there is none."""
     for group, pieces in groups.items():
         for name, tensor in pieces.tensors.items():
             if not tensor.isfinite().all():

@@ -69,7 +69,10 @@ def _safe(sampler: Sampler, texts: Sequence[str]) -> list[str]:
 
 
 def _network(sampler: Sampler, files: Sequence[Path]) -> Traceable | None:
-    """Return the network of the exported programs; None without any, and for one of latents alone."""
+    """Return the network of the exported programs.
+
+    None without programs, and for images from latents and labels, whose inputs need no example.
+    """
     programs = [path for path in files if path.suffix in (".pt2", ".onnx", ".py")]
     if not programs or not (isinstance(sampler, TensorSampler) or sampler.takes_condition):
         return None
@@ -88,7 +91,7 @@ def _arguments(sampler: Sampler, network: Traceable | None) -> dict[str, str]:
 
 
 def _sizes(network: Traceable | None) -> str:
-    """Return which sizes of inputs the programs take, besides any batch size."""
+    """Return the words after "any batch size": sizes of images that the programs take; empty: those of the run."""
     if network is None:
         return ""
     multiples = {multiple for axes in network.axes for multiple in axes.values()}

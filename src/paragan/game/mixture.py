@@ -12,9 +12,9 @@ _MEMBERS = "members."
 class Mixture(nn.Module):
     """Several generators as one network.
 
-    Its latent has one more number: the quantile that selects the generator. z_BZ (B, latent), y_B
+    Its latent has one more number, the last, which selects the generator. z_BZ (B, latent), y_B
     to x_BCHW in [-1, 1]; shift_BLW: of styles, for members that have some. members: networks that
-    differ only in their weights.
+    differ only in their weights. shares: of the samples, by member.
     """
 
     shares: Tensor
@@ -39,9 +39,9 @@ class Mixture(nn.Module):
 
     def _by_member(self, z_BZ: Tensor, call: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
         """Return what each member returns for the rows that select it, in the order of the rows."""
-        quantile_B = torch.special.ndtr(z_BZ[:, -1].contiguous())
+        quantile_B = torch.special.ndtr(z_BZ[:, -1].contiguous())  # a latent is normal, its quantile uniform
         member_B = torch.searchsorted(self.shares.cumsum(0), quantile_B)
-        member_B = member_B.clamp(max=len(self.members) - 1)
+        member_B = member_B.clamp(max=len(self.members) - 1)  # rounded shares may add up to less than 1
         result: Tensor | None = None
         for number, member in enumerate(self.members):
             rows = (member_B == number).nonzero().squeeze(1)
@@ -74,7 +74,8 @@ def mixture_of(members: Sequence[nn.Module], weights: Sequence[float]) -> Mixtur
     return kind(members, weights)
 
 
-def of_members(make: Callable[[], nn.Module], names: Iterable[str]) -> Mixture:
-    """Build a mixture, to be filled, with as many members as these names of weights contain."""
+def mixture_for_weights(make_member: Callable[[], nn.Module], names: Iterable[str]) -> Mixture:
+    """Build a mixture with as many members as these names of weights have, to be filled with the weights."""
     numbers = {name.split(".")[1] for name in names if name.startswith(_MEMBERS)}
-    return mixture_of([make() for _ in range(max(1, len(numbers)))], [1.0] * max(1, len(numbers)))
+    num_members = max(1, len(numbers))
+    return mixture_of([make_member() for _ in range(num_members)], [1.0] * num_members)

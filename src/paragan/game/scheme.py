@@ -27,7 +27,7 @@ class Timeline(Protocol):
         """Updates of D in a step."""
 
     def critics(self) -> Sequence[Sequence[Side]]:
-        """Return, for each batch of a step, the players but G that it updates, in order."""
+        """Return, for each batch of a step, which of D and the extra players are updated on it, in order."""
 
     def load(self) -> None:
         """Read one batch of real samples on the ranks of D."""
@@ -36,7 +36,7 @@ class Timeline(Protocol):
         """Generate one batch on the ranks of G, without its graph."""
 
     def update(self, side: Side, has_fakes: bool = False) -> None:
-        """Run one update of a player and its exchanges. has_fakes: G's images exist already; D's always do."""
+        """Run one update of a player and its exchanges. has_fakes: G's images exist already; for D they always do."""
 
     def send_fakes(self, version: int, share: float = 1.0) -> None:
         """Send G's images of a version to the ranks of D, as a share of their bytes; does not wait."""
@@ -51,14 +51,14 @@ class Timeline(Protocol):
 class Scheme(ABC):
     """Order of turns in one step; defaults suit players in turns, on the same ranks.
 
-    Whatever plans, checks, replays or verifies a run reads only this class, and knows no scheme by name.
+    Planning, checks, replay and verification read only this class, and know no scheme by name.
     A grid takes a scheme that has `Capability.GRID`.
     """
 
     is_concurrent: bool = False
     """Whether the players train at the same time, in threads or on separate ranks."""
     capabilities: frozenset[Capability] = ALL - {Capability.GRID, Capability.EXTRA_PLAYERS}
-    """What it has of what settings and terms need."""
+    """Those, of the capabilities that settings and loss terms may need, that this scheme has."""
     shares_fakes: bool = False
     """Whether D's last update trains on the images of G's turn."""
 
@@ -77,7 +77,7 @@ class Scheme(ABC):
         return colocated_roles(world, timeout_s)
 
     def assign(self, num_ranks: int) -> Mapping[Side, Sequence[int]]:
-        """Return the ranks that train each side, of so many; for forecasts."""
+        """Return the ranks, of `num_ranks`, that train each side; for forecasts."""
         return {side: range(num_ranks) for side in Side}
 
     def simulate(self, timeline: Timeline) -> None:
@@ -98,15 +98,20 @@ class Scheme(ABC):
         return not self.is_concurrent
 
     def follows_order(self, num_ranks: int) -> bool:
-        """Return whether updates depend on the speed of ranks or threads: a replay then sets `order`, an option."""
+        """Return whether the order of updates depends on the speed of ranks or threads.
+
+        A replay then gives the recorded order to the scheme, as its option `order`.
+        """
         return False
 
     def can_end_at(
         self, num_steps: int, used: Mapping[Side, Sequence[Sequence[int]]], d_updates: int, d_version: int
     ) -> bool:
-        """Return whether the first steps of a session used nothing of later ones, for which a replay would wait.
+        """Return whether a replay can end after the first `num_steps` steps of a session.
 
-        used: the recorded order, by side and rank. d_updates: of D in a step. d_version: at the session's start.
+        It cannot if an update in them used a state or fakes that the other player made in a later step: the
+        replay would wait for these. used: for each update what it used, by side and rank. d_updates: updates
+        of D in a step. d_version: D's version at the start of the session.
         """
         return True
 
@@ -125,21 +130,21 @@ class Scheme(ABC):
         return None
 
     def plan_settings(self, num_ranks: int) -> Mapping[str, Mapping[str, Any]]:
-        """Return options that may be faster on so many ranks, for the planner to compare, each by a short name."""
+        """Return options that may be faster on this number of ranks, by a short name; the planner compares them."""
         return {}
 
     def start_note(self, num_ranks: int) -> str | None:
-        """Return a line for the start of a run on so many ranks, if the user may expect something else."""
+        """Return a line to print at the start of a run on this number of ranks; None if nothing is surprising."""
         return None
 
     @property
     def name(self) -> str:
-        """Name of its module."""
+        """Name of the scheme: that of its module."""
         return type(self).__module__.rpartition(".")[2]
 
     @property
     def holder(self) -> Holder:
-        """Its name and capabilities, for checks."""
+        """Name and capabilities of the scheme, for messages about what it lacks."""
         return Holder(f"scheme {self.name}", self.capabilities, "use scheme synchronous")
 
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:

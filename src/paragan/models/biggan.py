@@ -38,7 +38,7 @@ from paragan.models._vector import LatentEntry, WithoutVector, WithVector, laten
 
 _LATENT_PER_BLOCK = 20
 _STUDIO = LARGE_SHAPES | {
-    8: Shape((4, 4), (2, 2, 2, 2), 1),
+    8: Shape((4, 4), (2, 2, 2, 2), 1),  # widths of G's and D's blocks; blocks of D that halve the map
     16: Shape((4, 4, 4), (2, 2, 2, 2), 2),
     32: Shape((4, 4, 4, 4), (2, 2, 2, 2), 2),
 }
@@ -79,14 +79,14 @@ class Generator(BlockGenerator):
         super().__init__(options, num_classes)
         classes = self.num_classes
         plan = large_plan(options, shape)
-        each = latent_per_block(options.latent, len(plan.g_widths) - 1, _LATENT_PER_BLOCK)
-        self.latent = each * len(plan.g_widths)
+        part = latent_per_block(options.latent, len(plan.g_widths) - 1, _LATENT_PER_BLOCK)
+        self.latent = part * len(plan.g_widths)
         last: nn.Module = NormImageOutput(plan.g_widths[-1], shape[0], spectral_norm)
         if classes and not options.shared:
             stem = Stem(self.latent, plan.g_widths[0], spectral_norm, plan.sizes.lowest)
             blocks = [stem, *up_blocks(plan, classes, spectral_norm)]
         else:
-            blocks = _vector_blocks(plan, each, classes, options.shared)
+            blocks = _vector_blocks(plan, part, classes, options.shared)
             last = WithoutVector(last, last=True)
         self.blocks = nn.ModuleList([*blocks, last])
 
@@ -104,34 +104,34 @@ class Discriminator(ResidualDiscriminator):
 def large_plan(options: BigGANOptions, shape: tuple[int, int, int]) -> ResidualPlan:
     """Plan BigGAN's networks at one image size."""
     sizes = map_sizes(shape)
-    rows = _STUDIO
+    shapes = _STUDIO
     attention: Attention = "default"
     default: Places = largest_map(sizes.sides[-1] // 2)
     if isinstance(options, Options):
         attention = options.attention
         if options.flavour == "brock":
-            rows = _BROCK
+            shapes = _BROCK
             default = default if sizes.sides[-1] > 32 else None
-    return residual_plan(shape_at(rows, sizes), sizes, options.width, attention, default)
+    return residual_plan(shape_at(shapes, sizes), sizes, options.width, attention, default)
 
 
-def _vector_blocks(plan: ResidualPlan, each: int, classes: int, shared: int) -> list[nn.Module]:
-    """Return blocks that read the class embedding and a part of z each, the stem the first part."""
-    point = shared if classes else 0
-    norm = vector_norm(point + each, spectral_norm)
+def _vector_blocks(plan: ResidualPlan, part: int, classes: int, shared: int) -> list[nn.Module]:
+    """Return G's blocks: each reads the class embedding, `shared` numbers, and its `part` numbers of z."""
+    embedding = shared if classes else 0  # numbers of the vector in front of z
+    norm = vector_norm(embedding + part, spectral_norm)
     entry = LatentEntry(
-        first=each,
+        first=part,
         channels=plan.g_widths[0],
         classes=classes,
         shared=shared,
         wrap=spectral_norm,
         size=plan.sizes.lowest,
     )
-    first = map(WithoutVector, first_attention(plan, spectral_norm))
-    blocks: list[nn.Module] = [entry, *first]
+    attention = map(WithoutVector, first_attention(plan, spectral_norm))
+    blocks: list[nn.Module] = [entry, *attention]
     for number, (a, b) in enumerate(pairwise(plan.g_widths), start=1):
-        columns = slice(point + number * each, point + (number + 1) * each)
-        blocks.append(WithVector(UpBlock(a, b, norm, spectral_norm), slice(point), columns))
+        of_z = slice(embedding + number * part, embedding + (number + 1) * part)  # the entry has part 0
+        blocks.append(WithVector(UpBlock(a, b, norm, spectral_norm), slice(embedding), of_z))
         if plan.sizes.sides[number] in plan.g_attention:
             blocks.append(WithoutVector(SelfAttention(b, spectral_norm)))
     return blocks

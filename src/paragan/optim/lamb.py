@@ -43,11 +43,11 @@ class Optimizer(MomentOptimizer):
         direction = adam_direction(due)
         if due.group["weight_decay"]:
             torch._foreach_add_(direction, due.weights, alpha=due.group["weight_decay"])
-        lengths = torch._foreach_norm(due.weights)
-        strides = torch._foreach_norm(direction)
+        weight_norms = torch._foreach_norm(due.weights)
+        direction_norms = torch._foreach_norm(direction)
         ratios = [
-            torch.where((length > 0) & (stride > 0), length.clamp(max=due.group["longest"]) / stride, 1.0)
-            for length, stride in zip(lengths, strides, strict=True)
+            torch.where((weight > 0) & (step > 0), weight.clamp(max=due.group["longest"]) / step, 1.0)
+            for weight, step in zip(weight_norms, direction_norms, strict=True)
         ]
         torch._foreach_mul_(direction, ratios)
         return direction

@@ -83,5 +83,6 @@ class Penalty(OptionsPenalty):
         by_layer_LB = torch.stack([mean_per_sample((f - r).abs()) for f, r in pairs])
         if not self.options.relative:
             return by_layer_LB
+        # Over the whole batch: a rank's own mean would make the term depend on how rows lie on ranks.
         sizes_BL = torch.stack([mean_per_sample(r.abs()) for r in reals], 1)
         return by_layer_LB / context.whole(sizes_BL).mean(0)[:, None]

@@ -63,12 +63,12 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> View:
     names = metric_names(history.scores)
     charts = {id: panels.section_charts(id, history.series, end) for id in _SECTIONS}
     metrics = panels.metric_charts(history.scores, end)
-    cells = None
+    population = None
     if history.population.grid is not None:
         from paragan.report.population import population_section
 
-        cells = population_section(history.population, end)
-    drawn = [*metrics, *(cells["charts"] if cells else ()), *chain.from_iterable(charts.values())]
+        population = population_section(history.population, end)
+    all_charts = [*metrics, *(population["charts"] if population else ()), *chain.from_iterable(charts.values())]
     return _header(folder, history) | {
         "numbers": [_key_number(name, history) for name in names],
         "accuracy": reliability(history.protocol),
@@ -82,14 +82,14 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> View:
         "meanings": [(name, text) for name in names if (text := explanation(name))],
         "phases": history.phases.rows(),
         "sections": [(panels.TITLES[id], charts[id]) for id in _SECTIONS if charts[id]],
-        "population": cells,
+        "population": population,
         "data": {
             "tracks": [track_data(frames)] if frames else [],
             "stops": [[number] for number in range(len(frames))],
             "end": end,
             "one_run": True,
         }
-        | script_data(drawn),
+        | script_data(all_charts),
         "advice": [_advice_texts(entry) for entry in reversed(history.advice.values())],
         "events": list_events(history),
         "changed": _changed_settings(history.start),
@@ -124,12 +124,13 @@ def _header(folder: Path, history: History) -> View:
 
 
 def _key_number(name: str, history: History) -> dict[str, str]:
+    """Return the texts of a metric at the top of the page: newest value, best one, and that of real images."""
     with_metric = [entry for entry in history.scores if name in entry.numbers]
     real = to_number(to_mapping(history.real).get(name))
     last = with_metric[-1]
     best = panels.best_evaluation(name, with_metric)
     value, best_value = (format_number(entry.numbers[name]) for entry in (last, best or last))
-    is_best = best is not None and best_value == value
+    is_best = best is not None and best_value == value  # as printed: equal texts would look like a mistake
     return {
         "name": name,
         "explanation": explanation(name),
@@ -216,7 +217,7 @@ def _list_commands(folder: Path, history: History) -> list[tuple[str, str]]:
     if history.total_kimg is not None and history.kimg >= history.total_kimg:
         resume = ("train twice as long", f"{resume[1]} train.kimg={2 * history.kimg:g}")
     pairs = to_number(to_mapping(history.start.get("data")).get("held_out_pairs"))
-    num = int(pairs) if pairs is not None and 1 <= pairs < 64 else 64
+    num = int(pairs) if pairs is not None and 1 <= pairs < 64 else 64  # each image needs a pair of its own
     return [
         resume,
         ("sample", f"{program} sample {run} --num {num}"),

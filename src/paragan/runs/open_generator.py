@@ -32,7 +32,7 @@ from paragan.export.discriminator import ExportedDiscriminator
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
-from paragan.game.mixture import of_members
+from paragan.game.mixture import mixture_for_weights
 from paragan.game.named_inputs import input_names
 from paragan.game.prior import latent_of
 from paragan.game.state import check_same
@@ -180,7 +180,7 @@ def _sampler(
             return _construct(config, module.Generator, info)
 
     def make() -> nn.Module:
-        return member() if config.grid is None else of_members(member, weights)
+        return member() if config.grid is None else mixture_for_weights(member, weights)
 
     # a built-in model: check sizes before allocating memory
     if "." not in config.model.name and config.model.name != FROM_MEMORY:

@@ -56,7 +56,7 @@ def _shrink(frame: Image.Image) -> Image.Image:
 
 
 def _save_mp4(images: Sequence[Image.Image], path: Path, durations_ms: Sequence[int]) -> None:
-    unit_ms = math.gcd(*durations_ms)
+    unit_ms = math.gcd(*durations_ms)  # raw video has one frame rate: a longer frame is sent several times
     with tempfile.TemporaryDirectory() as folder:
         video = Path(folder) / "video.mp4"
         size = "x".join(map(str, images[0].size))

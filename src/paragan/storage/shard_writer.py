@@ -32,7 +32,7 @@ from paragan.storage.shard_folder import (
 )
 
 _SETTINGS = "settings.json"
-_OF_IMAGES = ("num_samples", "num_train", "class_names", "source")  # what changes with the images of a source
+_FROM_IMAGES = ("num_samples", "num_train", "class_names", "source")  # settings that a source with other images changes
 _SHA256_BYTES = 32
 _MAX_PART_BYTES = 1 << 30
 
@@ -152,11 +152,11 @@ def open_shard_writer(
         except BlockingIOError:
             raise DataError(f"{folder}: another process is preparing this folder; wait for it, or stop it") from None
         settings = folder / UNFINISHED / _SETTINGS
-        images = {name: json.loads(json.dumps(getattr(planned, name))) for name in _OF_IMAGES} | {"newest": newest_ns}
+        new = json.loads(json.dumps({name: getattr(planned, name) for name in _FROM_IMAGES} | {"newest": newest_ns}))
         if settings.exists():
             present = json.loads(read_bytes(settings, _MAX_PART_BYTES))
-            has_changed = present.get("path") == source and any(present.get(key) != images[key] for key in images)
-            _check_same(folder, present | images if has_changed else present, asdict(planned))
+            has_changed = present.get("path") == source and any(present.get(key) != new[key] for key in new)
+            _check_same(folder, present | new if has_changed else present, asdict(planned))
             for path in (*(folder / UNFINISHED).glob("*.part"), *folder.glob("shard-*.tar")) if has_changed else ():
                 path.unlink()
         write_text(settings, json.dumps(asdict(planned) | {"path": source, "newest": newest_ns}))

@@ -21,27 +21,27 @@ def exchange_routes(owners: Sequence[int], topology: Topology) -> dict[tuple[int
     """
     workers = sorted(set(owners))
     routes: dict[tuple[int, int], set[int]] = {}
-    for cell, near in enumerate(topology.neighbours):
-        for other in near:
-            if owners[other] != owners[cell]:
-                routes.setdefault((owners[other], owners[cell]), set()).add(other)
+    for cell, neighbours in enumerate(topology.neighbours):
+        for neighbour in neighbours:
+            if owners[neighbour] != owners[cell]:
+                routes.setdefault((owners[neighbour], owners[cell]), set()).add(neighbour)
     if len(workers) > 1:
-        read = set().union(*routes.values())
+        sent = set().union(*routes.values())
         for cell, owner in enumerate(owners):
-            if cell not in read:
-                after = workers[(workers.index(owner) + 1) % len(workers)]
-                routes.setdefault((owner, after), set()).add(cell)
+            if cell not in sent:
+                next_worker = workers[(workers.index(owner) + 1) % len(workers)]
+                routes.setdefault((owner, next_worker), set()).add(cell)
     # both ends of a route name each other in the call, so that a missing worker is noticed by either
-    for a, b in list(routes):
-        routes.setdefault((b, a), set())
-    return {way: sorted(cells) for way, cells in routes.items()}
+    for sender, receiver in list(routes):
+        routes.setdefault((receiver, sender), set())
+    return {route: sorted(cells) for route, cells in routes.items()}
 
 
 def transfer_routes(owners: Sequence[int], sources: Sequence[int | None]) -> dict[tuple[int, int], list[int]]:
     """Return the cells that change their worker, by (sender, receiver).
 
-    Every route has its reverse, which may be empty. sources: rank that has each cell; None: it has
-    not begun.
+    Every route has its reverse, which may be empty. owners: rank that trains each cell from now on.
+    sources: rank that has its state; None: it has none, and begins.
     """
     routes: dict[tuple[int, int], list[int]] = {}
     for cell, (source, owner) in enumerate(zip(sources, owners, strict=True)):
@@ -51,6 +51,7 @@ def transfer_routes(owners: Sequence[int], sources: Sequence[int | None]) -> dic
     return routes
 
 
+# Messages carry no numbers of cells: both ends of a route compute the same routes, in which cells have one order.
 def transfer_cells(
     communicator: Communicator,
     routes: Mapping[tuple[int, int], Sequence[int]],
@@ -60,12 +61,12 @@ def transfer_cells(
 ) -> dict[int, CellState]:
     """Send cells of this process along their routes; returns the received cells by number."""
     rank = communicator.rank
-    sends = {b: pack_cells(cells, states) for (a, b), cells in routes.items() if a == rank}
+    sends = {receiver: pack_cells(cells, states) for (sender, receiver), cells in routes.items() if sender == rank}
     messages = communicator.exchange(sends, with_root)
     received: dict[int, CellState] = {}
-    for (a, b), cells in routes.items():
-        if b == rank:
-            received |= zip(cells, unpack_cells(messages[a], like), strict=True)
+    for (sender, receiver), cells in routes.items():
+        if receiver == rank:
+            received |= zip(cells, unpack_cells(messages[sender], like), strict=True)
     return received
 
 
@@ -83,8 +84,8 @@ def unpack_cells(messages: Sequence[Tensor], like: Centre) -> list[CellState]:
 class GenomeExchange:
     """`population.Exchange` between workers.
 
-    owners: rank of the worker of each cell. like: genomes with the grid's networks. copies: cells
-    received last, by number.
+    owners: rank of the worker of each cell. like: genomes of any cell, by whose sizes those that arrive are
+    checked and read. copies: cells received last, by number.
     """
 
     communicator: Communicator
@@ -94,7 +95,10 @@ class GenomeExchange:
     copies: dict[int, CellState] = field(default_factory=dict)
 
     def __call__(self, cells: Sequence[Cell], reach: Sequence[int]) -> dict[int, Centre]:
-        """Exchange cells with the other workers; returns the centres of the cells in `reach`."""
+        """Exchange cells with the other workers; returns the centres of the cells in `reach`.
+
+        reach: the numbers of `cells` and of their neighbours.
+        """
         routes = exchange_routes(self.owners, self.topology)
         local = {cell.number: cell.state() for cell in cells}
         self.copies = transfer_cells(self.communicator, routes, local, self.like, with_root=False)

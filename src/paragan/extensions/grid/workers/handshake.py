@@ -28,8 +28,8 @@ from paragan.core.process_environment import num_cores
 
 TOKEN = "PARAGAN_TOKEN"
 TOKEN_FILE = "PARAGAN_TOKEN_FILE"
-_MAX_CHARACTERS = 4096
-_PIDS = 1 << 31
+_MAX_CHARACTERS = 4096  # of a token file
+_MAX_PID = (1 << 31) - 1
 _MAX_CODE = 255  # of a process
 
 
@@ -116,32 +116,36 @@ def worker_info(device: str, config: str | None = None, place: int | None = None
     }
 
 
-def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
-    """Return why this worker cannot take part, empty if it can. config: the coordinator's."""
-    if theirs.get("code") != code_digest():
+def incompatibility(worker: Mapping[str, Any], config: str) -> str:
+    """Return why a worker cannot take part, empty if it can. worker: its `worker_info`. config: the coordinator's."""
+    if worker.get("code") != code_digest():
         return (
-            f"its paragan code {theirs.get('code')} differs from the coordinator's "
+            f"its paragan code {worker.get('code')} differs from the coordinator's "
             f"{code_digest()}; install the same version on both hosts"
         )
-    if theirs.get("torch") != torch.__version__:
+    if worker.get("torch") != torch.__version__:
         return (
-            f"its torch {theirs.get('torch')} differs from the coordinator's {torch.__version__}; "
+            f"its torch {worker.get('torch')} differs from the coordinator's {torch.__version__}; "
             "install the same version on both hosts"
         )
-    if theirs.get("config") not in (None, _digest(config)):
+    if worker.get("config") not in (None, _digest(config)):  # None: it read none, and gets the coordinator's
         return "its config differs from the coordinator's; use the same command and files on all hosts"
     return ""
 
 
-def has_ended(theirs: Mapping[str, Any]) -> bool:
-    """Return whether the worker's process has ended; False for a process of another host."""
-    is_here = theirs.get("host") == socket.gethostname() and theirs.get("pid_namespace") == _pid_namespace() != ""
-    pid = theirs.get("pid")
-    return is_here and isinstance(pid, int) and 0 < pid < _PIDS and not is_running(pid)
+def has_ended(worker: Mapping[str, Any]) -> bool:
+    """Return whether a worker's process has ended; False for a process of another host. worker: its `worker_info`."""
+    namespace = _pid_namespace()
+    is_same_host = worker.get("host") == socket.gethostname() and bool(namespace)
+    pid = worker.get("pid")
+    # a pid means a process only in its namespace: containers may share a host's name, and have the same numbers
+    if not is_same_host or worker.get("pid_namespace") != namespace or not isinstance(pid, int):
+        return False
+    return 0 < pid <= _MAX_PID and not is_running(pid)
 
 
 def reported_error(name: str, message: Mapping[str, Any]) -> ParaganError:
-    """Return the error that a worker has reported; its message may lack anything."""
+    """Return the error that a worker has reported; any field of its message may be missing, or of another type."""
     error = ParaganError(f"{name}: {message.get('reason', 'it gave no reason')}")
     code = message.get("code")
     error.exit_code = code if isinstance(code, int) and 0 < code <= _MAX_CODE else 1
@@ -150,7 +154,7 @@ def reported_error(name: str, message: Mapping[str, Any]) -> ParaganError:
 
 @cache
 def code_digest() -> str:
-    """Return the digest of all installed source files of paragan."""
+    """Return the digest of all installed source files of paragan: a version number may be that of changed code."""
     root = Path(paragan.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

@@ -34,8 +34,8 @@ from paragan.extensions.grid.workers.genome_exchange import (
 )
 from paragan.hardware import heap
 
-_POLL_S = 0.1
-_JOIN_TIMEOUT_S = 5.0
+_POLL_S = 0.1  # of waits for orders, between which the connection is checked
+_JOIN_TIMEOUT_S = 5.0  # of the training thread, once it is told to stop
 
 Order = Mapping[str, Any]
 
@@ -50,7 +50,8 @@ class Worker:
 
     line: connection to the coordinator. make_cell: makes a cell at its initial state, by number.
     make_communicator: makes the communicator described by an order. status: reported by heartbeats.
-    timeout_s: of silence of the coordinator, and for closing at the end.
+    timeout_s: of silence of the coordinator, and for closing at the end. _cells: by number, those of earlier
+    memberships, too. _saved: states by generation boundary and number of the cell, for recovery.
     """
 
     line: ControlConnection
@@ -93,15 +94,15 @@ class Worker:
             self._orders.put(None)
             self._thread.join(self.timeout_s)
             return ""
-        finally:
+        finally:  # also after an error: to the training thread that is one more order to drop its work
             self._num_drops += 1
             self._orders.put(None)
             self._thread.join(_JOIN_TIMEOUT_S)
 
     def _work(self) -> None:
         """Execute orders (thread)."""
-        while (next_one := self._orders.get()) is not None:
-            self._num_drops_of_order, order = next_one
+        while (item := self._orders.get()) is not None:
+            self._num_drops_of_order, order = item
             self.status.progress += 1
             self._run_guarded(partial(self._execute, order))
         self._leave()
@@ -139,34 +140,39 @@ class Worker:
             self.line.send(kind, **values)
 
     def _join(self, order: Order) -> None:
-        """Join a membership: receive the cells of this worker from their present owners."""
+        """Join a membership: receive the cells of this worker from the workers that have their states.
+
+        The order has for each cell the rank that trains it (`owners`) and the one that has its state at the
+        boundary `generation` (`sources`; None: the cell begins).
+        """
         self._leave()
-        at = order["generation"]
+        boundary = order["generation"]
         owners = order["owners"]
         sources = order["sources"]
         communicator = self._communicator = self.make_communicator(order, self._stopped)
         rank = communicator.rank
-        mine = [number for number, owner in enumerate(owners) if owner == rank]
-        for number in mine:
+        local = [number for number, owner in enumerate(owners) if owner == rank]
+        for number in local:
             if sources[number] is None or number not in self._cells:
                 self._cells[number] = self.make_cell(number)
-        like = self._cells[mine[0]].centre
-        states = {n: self._saved[at][n] for n, source in enumerate(sources) if source == rank}
+        like = self._cells[local[0]].centre
+        states = {number: self._saved[boundary][number] for number, source in enumerate(sources) if source == rank}
         states |= transfer_cells(communicator, transfer_routes(owners, sources), states, like, with_root=True)
-        for number in mine:
+        # also cells that stay here: a dropped generation has trained them half
+        for number in local:
             if sources[number] is not None:
                 self._cells[number].restore(states[number])
-        cells = [self._cells[number] for number in mine]
+        cells = [self._cells[number] for number in local]
         population = self._population
         if population is None or list(population.cells) != cells:
             population = self._population = self.make_population(cells)
-        population.generation = at
+        population.generation = boundary
         population.check_stop = self._check_stop
         self._exchange = GenomeExchange(
             communicator=communicator, owners=owners, topology=population.topology, like=like
         )
         population.exchange = self._exchange
-        self._saved = {at: states | {cell.number: cell.state() for cell in cells}}
+        self._saved = {boundary: states | {cell.number: cell.state() for cell in cells}}
         self._send("ready", membership=order["membership"])
 
     def _evolve(self) -> None:
@@ -177,33 +183,34 @@ class Worker:
         self.status.state = WorkerState.PROCESSING
         began = time.perf_counter()
         profile, scalars = population.evolve()
-        at = population.generation
+        boundary = population.generation
         states = {cell.number: cell.state() for cell in population.cells}
-        # copies of other cells at the boundary before, which all workers may need if one fails now
-        self._saved = {at - 1: self._saved[at - 1] | exchange.copies, at: states}
+        # workers end a generation at different times: if one fails now, all return to the boundary before, where
+        # the copies are its cells
+        self._saved = {boundary - 1: self._saved[boundary - 1] | exchange.copies, boundary: states}
         seconds = time.perf_counter() - began
         self.status.state = WorkerState.FINISHED
         self._send(
             "done",
-            generation=at,
+            generation=boundary,
             seconds=seconds - profile.wall_s["gather"],
             cells=[(n, state.record, state.clock, _finite(scalars[n])) for n, state in states.items()],
             profile=asdict(profile),
         )
         heap.release_freed_memory()  # others may still be at work
 
-    def _gather(self, edge: int) -> None:
+    def _gather(self, boundary: int) -> None:
         """Send the states of the cells at a boundary to the coordinator."""
         assert self._communicator is not None and self._population is not None
-        mine = [cell.number for cell in self._population.cells]
-        self._communicator.gather(pack_cells(mine, self._saved[edge]))
-        self._send("gathered", edge=edge)
+        local = [cell.number for cell in self._population.cells]
+        self._communicator.gather(pack_cells(local, self._saved[boundary]))
+        self._send("gathered", edge=boundary)
 
     def _drop(self, membership: int) -> None:
         """Stop the work in progress, and report the saved cells."""
         self._leave()
         self.status.state = WorkerState.INACTIVE
-        saved = {edge: sorted(states) for edge, states in self._saved.items()}
+        saved = {boundary: sorted(states) for boundary, states in self._saved.items()}
         self._send("dropped", saved=saved, membership=membership)
 
     def _leave(self) -> None:
@@ -213,6 +220,7 @@ class Worker:
             self._communicator = None
 
     def _stopped(self) -> bool:
+        """Return whether an order to drop has come after the order in progress; later orders are not to be dropped."""
         return self._num_drops != self._num_drops_of_order
 
     def _check_stop(self) -> None:
