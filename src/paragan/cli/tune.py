@@ -76,8 +76,7 @@ def _tuning(
     check_optuna()
     fixed, dimensions = parse_space(overrides)
     kimg = [] if options["kimg"] is None else [f"train.kimg={options['kimg']}"]
-    # any value of each setting to vary, so that all the others can be read and checked now
-    example = trial_words({dimension.key: dimension.extremes[0] for dimension in dimensions})
+    example = trial_words({dimension.key: dimension.extremes[0] for dimension in dimensions})  # any values
     config = load_config(recipe, [*fixed, *kimg, *example], outside)
     if (config.devices or 1) > 1 or from_environment() is not None:
         raise ConfigError(

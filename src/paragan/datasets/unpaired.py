@@ -128,7 +128,7 @@ class _Unpaired(EncodedSource):
         numbers = np.asarray(rows)
         left = self.images.decode(encoded, self.a[numbers], places, seed)["image"]
         is_drawn = self.is_random and places is not None
-        # by the place in the stream, not the row of A: each epoch pairs anew, and a resumed run pairs alike
+        # by the place in the stream, not the row of A: each epoch has other pairs, a resumed run the same
         partners = [rng.key(seed, "unpaired", int(place)) for place in places] if is_drawn else numbers
         rows_b = self.b[np.array([int(number % len(self.b)) for number in partners])]
         right = self.images.fetch(rows_b, places, seed)["image"]

@@ -121,8 +121,8 @@ def test_fid_without_inception_says_that_the_judges_features_are_compared(finish
     [("fd[inception_torchvision]", "inception_torchvision"), ("fd[mnist]", "mnist"), ("fd[dinov2]", "dinov2")],
 )
 def test_fid_of_any_other_extractor_is_not_called_the_published_one(finished, capsys, monkeypatch, name, features):
-    monkeypatch.setitem(finished._begun.last_score, name, 2.5)
-    monkeypatch.delitem(finished._begun.last_score, "fd[judge]")
+    monkeypatch.setitem(finished._begun_session.last_score, name, 2.5)
+    monkeypatch.delitem(finished._begun_session.last_score, "fd[judge]")
     assert finished.eval("fid") == 2.5
     line = capsys.readouterr().out
     assert f"fid is {name} 2.5, compared in features of {features}: not the published FID" in line

@@ -35,7 +35,7 @@ from paragan.extensions.grid.workers.genome_exchange import (
 from paragan.hardware import heap
 
 _POLL_S = 0.1  # of waits for orders, between which the connection is checked
-_JOIN_TIMEOUT_S = 5.0  # of the training thread, once it is told to stop
+_JOIN_TIMEOUT_S = 5.0  # of the training thread, after an order to drop its work
 
 Order = Mapping[str, Any]
 
