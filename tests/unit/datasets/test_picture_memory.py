@@ -102,12 +102,12 @@ def test_every_orientation_becomes_upright(orientation):
 def pattern(mode):
     """17 x 13 pixels, all different."""
     grey = Image.linear_gradient("L").resize((17, 13)).rotate(30)
+    if mode == "I":
+        image = grey.convert("I").point(lambda v: v * 200)
+        image.format = "PPM"  # which has 16 bits at most
+        return image
     if mode.startswith("I"):
-        return (
-            Image.frombytes(mode, (17, 13), bytes(range(256)) * 4, "raw", mode)
-            if mode != "I"
-            else grey.convert("I").point(lambda v: v * 200)
-        )
+        return Image.frombytes(mode, (17, 13), bytes(range(256)) * 4, "raw", mode)
     if mode == "PA":
         return Image.merge("LA", (grey, grey)).convert("PA")
     return Image.merge("RGBA", (grey, grey.rotate(90), grey.rotate(180), grey)).convert(mode)
