@@ -16,7 +16,7 @@ from paragan.core.command import program_command
 from paragan.core.printable import to_printable
 
 if TYPE_CHECKING:
-    from paragan.datasets.preparation.dataset_check import DatasetReport
+    from paragan.datasets.preparation.dataset_report import DatasetReport
     from paragan.datasets.preparation.prepare import PreparedShards
 
 app = typer.Typer(no_args_is_help=True, help="Check images before training on them, or pack them into shards.")
@@ -24,6 +24,8 @@ _MAX_LISTED = 10
 
 _IMAGES = "What `train` and `data prepare` read: folders, archives, shards, Parquet; also .npz and .npy files."
 Images = Annotated[str, typer.Argument(metavar="PATH", help=_IMAGES)]
+_SETTINGS = "Settings of `train`: data.KEY=value, such as data.labels=FILE.csv or data.range=[0,4095]."
+Settings = Annotated[list[str] | None, typer.Argument(metavar="[data.KEY=VALUE]...", help=_SETTINGS)]
 _SIZE = "Image size to train with, as 64 or 96x160 (default: chosen from the images)."
 Size = Annotated[str | None, typer.Option(metavar="PIXELS", help=_SIZE)]
 _SOURCE = "A folder, .zip, .tar or .parquet file, a folder of tar or Parquet files, or one of Hugging Face."
@@ -31,29 +33,26 @@ Unprepared = Annotated[str, typer.Argument(metavar="SRC", help=_SOURCE)]
 Into = Annotated[Path, typer.Argument(metavar="OUT", help="The folder for the shards; the same command resumes.")]
 _RESIZED = "Resize the images to this size, as 64 or 96x160, once (default: store the files unchanged)."
 Resized = Annotated[str | None, typer.Option("--size", metavar="PIXELS", help=_RESIZED)]
-Channels = Annotated[int, typer.Option(help="With --size: 1 for grey, 3 for colour.")]
-Background = Annotated[int, typer.Option(min=0, max=255, help="With --size: grey level behind transparent pixels.")]
 Quality = Annotated[int | None, typer.Option(help="Quality of --format jpeg, 1 to 100 (default: 95).")]
 PerShard = Annotated[int, typer.Option("--shard-samples", min=1, help="Samples in a shard.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: one per CPU core, at most 16).")]
-_CROP = "With --size: crop the largest part of this shape, or squash."
-Shape = Annotated[Literal["center", "squash"], typer.Option("--crop", help=_CROP)]
 FileFormat = Annotated[Literal["png", "jpeg"], typer.Option("--format", help="With --size: format of the files.")]
-_DAMAGED = "At a damaged image: stop, or check all images first and skip those."
-OnDamage = Annotated[Literal["stop", "skip"], typer.Option("--damaged", help=_DAMAGED)]
 
 
 @app.command()
-def check(path: Images, size: Size = None, as_json: AsJson = False) -> None:
+def check(path: Images, settings: Settings = None, size: Size = None, as_json: AsJson = False) -> None:
     """Decode all images, report problems, and print a command to train.
 
     Reports sizes, formats, classes, duplicates and damaged files; of shards, all bytes are compared
     with their sha256. Exit code 2: images are damaged, or none can be decoded.
     """
+    from paragan.config import read_data_settings
     from paragan.datasets.preparation import dataset_check
 
+    words = settings or []
+    data = read_data_settings(dataset_check.guess_data_set(path), path, words)
     with show_progress("images read") as update:
-        report = dataset_check.check_dataset(path, size, update)
+        report = dataset_check.check_dataset(path, size, update, data, words)
     if as_json:
         print(json.dumps(asdict(report)))
     else:
@@ -106,28 +105,29 @@ def _classes(classes: dict[str, int]) -> str:
 def prepare_command(
     source: Unprepared,
     out: Into,
+    settings: Settings = None,
     *,
     size: Resized = None,
-    channels: Channels = 3,
-    crop: Shape = "center",
-    background: Background = 255,
     file_format: FileFormat = "png",
     quality: Quality = None,
     per_shard: PerShard = 1000,
     threads: Threads = None,
-    damaged: OnDamage = "stop",
     as_json: AsJson = False,
 ) -> None:
     """Pack images into shards: tar files in WebDataset's format with an index.
 
     `data.name=shards data.path=OUT` trains on them. A stopped command continues with the shards
-    that are missing. Equal sources and options give equal bytes.
+    that are missing. Equal sources and options give equal bytes. With --size, data.channels, data.crop,
+    data.background and data.range say how pixels are stored.
     """
+    from paragan.config import read_data_settings
     from paragan.datasets.preparation import prepare
 
-    encoding = prepare.make_encoding(size, channels, crop, background, file_format, quality)
+    words = settings or []
+    options = read_data_settings("folder", source, words).options
+    encoding = prepare.make_encoding(size, options, words, file_format, quality)
     with show_progress("images") as update:
-        prepared = prepare.prepare_shards(source, out, encoding, per_shard, threads, damaged, update)
+        prepared = prepare.prepare_shards(source, out, encoding, per_shard, threads, options, update)
     if as_json:
         print(json.dumps(asdict(prepared.folder.description)))
     else:
@@ -141,6 +141,7 @@ def format_shards(prepared: PreparedShards) -> list[str]:
     total = sum(shard.num_bytes for shard in description.shards)
     size = "" if description.encoding is None else f" of {description.encoding.size} px"
     words = ["train", "own", "data.name=shards", f"data.path={folder.address}", "data.size=null"]
+    words += ["data.channels=1"] * (description.encoding is not None and description.encoding.channels == 1)
     return [
         *(f"warning: {line}" for line in prepared.notices),
         f"{folder.address}: {len(folder):,} images{size}, {total / 1e6:,.1f} MB",

@@ -1,6 +1,6 @@
 """The schema of a run, strict YAML, overrides and hints. Nothing here imports torch."""
 
-from paragan.config.recipe import changes, parse_recipe, read_recipe, used_code
+from paragan.config.recipe import changes, parse_recipe, read_data_settings, read_recipe, used_code
 from paragan.config.run_config import (
     RunConfig,
     choose,
@@ -22,6 +22,7 @@ __all__ = [
     "outside_names",
     "parse_recipe",
     "player_key",
+    "read_data_settings",
     "read_recipe",
     "to_tree",
     "used_code",

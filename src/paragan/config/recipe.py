@@ -9,19 +9,19 @@ import os
 import shlex
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from paragan.config.overrides import Overrides, merge
+from paragan.config.overrides import Overrides, merge, write_word
 from paragan.config.run_config import FORMAT, RunConfig, compare, outside_names, to_tree
 from paragan.config.sections import ANY
 from paragan.core import registry, strict_yaml
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import read_bytes
-from paragan.core.option_types import Choice
+from paragan.core.option_types import Category, Choice
 from paragan.core.outside_code import CodeFolder
 from paragan.core.printable import join_some
 from paragan.core.settings_tree import (
@@ -104,6 +104,25 @@ def _write(tree: Node, overrides: Sequence[str], problems: list[Problem]) -> Ove
     for word in [word for word in overrides if not word.startswith(_PRESET)]:
         writer.write(word, problems)
     return writer
+
+
+@dataclass(frozen=True)
+class _DataConfig:
+    """The settings of a run that `data check` and `data prepare` take."""
+
+    data: Annotated[Choice, Category("datasets")]
+
+
+def read_data_settings(name: str, path: str, words: Sequence[str]) -> Choice:
+    """Return a data set of a path, with words `data.KEY=value`. Raises `ConfigError` for those that are none."""
+    from paragan.config.validation import validate_config
+
+    entries: dict[str, Node] = {"name": Node(COMMAND_LINE, name), "path": Node(COMMAND_LINE, path)}
+    tree = Node(COMMAND_LINE, {"data": Node(COMMAND_LINE, entries)})
+    problems: list[Problem] = []
+    for word in words:
+        write_word(tree, word, problems)
+    return validate_config(_DataConfig, tree, problems=problems).data
 
 
 def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:

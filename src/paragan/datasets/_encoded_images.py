@@ -35,6 +35,8 @@ class EncodedImages(ABC):
     notices: tuple[str, ...] = ()
     ignored: Mapping[str, int] = MappingProxyType({})
     has_label_file: bool = False
+    noun = "images"
+    needs_every_class = False  # in both splits, as translation between two kinds does
 
     def __len__(self) -> int:
         return len(self.split_hashes)
@@ -61,7 +63,7 @@ class EncodedImages(ABC):
         starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
         sizes = np.diff(starts, append=len(order))
         is_held_out = self.split_hashes < share * 2**32
-        is_held_out[order[starts[sizes * share >= 1]]] = True
+        is_held_out[order[starts[(sizes * share >= 1) | self.needs_every_class]]] = True
         is_held_out[order[starts + sizes - 1]] = False
         if not is_held_out.any():  # few images: hold out exactly one, of a class of several if there is one
             lowest = order[starts[sizes == sizes.max()]]
@@ -80,7 +82,7 @@ class EncodedImages(ABC):
         classes = f" in {len(self.class_names):,} class{plural}" if self.class_names else ""
         num_train = len(self.rows("train", held_out))
         drawn = ("labels drawn as in the data",) if self.class_names else ()
-        return f"{len(self):,} images{classes}: trains on {num_train:,}, {self.describe_rest(num_train, *drawn)}"
+        return f"{len(self):,} {self.noun}{classes}: trains on {num_train:,}, {self.describe_rest(num_train, *drawn)}"
 
     def describe_rest(self, num_train: int, *facts: str) -> str:
         """Return what is not trained on, with facts in between."""

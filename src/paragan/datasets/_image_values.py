@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -183,13 +184,16 @@ def round_values(values: Values, limits: tuple[float, float] | None, bits: int, 
     return np.stack([np.rint(_levels(part, limits, where) * (2**bits - 1)).astype(dtype) for part in values])
 
 
-def describe_range(low: float, high: float, top: int) -> tuple[str, ...]:
-    """Return a warning if values are outside of their range, or use less than an eighth of it."""
+def describe_range(low: float, high: float, top: float) -> tuple[str, ...]:
+    """Return a warning for values outside of their range, or in an eighth of it. top: infinite if none is known."""
     if low >= 0 and high <= top and not 0 < high - low < top / 8:
         return ()
-    problem = "less than an eighth of it: images are nearly even" if low >= 0 and high <= top else "not within it"
-    values = f"values are from {low:g} to {high:g}, and the range is 0 to {top}"
-    return (f"{values}: {problem}; pass data.range=[{low:g},{high:g}]",)
+    if top == math.inf:
+        text = "not known"
+    else:
+        is_inside = low >= 0 and high <= top
+        text = f"0 to {top:g}: {'less than an eighth of it: images are nearly even' if is_inside else 'not within it'}"
+    return (f"values are from {low:g} to {high:g}, and the range is {text}; pass data.range=[{low:g},{high:g}]",)
 
 
 class ValueSummary:
@@ -197,7 +201,7 @@ class ValueSummary:
 
     def __init__(self) -> None:
         self.ranges: dict[str, tuple[float, float]] = {}  # by depth, such as `8-bit`
-        self.top = 255
+        self.top = 255.0
         self.max_bands = 0
         self.num_with_more = 0
         self.kinds: Counter[str] = Counter()
@@ -208,7 +212,8 @@ class ValueSummary:
         depth = f"{8 * stored.values_HWC.dtype.itemsize}-bit"
         before = self.ranges.get(depth, (low, high))
         self.ranges[depth] = (min(low, before[0]), max(high, before[1]))
-        self.top = max(self.top, top_of(stored.values_HWC))
+        dtype = stored.values_HWC.dtype
+        self.top = max(self.top, top_of(stored.values_HWC) if dtype in (np.uint8, np.uint16) else math.inf)
         self.max_bands = max(self.max_bands, stored.colours_HWC.shape[2])
         self.num_with_more += stored.has_more
         self.kinds[stored.kind] += 1
@@ -218,6 +223,11 @@ class ValueSummary:
         """Lowest and highest value of all images."""
         lows, highs = zip(*self.ranges.values(), strict=True)
         return min(lows), max(highs)
+
+    @property
+    def better_range(self) -> tuple[float, float] | None:
+        """Lowest and highest value where the default range does not fit them."""
+        return self.limits if self.ranges and describe_range(*self.limits, self.top) else None
 
     def warnings(self, options: PixelOptions) -> Iterator[str]:
         """Yield a line for a range that is hardly used, for further pages, and for bands that are not read."""

@@ -54,7 +54,7 @@ class TwoSides:
             paths=[path for path, _ in chosen],
             labels=np.array([side for _, side in chosen], np.int32),
             class_names=self.names,
-            ignored={**arranged.ignored, "images elsewhere": self.num_others},
+            ignored={**arranged.ignored, **({"images elsewhere": self.num_others} if self.num_others else {})},
         )
 
 
@@ -76,21 +76,19 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
     return None
 
 
-def describe_sides(path: str) -> tuple[str, str] | None:
-    """Return a line about two folders that are named as sides, and the recipe for them; None if they are classes."""
+def guess_pairs(path: str) -> str | None:
+    """Return the data set for two folders that are named as sides: paired or unpaired; None if they are classes."""
     try:
         _, paths = list_images(path)
     except DataError:  # which reading the images reports, if it is one
         return None
     if (sides := find_sides(paths)) is None:
         return None
-    pairs, notices = match_names(sides, path, skip=True)
-    text = f"{len(pairs):,} of equal names in {sides.names[0]} and {sides.names[1]}"
+    pairs, _ = match_names(sides, path, skip=True)
     is_paired = 2 * len(pairs) > max(map(len, sides.paths))
     if sides.num_others or not (is_paired or "A" in sides.names[0]):  # classes that have such names
         return None
-    recipe = "pix2pix-facades" if is_paired else "translate"
-    return "; ".join((text, *(notices if is_paired else ()))), recipe
+    return "paired" if is_paired else "unpaired"
 
 
 def match_names(sides: TwoSides, where: str, skip: bool) -> tuple[dict[str, tuple[str, str]], tuple[str, ...]]:
@@ -126,6 +124,8 @@ def _add(paths: dict[bytes, bytes], name: bytes, path: bytes) -> None:
 
 class PairedFiles(FileImages):
     """Pairs of files under their common names. Both files are one bytes object, see `split_pair`."""
+
+    noun = "pairs"
 
     def __init__(
         self, files: FileReader, pairs: Mapping[str, tuple[str, str]], name: str, notices: tuple[str, ...]

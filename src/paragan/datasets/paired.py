@@ -77,7 +77,13 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     `skip`, files without a partner, and if load_size is less than size.
     """
     images, sides = open_pairs(options.path, options.damaged == "skip")
-    decode = _decoder(options, images, is_two_files=sides is not None)
+    try:
+        decode = _decoder(options, images)
+    except DataError as error:
+        if sides is None or isinstance(images, PairedFiles):
+            raise
+        problem = f"no file of {sides.names[0]} has a partner of its name in {sides.names[1]}"
+        raise DataError(f"data.path={options.path}: {problem}; as pictures of two halves: {error}") from None
     if options.damaged == "skip":
         images = exclude_damaged(images, decode, f"paired {decode}", options.path)
     rows = images.rows(split, options.held_out)
@@ -93,12 +99,13 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     )
     pairs = PairedImages(stacked, decode, options.direction == "b_to_a", options.flip and split == "train")
     pairs.notices = (*pairs.notices, *decode.warnings(images)) if split == "train" else pairs.notices
-    pairs.reading = _reading(images, sides, decode.channels, options.direction == "b_to_a")
+    reading = _reading(images, sides, decode.channels, options.direction == "b_to_a")
+    pairs.reading = f"{len(images):,} pairs, holds out {len(images.rows('held_out', options.held_out)):,}; {reading}"
     return pairs
 
 
 def open_pairs(path: str, skip: bool = False) -> tuple[EncodedImages, TwoSides | None]:
-    """Open the pairs of a path, and the two folders that they are in; None: pictures of two halves.
+    """Open the pairs of a path, and the folders A and B there, if any, which `PairedFiles` are from.
 
     skip: leave files without a partner out, with a notice. Raises `DataError` as `source`.
     """
@@ -107,7 +114,7 @@ def open_pairs(path: str, skip: bool = False) -> tuple[EncodedImages, TwoSides |
     pairs, notices = ({}, ()) if sides is None else match_names(sides, path, skip)
     if pairs:
         return PairedFiles(files, pairs, path, notices), sides
-    return FileImages(files, arrange(paths, path, "none")), None
+    return FileImages(files, arrange(paths, path, "none")), sides
 
 
 class PairedImages(DerivedSource):
@@ -157,11 +164,13 @@ def _load_size(options: Options) -> tuple[int, int]:
     return load
 
 
-def _decoder(options: Options, images: EncodedImages, is_two_files: bool) -> PairDecoder:
+def _decoder(options: Options, images: EncodedImages) -> PairDecoder:
     condition = SideFormat(channels=options.condition_channels, limits=options.condition_range, role="condition_")
     target = SideFormat(channels=options.channels, limits=options.range, role="")
     a, b = _ordered((condition, target), options.direction == "b_to_a")
-    decoder = PairDecoder(size=height_and_width(options.size), sides=(a, b), is_two_files=is_two_files)
+    decoder = PairDecoder(
+        size=height_and_width(options.size), sides=(a, b), is_two_files=isinstance(images, PairedFiles)
+    )
     return decoder.with_own_channels(images)
 
 
@@ -171,6 +180,7 @@ def _ordered(pair: Sequence[_T], reverse: bool) -> Sequence[_T]:
 
 
 def _reading(images: EncodedImages, sides: TwoSides | None, channels: tuple[int, int], reverse: bool) -> str:
+    sides = sides if isinstance(images, PairedFiles) else None
     names = ("the left half", "the right half") if sides is None else sides.names
     texts = [f"{name} ({'grey' if c == 1 else 'colour'})" for name, c in zip(names, channels, strict=True)]
     condition, target = _ordered(texts, reverse)

@@ -44,12 +44,19 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """
     if options.flip:
         raise ConfigError("data.flip=true would exchange A and B; use data.flip=false")
-    images, kinds = _open(options)
+    images, kinds = open_kinds(options)
     data = folder.source(options, split, images)
     rows_a, rows_b = (_rows(data, name, split) for name in kinds)
     unpaired = _Unpaired(data, rows_a, rows_b, split == "train")
-    unpaired.reading = _describe(images, kinds, options.held_out)
+    unpaired.reading = describe_kinds(images, kinds, options.held_out)
     return unpaired
+
+
+def open_kinds(options: Options) -> tuple[EncodedImages, Sequence[str]]:
+    """Return images of classes, and the names of A and B, of which both splits have some."""
+    images, kinds = _open(options)
+    images.needs_every_class = True
+    return images, kinds
 
 
 def _open(options: Options) -> tuple[EncodedImages, Sequence[str]]:
@@ -89,7 +96,7 @@ def _rows(data: ImageSource, name: str, split: str) -> NDArray[Any]:
     return rows
 
 
-def _describe(images: EncodedImages, kinds: Sequence[str], held_out: float) -> str:
+def describe_kinds(images: EncodedImages, kinds: Sequence[str], held_out: float) -> str:
     """Return what A and B are read from, and how many images are held out and not read."""
     num_others = len(images) + sum(count for kind, count in images.ignored.items() if kind.startswith("images"))
     sizes = images.class_sizes()

@@ -66,6 +66,7 @@ class Encoding:
     format: str = "png"
     quality: int | None = None
     pillow: str = ""
+    range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ def test_a_good_folder_ends_with_the_command_to_train(folder, capsys):
     assert "32 images" in out
     assert "20 to 20 px, median 20; 0 not square" in out
     assert "2: cats 30, dogs 2" in out
-    assert f"To train: paragan train own data.path={folder} data.size=16" in out
+    assert f"To train: paragan train own data.path={folder} data.size=20" in out
 
 
 def test_damaged_files_are_named_and_end_with_2(folder, capsys):
@@ -79,8 +79,8 @@ def test_sizes_and_shapes(folder):
     found = check_dataset(str(folder))
     assert found.sides == (8, 20, 400)
     assert found.not_square == 2
-    assert (found.size, found.num_smaller) == (16, 1)
-    assert advice(found, "1 image is smaller than 16 px") and advice(found, "data.crop=squash")
+    assert (found.size, found.num_smaller) == (20, 1)
+    assert advice(found, "1 image is smaller than 20 px") and advice(found, "data.crop=squash")
 
 
 def test_check_uses_the_requested_size(folder):
@@ -118,7 +118,7 @@ def test_check_advises_on_uneven_classes(folder):
 
 def test_few_images_suggest_augmentation(tmp_path, monkeypatch, folder):
     assert advice(check_dataset(str(folder)), "only 32 images")
-    monkeypatch.setattr("paragan.datasets.preparation.dataset_check.FEW_IMAGES", 32)
+    monkeypatch.setattr("paragan.datasets.preparation.dataset_report.FEW_IMAGES", 32)
     found = check_dataset(str(folder))
     assert not advice(found, "only") and "augment" not in found.command
 
@@ -243,7 +243,7 @@ def test_a_folder_without_images_says_what_is_there(tmp_path):
     [
         ((40, 8, 8, 5), np.uint8, "colour", None),
         ((40, 2, 8, 8), np.uint8, "colour", None),
-        ((40, 8, 8, 4), np.uint16, "16-bit", None),
+        ((40, 8, 8, 4), np.uint16, "16-bit", "[0,199]"),
         ((40, 8, 8), np.float32, "32-bit", "[0,199]"),
         ((40, 8, 8, 1), np.int16, "16-bit", "[-9,199]"),
     ],

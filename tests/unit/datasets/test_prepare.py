@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from PIL import Image
 
 from paragan.cli.main import main
 from paragan.core.errors import DataError
-from paragan.datasets._options import PixelOptions
+from paragan.datasets._options import FolderOptions, PixelOptions
 from paragan.datasets._pixel_format import PixelFormat
 from paragan.datasets.preparation import prepare
 from paragan.datasets.preparation.prepare import prepare_shards
@@ -164,35 +163,6 @@ def test_a_preparation_that_stopped_at_a_damaged_image_begins_anew_where_images_
     assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
 
 
-@pytest.mark.parametrize("source", ["folder", "tar", "zip"])
-@pytest.mark.parametrize("is_finished", [True, False])
-def test_an_image_that_is_edited_without_another_size_is_prepared_again(tmp_path, monkeypatch, source, is_finished):
-    def store(colour):
-        for number in range(6):
-            path = tmp_path / "images" / f"{number}.ppm"
-            path.parent.mkdir(exist_ok=True)
-            Image.new("RGB", (8, 8), colour if number == 2 else number).save(path)
-        path = tmp_path / "images"
-        path = path if source == "folder" else Path(shutil.make_archive(str(path), source, path))
-        newest = path / "2.ppm" if source == "folder" else path
-        os.utime(newest, ns=(0, newest.stat().st_mtime_ns + 10**9 * (colour == "white")))
-        return path
-
-    path = store("black")
-    with monkeypatch.context() as patch:
-        if not is_finished:
-            patch.setattr(ShardWriter, "finish", lambda *_: 1 / 0)
-        with nullcontext() if is_finished else pytest.raises(ZeroDivisionError):
-            prepared(path, tmp_path / "out")
-    store("white")
-    if is_finished:
-        with pytest.raises(DataError, match="another source" if source == "zip" else "have changed since"):
-            prepared(path, tmp_path / "out")
-    else:
-        again = prepared(path, tmp_path / "out")
-        assert Image.open(io.BytesIO(again.read(2))).getpixel((0, 0)) == (255, 255, 255)
-
-
 def test_a_folder_with_other_files_is_refused(tmp_path, images):
     message = refusal(lambda: prepared(images, images))
     assert message == f"{images}: the folder is not empty and holds no shards; pass a new folder"
@@ -224,7 +194,7 @@ def test_damaged_images_are_skipped(tmp_path, images, monkeypatch):
     monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
     path = images / "dogs" / "11.jpg"
     path.write_bytes(path.read_bytes()[:200])
-    result = prepare_shards(str(images), tmp_path / "out", None, 5, damaged="skip")
+    result = prepare_shards(str(images), tmp_path / "out", None, 5, options=FolderOptions(damaged="skip"))
     assert len(result.folder) == 22
     assert "1 of 23 sample is damaged and excluded" in result.notices[0]
     path.unlink()
@@ -237,6 +207,11 @@ def test_damaged_images_are_skipped(tmp_path, images, monkeypatch):
         (["--size=20*30"], "HEIGHTxWIDTH"),
         (["--format=jpeg"], "--format jpeg needs --size"),
         (["--size=8", "--format=jpeg", "--quality=0"], "--quality 0 is not supported"),
+        (["data.range=[0,9]"], "data.range changes nothing that is stored"),
+        (["--size=8", "data.flip=true"], "data.flip changes nothing that is stored"),
+        (["--size=8", "data.channels=4"], "1 or 3 channels"),
+        (["--size=8", "data.chanels=1"], "did you mean"),
+        (["train.batch=8"], "train"),
     ],
 )
 def test_unsupported_options_are_refused(tmp_path, images, capsys, words, message):

@@ -25,6 +25,15 @@ def levels(root, split, **options):
     return set(both[..., 0, 0, 0].tolist()), set(both[..., 0, 0, 15].tolist())
 
 
+@pytest.mark.parametrize("names", [("A", "B"), ("horses", "zebras")])
+@pytest.mark.parametrize("count", [2, 5, 9])
+def test_both_splits_have_images_of_a_small_kind(tmp_path, names, count):
+    write(tmp_path, names[0], range(count))
+    write(tmp_path, names[1], range(100, 130))
+    parts = [levels(tmp_path, split)[0] for split in ("train", "held_out")]
+    assert all(parts) and parts[0] | parts[1] == set(range(count)) and not parts[0] & parts[1]
+
+
 LAYOUTS = {
     "trainA": ("trainA", "trainB", "testA", "testB"),
     "train/A": ("train/A", "train/B", "test/A", "test/B"),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import PIL
 from PIL import Image
 
@@ -22,7 +23,7 @@ from paragan.datasets._damaged_images import exclude_damaged
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_decoding import decode_image
 from paragan.datasets._image_formats import image_suffix
-from paragan.datasets._options import PixelOptions
+from paragan.datasets._options import FolderOptions, PixelOptions
 from paragan.datasets._pixel_format import PixelFormat
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.dataset_check import parse_size
@@ -33,6 +34,7 @@ from paragan.storage.shard_writer import EncodedSample, ShardWriter, open_shard_
 SAMPLES_PER_SHARD = 1000
 JPEG_QUALITY = 95
 _MAX_THREADS = min(len(os.sched_getaffinity(0)), 16)
+_OF_PIXELS = ("channels", "crop", "background", "range")  # settings that change what is stored
 _SUFFIXES = {"png": ".png", "jpeg": ".jpg"}
 
 
@@ -52,19 +54,21 @@ def prepare_shards(
     encoding: Encoding | None = None,
     samples_per_shard: int = SAMPLES_PER_SHARD,
     threads: int | None = None,
-    damaged: str = "stop",
+    options: FolderOptions | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PreparedShards:
     """Write the images of a source as shards into the folder `out`; continue where it was stopped.
 
     encoding: None: the files are stored unchanged. threads: each writes one shard at a time and
-    holds one image; None: one per CPU core, at most 16. damaged: `skip` decodes all image files
-    first and leaves out those that cannot be decoded. progress: receives the number of samples done
+    holds one image; None: one per CPU core, at most 16. options: classes, labels and damaged: `skip` decodes all
+    image files first and leaves out those that cannot be decoded. progress: receives the number of samples done
     and the total of this call. Raises `DataError` for a source that cannot be read, for the first
     damaged image, and for a folder with other content.
     """
-    images = open_encoded_images(source, "SRC")
-    if damaged == "skip":
+    options = options or FolderOptions()
+    labels = options.labels if isinstance(options.labels, str) else ""
+    images = open_encoded_images(source, "SRC", options.classes, labels)
+    if options.damaged == "skip":
         images = exclude_damaged(images, decode_image, "prepare", source)
     name = source if is_url(source) else str(Path(source).resolve())
     # a stamp may end with a time, by which edits of equal size are seen
@@ -74,7 +78,9 @@ def prepare_shards(
         if writer is not None:
             _write_all(images, encoding, writer, missing, threads or _MAX_THREADS, progress)
             writer.finish()
-    return PreparedShards(ShardFolder(out), len(missing), images.notices, images.describe())
+    rows = np.arange(len(images), dtype=np.uint32)
+    of_pixels = () if encoding is None else _pixels_of(encoding).warnings(images, rows)
+    return PreparedShards(ShardFolder(out), len(missing), (*images.notices, *of_pixels), images.describe())
 
 
 def _plan(images: EncodedImages, encoding: Encoding | None, samples_per_shard: int) -> ShardDescription:
@@ -137,13 +143,11 @@ def _encode(data: bytes, where: str, encoding: Encoding | None) -> tuple[bytes, 
         if suffix is None:
             raise DataError(
                 f"{where}: not an image in a supported format; "
-                f"list all such files with `{program_command()} data check`, or pass --damaged skip"
+                f"list all such files with `{program_command()} data check`, or pass data.damaged=skip"
             )
         return data, suffix
-    crop: Literal["center", "squash"] = "center" if encoding.crop == "center" else "squash"
-    options = PixelOptions(channels=encoding.channels, crop=crop, background=encoding.background)
-    image = PixelFormat(size=height_and_width(encoding.size), options=options).picture(data, where)
-    image = Image.frombytes(image.mode, image.size, image.tobytes())  # without metadata of the source
+    x_CHW = _pixels_of(encoding).decode(data, where)
+    image = Image.fromarray(x_CHW[0] if encoding.channels == 1 else x_CHW.transpose(1, 2, 0))
     stream = io.BytesIO()
     if encoding.format == "jpeg":
         image.save(stream, "JPEG", quality=encoding.quality, subsampling=0)
@@ -152,27 +156,38 @@ def _encode(data: bytes, where: str, encoding: Encoding | None) -> tuple[bytes, 
     return stream.getvalue(), _SUFFIXES[encoding.format]
 
 
+def _pixels_of(encoding: Encoding) -> PixelFormat:
+    crop: Literal["center", "squash"] = "center" if encoding.crop == "center" else "squash"
+    options = PixelOptions(channels=encoding.channels, crop=crop, background=encoding.background, range=encoding.range)
+    return PixelFormat(size=height_and_width(encoding.size), options=options)
+
+
 def make_encoding(
-    size: int | str | None, channels: int, crop: str, background: int, name: str, quality: int | None
+    size: int | str | None, options: FolderOptions, settings: Sequence[str], name: str, quality: int | None
 ) -> Encoding | None:
-    """Return how images are stored; None: unchanged. Raises `DataError` for unsupported values."""
-    if channels not in (1, 3):
-        raise DataError(f"--channels {channels} is not supported; use 1 or 3")
-    size = parse_size(size)
+    """Return how images are stored; None: unchanged. settings: words that were written. Raises `DataError`."""
+    keys = {word.partition("=")[0].removeprefix("data.") for word in settings}
+    size = parse_size(options.size if size is None and "size" in keys else size)
+    of_training = sorted(keys - {"size", "classes", "labels", "damaged", *(() if size is None else _OF_PIXELS)})
+    if of_training:
+        later = "pass it to `train`" if size else f"pass it to `train`, or --size with {', '.join(_OF_PIXELS)}"
+        raise DataError(f"data.{of_training[0]} changes nothing that is stored; {later}")
+    if options.channels not in (1, 3) or options.crop not in ("center", "squash"):
+        raise DataError("shards of a --size hold 1 or 3 channels, data.crop=center or squash; leave --size out")
     if name == "jpeg" and size is None:
         raise DataError("--format jpeg needs --size; without it, the files of the source are stored unchanged")
     if quality is not None and (name != "jpeg" or not 1 <= quality <= 100):
         raise DataError(f"--quality {quality} is not supported; it is 1 to 100, for --format jpeg")
     if size is None:
         return None
-    chosen = (quality or JPEG_QUALITY) if name == "jpeg" else None
     return Encoding(
         size=size,
-        channels=channels,
-        crop=crop,
-        background=background,
+        channels=options.channels,
+        crop=options.crop,
+        background=options.background,
+        range=options.range,
         filter="lanczos",
         format=name,
-        quality=chosen,
+        quality=(quality or JPEG_QUALITY) if name == "jpeg" else None,
         pillow=PIL.__version__,
     )

@@ -1,0 +1,156 @@
+"""What a check of a data set reports: what it holds, advice, and the command to train."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from paragan.core.command import program_command
+from paragan.core.option_types import Choice, height_and_width
+from paragan.core.printable import join_some
+
+FEW_IMAGES = 1000
+_MAX_CLASS_RATIO = 10
+_LARGE_SIDE = 128  # of images that are too large for the recipe own
+_MAX_SUGGESTED = 64  # side: larger networks are slow without an accelerator
+_SIZE_MULTIPLE = 4  # of the recipe own
+RECIPES = {"paired": "pix2pix-facades", "unpaired": "translate", "audio": "vocoder", "low_resolution": "superres"}
+
+
+@dataclass(kw_only=True)
+class DatasetReport:
+    """Result of the check of a data set.
+
+    images: number of image files. damaged: a message each. sides: minimum, median and maximum
+    shorter side in pixels. num_halves: images twice as wide as high, as pairs are. kinds: images by
+    kind: colour, grey, alpha, 16-bit. pairs: of files in two folders, and those without a partner, in
+    words. duplicates: an image and the first that equals it. warnings: about values, and class folders
+    without images. summary: what a run makes of it, in words. splits: number of images. ranges: lowest
+    and highest value by depth (`8-bit`). range: what becomes dark and bright, if that should be set. formats:
+    images by format. ignored: files that are not read, by kind. is_grey: all have one band. size: to train
+    with. num_smaller: images that are enlarged to it.
+    """
+
+    path: str
+    images: int = 0
+    damaged: list[str] = field(default_factory=list)
+    sides: tuple[int, int, int] = (0, 0, 0)
+    not_square: int = 0
+    num_halves: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    duplicates: list[tuple[str, str]] = field(default_factory=list)
+    classes: dict[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    summary: str = ""
+    splits: dict[str, int] = field(default_factory=dict)
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    range: tuple[float, float] | None = None
+    formats: dict[str, int] = field(default_factory=dict)
+    ignored: dict[str, int] = field(default_factory=dict)
+    pairs: str = ""
+    recipe: str = "own"
+    size: int | str = 0
+    num_smaller: int = 0
+    is_grey: bool = False
+    advice: list[str] = field(default_factory=list)
+    command: str = ""
+
+
+def add_advice(
+    report: DatasetReport, sides: list[int], size: int | str | None, data: Choice, settings: Sequence[str]
+) -> None:
+    """Add sizes, advice and a command, in which settings go before what the images suggest."""
+    passed = {word.partition("=")[0] for word in settings}
+    report.sides = (min(sides), int(np.median(sides)), max(sides))
+    fitting = min(report.sides[1], _MAX_SUGGESTED) // _SIZE_MULTIPLE * _SIZE_MULTIPLE
+    chosen = data.options.size if "data.size" in passed else None
+    report.size = size or chosen or max(fitting, 2 * _SIZE_MULTIPLE)
+    report.num_smaller = sum(side < min(height_and_width(report.size)) for side in sides)
+    holds_pairs = report.num_halves > 0.9 * report.images and data.name == "folder"
+    of_size = [] if data.name == "npz" else _size_advice(report, holds_pairs)  # arrays are trained on at their size
+    report.advice = [*_advice(report, data.name), *of_size, *_class_advice(report.classes)]
+    report.recipe = RECIPES["paired"] if holds_pairs else report.recipe
+    is_paired = report.recipe == RECIPES["paired"]
+    wanted = {
+        "data.name": data.name if data.name in ("shards", "npz") else None,
+        "data.path": report.path,
+        "data.size": None if data.name == "npz" else report.size,
+        "data.direction": "a_to_b" if data.name == "paired" else None,
+        "data.channels": 1 if report.is_grey and data.name != "npz" and not is_paired else None,
+        "data.range": None if report.range is None else "[{:g},{:g}]".format(*report.range),
+        "data.damaged": "skip" if report.damaged or "damaged=skip" in report.pairs else None,
+    }
+    if data.name in ("shards", "npz"):
+        del wanted["data.damaged"]
+    words = [f"{key}={value}" for key, value in wanted.items() if value is not None and key not in passed]
+    report.command = f"{program_command()} {shlex.join(['train', report.recipe, *words, *settings])}"
+
+
+def _advice(report: DatasetReport, dataset: str) -> list[str]:
+    """Return advice, one line each, the most important first."""
+    lines = []
+    if report.damaged and dataset == "shards":
+        lines.append("shards are damaged: copy them again, or delete the folder and run `data prepare` again")
+    elif report.damaged and dataset == "folder":
+        lines.append(
+            f"{_files(len(report.damaged))} damaged: remove or repair them (training stops at the "
+            "first one), or pass data.damaged=skip to exclude them"
+        )
+    if report.images < FEW_IMAGES and not report.pairs:
+        lines.append(
+            f"only {report.images:,} images: D will memorise them; use augmentation "
+            "(augment.name=diffaugment, on in the recipe own) and the penalty r1"
+        )
+    if report.kinds.get("alpha"):
+        lines.append(
+            f"{_files(report.kinds['alpha'])} partly transparent: they are put on white (data.background=0: on black), "
+            "and generated images are opaque; data.channels=4 trains on transparency, too"
+        )
+    if report.duplicates:
+        lines.append(f"{_files(len(report.duplicates))} duplicates of others: held-out scores may be too good")
+    return lines
+
+
+def _size_advice(report: DatasetReport, holds_pairs: bool) -> list[str]:
+    lines = []
+    if report.num_smaller:
+        lines.append(
+            f"{_files(report.num_smaller)} smaller than {report.size} px: they are enlarged and become blurred"
+        )
+    if holds_pairs:
+        lines.append(
+            "images are twice as wide as high, as pairs of input and target are: the command trains on pairs, from the "
+            "right half to the left; `train own` would crop the middle, with the seam"
+        )
+    elif report.not_square and not report.pairs:
+        lines.append(
+            f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash; "
+            "data.size=HEIGHTxWIDTH trains on rectangles"
+        )
+    if report.sides[1] >= _LARGE_SIDE and report.recipe == "own" and not holds_pairs:
+        command = f"{program_command()} {shlex.join(['train', 'own-256', f'data.path={report.path}'])}"
+        lines.append(
+            f"images of {report.sides[1]:,} px: on a GPU, the recipe own-256 trains at 128 to 512 px: {command}"
+        )
+    return lines
+
+
+def _class_advice(sizes: Mapping[str, int]) -> list[str]:
+    lines = []
+    if single := [repr(name) for name, size in sizes.items() if size == 1]:
+        named = join_some(single)
+        lines.append(f"classes of one image: {named}; it is trained on, and such a class cannot be scored; add images")
+    rare, common = (choose(sizes, key=sizes.__getitem__, default="") for choose in (min, max))
+    if sizes and sizes[rare] * _MAX_CLASS_RATIO < sizes[common]:
+        lines.append(
+            f"classes are imbalanced: {sizes[common]:,} images of {common!r}, {sizes[rare]:,} of {rare!r}; labels are "
+            "drawn as in the data, data.balance=classes evens the images"
+        )
+    return lines
+
+
+def _files(count: int) -> str:
+    return f"{count:,} image is" if count == 1 else f"{count:,} images are"
