@@ -21,7 +21,8 @@ Choice = Literal["folders", "none"] | None
 
 _IMAGES = frozenset(b"image img photo picture rgb original data".split())
 _OF_IMAGES = frozenset(b"jpeg left right bit".split())
-_MASKS = frozenset(b"mask label annotation segmentation truth groundtruth gt depth normal edge".split())
+_TARGETS = frozenset(b"mask annotation segmentation truth groundtruth gt".split())  # never classes
+_MASKS = _TARGETS | frozenset(b"label depth normal edge".split())
 _OF_MASKS = frozenset(b"ground clas object fine coarse part".split())
 _PAIRS = (b"A B", b"lr hr", b"low high", b"input target", b"source target", b"before after", b"blur sharp")
 _KIND_OF_PAIR = re.compile(rb"(?:train|val|test)[_-]?[AB]", re.IGNORECASE)
@@ -123,7 +124,8 @@ def _find_splits_of_classes(paths: list[bytes], tops: list[_Part], name: str, ch
         return []
     classes = [_Part(part.top + folder + b"/", 0, folder) for part in tops for folder in folders]
     parts = _find_splits(paths, classes, name, choice)
-    whole = [part for part in classes if not any(other.top.startswith(part.top) for other in parts)]
+    with_splits = {part.folder for part in parts}
+    whole = [part for part in classes if part.folder not in with_splits]
     if parts and whole and choice is None:
         raise DataError(
             f"{name}: other classes have folders of splits, {os.fsdecode(whole[0].top)!r} has none; move its images "
@@ -216,7 +218,8 @@ def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> None:
 
 
 def _are_pairs(names: list[bytes], have_equal_files: bool) -> bool:
-    if all(_KIND_OF_PAIR.fullmatch(name) for name in names):
+    has_target = any(_is_made_of(words_of(name), _TARGETS, _OF_MASKS) for name in names)
+    if all(_KIND_OF_PAIR.fullmatch(name) for name in names) or (has_target and len(names) <= _MAX_SIDES):
         return True
     pair = set(names) if names == [b"A", b"B"] else {name.lower() for name in names}
     return (have_equal_files or pair == {b"lr", b"hr"}) and any(pair == set(names.split()) for names in _PAIRS)
