@@ -9,6 +9,7 @@ import io
 import lzma
 import os
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -101,7 +102,7 @@ def is_tar(path: Path, is_plain: bool = False) -> bool:
             else:
                 tarfile.open(fileobj=file, mode="r:*", tarinfo=_Header).close()
             return True
-    except Exception:  # no reader takes it
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error, lzma.LZMAError, tarfile.TarError):
         return False
 
 
