@@ -32,7 +32,6 @@ SLOW = (
     ),
     f"{_TUNE}test_failed_trials_of_a_grid_are_tried_again_and_no_combination_twice",
     f"{_TUNE}test_goal_of_which_high_values_are_better_is_maximised",
-    "tests/extensions/serving/test_sample_server.py::test_generator_with_named_inputs_is_refused_in_a_line[words1]",
     # pages whose feature has tests of its own
     *(f"{_BLOCK}[{page}" for page in ("tune-", "compare-runs-", "scores-", "cellular-")),
     *(

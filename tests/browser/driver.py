@@ -19,7 +19,7 @@ FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
-KEYS = {"left": "\ue012", "right": "\ue014", "home": "\ue011", "end": "\ue010", "escape": "\ue00c"}
+KEYS = {"left": "\ue012", "right": "\ue014", "home": "\ue011", "end": "\ue010", "escape": "\ue00c", "space": " "}
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 _WAIT_S = 30.0
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -99,6 +99,11 @@ class Browser:
     def click(self, query: str) -> None:
         found = self._send("POST", "/element", {"using": "css selector", "value": query})[_ELEMENT]
         self._send("POST", f"/element/{found}/click", {})
+
+    def choose(self, query: str, file: Path) -> None:
+        """Choose a file in an input of files, as its dialog does."""
+        element = self._send("POST", "/element", {"using": "css selector", "value": query})[_ELEMENT]
+        self._send("POST", f"/element/{element}/value", {"text": str(file)})
 
     def command(self, name: str, **parameters: Any) -> Any:
         """One command of the DevTools protocol."""

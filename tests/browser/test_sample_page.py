@@ -1,13 +1,11 @@
 """The page of `paragan serve` in a browser: images appear, and change with class, seed, truncation and walk."""
 
-import threading
-
 import pytest
 
-from paragan.extensions.serving.sample_server import SampleServer
 from paragan.runs.open_generator import open_generator
 from tests import tiny_run
 from tests.browser.driver import NEEDED
+from tests.served_runs import serving
 
 pytestmark = NEEDED
 
@@ -16,12 +14,8 @@ pytestmark = NEEDED
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served") / "run"
     tiny_run.train(folder)
-    with SampleServer(open_generator(folder), "run", 0) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with serving(open_generator(folder)) as server:
         yield server
-        server.shutdown()
-        thread.join(10)
 
 
 def test_sample_page_shows_other_images_for_other_controls(browser, server):

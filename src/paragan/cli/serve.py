@@ -1,4 +1,4 @@
-"""`paragan serve`: a local page with images of a trained generator."""
+"""`paragan serve`: a local page where a trained generator is used."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ def serve_command(
     trust: Trust = False,
     code: Code = None,
 ) -> None:
-    """Show images of a trained generator on a local page."""
+    """Use a trained generator on a local page: images of latents, or your own pictures and sounds."""
     from paragan.extensions.serving.sample_server import SampleServer
     from paragan.runs.open_generator import open_generator
 

@@ -53,7 +53,11 @@ class BoundedHandler:
 
     def setup(self) -> None:
         super().setup()  # type: ignore[misc]
-        self._deadline = threading.Timer(REQUEST_S, _shut_down, (self.connection,))
+        self.begin_reading(REQUEST_S)
+
+    def begin_reading(self, longest_s: float) -> None:
+        """Close the connection unless `end_reading` is called in this time."""
+        self._deadline = threading.Timer(longest_s, _shut_down, (self.connection,))
         self._deadline.daemon = True
         self._deadline.start()
 

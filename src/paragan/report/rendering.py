@@ -21,11 +21,15 @@ def render_page(template: str, view: View, reloads: bool = False) -> str:
     return _environment().get_template(template).render(view, **page)
 
 
-def sampler_page(view: View) -> tuple[str, str]:
-    """Return the page of `paragan serve` as HTML, and its content security policy."""
-    css, js = map(_asset, ("sampler.css", "sampler.js"))
-    html = _environment().get_template("sampler.html.j2").render(view, css=css, js=js)
-    return html, _content_policy("img-src blob: data:; connect-src 'self'", css, js)
+def served_page(kind: str, view: View) -> tuple[str, str]:
+    """Return a page of `paragan serve` as HTML, and its content security policy.
+
+    kind: `sampler`, or of the files that the page takes: `image`, `audio`.
+    """
+    css = _asset("served.css")
+    js = _asset("served.js") + _asset("sampler.js" if kind == "sampler" else "applied.js")
+    html = _environment().get_template("served.html.j2").render(view, kind=kind, css=css, js=js)
+    return html, _content_policy("img-src blob: data:; connect-src 'self'; media-src blob:", css, js)
 
 
 def _content_policy(sources: str, css: str, js: str) -> str:

@@ -1,9 +1,4 @@
-"use strict";
-const form = document.getElementById("controls");
 const image = document.getElementById("images");
-const status = document.getElementById("status");
-let running = false;
-let waiting = false;
 
 function query() {
   const values = new FormData(form);
@@ -15,29 +10,9 @@ function query() {
   return new URLSearchParams(values).toString();
 }
 
-async function update() {
-  if (running) { waiting = true; return; }
-  running = true;
-  status.textContent = "generating";
-  try {
-    const answer = await fetch("images?" + query());
-    if (answer.ok) {
-      const before = image.src;
-      image.src = URL.createObjectURL(await answer.blob());
-      if (before) URL.revokeObjectURL(before);
-      status.textContent = "";
-    } else {
-      status.textContent = await answer.text();
-    }
-  } catch {
-    status.textContent = "no answer: start the command again";
-  }
-  running = false;
-  if (waiting) { waiting = false; update(); }
-}
+const request = () => fetch("images?" + query());
+const showAnswer = (sheet) => show(image, sheet);
 
-form.addEventListener("input", update);
-form.addEventListener("submit", (event) => event.preventDefault());
 document.getElementById("next").addEventListener("click", () => {
   form.elements.seed.value = Number(form.elements.seed.value) + 1;
   update();

@@ -1,6 +1,7 @@
 """A trained generator on files of a user: one output file for each input, of any size."""
 
 import io
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.files import create_subfolder, write_bytes
+from paragan.core.source import AudioFormat
 from paragan.datasets.base.audio_files import ENDINGS, File, read_info, read_part, require_packages
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 from paragan.datasets.base.open_images import open_reader
@@ -162,14 +164,34 @@ def _read_tokens(data: bytes, where: str) -> tuple[Tensor, list[int]]:
     return tokens, sizes
 
 
-def _prepare_files(application: Application, files: FileReader) -> None:
-    """Let a reader list audio, if the generator takes it; `ConfigError` where audio cannot be read or written."""
+def apply_to_content(application: Application, data: bytes, where: str, trained: object, max_size: int) -> bytes:
+    """Return the file that `apply_to_files` writes for the content of one.
+
+    where: its name in messages. trained: settings of the data of training. max_size: of the output, and of audio that
+    is read, in pixels or values. Raises `DataError` for a damaged file or a larger one, `ConfigError` for its size.
+    """
+    if application.audio is None:
+        x = decode_whole(data, where, application.channels, trained)[None]
+    else:
+        x = _read_audio(io.BytesIO(data), where, application.audio, max_size)
+    if x[0, 0].numel() * application.scale ** (x.dim() - 2) > max_size:
+        raise DataError(f"{where}: its output is larger than {max_size:,} pixels or samples; make it smaller")
+    return _to_file(application, application(x))
+
+
+def check_packages(application: Application) -> None:
+    """Raise `ConfigError` where audio, if the generator takes it, cannot be read or written."""
     if application.kind == "image":
         return
     require_packages()
     if application.audio is None:
         raise ConfigError("apply: the sample rate of this run's audio is not known; call paragan.load(RUN).apply(x)")
-    files.endings = ENDINGS
+
+
+def _prepare_files(application: Application, files: FileReader) -> None:
+    """Let a reader list audio, if the generator takes it."""
+    check_packages(application)
+    files.endings = ENDINGS if application.kind == "audio" else ()
 
 
 def _read_input(application: Application, files: FileReader, name: str, trained: object) -> Tensor:
@@ -181,9 +203,16 @@ def _read_input(application: Application, files: FileReader, name: str, trained:
     if application.audio is None:
         return decode_whole(files.read(name), where, application.channels, trained)[None]
     file: File = os.fsencode(where) if isinstance(files, FolderReader) else io.BytesIO(files.read(name))
+    return _read_audio(file, where, application.audio)
+
+
+def _read_audio(file: File, where: str, audio: AudioFormat, max_size: float = math.inf) -> Tensor:
+    """Return audio (1, C, T) in a format; `DataError` if it is damaged, or has more values than `max_size`."""
     info = read_info(file, where)
-    rate = application.audio.sample_rate
-    channels = application.audio.channels
+    rate = audio.sample_rate
+    channels = audio.channels
+    if max(info.num_samples * info.channels, info.length_at(rate) * channels) > max_size:  # of a small file
+        raise DataError(f"{where}: more than {max_size:,} samples; cut it into parts")
     audio_CT = read_part(file, info, where, start=0, count=info.length_at(rate), sample_rate=rate, channels=channels)
     return torch.from_numpy(audio_CT)[None]
 

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,15 +15,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paragan.cli.main import main
 from paragan.core import http_server
 from paragan.core.errors import ConfigError
 from paragan.extensions.serving import sample_server
-from paragan.extensions.serving.sample_server import MAX_IMAGES, SampleServer
+from paragan.extensions.serving.sample_page import MAX_IMAGES
+from paragan.extensions.serving.sample_server import SampleServer
 from paragan.runs.open_generator import open_generator
 from paragan.storage.image_sheet import make_sheet
 from tests import tiny_run
 from tests.processes import running
+from tests.served_runs import serving
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
 
@@ -38,12 +38,8 @@ def sampler(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(sampler):
-    with SampleServer(sampler, "a <run>", 0) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with serving(sampler, "a <run>") as server:
         yield server
-        server.shutdown()
-        thread.join(10)
 
 
 def fetch(server, path, host="localhost", secret=None, method="GET"):
@@ -126,16 +122,16 @@ def test_sample_server_error_is_an_answer_and_a_line_of_the_terminal(server, sam
     with monkeypatch.context() as patched:
         patched.setattr(type(sampler), "generate", fails)
         status, _, body = fetch(server, "images?num=1")
-    assert status == 500 and body.startswith(b"cannot make images; see the terminal of ")
-    assert capsys.readouterr().err == "cannot make images: RuntimeError: out of memory\n"
+    assert status == 500 and body.startswith(b"no result; see the terminal of ")
+    assert capsys.readouterr().err == "cannot answer: RuntimeError: out of memory\n"
     assert fetch(server, "images?num=1")[0] == 200
 
 
-def test_sample_server_wait_for_others_ends(server, monkeypatch, capsys):
+def test_sample_server_wait_for_others_ends(server, monkeypatch):
     monkeypatch.setattr(sample_server, "_TURN_S", 0.1)
     with server.running:
-        assert fetch(server, "images?num=1")[0] == 500
-    assert capsys.readouterr().err == "cannot make images: TimeoutError: other requests took 0.1 s\n"
+        status, _, body = fetch(server, "images?num=1")
+    assert (status, body) == (503, b"other requests took 0.1 s; try again\n")
 
 
 def test_sample_server_is_on_the_loopback_alone_and_its_page_stays_out_of_frames_and_caches(server):
@@ -268,18 +264,3 @@ def test_sample_server_stops_on_ctrl_c_and_prints_its_urls(tmp_path):
         assert process.wait(20) == 0
     port = re.search(r"http://127\.0\.0\.1:(\d+)/[\w-]{32}/ ", printed).group(1)
     assert f"ssh -L {port}:127.0.0.1:{port} " in printed
-
-
-def test_sample_server_of_an_image_to_image_generator_is_refused(sampler, monkeypatch):
-    monkeypatch.setattr(type(sampler), "takes_condition", True)
-    with pytest.raises(ConfigError, match="serve: this generator maps images to images, not latents alone"):
-        SampleServer(sampler, "run", 0)
-
-
-@pytest.mark.parametrize("words", [("serve", "{run}"), ("project", "{run}", "image.png")])
-def test_generator_with_named_inputs_is_refused_in_a_line(tmp_path, capsys, words):
-    small = ("train.batch=2", "train.kimg=0.002", "every.sample_kimg=0", "evaluation.metrics=null")
-    assert main(["train", "codec", *small, "--out", str(tmp_path / "run")]) == 0
-    capsys.readouterr()
-    assert main([word.format(run=tmp_path / "run") for word in words]) == 2
-    assert f"{words[0]}: this generator needs" in capsys.readouterr().err

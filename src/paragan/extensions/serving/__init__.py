@@ -1,4 +1,4 @@
-"""Images on request over HTTP (`paragan serve`), and latents of given images (`paragan project`). For demonstrations.
+"""A page to use a generator (`paragan serve`), and latents of given images (`paragan project`). For demonstrations.
 
 State: tested on one machine. Not made for the open internet.
 """
