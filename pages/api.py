@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
+import textwrap
 from collections.abc import Iterator
 
 import paragan
@@ -58,15 +60,39 @@ def _signature(name: str, thing: object) -> str:
     if inspect.isclass(thing) and (_is_error(thing) or hasattr(thing, "__members__") or hasattr(thing, "_is_protocol")):
         return f"members: {', '.join(thing.__members__)}" if hasattr(thing, "__members__") else ""
     signature = inspect.signature(thing)  # type: ignore[arg-type]
-    parameters = [_parameter(p) for p in signature.parameters.values() if not p.name.startswith("_")]
-    end = "" if inspect.isclass(thing) else _words(" -> ", signature.return_annotation)
+    written = _annotations(thing)
+    parameters = [_parameter(p, written) for p in signature.parameters.values() if not p.name.startswith("_")]
+    end = f" -> {written['return']}" if "return" in written and not inspect.isclass(thing) else ""
     one = f"{name}({', '.join(parameters)}){end}"
     return one if len(one) <= 100 else f"{name}(\n" + "".join(f"    {p},\n" for p in parameters) + f"){end}"
 
 
-def _parameter(parameter: inspect.Parameter) -> str:
+def _annotations(thing: object) -> dict[str, str]:
+    """Annotations of a function, or of the fields and the constructor of a class, as written in the source."""
+    classes = (
+        [base for base in reversed(thing.__mro__) if base.__module__.startswith("paragan")]
+        if inspect.isclass(thing)
+        else []
+    )
+    written: dict[str, str] = {}
+    for each in classes or [thing]:
+        definition = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0]
+        parts = definition.body if isinstance(definition, ast.ClassDef) else [definition]
+        for part in parts:
+            if isinstance(part, ast.AnnAssign):
+                written[ast.unparse(part.target)] = ast.unparse(part.annotation)
+            elif isinstance(part, ast.FunctionDef) and (part is definition or part.name == "__init__"):
+                arguments = [node for node in ast.walk(part.args) if isinstance(node, ast.arg) and node.annotation]
+                written |= {argument.arg: ast.unparse(argument.annotation) for argument in arguments}
+                if part.returns is not None:
+                    written["return"] = ast.unparse(part.returns)
+    return {name: text.strip("'") for name, text in written.items()}
+
+
+def _parameter(parameter: inspect.Parameter, written: dict[str, str]) -> str:
     star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-    text = f"{star}{parameter.name}{_words(': ', parameter.annotation)}"
+    annotation = f": {written[parameter.name]}" if parameter.name in written else ""
+    text = f"{star}{parameter.name}{annotation}"
     default = parameter.default
     if default is inspect.Parameter.empty:
         return text
@@ -76,13 +102,6 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 def _holds_objects(value: object) -> bool:
     return isinstance(value, tuple) and any(not isinstance(item, (int, float, str)) for item in value)
-
-
-def _words(sign: str, annotation: object) -> str:
-    """An annotation as written in the source."""
-    if annotation is inspect.Signature.empty:
-        return ""
-    return sign + (annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation)))
 
 
 def _method(name: str, member: object) -> str:

@@ -1,7 +1,5 @@
 """Entry point of `python -m paragan` and of the `paragan` command."""
 
-from __future__ import annotations
-
 import sys
 
 

@@ -1,7 +1,5 @@
 """Settings of every adapter. Read with a config, so this file does not import torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from paragan.core.option_types import Count, Positive

@@ -3,8 +3,6 @@
 Of rank up to r^2 with twice the parameters of `lora`. B2 starts at 0.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Generator, Tensor

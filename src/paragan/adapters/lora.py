@@ -4,8 +4,6 @@ Kernels of convolutions are matrices of (outputs, inputs times taps). A starts a
 B at 0.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Generator, Tensor

@@ -1,7 +1,5 @@
 """Corruptions: gains of frequency bands, noise, cutout."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from math import pi
 

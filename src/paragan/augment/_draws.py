@@ -4,8 +4,6 @@ All strengths are those of Karras et al. 2020, "Training Generative Adversarial 
 Limited Data", appendix B.
 """
 
-from __future__ import annotations
-
 from math import pi
 
 import torch

@@ -3,8 +3,6 @@
 The moves are composed into one map from the output back to the image, which is read once.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

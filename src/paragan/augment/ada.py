@@ -14,8 +14,6 @@ orthogonal with six vanishing moments; this one does not shift, and is a formula
 instead of sym2, mirrored borders on either side of the map instead of a margin.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal

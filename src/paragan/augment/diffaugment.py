@@ -6,8 +6,6 @@ an eighth of the side, the rest zero. Cutout: a square of half the side is zero.
 separate draws.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

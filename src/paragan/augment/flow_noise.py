@@ -5,8 +5,6 @@ channel, which D of `flow_unet` reads. `noise: false` leaves the image (Lin et a
 2501.08316, "Diffusion Adversarial Post-Training").
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

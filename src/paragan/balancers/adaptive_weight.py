@@ -4,8 +4,6 @@
 limited to [0, 1e4]. Where no other term is in an update, the first norm is 0, and so is the weight.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

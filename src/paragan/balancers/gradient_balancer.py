@@ -4,8 +4,6 @@ The gradient at G's output is sum_i R (w_i / sum w) g_i / mean|g_i|, with a movi
 mean norm of a sample's gradient: a term's share does not depend on the size of its loss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ The adversarial gradient at G's output is divided by a moving average of its siz
 against other terms does not depend on D.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod

@@ -1,7 +1,5 @@
 """Metrics of a score: those that a config names, or the default ones that apply to the data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Statistics of the columns of rows, real next to generated: histograms, means and correlations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypedDict
 

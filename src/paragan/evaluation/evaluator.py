@@ -1,7 +1,5 @@
 """Evaluator of generators by a fixed protocol, which is recorded with the numbers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -1,7 +1,5 @@
 """Whether a feature extractor fits the data of a score, and what metrics can read of both."""
 
-from __future__ import annotations
-
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Needs
 from paragan.core.source import Source

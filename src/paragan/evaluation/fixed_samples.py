@@ -1,7 +1,5 @@
 """Sample sheets of a run: always the same latents, or the same held-out pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

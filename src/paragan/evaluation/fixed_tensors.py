@@ -1,7 +1,5 @@
 """Sample sheets of tensors as pictures: samples of the data, and what G makes of their inputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

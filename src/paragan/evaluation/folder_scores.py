@@ -1,7 +1,5 @@
 """Distances between two folders of images, by the features of one extractor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Features of the images that a score generates, in blocks distributed over the ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

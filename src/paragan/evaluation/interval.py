@@ -1,7 +1,5 @@
 """Intervals of metrics, by halves of the generated images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Options of scores. This module does not import torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 

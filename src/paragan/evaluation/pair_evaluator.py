@@ -1,7 +1,5 @@
 """Evaluators of generators whose samples have a target: images from images, and named tensors."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence

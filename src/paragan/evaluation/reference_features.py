@@ -1,7 +1,5 @@
 """Features of real images, computed once for all runs by extractors that are slow."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Scorers of a run: images are compared with targets (pairs) or by an extractor's features."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Process that scores checkpoints, as the trainer uses it: it never waits for an answer."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Evaluator of generators of named tensors, by comparison with the samples of their inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Images among named tensors: what a feature extractor compares, and what G makes of the inputs of samples."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Extractors of the package, one per data set, trained by `benchmarks/train_extractors.py`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

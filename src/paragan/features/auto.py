@@ -1,7 +1,5 @@
 """Packaged extractor of the run's data set if it fits the images, otherwise the judge."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from paragan.core import registry

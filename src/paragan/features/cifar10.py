@@ -3,8 +3,6 @@
 It classifies 85% of the 10,000 test images correctly, stored as JPEG files.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from paragan.core.option_types import PretrainedOptions

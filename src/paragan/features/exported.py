@@ -1,7 +1,5 @@
 """Network of a `torch.export` file, such as DINOv2. Loading the file may run code of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

@@ -4,8 +4,6 @@ Source: M. Heusel et al., "GANs trained by a two time-scale update rule converge
 equilibrium", NeurIPS 2017; the weights are those of pytorch-fid and torch-fidelity.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from paragan.core.option_types import FilePath

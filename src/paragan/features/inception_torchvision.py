@@ -5,8 +5,6 @@ the weights are those of torchvision's `inception_v3`. Values differ from the FI
 weights, other pooling and another resize.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from paragan.core.option_types import FilePath

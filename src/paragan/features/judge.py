@@ -3,8 +3,6 @@
 Without classes in the data, it learns to recognise the rotation of images.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -1,7 +1,5 @@
 """Deterministic kernels; without them, equal runs on an accelerator differ in their last bits."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Device selection; no module outside `hardware/` names a kind of device."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Execution of a network: eager, compiled by torch, or compiled and recorded as a CUDA graph."""
 
-from __future__ import annotations
-
 import itertools
 import time
 import traceback

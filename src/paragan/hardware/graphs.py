@@ -1,7 +1,5 @@
 """Functions whose kernel launches are recorded once and replayed as one (CUDA graphs)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import torch

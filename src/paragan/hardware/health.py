@@ -4,8 +4,6 @@ A check is a function that returns a `CheckResult`; its inputs are parameters, s
 cause every result. This file must not import torch.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """Memory that a process has freed but not returned to the system."""
 
-from __future__ import annotations
-
 import ctypes
 from contextlib import suppress
 

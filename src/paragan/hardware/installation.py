@@ -1,7 +1,5 @@
 """Checks of the installation: versions, build of torch, processor and accelerators."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import os

@@ -3,8 +3,6 @@
 Run as a program, it is one of the two processes, which rendezvous through a file.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

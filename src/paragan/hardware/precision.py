@@ -1,7 +1,5 @@
 """Number format and memory layout of a network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache

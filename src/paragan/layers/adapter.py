@@ -13,8 +13,6 @@ In a custom training loop:
     merge_adapters(net)  # a plain network again, with W + B A as weights
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Self-attention over a feature map (Zhang et al. 2019, SAGAN, equations 1 to 3)."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -5,8 +5,6 @@ statistics span the ranks. Layers with gain and bias (`AffineBatchNorm`, `Condit
 hold one as `norm`.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

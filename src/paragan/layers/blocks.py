@@ -1,7 +1,5 @@
 """Blocks that the convolutional models share, and a function that runs a chain of them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from math import prod

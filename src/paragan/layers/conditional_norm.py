@@ -1,7 +1,5 @@
 """Class-conditional batch norm (Dumoulin et al. 2017, equation 5)."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -3,8 +3,6 @@
 Each layer gives one small tensor to one all-reduce per forward, and one per backward. CPU and GPU.
 """
 
-from __future__ import annotations
-
 from functools import cache, partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Several discriminators as one network."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

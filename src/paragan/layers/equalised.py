@@ -3,8 +3,6 @@
 Weights are drawn N(0, 1) and scaled to the fan-in when used, so all of them learn equally fast.
 """
 
-from __future__ import annotations
-
 from math import prod, sqrt
 
 import torch

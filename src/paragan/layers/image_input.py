@@ -1,7 +1,5 @@
 """Images of a game as the input of a network that was trained on others."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch.nn.functional as F

@@ -5,8 +5,6 @@ construction, torch's global generator, or the ranks that hold it. It is drawn i
 and copied to the parameter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod, sqrt

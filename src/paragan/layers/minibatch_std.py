@@ -3,8 +3,6 @@
 A discriminator can detect by it that all images of a batch are similar.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ A frozen part is a module with weights, none of which requires a gradient, with 
 in evaluation mode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain

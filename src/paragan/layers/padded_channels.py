@@ -4,8 +4,6 @@ Weights, names and function of a layer do not change. A padded copy exists only 
 that spectral norm, optimiser, averages and checkpoints never see it, and gradients of any order exist.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

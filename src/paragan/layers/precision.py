@@ -1,7 +1,5 @@
 """Float32 computation inside a network that computes in bf16 or fp16."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 
 import torch

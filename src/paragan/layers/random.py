@@ -1,7 +1,5 @@
 """Layers that draw random numbers in a forward: by row, or from a generator that the caller seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain

@@ -7,8 +7,6 @@ Weights have their usual shape (out, in, 3, 3), so spectral norm, initialisation
 work as with a plain convolution.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Random shifts of images by whole pixels, drawn for each image."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -22,8 +22,6 @@ In a custom training loop:
 Without `begin_update`, every forward in training mode runs a power iteration, as in `torch.nn.utils`.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

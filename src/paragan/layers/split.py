@@ -6,8 +6,6 @@ The names of parameters do not change. A network on the meta device is never bui
 then `to_empty`, then `initialise`, which fills the shards.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress

@@ -7,8 +7,6 @@ so the gradient of the shard is that of all ranks' losses. Weights are `DTensor`
 second derivatives of embeddings and no rows per rank (docs/design/025-tensor.md).
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -6,8 +6,6 @@ recomputation, penalties and opponents' forwards leave the state unchanged. With
 every forward in training mode advances it, as in PyTorch's layers.
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from paragan.layers.modes import frozen_modules

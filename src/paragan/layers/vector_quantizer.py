@@ -1,7 +1,5 @@
 """Vector quantizers with straight-through gradients (van den Oord et al. 2017, VQ-VAE): one codebook, and several."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

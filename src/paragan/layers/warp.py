@@ -5,8 +5,6 @@ the output at (x, y) is read at inverse @ (x, y, 1), in pixels from the middle o
 the right and y down. Uses only gathers and matrix products: `grid_sample` has no second derivative.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

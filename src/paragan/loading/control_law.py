@@ -4,8 +4,6 @@ Source: ParaGAN (arXiv 2411.03999), congestion-aware data pipeline. Its threshol
 published; law and constants are of this project (docs/design/019-controller.md).
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from dataclasses import dataclass

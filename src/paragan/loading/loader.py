@@ -1,7 +1,5 @@
 """Endless streams of batches from a data set to a device."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from abc import abstractmethod

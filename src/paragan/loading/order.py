@@ -9,8 +9,6 @@ CT-RSA 2002, sections 4 and 5. The smallest grid is at most sqrt(n) + 1 larger t
 power of two could be four times as large, and most of the work would be walking.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pipeline: the batches of a loader, read, decoded and copied ahead of the consumer."""
 
-from __future__ import annotations
-
 import threading
 import weakref
 from collections import deque

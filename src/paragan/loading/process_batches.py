@@ -1,7 +1,5 @@
 """Batches that processes of torch's `DataLoader` fetch ahead of the consumer."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

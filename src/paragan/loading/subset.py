@@ -3,8 +3,6 @@
 Source: J. Toutouh et al., "Data dieting in GAN training", 2020.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any

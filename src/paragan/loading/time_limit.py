@@ -1,7 +1,5 @@
 """A limit on the time that code of a program takes in the process itself, where no thread or process waits for it."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

@@ -1,7 +1,5 @@
 """Hinge loss (Lim & Ye 2017, "Geometric GAN"; Miyato et al. 2018, equations 16 and 17)."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from paragan.core.protocols import Loss

@@ -4,8 +4,6 @@ As in SoundStream (Zeghidour et al. 2021), EnCodec (Défossez et al. 2022) and V
 A fake beyond the margin gives G no gradient; `hinge` has no such margin.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from paragan.core.protocols import Loss

@@ -4,8 +4,6 @@ The halves are the paper's; much code omits them (HiFi-GAN, DAC), which doubles 
 theirs, give each discriminator the weight 2 (`adversarial.weights`).
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from paragan.core.protocols import Loss

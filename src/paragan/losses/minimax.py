@@ -5,8 +5,6 @@ With D = sigmoid of the logit, log(1 - D) = -softplus(logit). Its gradient is we
 `least_squares`.
 """
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 

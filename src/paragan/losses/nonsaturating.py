@@ -4,8 +4,6 @@
 softplus(-logit).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch.nn.functional as F

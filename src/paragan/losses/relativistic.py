@@ -4,8 +4,6 @@ RSGAN of Jolicoeur-Martineau 2019, "The relativistic discriminator", section 4.1
 al. 2024.
 """
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 

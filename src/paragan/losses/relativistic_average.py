@@ -4,8 +4,6 @@ RaSGAN, RaLSGAN and RaHingeGAN of Jolicoeur-Martineau 2019, "The relativistic di
 section 4.2, appendix D. Means are over the whole batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ Means a distance only for a 1-Lipschitz D: add `penalties/gradient_penalty` or u
 spectral norm.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from paragan.core.protocols import Loss

@@ -1,7 +1,5 @@
 """Base class of metrics that compare audio by its log-mel spectrogram."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """Base class of metrics of the tokens that a generator returns."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Distances between rows of features, in blocks that bound the memory."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass

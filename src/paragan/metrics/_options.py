@@ -1,7 +1,5 @@
 """Options that several metrics share. This module does not import torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from paragan.core.option_types import Count

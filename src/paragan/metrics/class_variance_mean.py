@@ -1,7 +1,5 @@
 """Variance within a class, generated over real, mean over classes; 1 is as varied as real."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from paragan.core.metric import Direction

@@ -4,8 +4,6 @@ Source: van den Oord et al. 2017 (VQ-VAE): exp of the entropy of the shares of t
 all tokens are equal, and the size of the codebook if all codes are equally frequent.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

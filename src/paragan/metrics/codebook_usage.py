@@ -4,8 +4,6 @@ Codes that never occur are dead: they cost bits and add nothing (Zeghidour et al
 section III-C, replaces them). It needs many more tokens than there are codes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -5,8 +5,6 @@ Source: M. F. Naeem et al., "Reliable fidelity and diversity metrics for generat
 neighbourhood, counts little. It is 1 for equal distributions, and may be above 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Mean absolute difference to the target; lower is better, 0 is equal."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -5,8 +5,6 @@ Source: "GAN-test" of K. Shmelkov, C. Schmid, K. Alahari, "How good is my GAN?",
 classes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

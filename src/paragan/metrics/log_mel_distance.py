@@ -4,8 +4,6 @@ Source: the reconstruction error of HiFi-GAN (Kong et al. 2020, equation 5), whi
 (`penalties/log_mel`). Natural logarithm: 0.1 is 0.87 dB.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -6,8 +6,6 @@ is left out. The cepstrum is the cosine transform of the log-mel spectrogram, lo
 over d of c_d cos(pi d (m + 1/2) / bands). Frames are compared one by one, without time warping.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

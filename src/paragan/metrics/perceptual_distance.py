@@ -7,8 +7,6 @@ summed over channels, averaged over positions and summed over layers. The networ
 `normalise: false` it returns features of length 1 times the roots of the weights.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self

@@ -5,8 +5,6 @@ models", NeurIPS 2019, equation 1, with k = 3: an image lies among the real ones
 of them than that one's k-th nearest other real image.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -4,8 +4,6 @@
 levels with peak 255.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -6,8 +6,6 @@ sigma 1.5, K1 = 0.01, K2 = 0.03, only at places where the window is within the i
 luminance; here the mean over the channels is taken.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

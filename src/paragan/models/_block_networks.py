@@ -1,7 +1,5 @@
 """Base classes of models that run a list of blocks."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from paragan.core.outputs import DiscriminatorOutput

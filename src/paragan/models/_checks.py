@@ -1,7 +1,5 @@
 """Validation of image shapes, class counts, widths and attention, with one-line errors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

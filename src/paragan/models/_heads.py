@@ -1,7 +1,5 @@
 """Discriminator heads that classify (Odena et al. 2017), or embed images and classes."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

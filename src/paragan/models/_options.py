@@ -1,7 +1,5 @@
 """Settings that several models share. Read with a config, so this file does not import torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Residual networks of SNGAN, SAGAN and BigGAN: channels at each image size, chains of blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

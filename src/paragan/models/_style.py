@@ -3,8 +3,6 @@
 They pass the map, the image so far and the styles of all layers, so a pipeline can cut anywhere.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from math import sqrt
 

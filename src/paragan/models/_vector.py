@@ -4,8 +4,6 @@ Source: Brock et al. 2019, "Large scale GAN training for high fidelity natural i
 section 3, appendix B. Blocks pass the map and that vector, so a pipeline can cut anywhere.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -7,8 +7,6 @@ of z for each block of G. Parameters with the defaults (G / D): 32 px, 10 classe
 px, where D has no such map, and at 64 above.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise

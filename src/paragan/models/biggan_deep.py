@@ -7,8 +7,6 @@ the default width (G / D): 32 px, 10 classes 7,762,948 / 2,908,930; 1000 classes
 has no 8, 16, 32 and 1024 px.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

@@ -6,8 +6,6 @@ classes 9,416,196 / 2,517,186; 128 px, 1000 classes 70,433,988 / 90,343,202. `re
 networks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -7,8 +7,6 @@ version. At the paper's sizes a translator has 11,378,179 parameters and a discr
 896 biases before instance norm, which removes them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

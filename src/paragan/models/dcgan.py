@@ -5,8 +5,6 @@ ends in a 3x3. At 32 px unconditional, G has 3,812,355 and D 2,931,009 parameter
 class-conditional norms in G, a projection in D.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal

@@ -9,8 +9,6 @@ channels as its last map (the paper: 128); short-cuts compute nothing; D is half
 weight normalisation; G ends in tanh.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod

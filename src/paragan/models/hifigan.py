@@ -19,8 +19,6 @@ of two dilations, and 0.1 as its last slope (0.01); D has four layers of each pe
 there are two, by plain averages, none with spectral norm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -5,8 +5,6 @@ parameters. With labels, both get a learnt class vector (num_classes wide) next 
 (Mirza & Osindero 2014, section 3.2).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod

@@ -6,8 +6,6 @@ innermost, at most three, as in the authors' second code (one layer further in i
 generator has no latent: its noise is the dropout.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal

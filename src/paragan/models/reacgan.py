@@ -5,8 +5,6 @@ side, instead of `penalties/contrastive`. Parameters with the defaults (G / D): 
 9,416,196 / 2,517,186.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from paragan.models import contragan

@@ -7,8 +7,6 @@ code. The defaults are a small version. Difference from the papers: G ends in ta
 G has 16,697,987 and D 4,376,897 parameters.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt

@@ -5,8 +5,6 @@ default width (G / D): 32 px, 10 classes 4,386,308 / 1,075,586; 64 px, 200 class
 19,752,642; 128 px, 1000 classes 42,017,412 / 39,448,258.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal

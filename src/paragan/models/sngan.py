@@ -7,8 +7,6 @@ STL-10 (appendix B.4). They have no 8 and 16 px; those are the 32 px net with fe
 and 512 px grow as BigGAN does there (Brock et al. 2019, tables 8, 9).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal

@@ -10,8 +10,6 @@ not confined to [-1, 1] in training. Parameters (G / D), three colours: 1024 px 
 32 px, 10 classes, mapping 2, residual false 20,215,315 / 23,089,664.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod, sqrt

@@ -7,8 +7,6 @@ resolution (the paper: 2), 4x4 convolutions that halve (3x3), no middle blocks a
 halvings before D's patches (3); G ends in tanh.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd

@@ -4,8 +4,6 @@ Torch's protocol with its GradScaler: where `found_inf` (0-dim, on the weights' 
 changes nothing, without a host sync. `lr` may be a 0-dim tensor on that device.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

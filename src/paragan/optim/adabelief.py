@@ -5,8 +5,6 @@ its 1e-16. The default is the authors' value for GANs, 1e-12. Unlike later defau
 package, this neither rectifies nor decays weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

@@ -3,8 +3,6 @@
 You et al. 2020, algorithm 2. Strategies that shard weights refuse it: the norm needs them whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

@@ -3,8 +3,6 @@
 Daskalakis et al. 2018, algorithm 1. One gradient per step, where extragradient takes two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

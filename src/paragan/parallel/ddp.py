@@ -4,8 +4,6 @@ Only turns of the network's player go through the wrapper. As an opponent, froze
 gradients, it is the raw module: every forward of DDP needs its backward.
 """
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Sequence

@@ -3,8 +3,6 @@
 Zhao et al. 2023, section 3.2.2.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import cast
 

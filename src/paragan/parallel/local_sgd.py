@@ -16,8 +16,6 @@ updates, or the next multiple of `every`: that is when they are equal, and when 
 are possible. It sends as many bytes as averaging weights every H updates, and the averagings in addition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

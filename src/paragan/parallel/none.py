@@ -1,7 +1,5 @@
 """No parallelism: one process has the whole network and the whole batch."""
 
-from __future__ import annotations
-
 from paragan.parallel.base import strategy
 
 

@@ -5,8 +5,6 @@ shards are all-gathered: one exchange of weights per update in addition to that 
 weights are not exchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

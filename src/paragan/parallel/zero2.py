@@ -4,8 +4,6 @@ Weights are gathered once per turn and stay gathered until its backward. Rajbhan
 section 5.2, with one difference: between turns the weights are sharded, too.
 """
 
-from __future__ import annotations
-
 from paragan.parallel.base.fsdp import Sharded
 
 

@@ -3,8 +3,6 @@
 Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023.
 """
 
-from __future__ import annotations
-
 from paragan.parallel.base.fsdp import Sharded
 
 

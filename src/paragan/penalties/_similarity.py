@@ -1,7 +1,5 @@
 """Embeddings and labels of the global batch, for losses that compare its images."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Generators that predict velocities of a flow, as `models/flow_unet` has them, and frozen ones as teachers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 

@@ -3,8 +3,6 @@
 (D(x) - D(x + sigma n))^2 on samples of G; the term of `approximate_r1` on fakes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ D also classifies images, and G is trained to generate images that D classifies 
 with class logits: `model.head=auxiliary` of `biggan`, `sagan` and `sngan`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Loss of a codebook (van den Oord et al. 2017, VQ-VAE, equation 3, its second and third term)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -5,8 +5,6 @@ fakes as well it is bCR (Zhao et al. 2021, "Improved Consistency Regularization 
 2.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ of other classes. For a D that returns embeddings (`models/contragan`): its feat
 embeddings e, then class embeddings p.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

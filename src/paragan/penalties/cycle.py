@@ -3,8 +3,6 @@
 weight * (|F(G(a)) - a| + |G(F(b)) - b|) + identity * weight * (|F(a) - a| + |G(b) - b|), means of pixels.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -4,8 +4,6 @@ Moves an image towards the embedding of its class up to a margin, and away from 
 classes within a margin. For a D that returns embeddings (`models/contragan`), as in ReACGAN.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -5,8 +5,6 @@ image that the teacher predicts from it, x_t - t v(x_t, t). The time weights of 
 out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

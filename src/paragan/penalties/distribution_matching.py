@@ -5,8 +5,6 @@ fake score and the teacher predict from x with noise. The fake score is the play
 penalty `fake_flow_matching`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

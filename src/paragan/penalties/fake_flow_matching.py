@@ -4,8 +4,6 @@
 has it for real images.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

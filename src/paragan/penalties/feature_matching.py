@@ -4,8 +4,6 @@ G's images should have the mean features, in D, of real images. The paper trains
 alone; here it is added to the adversarial loss.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

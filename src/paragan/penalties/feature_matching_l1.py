@@ -9,8 +9,6 @@ number of discriminators in a list: `discriminators: mean`, weight 1, weights {m
 multiply a layer by 4 / (n + 1), for n strided layers: `discriminators: mean`, weight 40 / (n + 1).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import torch

@@ -4,8 +4,6 @@
 `adversarial.weight=0` it trains G alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ weight * (|grad D(x^)| - 1)^2 with x^ = e x + (1 - e) G(z), one e ~ U[0, 1] per 
 of the global batch: the same on any number of ranks and micro-batches.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

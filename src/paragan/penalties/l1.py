@@ -1,7 +1,5 @@
 """Mean absolute difference of generated images and targets (Isola et al. 2017, equations 3, 4)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -4,8 +4,6 @@ Moves logits of real images towards a moving mean of those of fakes and vice ver
 equation 5). The moving means are part of D's state.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

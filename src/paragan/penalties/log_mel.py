@@ -1,7 +1,5 @@
 """Mean absolute difference of log-mel spectrograms (Kong et al. 2020, HiFi-GAN, equation 5)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -4,8 +4,6 @@ beta * |W W^T (1 - I)|^2 (Frobenius), summed over the layers: filters of a layer
 have norm 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile

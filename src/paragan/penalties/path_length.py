@@ -5,8 +5,6 @@ for images of normal noise y and the running mean a of those lengths. For genera
 takes an offset of their styles (`stylegan2`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Protocol, runtime_checkable

@@ -5,8 +5,6 @@ for 32x32 images a small stand-in for them. A file's outputs are the layers. Len
 et al. 2018 (LPIPS), equation 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

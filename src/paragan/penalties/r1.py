@@ -3,8 +3,6 @@
 gamma/2 * |grad_x D(x)|^2 on real samples.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

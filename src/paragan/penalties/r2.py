@@ -3,8 +3,6 @@
 gamma/2 * |grad_x D(x)|^2 on samples of G; R3GAN uses R1 and R2 (Huang et al. 2024, section 2.2).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

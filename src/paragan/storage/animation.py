@@ -1,7 +1,5 @@
 """Animations from frames: WebP, GIF or MP4 files. MP4 is encoded by ffmpeg in a temporary folder."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 Requests are obstore's: S3 and compatible stores, Google Cloud Storage, Azure, web servers.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

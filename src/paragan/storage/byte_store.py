@@ -1,7 +1,5 @@
 """Byte ranges of files in one place: a local folder (here), a web server or an object store (`remote_store`)."""
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 No lock is held: entries are renamed into place, and every reader compares them with a sha256.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import threading

@@ -1,7 +1,5 @@
 """Downloads of data set files into a cache, verified by size and sha256."""
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import os

@@ -1,7 +1,5 @@
 """Network of a `torch.export` file. Loading it unpickles parts of the file: only files that the user trusts."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """File formats of image sheets and animations, by file suffix."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Contact sheets: images of a batch in rows and columns."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Safe reader of npz files, and their writer: no unpickling, no decompression beyond the declared, allowed size."""
 
-from __future__ import annotations
-
 import math
 import os
 import zipfile

@@ -1,7 +1,5 @@
 """Byte ranges of remote files: neighbours are joined and requested in parallel; blocks are cached on the local disk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ rest; `index.bin` with 48 bytes per sample (`RECORD`), mapped into memory; and `
 place of a sample follows from its row and its record alone, so no tar header is ever read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Writer of a folder of shards: one shard at a time, so that a stopped preparation can continue."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

@@ -4,8 +4,6 @@ Members must be stored or deflated, for which Python bounds the output of one re
 unpack whole blocks, in which a few kB can expand to gigabytes.
 """
 
-from __future__ import annotations
-
 import lzma
 import struct
 import tokenize

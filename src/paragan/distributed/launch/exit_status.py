@@ -4,8 +4,6 @@ The launcher reads them, and so do the ranks of a later attempt. Rank 0 also wri
 `exit.json`; the launcher does if rank 0 could not.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import time

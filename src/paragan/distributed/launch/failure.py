@@ -4,8 +4,6 @@ The first rank to fail writes its reason into the store before it exits. The oth
 collectives broken and exit with that reason: the user reads one reason, not one for each rank.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

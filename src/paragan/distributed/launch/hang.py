@@ -4,8 +4,6 @@ Watchdogs exchange messages through the store of the ranks, whose calls may neve
 process that serves it is suspended: each call is made in a thread, and abandoned after a time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ An attempt is a process per device. Rank 0 prints to the terminal; all other out
 loopback interface, so that no socket of a run can be reached from another host.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

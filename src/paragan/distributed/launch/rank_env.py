@@ -1,7 +1,5 @@
 """Rank of this process under torchrun, our launcher or mpiexec, from its environment. Imports no torch."""
 
-from __future__ import annotations
-
 import os
 import socket
 import tempfile

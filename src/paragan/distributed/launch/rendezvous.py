@@ -9,8 +9,6 @@ rank 0 answers each word with the name of a fresh round, and everything else is 
 name. Replies to stale ranks are ignored.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

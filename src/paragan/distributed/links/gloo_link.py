@@ -4,8 +4,6 @@ gloo's point-to-point works cannot be polled, so threads wait for them. An idle 
 messages several times within the time-out: an end that is silent for all of it is unreachable.
 """
 
-from __future__ import annotations
-
 import queue
 import threading
 import time

@@ -1,7 +1,5 @@
 """Links between two processes or threads: messages, and protocols of the ends."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Checkpoints in a bucket, committed by the manifest and verified on both ways."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Lease of a run folder in a bucket: one live writer, also if clocks differ."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

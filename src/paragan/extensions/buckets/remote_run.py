@@ -1,7 +1,5 @@
 """Runs in object stores: mirrored working folders, and copies for reading."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time

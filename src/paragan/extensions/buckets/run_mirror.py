@@ -1,7 +1,5 @@
 """Mirror of a run folder: a thread that uploads checkpoints, record and samples."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ files of Kubernetes and Ray were checked, and never submitted. A kind of cluster
 defines `TARGET`.
 """
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs as jobs of a cluster: checks before a job waits in a queue, and submission."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

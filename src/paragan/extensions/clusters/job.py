@@ -1,7 +1,5 @@
 """A job on a cluster, and what all targets quote."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Cell of the grid: one game, and the two genomes (its centre) that neighbours read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Training data of each cell of a grid: all of it, a share, or some classes; and their prior."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Training loop of a grid: a step is one generation, the generator is the best cell's mixture."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Construction of the cells of a grid in one process, and of what they share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial

@@ -4,8 +4,6 @@ All pairs use the same latents and real samples. Images of a generator and logit
 computed once and shared by all cells that need them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

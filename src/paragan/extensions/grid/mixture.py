@@ -5,8 +5,6 @@ takes some rows of each. Two mixtures are thus compared on the same images, and 
 runs no network.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property

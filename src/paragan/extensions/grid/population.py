@@ -3,8 +3,6 @@
 Draws are keyed by their purpose and place, never by process.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Time of a generation by routine, named as in the parallel Lipizzaner (Perez et al. 2020)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext

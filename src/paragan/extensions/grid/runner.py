@@ -3,8 +3,6 @@
 Rank 0 of torchrun or mpiexec coordinates; the others are workers, which print errors only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace

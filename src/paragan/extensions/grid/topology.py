@@ -4,8 +4,6 @@ A neighbourhood lists the cell itself first, then the others in a fixed order, e
 code depends on the shape of the grid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product

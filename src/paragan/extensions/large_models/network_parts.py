@@ -1,7 +1,5 @@
 """The part of a network that is on one rank of a pipeline."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ Blocks run on the meta device, so the estimate needs no memory and is equal on e
 the same cuts without a message, and a resumed run finds them again.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence

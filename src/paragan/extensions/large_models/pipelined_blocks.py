@@ -9,8 +9,6 @@ The order is that of GPipe (Huang et al. 2019): all micro-batches of one stage, 
 next; one backward pass goes through all of them in reverse.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

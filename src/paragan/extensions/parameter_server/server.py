@@ -1,7 +1,5 @@
 """Rank that holds both players: it applies the workers' gradients and sends new weights."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping

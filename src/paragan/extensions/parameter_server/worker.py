@@ -1,7 +1,5 @@
 """Rank that computes the gradients of both players on copies, and sends them to the server."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@
 the meta device. Autograd frees them when it frees real ones, so the record is that of a real step.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Candidates for a run on many workers: the config, and what may be faster and is allowed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ asynchronous players) is chosen only if its predicted gain clears a margin. Sour
 (arXiv 2411.03999), the scaling manager; Goyal et al. 2017 and Malladi et al. 2022 (learning rates).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

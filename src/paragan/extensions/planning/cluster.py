@@ -4,8 +4,6 @@ A message of n bytes takes alpha + n / beta. Thakur et al. 2005 ("Optimization o
 Communication Operations in MPICH") give the terms of rings and trees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, log2

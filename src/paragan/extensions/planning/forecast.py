@@ -5,8 +5,6 @@ simulations with the same random draws, to which one cause after the other is ad
 order; they add up to the whole step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

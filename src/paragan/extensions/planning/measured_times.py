@@ -1,7 +1,5 @@
 """Times of a few real steps of a recipe, in a limited time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import lcm

@@ -1,7 +1,5 @@
 """The plan of a recipe: simulated on tensors without data, and measured on request."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

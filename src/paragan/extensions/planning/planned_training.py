@@ -1,7 +1,5 @@
 """Settings of a plan for a run that is about to start (`train --plan`)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace

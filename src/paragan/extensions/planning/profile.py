@@ -1,7 +1,5 @@
 """Profile of a run on one worker: what its step costs, measured, as one document."""
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_left
 from collections.abc import Mapping

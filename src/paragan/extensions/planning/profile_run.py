@@ -1,7 +1,5 @@
 """Measurement of a run's profile: real updates on noise at several batch sizes, in one process."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import statistics

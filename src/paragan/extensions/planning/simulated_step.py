@@ -1,7 +1,5 @@
 """Some steps of a game on tensors without data: operations, and memory by term at the peak."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ arrives. What is sent in the background occupies the sender's link, and exchange
 is trained: a step of 1,024 ranks is a few operations on arrays.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

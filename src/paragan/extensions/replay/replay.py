@@ -1,7 +1,5 @@
 """Replay: repetition of steps of any run, compared with its record bit for bit."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

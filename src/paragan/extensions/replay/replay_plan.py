@@ -1,7 +1,5 @@
 """Plan of a replay: from which checkpoint to which recorded step, and with which settings."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tuning: trials of a recipe with other settings, each a run in a folder of its own, by their scores."""
 
-from __future__ import annotations
-
 import gc
 import io
 import json

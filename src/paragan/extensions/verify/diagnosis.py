@@ -1,7 +1,5 @@
 """Traits of a network, found without reading its code, and why it breaks a law or a law does not apply."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Result of one law: one row of the table of `paragan verify`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -5,8 +5,6 @@ faults that raise no error: a detach on one of two paths, or a custom backward t
 without a graph. A frozen player must not change in the other player's turn: no weight, buffer or output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

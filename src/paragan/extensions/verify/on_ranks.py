@@ -3,8 +3,6 @@
 Every wait has a timeout and all processes are ended.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import sys

@@ -4,8 +4,6 @@ As a program, it is one rank: `python -m paragan.extensions.verify.verify_networ
 STORE`.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import warnings

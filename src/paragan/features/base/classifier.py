@@ -1,7 +1,5 @@
 """Classifier that is trained as the judge of a run; it returns (features, logits)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

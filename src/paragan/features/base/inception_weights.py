@@ -1,7 +1,5 @@
 """Extractors with public Inception weights, whose files are known by their sha256."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Safe reader of weights: .safetensors files, by sha256; nothing is unpickled."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path

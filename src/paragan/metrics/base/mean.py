@@ -1,7 +1,5 @@
 """Metrics that are the mean of a value per sample, or per pair of generated and target sample."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Self

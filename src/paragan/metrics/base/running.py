@@ -1,7 +1,5 @@
 """Base class of metrics that hold sums over images, or rows of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 

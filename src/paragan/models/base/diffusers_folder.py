@@ -1,7 +1,5 @@
 """Generators from folders in diffusers' format. Nothing is unpickled or downloaded."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

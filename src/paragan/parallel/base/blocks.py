@@ -1,7 +1,5 @@
 """Blocks of a network: the units of sharding and of recomputation."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from functools import partial, update_wrapper

@@ -1,7 +1,5 @@
 """Forward and backward of one micro-batch of a turn, for strategies that call whole networks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Base of zero2, zero3 and hsdp: FSDP2 over a mesh, one root module per player."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any

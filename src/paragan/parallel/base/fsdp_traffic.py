@@ -1,7 +1,5 @@
 """Bytes and waits of FSDP2: its all-gathers of weights and reduce-scatters of gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

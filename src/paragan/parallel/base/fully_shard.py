@@ -1,7 +1,5 @@
 """Sharding of a network, block by block, by FSDP2 (`fully_shard`)."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

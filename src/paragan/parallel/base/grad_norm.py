@@ -1,7 +1,5 @@
 """Global norm of gradients, whole on every rank or sharded, and clipping by it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

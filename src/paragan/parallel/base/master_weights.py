@@ -1,7 +1,5 @@
 """Optimiser with a copy of the weights: in float32, or in host memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

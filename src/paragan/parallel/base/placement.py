@@ -1,7 +1,5 @@
 """State that a strategy attaches to a network, so that strategies are stateless."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, cast
 

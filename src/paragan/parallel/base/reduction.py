@@ -1,7 +1,5 @@
 """What a strategy adds to the forward and backward of a turn: reduction of gradients over ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

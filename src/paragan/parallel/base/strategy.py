@@ -1,7 +1,5 @@
 """Base class of strategies. By itself it places a whole network on one rank, which has the whole batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

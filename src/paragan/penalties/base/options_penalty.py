@@ -1,7 +1,5 @@
 """Base of the penalties that a config names: what they take from their options."""
 
-from __future__ import annotations
-
 from paragan.core.protocols import Penalty
 from paragan.core.types import Side
 from paragan.penalties._options import LazyOptions, PenaltyOptions, SideOptions

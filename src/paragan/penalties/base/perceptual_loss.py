@@ -1,7 +1,5 @@
 """Distance of G's output to a target in the features of a frozen network."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

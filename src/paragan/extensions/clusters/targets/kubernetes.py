@@ -4,8 +4,6 @@ A pod is a node of the run, and its index is the node's. The run folder must be 
 pods share. Words of the job are arguments of the container, never part of a script.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """This machine: a shell script that trains one run after another with `devices=N`."""
 
-from __future__ import annotations
-
 from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, one_host_script
 
 

@@ -3,8 +3,6 @@
 Rank 0 coordinates, the others train cells. Other runs exchange nothing by MPI.
 """
 
-from __future__ import annotations
-
 import shlex
 
 from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, shell_command, shell_script

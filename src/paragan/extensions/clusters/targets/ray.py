@@ -4,8 +4,6 @@ Ranks are those of `devices=N`: torchrun would hide their exit codes, and open a
 The run folder must be on a disk that all nodes share, so that another node can resume the run.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path, PurePath

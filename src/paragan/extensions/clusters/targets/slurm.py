@@ -5,8 +5,6 @@ Each rank is a task of `srun`, whose exit code is the highest of all tasks. A ru
 requeues a preempted job by itself only if it has to kill it.
 """
 
-from __future__ import annotations
-
 import re
 
 from paragan.core.errors import PREEMPTED, ConfigError, RankError

@@ -1,7 +1,5 @@
 """Coordinator of a grid on workers."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Construction of the trainer of a grid from a resolved config."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

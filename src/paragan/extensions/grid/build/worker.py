@@ -1,7 +1,5 @@
 """Worker of this process in a run on a grid, and the communicators of all its processes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Executors of the cells of a process, and their choice: loop, stacked program or recorded steps."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

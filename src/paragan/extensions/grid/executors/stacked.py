@@ -6,8 +6,6 @@ kernel launches limit the steps: small networks, accelerators. On these a turn c
 and replayed (`hardware/graphs`), since it depends only on tensors drawn before on the host.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

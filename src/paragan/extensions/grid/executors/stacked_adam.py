@@ -5,8 +5,6 @@ that genomes are copied from and loaded into players as usual. Source: Kingma an
 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

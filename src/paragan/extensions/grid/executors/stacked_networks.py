@@ -5,8 +5,6 @@ The networks of the cells remain usable: their weights and buffers become views,
 averages and genomes work as before.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Communicator of the training workers, for all transports; waits for other workers, and their errors."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence

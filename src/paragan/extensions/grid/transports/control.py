@@ -5,8 +5,6 @@ thread, asleep in `recv`: a grid has tens of workers and at most about a thousan
 hostile peer blocks only its thread.
 """
 
-from __future__ import annotations
-
 import queue
 import socket
 import threading

@@ -7,8 +7,6 @@ receiver sends itself, so that the two would take turns. A link that only joins 
 is one group.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

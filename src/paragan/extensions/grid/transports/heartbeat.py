@@ -10,8 +10,6 @@ counts as one heartbeat, so that a coordinator that was suspended does not blame
 slow one still finds those that have failed.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping

@@ -9,8 +9,6 @@ Source: Perez et al. 2020, for the groups. Both have a graph instead of their Ca
 since workers with several cells need not form a torus.
 """
 
-from __future__ import annotations
-
 import atexit
 import sys
 import time

@@ -1,7 +1,5 @@
 """Connections of a worker over gloo: one to each peer, whose messages a thread puts into a buffer as they arrive."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence

@@ -7,8 +7,6 @@ all that follows is signed under the run's token and both nonces. So a frame is 
 position of one connection. The body is authenticated, not encrypted.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import math

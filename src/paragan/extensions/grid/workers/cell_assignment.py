@@ -1,7 +1,5 @@
 """Assignment of cells to workers."""
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Sequence

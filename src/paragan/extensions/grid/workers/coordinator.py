@@ -5,8 +5,6 @@ finished it; after a failure the remaining workers repeat it from the previous b
 is identical bit for bit, because random draws are keyed by their position.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Genome exchange between the workers of a grid at a generation boundary."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ The token is the secret by which they recognise each other. It is never on a com
 every user of a host can read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Membership: the workers of a grid, their messages, and their failures."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Population whose cells are trained by workers; this process has the states collected last."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

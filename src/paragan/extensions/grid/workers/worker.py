@@ -5,8 +5,6 @@ generation boundaries, and the copies of other cells received in the exchange. E
 failed worker thus exists on another one.
 """
 
-from __future__ import annotations
-
 import math
 import queue
 import threading

@@ -5,8 +5,6 @@ Each rank has rows of its own, as under `ddp`, and every one of them is a stage 
 replicas, under `data`: `ddp` and `zero1` to `zero3` as for whole networks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ Meant for class tables of very many rows, which one rank cannot hold. Each rank 
 equal number in them have equal shards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

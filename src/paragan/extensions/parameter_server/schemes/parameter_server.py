@@ -7,8 +7,6 @@ waits for all workers and steps once with the sum of their gradients: `synchrono
 batch. A process without other ranks is also `synchronous`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
