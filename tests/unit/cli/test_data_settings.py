@@ -31,6 +31,7 @@ def put(path, pixels):
         (["data.range=[0,4095]"], {"range": None, "warnings": ()}),
         (["data.classes=none"], {"classes": {}}),
         (["data.held_out=0.5"], {"splits": {"train": 2, "held_out": 10}}),
+        (["data.size=6x8"], {"size": "6x8", "num_smaller": 0}),
         (["data.labels=labels.csv"], {"classes": {"x": 4, "y": 4, "z": 4}}),
         ([], {"range": [0.0, 4095.0], "is_grey": True}),
     ],
@@ -50,6 +51,8 @@ def test_check_reads_as_training_does_and_repeats_its_settings(tmp_path, capsys,
         assert report[key] == (list(value) if isinstance(value, tuple) else value), key
     printed = shlex.split(report["command"])
     assert set(words) <= set(printed)
+    assert len({word.partition("=")[0] for word in printed[3:]}) == len(printed[3:])  # each once
+    assert f"holds out {report['splits']['held_out']}" in report["summary"]
     assert "data.channels=1" in printed and any(word.startswith("data.range=[0,4095") for word in printed) == (
         "data.range=[0,4095]" in words or report["range"] is not None
     )

@@ -69,22 +69,21 @@ def add_advice(
     chosen = data.options.size if "data.size" in passed else None
     report.size = size or chosen or max(fitting, 2 * _SIZE_MULTIPLE)
     report.num_smaller = sum(side < min(height_and_width(report.size)) for side in sides)
+    is_folder = data.name not in ("shards", "npz")
     holds_pairs = report.num_halves > 0.9 * report.images and data.name == "folder"
     of_size = [] if data.name == "npz" else _size_advice(report, holds_pairs)  # arrays are trained on at their size
     report.advice = [*_advice(report, data.name), *of_size, *_class_advice(report.classes)]
     report.recipe = RECIPES["paired"] if holds_pairs else report.recipe
     is_paired = report.recipe == RECIPES["paired"]
     wanted = {
-        "data.name": data.name if data.name in ("shards", "npz") else None,
+        "data.name": None if is_folder else data.name,
         "data.path": report.path,
         "data.size": None if data.name == "npz" else report.size,
         "data.direction": "a_to_b" if data.name == "paired" else None,
         "data.channels": 1 if report.is_grey and data.name != "npz" and not is_paired else None,
         "data.range": None if report.range is None else "[{:g},{:g}]".format(*report.range),
-        "data.damaged": "skip" if report.damaged or "damaged=skip" in report.pairs else None,
+        "data.damaged": "skip" if is_folder and (report.damaged or "damaged=skip" in report.pairs) else None,
     }
-    if data.name in ("shards", "npz"):
-        del wanted["data.damaged"]
     words = [f"{key}={value}" for key, value in wanted.items() if value is not None and key not in passed]
     report.command = f"{program_command()} {shlex.join(['train', report.recipe, *words, *settings])}"
 
@@ -94,7 +93,7 @@ def _advice(report: DatasetReport, dataset: str) -> list[str]:
     lines = []
     if report.damaged and dataset == "shards":
         lines.append("shards are damaged: copy them again, or delete the folder and run `data prepare` again")
-    elif report.damaged and dataset == "folder":
+    elif report.damaged and dataset != "npz":
         lines.append(
             f"{_files(len(report.damaged))} damaged: remove or repair them (training stops at the "
             "first one), or pass data.damaged=skip to exclude them"
