@@ -99,6 +99,7 @@ PATHS = {  # for those that need something to read
     "cifar10": real("cifar10"),
     "fashion_mnist": idx_files,
     "folder": pictures,
+    "grey": pictures,
     "low_resolution": pictures,
     "imagenet": synsets,
     "mnist": real("mnist"),
@@ -117,7 +118,7 @@ def dataset(request):
     settings = {"path": PATHS[name](request)} if name in PATHS else {}
     if name == "paired":
         settings["size"] = 8
-    if name in ("audio", "folder", "low_resolution", "paired", "shards", "unpaired"):
+    if name in ("audio", "folder", "grey", "low_resolution", "paired", "shards", "unpaired"):
         settings["held_out"] = 0.5  # the tests look at six rows of each part
     return name, settings
 

@@ -1,0 +1,57 @@
+"""Colour images next to grey copies of themselves, for colourisation.
+
+Source: your files, as in `folder`; the copies are computed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from paragan.core import rng
+from paragan.core.source import DerivedSource, Source, image_specs
+from paragan.datasets import folder
+from paragan.datasets._options import FolderOptions
+
+_LUMA = (19595, 38470, 7471)  # of 65536, as Pillow converts the inputs of `apply`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(FolderOptions):
+    """Colour images of a path."""
+
+    channels: Literal[3] = 3
+    """Channels of the colour images: red, green and blue."""
+
+
+def source(options: Options, split: Literal["train", "held_out"]) -> Source:
+    """Return `image` (3, height, width) and `condition` (1, height, width) without labels. Errors as in `folder`."""
+    return _GreyCopies(folder.source(options, split), options.flip and split == "train")
+
+
+class _GreyCopies(DerivedSource):
+    """A source of images with grey copies of them. flip: mirror half of the samples."""
+
+    def __init__(self, source: Source, flip: bool) -> None:
+        super().__init__(source)
+        _, height, width = source.shape
+        grey_spec = image_specs((1, height, width), dtype=source.tensors["image"].dtype)["image"]
+        self.tensors = {"image": source.tensors["image"], "condition": grey_spec}
+        self.class_names = ()
+        self.fingerprint = f"{source.fingerprint} grey {flip}"
+        self._flip = flip
+
+    def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
+        x_BCHW = self.source.decode(encoded, rows, places, seed)["image"]
+        if self._flip and places is not None:
+            flips = [rng.key(seed, "flip", int(place)) % 2 for place in places]
+            x_BCHW = torch.stack([x_CHW.flip(2) if flip else x_CHW for x_CHW, flip in zip(x_BCHW, flips, strict=True)])
+        return {"image": x_BCHW, "condition": grey(x_BCHW)}
+
+
+def grey(x_BCHW: Tensor) -> Tensor:
+    """Return the luma of uint8 or uint16 images (B, 3, H, W), as (B, 1, H, W), rounded."""
+    weights_C11 = torch.tensor(_LUMA).view(3, 1, 1)
+    return ((x_BCHW.long() * weights_C11).sum(1, keepdim=True) + (1 << 15) >> 16).to(x_BCHW.dtype)
