@@ -82,6 +82,8 @@ Layout = Mapping[str, TensorLayout]
 """The boxes of a network's tensors on one rank, by name."""
 
 
+# Boxes inside of a tensor that do not overlap fill it if they have as many elements as it has. Sorted along the axis
+# with the most cuts, a box is compared with its neighbours alone: a thousand ranks have half a million pairs.
 def describe_gaps(boxes: Sequence[TensorLayout]) -> str:
     """Return why these boxes do not make up one tensor; empty if they do."""
     shape = boxes[0].shape
@@ -129,6 +131,7 @@ def layout_of(tensor: Tensor) -> TensorLayout:
         return TensorLayout.whole(tensor.shape)
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
+    # torch's own rule, also for uneven shards and nested meshes, so that both agree
     length, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
     return TensorLayout(tuple(tensor.shape), tuple(offset), tuple(length))
 
@@ -147,7 +150,8 @@ def gather_full(tensor: Tensor) -> Tensor:
 def optimizer_weights(optimizer: Any) -> dict[str, Tensor]:
     """Return the tensors that an optimiser steps: parameters, float32 copies, or local shards.
 
-    Their order is that of its groups, which must have `param_names`, and of torch's state.
+    Their order is that of its groups, which must have `param_names`, and of torch's state. Names, because
+    another strategy, or another number of ranks, has other tensors in another order.
     """
     weights: dict[str, Tensor] = {}
     for group in optimizer.param_groups:
@@ -177,7 +181,7 @@ def fingerprint(weights: Mapping[str, Tensor]) -> str:
     """Compute the sha256 of all tensors: names, dtypes, shapes and bytes, in the order of names."""
     digest = hashlib.sha256()
     for name in sorted(weights):
-        value = weights[name].detach().cpu().contiguous()
+        value = weights[name].detach().cpu().contiguous()  # the memory format of a device must not count
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

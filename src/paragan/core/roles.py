@@ -78,6 +78,7 @@ class Roles:
         if not self.is_split:
             return dict(values)
         merged: dict[str, Any] = {}
+        # the lowest rank last, since a later update overwrites
         for of_rank in reversed(self.world.gather(dict(values))):
             merged.update(of_rank)
         return merged
@@ -99,6 +100,7 @@ class Roles:
         try:
             yield
         except DivergedError as error:
+            # Raised after the barrier only: the other ranks wait in it, and would run into their time-out.
             problem = str(error)
         self.wait_for_all()
         if self.is_split:
@@ -107,7 +109,7 @@ class Roles:
             raise DivergedError(problem)
 
 
-LONG_WAIT_S = 3600.0
+LONG_WAIT_S = 3600.0  # in a group of its own: in the others an hour of scoring would count as the failure of a rank
 
 
 def colocated_roles(world: World, timeout_s: float = 300.0) -> Roles:
@@ -135,15 +137,17 @@ def ranks_by_side(counts: Mapping[Side, int], is_paired: bool = False) -> dict[S
     left = list(range(sum(counts.values())))
     ranks = {}
     for side, count in counts.items():
+        # Out of the places that are left, so that the last player has all of them whatever the rounding.
         ranks[side] = [rank for place, rank in enumerate(left) if _is_first(place, count, len(left), is_paired)]
         left = [rank for rank in left if rank not in ranks[side]]
     return ranks
 
 
 def _is_first(place: int, count: int, size: int, is_paired: bool) -> bool:
-    """Return whether a player has a place: of the first n, rounded up, it has n count / size."""
+    """Return whether a player of `count` of `size` ranks has this place."""
     if not is_paired:
         return place < count
+    # Of the first n places it has ceil(n count / size): this one if that number grows here. Place 0 always.
     return -(-(place + 1) * count // size) > -(-place * count // size)
 
 
@@ -173,8 +177,9 @@ def _split(
 def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:
     """Return the world of `ranks`. Collective over all ranks of `world`, as torch requires."""
     group = dist.new_group(list(ranks), timeout=patience, backend=dist.get_backend(world.group))
+    # on the host: a small value does not wait for what the device has queued
     control = dist.new_group(list(ranks), timeout=patience, backend="gloo")
-    if world.rank not in ranks:
+    if world.rank not in ranks:  # only now: torch requires the calls of ranks outside of the group, too
         return world
     on_host = [rank for rank in ranks if hosts[rank] == hosts[world.rank]]
     return replace(
@@ -183,7 +188,7 @@ def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience
         size=len(ranks),
         local_rank=on_host.index(world.rank),
         local_size=len(on_host),
-        group=group if len(ranks) > 1 else None,
+        group=group if len(ranks) > 1 else None,  # as of a run of one process: strategies skip collectives
         control=control if len(ranks) > 1 else None,
-        meshes={},
+        meshes={},  # those of `world` span ranks of other players
     )

@@ -17,6 +17,7 @@ from paragan.core import rng
 from paragan.core.types import Rows
 
 
+# Of a thread: G and D may train in two threads of one process, each with rows of its own.
 class _Here(threading.local):
     """Turn and rows of this thread. seeds: of the games whose rows a batch has, one after the other.
 
@@ -61,12 +62,15 @@ def keys_of_call(num_rows: int, device: torch.device) -> Tensor | None:
     rows = _here.rows
     if not _here.seeds or rows is None:
         return None
+    # Numbered within the turn: a counter of the network's life would go another way after a resume.
     _here.num_calls += 1
     copies = num_rows // max(1, rows.count)
     if copies * rows.count != num_rows:
         return None
+    # Games that are stacked: the count is of all of them, but each draws for its own rows as it does alone.
     rows = replace(rows, count=rows.count // len(_here.seeds))
     words: tuple[str | int, ...] = (_here.side, rows.step, *_here.words, _here.num_calls)
+    # Copies outside, games inside: the order of rows in `cat(real, fake)` of a stack.
     seeds = [rng.key(seed, *words, copy) for copy in range(copies) for seed in _here.seeds]
     keys = [rng.row_keys(seed, rows, device) for seed in seeds]
     return torch.cat(keys) if keys else torch.empty(0, dtype=torch.int64, device=device)

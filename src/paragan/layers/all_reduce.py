@@ -98,6 +98,7 @@ def gather_batch(x_B: Tensor, rows: Rows, across: ReduceGroup) -> Tensor:
     """
     at = rows.window
     empty = x_B.new_zeros((rows.total, *x_B.shape[1:]))
+    # a sum of zeros and rows: ranks need not know the others' counts, and its adjoint is one sum, too
     mine: Tensor = empty.slice_scatter(x_B, 0, at.start, min(at.stop, rows.total), at.step)
     found: Tensor = AllReduceSum.apply(mine, across)
     return found
@@ -153,6 +154,7 @@ class Normalise(torch.autograd.Function):
 
 def _statistics(x: Tensor, across: ReduceGroup) -> tuple[Tensor, Tensor, Tensor]:
     """Return mean, biased variance and count over ranks; centred, then joined in float64."""
+    # Centred here: the difference of a sum of squares and a squared mean has few digits left in float32.
     dims = _dims(x)
     count = x.numel() // x.shape[1]
     mean = x.sum(dims, dtype=torch.promote_types(x.dtype, torch.float32)) / max(count, 1)
@@ -198,6 +200,7 @@ def _differentiable(
     """Return what `_fused` does, by differentiable operations; statistics get gradients, too."""
     wide = at_least_float32(x)
     grad = at_least_float32(grad)
+    # centred at the mean: the sums are known from the forward, so that only their gradient needs a message
     known = torch.stack([torch.zeros_like(var), var * count])
     first, second = _Moments.apply(wide, mean, known, ctx.reduce_group) / count
     inverse = (second - first.square() + ctx.eps).rsqrt()

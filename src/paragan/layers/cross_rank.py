@@ -66,7 +66,7 @@ class _TorchNorm(nn.modules.batchnorm._BatchNorm):
             like = self.running_mean if self.track_running_stats else None
             mean = None if like is None else torch.zeros_like(like)
             var = None if like is None else torch.zeros_like(like)
-            # momentum 1: writes the statistics of the batch
+            # momentum 1: writes the statistics of the batch, since torch's own update would not be averaged
             y = F.batch_norm(x, mean, var, self.weight, self.bias, True, 1.0, self.eps)
         if self.track_running_stats:
             self._follow(*_average(mean, var, self.average_group))
@@ -100,6 +100,7 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
     norms = _norms(net)
     spreads = {name: m for name, m in net.named_modules() if isinstance(m, MinibatchStd)}
     mine = _norm_group(world, ranks) if norms or spreads else None
+    # statistics of some of the ranks differ between groups: running ones are averaged, or samples would depend on rank
     averaged = None if mine is world.group else world.group
     is_whole = mine is None or mine is world.group
     num_ranks = world.size if is_whole else dist.get_world_size(mine)
@@ -162,6 +163,7 @@ def _consecutive_ranks_group(group: dist.ProcessGroup, size: int, device: torch.
     timeout = group._get_backend(device).options._timeout  # else torch waits for half an hour
     backend = dist.get_backend(group)
     made = [
+        # local: ranks outside of `group`, such as those of another player, do not call this
         dist.new_group(everyone[i : i + size], timeout, backend, use_local_synchronization=True)
         for i in range(0, len(everyone), size)
     ]
@@ -169,7 +171,7 @@ def _consecutive_ranks_group(group: dist.ProcessGroup, size: int, device: torch.
 
 
 def _unbiased(var: Tensor, count: Tensor) -> Tensor:
-    return var * (count / (count - 1)).to(var.dtype)
+    return var * (count / (count - 1)).to(var.dtype)  # a tensor: to read the count would wait for the device
 
 
 def _lerp(running: Tensor, new: Tensor, weight: float | Tensor) -> Tensor:

@@ -35,7 +35,7 @@ class SplitRanks:
 
     def rows(self, count: int) -> GroupRows:
         """Return the rows of all ranks, of which `count` are here. Collective, on the host."""
-        return GroupRows(self.world, tuple(self.world.gather(count)))
+        return GroupRows(self.world, tuple(self.world.gather(count)))  # a rank cannot tell whether others have fewer
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SplitRanks:
         """Return itself: process groups cannot be copied, and copied networks use the same one."""
@@ -72,7 +72,7 @@ class GroupRows:
         inner = prod(x.shape[1:])
         received = [self.count * inner] * len(self.counts)
         parts = self._exchange(x, [count * inner for count in self.counts], received)
-        return parts.view(len(self.counts), self.count, *x.shape[1:]).sum(0)
+        return parts.view(len(self.counts), self.count, *x.shape[1:]).sum(0)  # in rank order: the same bits every time
 
     def scatter_columns(self, x: Tensor, widths: Sequence[int]) -> Tensor:
         """Return this rank's rows with all columns (axis 1), from all rows with `widths[rank]`."""
@@ -97,7 +97,7 @@ class AllToAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, flat: Tensor, sent: Sequence[int], received: Sequence[int], world: World) -> Tensor:
         ctx.exchange = received, sent, world
-        num_bytes = (flat.numel() - sent[world.rank]) * flat.element_size()
+        num_bytes = (flat.numel() - sent[world.rank]) * flat.element_size()  # what stays here is not sent
         world.count_bytes("activations", num_bytes, Collective.LINK)
         result = flat.new_empty(sum(received))
         problem = "not every rank joined in a split layer"

@@ -90,6 +90,7 @@ class SpectralNorm(UpdateOnce):
     @torch.no_grad()
     def start(self, weight: Tensor, generator: torch.Generator) -> None:
         """Draw a new u from a normal distribution, then run `WARM_UP` iterations on this weight."""
+        # drawn on the host: equal on every rank and device
         self.u.copy_(F.normalize(torch.randn(len(self.u), generator=generator), dim=0))
         matrix = self._matrix(at_least_float32(weight))
         for _ in range(WARM_UP):

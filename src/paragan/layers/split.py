@@ -113,13 +113,13 @@ class _Splitter:
         if parametrize.is_parametrized(layer, role):
             holder = cast(nn.ModuleDict, layer.parametrizations)[role]
             steps = _spectral_norms(f"{name}.{role}", holder)
-        key = "original" if steps else role
+        key = "original" if steps else role  # a parametrisation holds the raw weight under this name
         whole = cast(nn.Parameter, holder._parameters[key])
         widths = self._widths(f"{name}.{role}", whole)
         shard = self._shard(whole)
         holder._parameters[key] = shard
         for step in steps:
-            split_spectral_norm(step, shard, self.ranks.reduce_group)
+            split_spectral_norm(step, shard, self.ranks.reduce_group)  # sigma is that of the whole weight
         return widths
 
     def _widths(self, name: str, whole: Tensor) -> tuple[int, ...]:
@@ -135,6 +135,7 @@ class _Splitter:
     def _shard(self, whole: nn.Parameter) -> Any:
         """Return this rank's part as a parameter: a `DTensor` that has the shape of the whole."""
         world = self.ranks.world
+        # a clone: a view would hold the memory of the whole weight
         part = whole.detach().chunk(world.size)[world.rank].clone(memory_format=torch.contiguous_format)
         stride = torch.empty(whole.shape, device="meta").stride()
         placed = DTensor.from_local(part, _mesh(world), [Shard(0)], run_check=False, shape=whole.shape, stride=stride)

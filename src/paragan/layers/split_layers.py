@@ -80,6 +80,7 @@ class SplitByOutputs(SplitLayer):
                 "flatten the other axes into B"
             )
         rows = self.ranks.rows(len(x_B))
+        # this shard with the rows of all ranks: its gradient is whole, and needs no reduction
         return rows.scatter_columns(self._product(rows.gather(x_B)), self.widths)
 
     def _product(self, x: Tensor) -> Tensor:

@@ -127,7 +127,7 @@ class ControlLaw:
         reasons = self._update_threads(now, max_depth * now.parts_per_batch)
         # two reads per thread: one that runs, one that is ready; and the batch of the consumer
         depth = self._min_sizes.depth
-        if self._readers.size > self._min_sizes.readers:
+        if self._readers.size > self._min_sizes.readers:  # without congestion the depth of the settings is enough
             depth = max(depth, math.ceil(2 * self._readers.size / now.parts_per_batch) + 1)
         if now.num_batches >= DEMAND_COUNT and self._update_reserve():
             reasons.append(Reason.RESERVE)
@@ -166,10 +166,11 @@ class ControlLaw:
         """Update the demand and return the share of time waited; without batches it is unchanged."""
         windows = (past for past in reversed(self._history) if now.time_s - past.time_s >= DEMAND_WINDOW_S)
         enough = (past for past in windows if now.num_batches - past.num_batches >= DEMAND_COUNT)
-        start = next(enough, self._history[0])
+        start = next(enough, self._history[0])  # the shortest window that is long enough follows a change soonest
         elapsed_s = now.time_s - start.time_s
         wait_s = now.wait_s - start.wait_s
         if now.num_batches > start.num_batches:
+            # without the waits: the demand is what the consumer would take, or slow storage would seem to be enough
             busy_s = max(elapsed_s - wait_s, 0.0)
             taken = now.num_batches - start.num_batches
             self._demand = min(taken / busy_s, _MAX_DEMAND) if busy_s else _MAX_DEMAND
@@ -205,7 +206,7 @@ class _StageSize:
         if not min_size <= self.size <= max_size:  # the limit of memory changes with the size of a batch
             self.size = min(max(self.size, min_size), max_size)
             return Reason.LIMIT
-        need = demand * self.latency_s
+        need = demand * self.latency_s  # threads that are busy at once, by Little's law
         # a window counts with its lower bound, so that one slow read of few starts no threads
         surges = [_surge(past, now) for past in windows if now.time_s - past.time_s <= MAX_SURGE_S]
         bound_s, surge_s = max(surges, default=(0.0, 0.0))
@@ -215,6 +216,7 @@ class _StageSize:
             if now.time_s - self._grown_at < COOLDOWN_S:
                 return Reason.NONE
             self._grown_at = now.time_s
+            # to 0.6, between both thresholds: noise of the latency neither grows nor shrinks it again
             self.size = min(math.ceil(need / TARGET), MAX_GROWTH * self.size, max_size)
             return Reason.CONGESTION
         return self._shrink(windows, now, demand, min_size)
@@ -236,6 +238,7 @@ class _StageSize:
         # not sooner than that window is long: it would still hold the surge
         if held is None or now.time_s - self._grown_at < HOLD_S or self.size == min_size:
             return Reason.NONE
+        # without a completed operation the window has no bound of its own, and the last latency counts
         latency_s = 0 if now.completed > held.completed else self.latency_s
         bound = demand * max(latency_s, _calm(held, now))
         if bound > max(TARGET * min_size, SHRINK_BELOW * self.size):

@@ -33,6 +33,7 @@ class Stages:
 
     def __init__(self, loader: Loader, max_parts: int, max_bytes: int | None) -> None:
         self._loader = loader
+        # without decoding there is no work to divide: parts would only be copied together
         self._part_rows = math.ceil(loader.rows.count / (max_parts if loader.source.is_decoded else 1))
         self._max_bytes = max_bytes
         self._ready_bytes = loader.rows.count * sum(spec.num_bytes for spec in loader.source.tensors.values())
@@ -170,6 +171,7 @@ class Stages:
     def _next_part(self) -> tuple[_BatchInWork, slice] | None:
         """Wait for a part that may be read, and start it; None if this thread is superfluous."""
         with self._lock:
+            # each thread looks for itself whether it is one too many, after its part: none is stopped in a read
             while self._num_threads <= self._sizes.readers + self._sizes.decoders:
                 if self._reads.has_free and (part := self._start_part()) is not None:
                     self._reads.add(1)  # wakes another thread, which starts the next part
@@ -211,10 +213,11 @@ class Stages:
         """Read and decode a part."""
         try:
             encoded = self._loader.source.read(batch.rows[rows])
-        finally:
+        finally:  # before it waits to decode: another thread may read meanwhile, which is what readers are for
             with self._lock:
                 self._reads.add(-1)
         with self._lock:
+            # the largest so far, not the mean: the limit of memory must hold for the next batch as well
             self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))
             self._num_encoded += 1
             while not self._decodes.has_free and not batch.is_dropped:
@@ -248,6 +251,7 @@ class _Operations:
 
     def add(self, difference: int) -> None:
         """Count one that begins, or ends."""
+        # the integral of the number of running operations: it also grows while one is late, before it completes
         self._busy_s = self.busy_s()
         self._changed_s = time.monotonic()
         self._num_running += difference
@@ -273,7 +277,7 @@ class _BatchInWork:
         self.error: BaseException | None = None
         self.is_dropped = False
         self._is_pinned = loader.is_pinned
-        self._is_copied = self.num_left > 1 or loader.is_pinned
+        self._is_copied = self.num_left > 1 or loader.is_pinned  # else the one part is the batch
         self._lock = threading.Lock()
 
     def put(self, rows: slice, tensors: Mapping[str, Tensor]) -> None:
@@ -281,7 +285,7 @@ class _BatchInWork:
         if not self._is_copied:
             self.tensors = dict(tensors)
             return
-        with self._lock:
+        with self._lock:  # for the allocation alone: parts have rows of their own, and are copied at the same time
             if not self.tensors:
                 self.tensors = {name: self._allocate(tensor) for name, tensor in tensors.items()}
         for name, tensor in tensors.items():

@@ -47,9 +47,10 @@ class Penalty(OptionsPenalty):
         assert x is not None
         feed = context.feed
         places, numbers, num = _chosen(feed.rows, self.options.fraction)
+        # drawn for the chosen samples alone, by their number in the batch: the same on any number of ranks
         drawn = Rows(step=feed.rows.step, first=0, count=num, total=num)
         noise = rng.normal(feed.seed, self.name, drawn, tuple(x.shape[1:]))[numbers]
-        share = feed.rows.total / num
+        share = feed.rows.total / num  # the mean is over all samples, of which only these have a loss
         weight = self.weight_at(feed.rows)
         if self.options.divide_by_sigma_squared:
             weight /= self.options.sigma**2
@@ -84,8 +85,9 @@ def _chosen(rows: Rows, fraction: float) -> tuple[Tensor, Tensor, int]:
     They are spread over the batch, so that ranks and micro-batches have similar numbers of them.
     """
     num = max(1, round(fraction * rows.total))
+    # Fractions of multiples of the golden ratio: windows of rows, and every n-th row, have their share of small ones.
     spread_T, _ = np.modf(np.arange(rows.total) * _GOLDEN)
-    is_chosen_T = spread_T.argsort().argsort() < num
+    is_chosen_T = spread_T.argsort().argsort() < num  # twice: the rank of each fraction
     numbers_T = is_chosen_T.cumsum() - 1
     places = np.flatnonzero(is_chosen_T[rows.window])  # not by torch: `paragan plan` has tensors without values
     numbers = numbers_T[rows.window][places]

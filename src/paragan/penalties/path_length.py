@@ -67,9 +67,11 @@ class Penalty(OptionsPenalty):
         # Every n-th row of the global batch: the first one here depends on where these rows begin in it.
         chosen = slice(-rows.first % every, None, every)
         length_N = self._lengths(context, chosen)
+        # One value per row, as of every term: 0 for the others; the factor makes the mean that over the chosen rows.
         zero_B = length_N.new_zeros(rows.count)
         length_B = zero_B.slice_scatter(length_N, 0, chosen.start, None, every)
         num = -(-rows.total // every)
+        # the mean of all ranks: one of this rank's lengths would depend on how rows lie on ranks
         mean = self._update_mean(context.whole(length_B.detach()).sum() / num).to(length_N.dtype)
         loss_N = (length_N - mean).square() * (self.weight_at(rows) * rows.total / num)
         return torch.zeros_like(length_B).slice_scatter(loss_N, 0, chosen.start, None, every)
@@ -82,10 +84,10 @@ class Penalty(OptionsPenalty):
             raise ConfigError("penalty path_length needs a generator with styles; use model stylegan2")
         z_NZ = feed.latent[chosen]
         y_N = None if feed.label is None else feed.label[chosen]
-        shift_NLW = z_NZ.new_zeros(len(z_NZ), *shapes[0]).requires_grad_()
+        shift_NLW = z_NZ.new_zeros(len(z_NZ), *shapes[0]).requires_grad_()  # offset 0: gradients at the styles
         first = feed.rows.first + chosen.start
         rows = replace(feed.rows, first=first, count=len(z_NZ), stride=chosen.step)
-        with rows_of_calls(rows, self.name):
+        with rows_of_calls(rows, self.name):  # noise of layers: draws of its own, for these rows
             images = GeneratorOutput.of(context.network(z_NZ, y_N, shift_NLW)).images
         noise = rng.normal(feed.seed, "path_length", feed.rows, tuple(images.shape[1:]))[chosen].to(images)
         towards_N = (images * noise).flatten(1).sum(1) / sqrt(images.shape[2] * images.shape[3])

@@ -79,6 +79,7 @@ def _wait_for_gloo_threads(timeout_s: float = 5.0) -> None:
     """
     deadline = time.monotonic() + timeout_s
     idle_looks = 0
+    # twice: a thread that slept at one look may have been about to wake
     while idle_looks < 2 and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)  # releases the GIL: a thread that waits for it runs now
         idle_looks = 0 if _any_gloo_thread_runs() else idle_looks + 1
@@ -152,8 +153,9 @@ def _create_groups(
 ) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup]:
     """Return the compute group, on the device's backend, and the control group, on the host."""
     backend = dist.get_default_backend_for_device(device)
+    # torch would else guess NCCL's device from the rank
     device_id = None if backend == "gloo" else _with_index(device)
-    of_group = dist.PrefixStore("group", store)
+    of_group = dist.PrefixStore("group", store)  # links and communicators use the same store, under other names
     dist.init_process_group(backend, store=of_group, rank=rank, world_size=size, timeout=patience, device_id=device_id)
     return dist.group.WORLD, dist.new_group(backend="gloo", timeout=patience)
 

@@ -111,6 +111,7 @@ def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Cal
 
     # The hello of an ended process may lie under this key: its word differs, so rank 0 answers both, and only the
     # living one reads its answer. Nothing is read before the welcome, whose name no earlier start knows.
+    # All waits poll `check`: in a `get` torch's client would wait without hearing a signal.
     base.set(f"paragan/hello/{place.rank}", word)
     if place.rank == 0:
         base.set(welcome, word)
@@ -118,10 +119,10 @@ def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Cal
         raise _absence_error([0], timeout_s, stopped())
     store = dist.PrefixStore(f"paragan/{base.get(welcome).decode()}", base)
     store.set(f"here/{place.rank}", json.dumps([socket.gethostname(), os.getpid()]))
-    greeted: set[bytes] = set()
+    greeted: set[bytes] = set()  # by word, not by rank: the word under a rank's key may be replaced by a newer one
 
     def are_all_registered() -> bool:
-        if place.rank == 0:
+        if place.rank == 0:  # at every look: other ranks may say hello at any time
             _answer_hellos(base, place.size, word, greeted)
         return store.check([f"here/{rank}" for rank in range(place.size)])
 

@@ -33,6 +33,7 @@ def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: floa
     pair_store = dist.PrefixStore(name, store)
     if host is None:
         return dist.ProcessGroupGloo(pair_store, rank, 2, timedelta(seconds=timeout_s))
+    # torch chooses the interface by an environment variable, one for all groups of a process
     options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
     options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]  # type: ignore[attr-defined]
     options._timeout = timedelta(seconds=timeout_s)
@@ -92,7 +93,7 @@ class GlooSender:
                 try:
                     message = self._waiting.get(timeout=self.timeout_s / _BEATS)
                 except queue.Empty:
-                    self._head(0, _ALIVE)
+                    self._head(0, _ALIVE)  # or a slow step would look like a failed process
                     continue
                 if message is None:
                     return self._head(0, _END)
@@ -106,6 +107,7 @@ class GlooSender:
         self._send_all(torch.tensor([version, size, note]))
 
     def _send_all(self, data: Tensor) -> None:
+        # here, in the thread: gloo completes a send in a wait only
         self.group.send([data], self.peer, 0).wait()
 
 
@@ -144,6 +146,7 @@ class GlooReceiver:
 
     def close(self) -> None:
         """Receive and discard the remaining messages, until the other end has closed."""
+        # The other end's thread holds messages that gloo sends only once they are received: it could not end.
         deadline = time.monotonic() + self.timeout_s
         while self._thread.is_alive():
             if time.monotonic() > deadline:
@@ -158,7 +161,7 @@ class GlooReceiver:
                 self._queue.put(message)
         except Exception as error:  # raised by the next receive
             self._error = error
-        self._queue.put(None)
+        self._queue.put(None)  # in any case: a consumer that waits in the queue is woken
 
 
 def incoming_messages(group: dist.ProcessGroup, peer: int, max_bytes: int) -> Iterator[Message]:

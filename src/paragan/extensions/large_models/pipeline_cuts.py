@@ -51,6 +51,7 @@ def balanced_cuts(costs: Sequence[BlockCost], stages: int, tolerance: float = 0.
     def longest(value: float, first: int, stop: int) -> float:
         return max(value, ends[stop] - ends[first])
 
+    # two passes: the least possible longest stage, then the fewest bytes among cuts that are nearly as good
     limit = _min_value(len(costs), stages, 0.0, longest) * (1 + tolerance)
 
     def bytes_and_cuts(value: tuple[float, tuple[int, ...]], first: int, stop: int) -> tuple[float, tuple[int, ...]]:
@@ -79,6 +80,7 @@ def _min_value(num_blocks: int, stages: int, start: Any, extend: Callable[[Any, 
     start: value of no blocks. extend(value, first, stop): value with blocks first to stop - 1 as one
     more stage; it does not decrease with `value`.
     """
+    # Only the best value of each prefix is needed, as `extend` does not decrease with it (Bellman's principle).
     values = {0: start}  # of the first blocks, by their number
     for after in reversed(range(stages)):  # stages that follow, each of which needs a block
         stops = range(stages - after, num_blocks - after + 1)
@@ -175,6 +177,7 @@ class _BytesWritten(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
+        # a view writes nothing: its input's bytes would count twice
         is_view = any(out.alias_info is not None and not out.alias_info.is_write for out in func._schema.returns)
         for tensor in () if is_view else _tensors(output):
             self.num_bytes += tensor.numel() * tensor.element_size()

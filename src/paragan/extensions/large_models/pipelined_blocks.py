@@ -69,7 +69,7 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         self.stages = [PipelineStage(first, stop, rank) for rank, (first, stop) in enumerate(pairwise(edges))]
         self.ranks = ranks
         self.messages = messages
-        self._structures: dict[str, Any] = {}
+        self._structures: dict[str, Any] = {}  # by kind of input: after the first call ranks need no message
         for number, block in enumerate(blocks.children()):
             is_local = self.stage_of(number) == ranks.group.rank
             self.add_module(str(number), block if is_local else AbsentBlock(block))
@@ -92,6 +92,7 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         """Run consecutive blocks on this rank's rows; return the output of these rows. Collective."""
         first = numbers.start
         stop = numbers.stop
+        # a network may call some of its blocks, whose ends may lie within stages
         stages = [
             PipelineStage(max(stage.first, first), min(stage.stop, stop), stage.rank)
             for stage in self.stages
@@ -169,7 +170,7 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         """Return the tensors of a stage's output, and its structure."""
         try:
             value, found = take_rows_apart(out, count)
-        except ConfigError as error:
+        except ConfigError as error:  # all ranks must raise it, or they would wait for rows of this one
             self._agree(stage, before, str(error))
             raise
         return value, self._agree(stage, before, found)
@@ -183,7 +184,7 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         # what a structure depends on: ranks agree without a message whether theirs is known
         key = json.dumps([stage.first, stage.stop, before, autocast, self.training])
         if key not in self._structures:
-            produced = self.ranks.group.gather(found)[stage.rank]
+            produced = self.ranks.group.gather(found)[stage.rank]  # others cannot know shapes of blocks they lack
             if isinstance(produced, str):
                 raise ConfigError(produced)
             self._structures[key] = produced
@@ -193,6 +194,7 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         """Move the outputs to the ranks of their rows, each tensor in a node of its own."""
         moved: list[list[Tensor]] = []
         for part, value in zip(rows.parts, held, strict=True):
+            # The adjoint of `_enter`, but recorded on all ranks: a loss on any rank's rows reaches the last stage.
             back = RowMove(self.messages, part.all_on(rank), part.counts)
             moved.append(list(chain.from_iterable(back([tensor]) for tensor in value)))
         return [rows.in_order(pieces) for pieces in zip(*moved, strict=True)]

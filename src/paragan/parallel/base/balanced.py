@@ -51,8 +51,10 @@ class PartGradients:
             if not values.requires_grad:
                 continue
             loss = values.sum() / total
+            # The terms share D's graph, which the next one needs, too.
             torch.autograd.backward(loss if scale is None else loss * scale, retain_graph=True)
             gradients = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+            # Unscaled: between steps the scale of fp16 changes, and with it what a balancer averages.
             self.by_term[term] = {k: g if scale is None else g / scale for k, g in gradients.items()}
             for leaf in leaves.values():
                 leaf.grad = None  # else the next term would add to the same tensor

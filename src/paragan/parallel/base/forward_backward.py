@@ -268,4 +268,5 @@ def gather(parts: list[LossTerms]) -> LossTerms:
 
 
 def _joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    # the last one has all terms: those without images join there
     return {k: torch.cat([part[k].detach() for part in parts if k in part]) for k in parts[-1]}

@@ -74,6 +74,7 @@ class Sharded(strategy.Strategy):
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         check_steps_shards(policy, self.name)
+        # plain tensors: fused kernels, and the flag by which they skip a step, do not take a DTensor
         pieces = {k: local_shard(p.detach()).requires_grad_() for k, p in net.named_parameters()}
         placement_of(net).shards = list(zip(net.parameters(), pieces.values(), strict=True))
         return policy.optimizer(pieces.items())
@@ -92,10 +93,11 @@ class Sharded(strategy.Strategy):
 
         @contextmanager
         def sync_context(last: bool) -> Iterator[None]:
-            net.set_requires_gradient_sync(last)
+            net.set_requires_gradient_sync(last)  # until then whole gradients are summed on this rank
             yield
 
         world = placement_of(net).world
+        # a penalty that compares samples gathers them over all ranks, not over the mesh of a copy
         across = None if world.size == 1 else ReduceGroup(world.group, "a penalty", world.count)
         return Reduction(ranks=world.size, sync_context=sync_context, across=across)
 

@@ -50,7 +50,7 @@ def shard(
     offload = CPUOffloadPolicy() if memory.offload else OffloadPolicy()
     reduce = torch.bfloat16 if memory.bf16_reduce else None
     done = set(replicated)
-    for module in (*blocks(net), net):
+    for module in (*blocks(net), net):  # blocks first: the root's group is of what no block has
         _check_one_dtype(module, [p for p in module.parameters() if p not in done and p.requires_grad])
         done.update(module.parameters())
         fully_shard(
@@ -92,7 +92,7 @@ def build_sharded(
     assert getattr(net, "weight_init", None) is not None, "a network that is initialised by name has `weight_init`"
     buffers = {name: buffer.clone() for name, buffer in net.named_buffers() if not buffer.is_meta}
     net = cut(net)
-    net.to_empty(device=torch.device("cpu") if offload else make.device)
+    net.to_empty(device=torch.device("cpu") if offload else make.device)  # shards alone; buffers lose their values
     _restore_unsharded(net, buffers, make.device)
     make.fill(net)
     return net
@@ -116,7 +116,7 @@ def _restore_unsharded(net: nn.Module, buffers: Mapping[str, Tensor], device: to
 def _weights_on_meta() -> Iterator[None]:
     """Free the memory of each parameter registered inside; buffers and constants stay."""
     register = nn.Module.register_parameter
-    # Tied parameters stay tied.
+    # Tied parameters stay tied. A reference with the id: that of a freed parameter may be given to a new one.
     lowered: dict[int, tuple[weakref.ref[nn.Parameter], nn.Parameter]] = {}
 
     def on_meta(self: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
@@ -146,7 +146,7 @@ def reduced_last(net: nn.Module) -> Iterator[None]:
     modules = (module for module in net.modules() if isinstance(module, FSDPModule))
     groups = [group for module in modules for group in _groups(module)]
     for group in groups:
-        group._register_post_backward_hook = _unchanged
+        group._register_post_backward_hook = _unchanged  # without it FSDP2 reduces a group at the end
     try:
         yield
     finally:

@@ -106,25 +106,27 @@ class RowMove:
 
     def transfer(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Move the rows without their graph."""
-        me = self.messages.ranks.rank
-        mine = _spans(self.before)
-        wanted = _spans(self.after)
-        moved = [tensor.new_empty((self.after[me], *tensor.shape[1:])) for tensor in tensors]
-        for rank, span in enumerate(wanted):
-            common = _overlap(mine[me], span)
+        local = self.messages.ranks.rank
+        before = _spans(self.before)
+        after = _spans(self.after)
+        moved = [tensor.new_empty((self.after[local], *tensor.shape[1:])) for tensor in tensors]
+        # All sends begin before any wait, or two ranks that exchange rows would wait for each other.
+        for rank, span in enumerate(after):
+            common = _overlap(before[local], span)
             for tensor, out in zip(tensors, moved, strict=True) if len(common) else ():
-                rows = tensor[_within(common, mine[me])]
-                if rank == me:
+                rows = tensor[_within(common, before[local])]
+                if rank == local:
                     out[_within(common, span)] = rows
                 else:
                     self.messages.send(rows, rank)
-        received = []
-        for rank, span in enumerate(mine):
-            common = _overlap(span, wanted[me])
-            for out in moved if len(common) and rank != me else ():
-                received.append(self.messages.receive(out[_within(common, wanted[me])], rank))
-        for one in received:
-            self.messages.wait(one)
+        requests = []
+        for rank, span in enumerate(before):
+            common = _overlap(span, after[local])
+            for out in moved if len(common) and rank != local else ():
+                # Tensors in one order at both ends: messages between two ranks have no numbers.
+                requests.append(self.messages.receive(out[_within(common, after[local])], rank))
+        for request in requests:
+            self.messages.wait(request)
         return moved
 
 
@@ -135,11 +137,12 @@ class _MoveRows(torch.autograd.Function):
     def forward(ctx: Any, move: RowMove, leaf: Tensor | None, *tensors: Tensor) -> Any:
         ctx.move = move
         moved = move.transfer([tensor.detach() for tensor in tensors])
+        # Added to an input gradient, the empty token makes every rank's backward reach this move; it costs nothing.
         return (*moved, moved[0].new_empty(0, dtype=torch.float32))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:  # type: ignore[override]
-        return None, None, *ctx.move.back()(grads[:-1])
+        return None, None, *ctx.move.back()(grads[:-1])  # a move again, not `transfer`: recorded for R1
 
 
 class _Absent(torch.autograd.Function):

@@ -68,6 +68,7 @@ class FakesReceiver:
 
     def receive(self, wait_s: float) -> Message | None:
         """Return the next delivery; None if a part of it does not arrive within `wait_s`."""
+        # By rank, so that the rows are in order; what has come stays here if the next one is late.
         while len(self._received) < len(self.receivers):
             message = self.receivers[len(self._received)].receive(wait_s)
             if message is None:
@@ -78,10 +79,11 @@ class FakesReceiver:
         versions = {message.version for message in messages}
         assert len(versions) == 1, "ranks of G send the same versions"
         tensors = concatenate_rows([self._tensors(message) for message in messages])
+        # the largest note: an alarm of any rank of G counts
         return replace(messages[0], tensors=tensors, note=max(message.note for message in messages))
 
     def _tensors(self, message: Message) -> dict[str, Tensor]:
-        held = message.tensors or _unpack(message.data, self._like_sent)
+        held = message.tensors or _unpack(message.data, self._like_sent)  # tensors: of a thread of this process
         return {name: tensor.to(self.like[name].dtype) for name, tensor in held.items()}
 
 
@@ -89,7 +91,7 @@ def overlapping_ranks(total: int, num_g: int, num_d: int) -> list[tuple[int, int
     """Return all (rank of G, rank of D) with common rows of a batch, which each role divides."""
     g_rows = _shares(total, num_g)
     d_rows = _shares(total, num_d)
-    ranks = itertools.product(range(num_g), range(num_d))
+    ranks = itertools.product(range(num_g), range(num_d))  # computed by every rank: no message says who sends to whom
     return [(i, j) for i, j in ranks if _overlap(g_rows[i], d_rows[j])]
 
 

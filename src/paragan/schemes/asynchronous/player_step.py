@@ -48,6 +48,7 @@ class StalenessLimit:
     @property
     def max_in_flight(self) -> int:
         """Messages that may be in flight on a link; one is sent in addition when both pause."""
+        # more than the player that is ahead can send before its limit stops it: a full link never does
         return self.k * (self.options.staleness + 2) + 1
 
     @property
@@ -121,6 +122,7 @@ class PlayerStep:
         drain: first handle all messages that have arrived, also if they are not needed yet. Raises
         `RankError` after the time-out, or when stopped.
         """
+        # without waiting, and not counted as a wait
         while (drain or not has_arrived()) and (item := receive(0.0)) is not None:
             handle(item)
         began = time.monotonic()
@@ -152,4 +154,5 @@ class GradientAlarm:
         if len(self._norms) < _MIN_NORMS:
             return False
         recent = fmean(list(self._norms)[-_NUM_RECENT:])
+        # a median: the norms of the explosion are in the window, too, and would raise a mean
         return recent > self.factor * median(self._norms)

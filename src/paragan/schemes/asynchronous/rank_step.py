@@ -62,11 +62,11 @@ class RankStep:
             self.player_step.publish(gan.d)  # its current state, perhaps that of a checkpoint
         else:
             assert isinstance(gan.d, RemotePlayer) and gan.d.snapshot is not None
-            gan.d.snapshot.forget()
+            gan.d.snapshot.forget()  # an earlier session's versions may be higher, after a return to a checkpoint
             self._links = _Links(roles, limits, total, state_bytes=gan.d.snapshot.num_bytes)
             senders_to_d = [self._links.senders.get(j) for j in range(len(roles.ranks[Side.D]))]
             sender = FakesSender(senders_to_d, limits.rounds_fakes)
-            (states,) = self._links.receivers.values()
+            (states,) = self._links.receivers.values()  # one rank of D is enough: all have the same state
             self.player_step = GeneratorStep(
                 opponent=gan.d.snapshot,
                 fakes=sender,
@@ -110,6 +110,7 @@ class _Links(RankLinks):
         self.max_in_flight = limits.max_in_flight
         self.senders: dict[int, GlooSender] = {}
         self.receivers: dict[int, GlooReceiver] = {}
+        # All ranks open all links in this one order: an open end waits for the other, and none waits in a cycle.
         for i, j in overlapping_ranks(total, len(roles.ranks[Side.G]), len(roles.ranks[Side.D])):
             self._open(f"fakes/{i}/{j}", Side.G, i, j, fakes_bytes)
         for i, j in enumerate(roles.sources(Side.G, Side.D)):
@@ -134,7 +135,7 @@ class TurnStep:
         self.gan = gan
         self.side = roles.sides[0]
         self.staleness_logs: Mapping[str, StalenessLog] = {}  # every state is the newest
-        self._order = [*gan.critics, Side.G]
+        self._order = [*gan.critics, Side.G]  # of the turns for one batch, as in `synchronous`
         self._num = gan.batches_per_step
         self._timeout_s = roles.timeout_s
         readers = [side for side in gan.slots if self.side in gan.called_by(side)]
@@ -146,7 +147,7 @@ class TurnStep:
                 self._open(roles, reader, read)
         start = gan.clock.step * self._num
         self._send_to(readers, start)
-        for side in self._receivers:
+        for side in self._receivers:  # after the send, for which the others wait in the same place
             self._snapshot(side).forget()
             self._wait_for(side, start)
 
@@ -158,6 +159,7 @@ class TurnStep:
             if self.side is read and rank == source:
                 self._senders[reader].append(self._links.open_sender(name))
             elif self.side is reader and rank == target:
+                # more states than the sender can be ahead by: a full buffer would block it, as a failed reader does
                 room = 3 * self._num + 1
                 self._receivers[read] = self._links.open_receiver(name, self._snapshot(read).num_bytes, room)
 
@@ -179,11 +181,12 @@ class TurnStep:
         update = None
         for number, real in enumerate(reals):
             if self.side in self.gan.critics_of_batch(number):
+                # G is updated at the end of a step; of the others, those before this one have trained on the batch
                 for side in self._receivers:
                     is_before = self._order.index(side) < self._order.index(self.side)
                     self._wait_for(side, first if side is Side.G else first + number + is_before)
                 update = self.gan.slots[self.side].update(self.gan.turn(self.side, real), against=self.gan.g)
-            is_last = number == self._num - 1
+            is_last = number == self._num - 1  # G reads the others at the end of the step alone
             self._send_to([side for side in self._senders if is_last or side is not Side.G], first + number + 1)
         return update
 

@@ -79,7 +79,7 @@ class GeneratorStep(PlayerStep):
         lag = max(0, next_step - self.opponent.version // self.limits.k)
         self.log.lags[lag] += 1
         self.log.used.append(self.opponent.version)
-        predicted = self.predicted if lag else None
+        predicted = self.predicted if lag else None  # a D that is not late needs no prediction
         update = g.update(turn, against=predicted or self.opponent)
         self.check_gradients(g, update)
         return update
@@ -106,6 +106,7 @@ class GeneratorStep(PlayerStep):
         for batch in batches:
             turn = gan.d_turn(batch)
             with seeded_layers(turn, g.version, g.network()):
+                # no update of G follows this forward, that would restore its statistics after images that are not finite
                 before = copy_state(g.network().buffers)
                 fakes = detached_fakes(turn, g.network(), self.d_parts)
                 if before:
@@ -179,6 +180,7 @@ class DiscriminatorStep(PlayerStep):
 
     def publish(self, d: Player, is_exact: bool = False) -> None:
         """Send D's current state. Collective: every rank of D must call this (sharded weights)."""
+        # every state, also if another is under way: a difference is valid only after the one before
         data, is_difference = self._encoder.encode(d.strategy.weights(d.net), is_exact)
         note = self.note | (DIFFERENCE if is_difference else 0)
         data = data if self.in_process else data.cpu()
@@ -203,6 +205,7 @@ class DiscriminatorStep(PlayerStep):
                 return self._num_received > before
             return self.buffer.newest is not None and self.buffer.newest >= step
 
+        # without reuse each delivery belongs to one turn: more than one must not be taken
         drain = self.limits.options.reuse and recorded is None
         self.wait("G", self.fakes.receive, self._store, has_arrived, drain)
 

@@ -79,7 +79,7 @@ class _StackedCells:
             d=self.slots[Side.D],
             prior=CellPriors.of([cell.gan.prior for cell in cells]),
             augment=None if first.gan.augment is None else CellAugments(first.gan.augment, cells),
-            clock=replace(first.gan.clock),
+            clock=replace(first.gan.clock),  # a copy: the scheme's step advances it, and those of the cells follow
         )
 
     def is_of(self, cells: Sequence[Cell]) -> bool:
@@ -180,14 +180,14 @@ class _StackedSlot:
 
     @turn_phase
     def update(self, turn: Turn, against: Opponent) -> Update:
-        if not turn.is_due:
+        if not turn.is_due:  # counted by each player, without any work on the device
             for player in self.players:
                 update = player.update(turn, against)
             return update
         inputs = tensors_of(turn.feed)
         with turn_draws(self.seeds, turn.side.value):
             if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
-                inputs["average"] = weight
+                inputs["average"] = weight  # a number of the host would be that of the recording in every replay
             self.scalars |= self._work(turn, against)(inputs)
         return Update({}, turn.feed.rows, self.version)
 
@@ -195,12 +195,13 @@ class _StackedSlot:
         """Return the turn as a function of its input tensors, recorded if possible."""
         if self.graph is None or self.adam is None or turn.feed.fakes is not None:
             return partial(self._run_turn, turn, against)
-        kind = (self.loss, *map(id, turn.penalties))
+        kind = (self.loss, *map(id, turn.penalties))  # penalties are due now and then: each set has a recording
         if kind not in self._recorded:
             run = partial(self._run_turn, turn, against)
             self._recorded[kind] = RecordedFunction(run, self.graph())
         return self._recorded[kind]
 
+    # Buffers of the opponent are restored, too: torch's own norms follow every forward, also that of a skipped cell.
     def _run_turn(self, turn: Turn, against: Opponent, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Run all device work of a turn."""
         turn = replace(turn, feed=with_tensors(turn.feed, inputs))

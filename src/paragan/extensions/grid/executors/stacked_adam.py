@@ -60,6 +60,7 @@ class StackedAdam:
         averages = [player.ema for player in players if player.ema is not None]
         averaged_C = stack_in_place([list(average.net.buffers()) for average in averages])
         self._buffer_pairs = list(zip(buffers_C, averaged_C, strict=False))
+        # counts by cell and on the device: a cell that skips has made fewer, which the host does not know
         self.steps_C = torch.zeros(len(players), device=flat_CP.device)
         self.updates_C = torch.zeros(len(players), dtype=torch.int64, device=flat_CP.device)
         self.lr_C = torch.zeros(len(players), dtype=flat_CP.dtype, device=flat_CP.device)
@@ -75,6 +76,7 @@ class StackedAdam:
                 state = player.optimizer.state[weight]
                 self.steps_C[cell] = state.get("step", 0.0)
                 for name, place in (("exp_avg", m), ("exp_avg_sq", v)):
+                    # a view in place of the player's own tensor, so that genomes read what the stack steps
                     state[name] = place.copy_(state[name]) if name in state else place.zero_()
             if self.average_CP is not None and player.ema is not None:
                 player.ema.move_to(self._parts(cell, self.average_CP)[0])
@@ -93,7 +95,7 @@ class StackedAdam:
         Returns the weight by which the averages then move towards the weights, 0-dim; None without
         averages.
         """
-        for player in self.players:
+        for player in self.players:  # what the host knows; skips are counted in `updates_C`
             player.version += 1
             player.due_turns += 1
             player.images += images
@@ -113,6 +115,7 @@ class StackedAdam:
         lr_C = self.lr_C
         if schedule.varies(self.schedule):
             lr_C = lr_C * schedule.factor(self.schedule, self.updates_C).to(lr_C.dtype)
+        # `where`, not a product with 0: NaN times 0 is NaN
         self._adam(torch.where(ok_C[:, None], gradient_CP, 0.0), ok_C, lr_C)
         self.updates_C += ok_C
         if average is not None:

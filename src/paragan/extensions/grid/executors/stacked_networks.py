@@ -68,6 +68,7 @@ class StackedNetwork(RowDrawing):
 
     def begin_update(self) -> None:
         """Mark the layers whose state the next call advances (`layers.update_once`)."""
+        # one mark for all cells, as the layers are those of the template: the stack is one call
         begin_update(self._template[0])
 
     def gradients(self, cell: int) -> list[Tensor | None]:
@@ -83,6 +84,7 @@ class StackedNetwork(RowDrawing):
         return torch.cat([gradient.permute(order).reshape(self.num, -1) for gradient, order in pairs], dim=1)
 
     def _mapped(self, given: Sequence[Tensor], buffers: Tensors) -> Any:
+        # "error": a draw of torch's generator would differ from that of the same cell alone
         one_per_cell = vmap(self._one, (0, 0, *(0 for _ in given)), randomness="error")
         return one_per_cell(self._weights, buffers, *given)
 
@@ -107,6 +109,7 @@ class StackedNetwork(RowDrawing):
         if self.keys_B is not None:
             keys_B, *inputs = inputs  # type: ignore[assignment]
         tensors = {**weights, **buffers}
+        # keys are an input, so that each row draws as it does in the network of its cell alone
         with with_keys(self._row_drawing, keys_B):
             output = functional_call(self._template[0], tensors, tuple(inputs))
         # vmap returns no buffers: their new values (statistics of each cell) go back into the stack in place
@@ -143,7 +146,7 @@ def move_into(stacks: Sequence[Tensor], tensors: Sequence[Sequence[Tensor]]) -> 
     """Make the tensors of each cell views of stacks, with their values, where they are not."""
     for stack, *of_cells in zip(stacks, *tensors, strict=True):
         for tensor, row in zip(of_cells, stack, strict=True):
-            if tensor.data_ptr() != row.data_ptr():  # the network has put a new tensor there
+            if tensor.data_ptr() != row.data_ptr():  # the network, or a clone, has put a new tensor there
                 tensor.data = row.copy_(tensor.data)
 
 

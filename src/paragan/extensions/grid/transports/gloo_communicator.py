@@ -65,11 +65,11 @@ class GlooCommunicator(Communicator):
         """Leave within a second, without waiting for others. Live workers receive the reason."""
         if not self._has_left:
             self._arrivals.discard()
-            self._announce(self._failed_worker)
+            self._announce(self._failed_worker)  # so that all name the worker that failed first, not this one
             self._disconnect(_FAREWELL_S)
 
     def close(self) -> None:
-        self._announce(CLOSED)
+        self._announce(CLOSED)  # the last message: once it has come from all, nothing is in flight
         self._arrivals.await_closed(self.links)
         self._arrivals.discard()
         self._disconnect(self._arrivals.timeout_s)

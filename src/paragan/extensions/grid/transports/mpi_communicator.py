@@ -116,6 +116,7 @@ class MpiCommunicator(Communicator):
         self._stopped = stopped
         self._sent: list[tuple[Any, Tensor]] = []  # requests, with what MPI still reads
         self._request = MPI.REQUEST_NULL  # holds the buffers that MPI uses, also after an error
+        # a tag for each membership, the same at all without a message: what an earlier one left matches nothing
         tag = zlib.crc32(name.encode()) % _TEXT_TAG
         _open_communicators.add(self)
         # what follows waits without a time-out, for processes that are present
@@ -182,6 +183,7 @@ class MpiCommunicator(Communicator):
         """Return the next head of a worker; None if none has arrived."""
         status = MPI.Status()
         with _naming(peer):
+            # matched: the length is known, and checked, before memory is allocated for exactly this message
             message = self._global.Improbe(peer, _HEAD, status)
             if message is None:
                 return None
@@ -214,6 +216,7 @@ def _wait(missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[
 
 def _graph(members: Sequence[int], neighbours: Sequence[int], tag: int) -> Any:
     """Return a communicator of some processes of WORLD, where each has its neighbours. Collective among them."""
+    # by its group, so that only the members call: others may have failed, or train in an earlier membership
     flat = MPI.COMM_WORLD.Create_group(MPI.COMM_WORLD.Get_group().Incl(list(members)), tag)
     graph = flat.Create_dist_graph_adjacent(neighbours, neighbours)
     flat.Free()
@@ -238,6 +241,7 @@ def _wait_for_all(members: Sequence[int], rank: int, tag: int, timeout_s: float,
     try:
         _wait(lambda: [worker for worker, both in awaited.items() if not MPI.Request.Testall(both)], timeout_s, stopped)
     except BaseException:
+        # MPI would write into these buffers whenever the other process appears
         for _, coming in awaited.values():
             if coming != MPI.REQUEST_NULL:
                 coming.Cancel()

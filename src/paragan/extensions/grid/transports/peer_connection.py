@@ -51,7 +51,7 @@ class ReceiveBuffer:
             waiting = self._lists.setdefault(peer, deque())
             if self._ended:
                 return
-            if len(waiting) >= _AHEAD:
+            if len(waiting) >= _AHEAD:  # it makes calls that this worker does not make: refused before memory fills
                 self._failures.setdefault(peer, out_of_step_error(peer, number, waiting[0][0]))
             else:
                 waiting.append((number, tensors))
@@ -153,7 +153,7 @@ class PeerConnection:
 
     def abort(self) -> None:
         """Break the link: gloo has no abort, but one time-out ends all waits of a group."""
-        for group in dict.fromkeys(self._groups):
+        for group in dict.fromkeys(self._groups):  # each once: both may be one group
             with suppress(RuntimeError):
                 group.recv([torch.empty(1)], self._other, _UNUSED_TAG).wait(timedelta(milliseconds=1))
 
