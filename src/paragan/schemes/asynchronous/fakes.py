@@ -91,7 +91,7 @@ def overlapping_ranks(total: int, num_g: int, num_d: int) -> list[tuple[int, int
     """Return all (rank of G, rank of D) with common rows of a batch, which each role divides."""
     g_rows = _shares(total, num_g)
     d_rows = _shares(total, num_d)
-    ranks = itertools.product(range(num_g), range(num_d))  # computed by every rank: no message says who sends to whom
+    ranks = itertools.product(range(num_g), range(num_d))  # computed by every rank: no message is needed for it
     return [(i, j) for i, j in ranks if _overlap(g_rows[i], d_rows[j])]
 
 

@@ -106,7 +106,7 @@ class GeneratorStep(PlayerStep):
         for batch in batches:
             turn = gan.d_turn(batch)
             with seeded_layers(turn, g.version, g.network()):
-                # no update of G follows this forward, that would restore its statistics after images that are not finite
+                # no update follows that would restore statistics of a forward whose images are not finite
                 before = copy_state(g.network().buffers)
                 fakes = detached_fakes(turn, g.network(), self.d_parts)
                 if before:
