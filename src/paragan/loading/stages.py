@@ -33,7 +33,6 @@ class Stages:
 
     def __init__(self, loader: Loader, max_parts: int, max_bytes: int | None) -> None:
         self._loader = loader
-        # without decoding there is no work to divide: parts would only be copied together
         self._part_rows = math.ceil(loader.rows.count / (max_parts if loader.source.is_decoded else 1))
         self._max_bytes = max_bytes
         self._ready_bytes = loader.rows.count * sum(spec.num_bytes for spec in loader.source.tensors.values())
@@ -171,7 +170,6 @@ class Stages:
     def _next_part(self) -> tuple[_BatchInWork, slice] | None:
         """Wait for a part that may be read, and start it; None if this thread is superfluous."""
         with self._lock:
-            # each thread looks for itself whether it is one too many, after its part: none is stopped in a read
             while self._num_threads <= self._sizes.readers + self._sizes.decoders:
                 if self._reads.has_free and (part := self._start_part()) is not None:
                     self._reads.add(1)  # wakes another thread, which starts the next part
@@ -217,8 +215,7 @@ class Stages:
             with self._lock:
                 self._reads.add(-1)
         with self._lock:
-            # the largest so far, not the mean: the limit of memory must hold for the next batch as well
-            self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))
+            self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))  # a mean would break the limit
             self._num_encoded += 1
             while not self._decodes.has_free and not batch.is_dropped:
                 self._decodes.changed.wait(_POLL_S)
@@ -251,8 +248,7 @@ class _Operations:
 
     def add(self, difference: int) -> None:
         """Count one that begins, or ends."""
-        # the integral of the number of running operations: it also grows while one is late, before it completes
-        self._busy_s = self.busy_s()
+        self._busy_s = self.busy_s()  # grows while an operation is late, not only when it completes
         self._changed_s = time.monotonic()
         self._num_running += difference
         self.num_completed += difference < 0
