@@ -100,7 +100,7 @@ def network_of(net):
     return traceable(Sampler(net=net, info=info, seed=0, config=None))
 
 
-def test_source_of_odd_names_and_values_read_twice_is_the_network(tmp_path):
+def test_source_of_names_that_are_no_identifiers_is_the_network(tmp_path):
     net = Masked().eval()
     assert formats.python_module(network_of(net), tmp_path / "generator.py") == 0
     generator = load_module(tmp_path / "generator.py").Network()
