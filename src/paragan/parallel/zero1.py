@@ -97,4 +97,4 @@ def _buckets(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 def _flatten(pieces: Sequence[Tensor], length: int) -> Tensor:
     flat = torch.cat([piece.reshape(-1) for piece in pieces])
-    return F.pad(flat, (0, length - len(flat)))
+    return F.pad(flat, (0, length - len(flat)))  # `all_gather_into_tensor` takes equal lengths alone

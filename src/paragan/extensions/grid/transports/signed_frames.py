@@ -79,6 +79,7 @@ class FrameSigner:
         return values
 
     def _signature(self, body: bytes) -> bytes:
+        # with direction and count: a frame cannot be sent back, repeated, left out or moved
         return hmac.digest(self.key, self.direction + self.count.to_bytes(8, "big") + body, "sha256")
 
 
@@ -95,6 +96,7 @@ def accept_session(sock: socket.socket, token: str, until: float) -> tuple[Frame
     """
     local = secrets.token_bytes(_NONCE_BYTES)
     _send_frame(sock, FrameSigner(session_key(token), DOWN), {"nonce": local.hex()}, until)
+    # signed with this nonce: a hello that was recorded before is of another one; small until it is known who sends
     hello = receive_frame(sock, FrameSigner(session_key(token, local), UP, HELLO_BYTES), until)
     key = session_key(token, local, _nonce(hello))
     out = FrameSigner(key, DOWN)
@@ -141,7 +143,7 @@ def _receive(sock: socket.socket, count: int, has_begun: bool, until: float | No
         try:
             piece = sock.recv(min(count - len(data), _PIECE_BYTES))
         except TimeoutError:
-            if until is None and not (has_begun or data):
+            if until is None and not (has_begun or data):  # between frames silence is no failure; heartbeats decide
                 continue
             raise RankError("did not send a whole frame in time") from None
         if not piece:

@@ -68,7 +68,7 @@ class Coordinator:
                 if self.membership.is_stale or self._unbalanced():
                     self._assign()
                 results = self._run_generation()
-            except FailedWorker:
+            except FailedWorker:  # the membership is stale now: the next pass assigns its cells to the others
                 continue
         return results
 
@@ -163,6 +163,7 @@ class Coordinator:
             member.rank = rank if rank < rows * columns else -1  # spare: more workers than cells
         active = self.membership.active
         saved = {member.name: saved[member.name] for member in active}
+        # a worker that has not trained yet counts as a typical one; its first generation corrects that
         known = [member.speed for member in active if member.speed is not None]
         speeds = [member.speed or (median_high(known) if known else 1.0) for member in active]
         last = [before.get(owner, "") for owner in self._owners] or [""] * rows * columns
@@ -172,7 +173,7 @@ class Coordinator:
         self.at, sources = recovery_sources(saved, last)
         self._connect(ranks, sources)
         self.membership.collect("ready", membership=self._membership_number)
-        self.membership.is_stale = False
+        self.membership.is_stale = False  # only now: a failure before all are ready has to assign once more
         counts = ", ".join(str(self._owners.count(member.rank)) for member in active)
         self.membership.say(f"workers   {len(active)} with {counts} cells, from generation {self.at}")
 
@@ -206,7 +207,7 @@ class Coordinator:
 
     def _stop_workers(self) -> dict[str, dict[int, list[int]]]:
         """Stop the work in progress; returns each worker's saved cells by generation boundary."""
-        if self._communicator is not None:
+        if self._communicator is not None:  # first: a worker may wait for this process, and could not answer
             self._communicator.abort()
             self._communicator = None
         replies = self.membership.drop_all(self._membership_number)
@@ -221,7 +222,7 @@ class Coordinator:
         speeds = [float(member.speed or 0.0) for member in active]
         is_slower = is_unbalanced(self._owners, *self.shape, speeds)
         self._num_unbalanced = self._num_unbalanced + 1 if is_slower else 0
-        if self._num_unbalanced < _MIN_GENERATIONS:
+        if self._num_unbalanced < _MIN_GENERATIONS:  # one slow generation is noise, and a new membership costs time
             return False
         self._num_unbalanced = 0
         return True
