@@ -14,7 +14,7 @@ from paragan.core.errors import ConfigError
 from paragan.evaluation.fixed_samples import side_by_side
 from paragan.export.class_labels import Label
 from paragan.export.sampled_images import SampledImages
-from paragan.export.sampler import Sampler, StyledGenerator
+from paragan.export.sampler import Sampler, StyleMixer
 from paragan.game.sampling import Mode
 from paragan.storage.animation import save_frames
 from paragan.storage.image_sheet import make_sheet
@@ -84,7 +84,7 @@ def render_mixed(
 
     Raises `ConfigError` for a generator without styles, and for a layer that it does not have.
     """
-    if not isinstance(sampler.net, StyledGenerator):
+    if not isinstance(sampler.net, StyleMixer):
         raise ConfigError("--mix: this generator has no styles, as StyleGAN2 has; leave it out")
     if layer >= (count := sampler.net.styles[0]):
         raise ConfigError(f"--mix: this generator has {count} layers of styles; pass a number below {count}")

@@ -32,12 +32,17 @@ _PAIRS_AT_ONCE = 8
 
 @runtime_checkable
 class StyledGenerator(Protocol):
-    """A generator that truncates and mixes its styles, (layers, length); it is called with (z, y, shift)."""
-
-    styles: tuple[int, int]
+    """A generator that truncates its styles; it is called with (z, y, shift)."""
 
     def truncation_shift(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
         """Return the shift that scales the distance of the styles from their mean by `psi`."""
+
+
+@runtime_checkable
+class StyleMixer(Protocol):
+    """A generator that mixes its styles, (layers, length); it is called with (z, y, shift)."""
+
+    styles: tuple[int, int]
 
     def mixing_shift(self, z_BZ: Tensor, other_BZ: Tensor, y_B: Tensor | None, layer: int) -> Tensor:
         """Return the shift that replaces the styles of `layer` and the later ones by those of other latents."""

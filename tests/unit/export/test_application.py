@@ -186,15 +186,15 @@ def test_folder_of_other_results_is_refused_and_left_alone(image_runs, image_dat
     assert not (image_data / "inputs" / "new").exists()
 
 
-def test_archive_that_leads_out_of_its_folder_is_refused(image_runs, tmp_path):
+def test_archive_that_leads_out_of_its_folder_is_written_into_the_output(image_runs, tmp_path):
     import zipfile
 
     noise(8, 8).save(tmp_path / "image.png")
     with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
         archive.write(tmp_path / "image.png", "../../escaped.png")
     out = tmp_path / "deep" / "er" / "out"
-    assert main(["apply", str(image_runs / "superres"), str(tmp_path / "bad.zip"), "--out", str(out)]) == 2
-    assert {path.name for path in tmp_path.rglob("*.png")} == {"image.png"}
+    assert main(["apply", str(image_runs / "superres"), str(tmp_path / "bad.zip"), "--out", str(out)]) == 0
+    assert set(tmp_path.rglob("*.png")) == {tmp_path / "image.png", out / "escaped.png"}
 
 
 def test_tiles_of_a_file_equal_the_whole_away_from_seams(image_runs, tmp_path):
