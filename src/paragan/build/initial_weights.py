@@ -12,6 +12,7 @@ from paragan.build.data import Data
 from paragan.build.networks import network_factory, with_part
 from paragan.build.weight_sources import SourceWeights, read_player_source, read_source
 from paragan.checkpoint.generator_state import GeneratorState
+from paragan.checkpoint.layouts import ProjectWeights
 from paragan.checkpoint.reader import check_base
 from paragan.config import RunConfig, player_key
 from paragan.core.errors import CheckpointError, ConfigError
@@ -41,11 +42,13 @@ def load_initial_weights(
             f"{next(iter(config.initial_paths))} is not available with scheme.name={config.scheme.name} on several "
             "ranks; use one process, or another scheme"
         )
+    lines: list[str] = []
 
     def start(side: Side, source: SourceWeights) -> LoadedWeights:
-        return _start_player(side, source, config, trainer, model)
+        loaded, origin = _start_player(side, source, config, trainer, model)
+        lines.extend([origin] if origin and loaded.tensors else [])
+        return loaded
 
-    lines = []
     recorded = config
     if config.init is not None:
         source = read_source(Path(config.init.path), "init", say)
@@ -94,26 +97,35 @@ def _start_all(config: RunConfig, source: SourceWeights, start: Callable[[Side, 
             f"run of model.name={config.model.name} with the same sizes"
         )
     text = "; ".join(_describe(side, weights) for side, weights in loaded.items())
-    return f"init from {config.init.path}, step {source.step}: {text}"
+    step = "" if source.step is None else f", step {source.step}"
+    return f"init from {config.init.path}{step}: {text}"
 
 
 def _start_player(
     side: Side, source: SourceWeights, config: RunConfig, trainer: TrainingLoop, model: Model | None
-) -> LoadedWeights:
-    """Copy a player's weights as far as they fit; its own `init` needs all, without `partial`."""
+) -> tuple[LoadedWeights, str]:
+    """Copy a player's weights as far as they fit; its own `init` needs all, without `partial`.
+
+    Returns also whose weights these are, empty if unknown.
+    """
     player = trainer.players[side.value]
     options = config.player_options[side.value]
+    published = source.published(side, options, player.net)
+    origin = "" if published is None else _origin(published, config)
     weights, average = source.of(side, options, player.net)
     if options.init is not None:
         key = f"{player_key(side.value)}.init.path {', '.join(options.init.paths)}"
         source.check_prefix(key, side, options.init.prefix)
-        _check_fit(key, player, weights, options.init.partial)
+        try:
+            _check_fit(key, player, weights, options.init.partial)
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}; {origin}" if origin else str(error)) from None
 
     def initial() -> dict[str, Any]:  # of the whole network at step 0; every rank constructs it
         data = Data(trainer.batches.source, trainer.batches.source)
         return network_factory(config, side, data, trainer.prior.device, model)().state_dict()
 
-    return start_from(player, weights, average, initial)
+    return start_from(player, weights, average, initial), origin
 
 
 def _check_fit(key: str, player: Player, weights: StoredTensors, partial: bool) -> None:
@@ -139,6 +151,15 @@ def _check_fit(key: str, player: Player, weights: StoredTensors, partial: bool) 
             f"{key} does not fit {label}: {_shorten(texts)}; pass {player.side.value}.init.partial=true "
             "to load the others, or give the weights of this network"
         )
+
+
+def _origin(published: ProjectWeights, config: RunConfig) -> str:
+    """Return whose weights these are, and the settings of the model that the file shows, with others here."""
+    texts = []
+    for name, value in published.settings.items():
+        here = config.model.name if name == "name" else getattr(config.model.options, name, None)
+        texts.append(f"model.{name}={value}" if here == value else f"model.{name}={value} (here {here})")
+    return f"weights of {published.project} with {', '.join(texts)}"
 
 
 def _describe(side: Side, loaded: LoadedWeights, limit: int | None = _MAX_NAMED) -> str:

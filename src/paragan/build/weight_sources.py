@@ -1,4 +1,4 @@
-"""Weights that a run may start from: of a run folder, a checkpoint, an exported file or safetensors files."""
+"""Weights that a run may start from: of a run folder, a checkpoint, an exported file or files of other programs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,9 +6,10 @@ from pathlib import Path
 
 from torch import nn
 
+from paragan.checkpoint.layouts import ProjectWeights, published_weights
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.reader import Checkpoint, file_sha256, read_checkpoint, saved_base
-from paragan.checkpoint.weight_files import open_weights, sha256_of_files
+from paragan.checkpoint.weight_files import is_torch_file, open_weights, sha256_of_files
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import player_key
 from paragan.core.command import program_command
@@ -44,7 +45,17 @@ class SourceWeights:
         prefix = "" if options.init is None else options.init.prefix
         average = self.averages.get(side.value, empty)
         weights = average if options.trains_part and average else self.networks.get(side.value, empty)
-        return _named_as(net, weights.under(prefix)), _named_as(net, average.under(prefix))
+        published = self.published(side, options, net)
+        weights = weights.under(prefix) if published is None else published.tensors
+        return _named_as(net, weights), _named_as(net, average.under(prefix))
+
+    def published(self, side: Side, options: PlayerOptions, net: nn.Module) -> ProjectWeights | None:
+        """Return a player's weights by the names of its network, if they are of a known project."""
+        prefix = "" if options.init is None else options.init.prefix
+        names = {name: base for base, name in base_names(net).items()}
+        state = net.state_dict().items()
+        shapes = {names.get(name, name).removeprefix("net."): tuple(value.shape) for name, value in state}
+        return published_weights(self.networks.get(side.value, StoredTensors.of({})).under(prefix), shapes)
 
     def check_unchanged(self, key: str, path: object, sha256: str | None) -> None:
         """Raise `CheckpointError` if these are not the weights of the setting `key` with that sha256."""
@@ -74,6 +85,9 @@ def read_source(path: Path, key: str, say: Callable[[str], None]) -> SourceWeigh
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
     if path.is_file():
+        if is_torch_file(path):  # whose network it is, its names tell
+            networks = dict.fromkeys(("g", "d"), open_weights([path], f"{key}.path"))
+            return SourceWeights(sha256=file_sha256(path), networks=networks, averages={})
         file = generator_file.read(path)
         generator = {"g": StoredTensors.of(file.weights)}
         return SourceWeights(sha256=file_sha256(path), networks=generator, averages=generator, step=file.info.step)

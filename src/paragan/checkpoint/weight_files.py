@@ -1,14 +1,16 @@
-"""Reader of safetensors files with weights of any origin, a box at a time. Nothing is unpickled."""
+"""Reader of files with weights of any origin: safetensors, a box at a time, and the tensors of `torch.save`."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
 from paragan.checkpoint.reader import UNREADABLE, assemble, file_sha256
 from paragan.core.errors import CheckpointError
@@ -16,31 +18,33 @@ from paragan.core.files import open_regular_file
 from paragan.core.layout import StoredTensors, TensorLayout
 
 _PICKLED = (b"PK\x03\x04", b"\x80")  # a zip file and a plain pickle: the formats of `torch.save`
+_MAX_DEPTH = 3  # of maps in maps
+_MAX_TENSORS = 100_000
+_ADVICE = "give a file of torch.save(net.state_dict(), …), or of safetensors"
 
 
 def open_weights(paths: Sequence[Path], key: str) -> StoredTensors:
-    """Open the tensors of safetensors files, each of which holds other tensors.
+    """Open the tensors of files of safetensors, or of `torch.save`, each of which holds other tensors.
 
-    key: setting that names the files, for messages. Raises `CheckpointError` for another file, with
-    the conversion of one that `torch.save` wrote, and for a tensor in two files.
+    key: setting that names the files, for messages. Raises `CheckpointError` for another file, and for a
+    tensor in two.
     """
-    files: dict[str, tuple[Path, Any, TensorLayout]] = {}
+    weights = StoredTensors.of({})
     for path in paths:
-        opened = _open(path, key)
-        for name in opened.keys():  # noqa: SIM118 no mapping
-            if name in files:
-                raise CheckpointError(f"{key}: {name} is in {files[name][0]} and in {path}; give one of the two files")
-            files[name] = path, opened, TensorLayout.whole(opened.get_slice(name).get_shape())
+        part = _open(path, key)
+        for name in part:
+            if name in weights:
+                raise CheckpointError(f"{key}: {name} is in {path} and in a file before it; give one of the two files")
+        weights = weights.joined(part)
+    return weights
 
-    def read(name: str, wanted: TensorLayout) -> Tensor:
-        path, opened, whole = files[name]
-        try:
-            return assemble(name, wanted, [(whole, opened)])
-        except UNREADABLE as error:
-            text = " ".join(str(error).split())[:100]
-            raise CheckpointError(f"{key} {path}: {name} cannot be read ({text})") from None
 
-    return StoredTensors({name: whole.shape for name, (_, _, whole) in files.items()}, read)
+def is_torch_file(path: Path) -> bool:
+    """Return whether a file begins as those of `torch.save`: a zip file, or a plain pickle."""
+    with open_regular_file(path) as file:  # safetensors and torch would block on a pipe
+        start = file.read(9)
+    # A header of safetensors begins after its length, whose first byte may be that of a pickle.
+    return start.startswith(_PICKLED) and start[8:] != b"{"
 
 
 def sha256_of_files(paths: Sequence[Path]) -> str:
@@ -49,23 +53,67 @@ def sha256_of_files(paths: Sequence[Path]) -> str:
     return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
 
 
-def _open(path: Path, key: str) -> Any:
+def _open(path: Path, key: str) -> StoredTensors:
     try:
-        with open_regular_file(path) as file:  # safetensors would block on a pipe
-            start = file.read(9)
-        # A header of safetensors begins after its length, whose first byte may be that of a pickle.
-        if start.startswith(_PICKLED) and start[8:] != b"{":
-            raise CheckpointError(f"{key} {path} is pickled, which can run code, and is never opened; {_convert(path)}")
-        return safe_open(path, "pt")
+        if is_torch_file(path):
+            return StoredTensors.of(_read_torch_file(path, key))
+        opened: Any = safe_open(path, "pt")
+        names = opened.keys()
+        boxes = {name: TensorLayout.whole(opened.get_slice(name).get_shape()) for name in names}
     except UNREADABLE as error:
         text = " ".join(str(error).split())[:100]
         raise CheckpointError(f"{key} {path}: not a safetensors file ({text}); give one, or a run folder") from None
 
+    def read(name: str, wanted: TensorLayout) -> Tensor:
+        try:
+            return assemble(name, wanted, [(boxes[name], opened)])
+        except UNREADABLE as error:
+            text = " ".join(str(error).split())[:100]
+            raise CheckpointError(f"{key} {path}: {name} cannot be read ({text})") from None
 
-def _convert(path: Path) -> str:
-    """Return how to convert a file of `torch.save`; with `weights_only` no code of the file runs."""
-    return (
-        'convert it: python -c "import torch, safetensors.torch as s; '
-        f"w = torch.load('{path}', map_location='cpu', weights_only=True); w = w.get('state_dict', w); "
-        f"s.save_file({{k: v.clone().contiguous() for k, v in w.items()}}, '{path.with_suffix('.safetensors')}')\""
-    )
+    return StoredTensors({name: box.shape for name, box in boxes.items()}, read)
+
+
+def _read_torch_file(path: Path, key: str) -> dict[str, Tensor]:
+    """Return the tensors of nested maps by dotted names: of `state_dict` if there is one, never of an optimizer.
+
+    Those of a zip file are mapped. key: setting, for messages. Raises `CheckpointError` for a file with
+    more than tensors, numbers, text, lists and maps, which could run code, and for a damaged one.
+    """
+    try:
+        is_zip = zipfile.is_zipfile(path)
+        if is_zip and any(member.compress_type for member in zipfile.ZipFile(path).infolist()):
+            raise ValueError("compressed, which torch never writes")  # it could have any size in memory
+        content: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+    except Exception as error:  # the reader of a damaged file raises anything
+        text = " ".join(str(error).split())
+        is_refused = "Weights only load failed" in text
+        reason = "holds Python objects, which can run code" if is_refused else f"cannot be read ({text[:100]})"
+        raise CheckpointError(f"{key} {path} {reason}; {_ADVICE}") from None
+    if isinstance(content, dict) and isinstance(content.get("state_dict"), Mapping):
+        content = content["state_dict"]
+    tensors: dict[str, Tensor] = {}
+    for name, value in _named(content, "", _MAX_DEPTH, set()):
+        if not _is_plain(value) or len(tensors) >= _MAX_TENSORS:
+            raise CheckpointError(f"{key} {path}: {name[:80]} is no plain tensor, or one too many; {_ADVICE}")
+        tensors[name] = value.detach()
+    if not tensors:
+        raise CheckpointError(f"{key} {path} holds no tensors with names; {_ADVICE}")
+    return tensors
+
+
+def _named(content: Any, prefix: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if isinstance(content, Tensor):
+        yield prefix.removesuffix("."), content
+    elif isinstance(content, Mapping) and depth and id(content) not in seen:
+        seen.add(id(content))  # a map may be in itself, or a million times in another
+        if not content.keys() >= {"state", "param_groups"}:
+            for name, value in content.items():
+                yield from _named(value, f"{prefix}{name}.", depth - 1, seen)
+
+
+def _is_plain(value: Tensor) -> bool:
+    """Whether it is an ordinary tensor, and not larger than its memory: a copy of it could have any size."""
+    if type(value) not in (Tensor, nn.Parameter) or value.layout != torch.strided or value.is_quantized:
+        return False
+    return value.device.type == "cpu" and value.numel() * value.element_size() <= value.untyped_storage().nbytes()

@@ -160,7 +160,7 @@ class WeightsOptions:
     SHORT: ClassVar[str] = "path"
 
     path: FilePath | tuple[FilePath, ...]
-    """A safetensors file, several with other tensors each, or a run folder or checkpoint."""
+    """A file of safetensors or torch.save, several with other tensors each, or a run folder or checkpoint."""
     prefix: str = ""
     """Only tensors whose names start with this are read; it is cut off their names."""
     partial: bool = False

@@ -6,7 +6,6 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
 
 import paragan as pg
 from paragan import build
@@ -157,14 +156,14 @@ def test_weights_that_do_not_fit_are_one_line(tmp_path, source, capsys):
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_pickled_file_is_refused_with_how_to_convert_it(tmp_path, capsys, zipped):
-    path = tmp_path / "w.pth"
-    torch.save({"state_dict": nn.Linear(2, 2).state_dict()}, path, _use_new_zipfile_serialization=zipped)
-    error = refused(tmp_path, capsys, f"g.init={path}")
-    assert f"g.init.path {path} is pickled, which can run code, and is never opened; convert it: python -c" in error
-    script = error.partition('python -c "')[2].rpartition('"')[0]
-    exec(script, {})  # noqa: S102 the command of the message
-    assert load_file(tmp_path / "w.safetensors").keys() == {"weight", "bias"}
+@pytest.mark.parametrize("wrap", [dict, lambda w: {"state_dict": w, "epoch": 3, "optimizer": {"state": {}}}])
+def test_a_file_of_torch_is_read_like_safetensors(tmp_path, source, zipped, wrap):
+    path = tmp_path / "d_00000100"
+    weights = load_file(source / "d.safetensors")
+    torch.save(wrap(weights), path, _use_new_zipfile_serialization=zipped)
+    trainer, *_ = started(tmp_path, f"d.init={path}", "d.init.prefix=encoder.")
+    mine = trainer.players["d"].net.state_dict()
+    assert all(torch.equal(value, weights[f"encoder.{name}"]) for name, value in mine.items())
 
 
 def test_other_paths_are_one_line(tmp_path, capsys, monkeypatch):
