@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import torch
 from PIL import Image
@@ -14,7 +15,7 @@ from paragan.core.errors import ConfigError
 from paragan.evaluation.fixed_samples import side_by_side
 from paragan.export.class_labels import Label
 from paragan.export.sampled_images import SampledImages
-from paragan.export.sampler import Sampler, StyleMixer
+from paragan.export.sampler import Sampler
 from paragan.game.sampling import Mode
 from paragan.storage.animation import save_frames
 from paragan.storage.image_sheet import make_sheet
@@ -22,6 +23,16 @@ from paragan.writers.images import to_pil_image
 
 _SINGLE_TILE_PX = 128  # a single small image is enlarged to this
 COLUMNS = 10
+
+
+@runtime_checkable
+class StyleMixer(Protocol):
+    """A generator that mixes its styles, (layers, length); it is called with (z, y, shift)."""
+
+    styles: tuple[int, int]
+
+    def mixing_shift(self, z_BZ: Tensor, other_BZ: Tensor, y_B: Tensor | None, layer: int) -> Tensor:
+        """Return the shift that replaces the styles of `layer` and the later ones by those of other latents."""
 
 
 @dataclass(frozen=True)

@@ -38,16 +38,6 @@ class StyledGenerator(Protocol):
         """Return the shift that scales the distance of the styles from their mean by `psi`."""
 
 
-@runtime_checkable
-class StyleMixer(Protocol):
-    """A generator that mixes its styles, (layers, length); it is called with (z, y, shift)."""
-
-    styles: tuple[int, int]
-
-    def mixing_shift(self, z_BZ: Tensor, other_BZ: Tensor, y_B: Tensor | None, layer: int) -> Tensor:
-        """Return the shift that replaces the styles of `layer` and the later ones by those of other latents."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sampler(Applicable, Summarised):
     """A generator ready to sample, with averaged weights if the run has them.
