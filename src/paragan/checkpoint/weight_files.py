@@ -84,7 +84,7 @@ def _read_torch_file(path: Path, key: str) -> dict[str, Tensor]:
         is_zip = zipfile.is_zipfile(path)
         if is_zip and any(member.compress_type for member in zipfile.ZipFile(path).infolist()):
             raise ValueError("compressed, which torch never writes")  # it could have any size in memory
-        content: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+        content: object = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except Exception as error:  # the reader of a damaged file raises anything
         text = " ".join(str(error).split())
         is_refused = "Weights only load failed" in text
@@ -102,7 +102,7 @@ def _read_torch_file(path: Path, key: str) -> dict[str, Tensor]:
     return tensors
 
 
-def _named(content: Any, prefix: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def _named(content: object, prefix: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Tensor]]:
     if isinstance(content, Tensor):
         yield prefix.removesuffix("."), content
     elif isinstance(content, Mapping) and depth and id(content) not in seen:
