@@ -12,6 +12,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from paragan.checkpoint.layouts.pix2pix import is_translation
 from paragan.checkpoint.reader import UNREADABLE, assemble, file_sha256
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file
@@ -26,12 +27,15 @@ _ADVICE = "give a file of torch.save(net.state_dict(), …), or of safetensors"
 def open_weights(paths: Sequence[Path], key: str) -> StoredTensors:
     """Open the tensors of files of safetensors, or of `torch.save`, each of which holds other tensors.
 
-    key: setting that names the files, for messages. Raises `CheckpointError` for another file, and for a
-    tensor in two.
+    Two files of a network that CycleGAN has twice have `1/` and `2/` in front of their names. key: setting
+    that names the files, for messages. Raises `CheckpointError` for another file, and for a tensor in two.
     """
-    weights = StoredTensors.of({})
-    for path in paths:
-        part = _open(path, key)
+    parts = [_open(path, key) for path in paths]
+    first, *others = parts
+    if len(parts) == 2 and first.shapes.keys() == others[0].shapes.keys() and is_translation(frozenset(first)):
+        return _below(first, "1/").joined(_below(others[0], "2/"))
+    weights = first
+    for path, part in zip(paths[1:], others, strict=True):
         for name in part:
             if name in weights:
                 raise CheckpointError(f"{key}: {name} is in {path} and in a file before it; give one of the two files")
@@ -51,6 +55,11 @@ def sha256_of_files(paths: Sequence[Path]) -> str:
     """Return the sha256 of a file, or that of the sums of several."""
     sums = [file_sha256(path) for path in paths]
     return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
+
+
+def _below(stored: StoredTensors, lead: str) -> StoredTensors:
+    shapes = {f"{lead}{name}": shape for name, shape in stored.shapes.items()}
+    return StoredTensors(shapes, lambda name, box: stored.read(name.removeprefix(lead), box))
 
 
 def _open(path: Path, key: str) -> StoredTensors:

@@ -148,6 +148,11 @@ def test_a_network_that_has_the_names_itself_gets_them_unchanged():
     [
         {"conv_pre.weight": torch.zeros(3), "ups.0.weight": torch.zeros(())},
         {"conv_pre.weight_g": torch.zeros(3), "conv_pre.weight_v": torch.zeros(())},
+        {"model.model.0.weight": torch.zeros(())},
+        {"model.0.weight": torch.zeros(2, 2)},
+        {"model.1.weight": torch.zeros(2, 2), "model.2.weight": torch.zeros(4)},
+        {"blocks.0.0.conv1.weight": torch.zeros(2), "blocks.0.0.conv1.u0": torch.zeros(5)},
+        {"blocks.0.0.conv1.u0": torch.zeros(5)},
     ],
 )
 def test_known_names_with_other_shapes_are_other_weights(state):

@@ -10,11 +10,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from paragan.checkpoint.layouts import hifigan
+from paragan.checkpoint.layouts import biggan_pytorch, hifigan, pix2pix
 from paragan.checkpoint.layouts.names import plain_weights
 from paragan.core.layout import Shape, StoredTensors
 
-_LAYOUTS = ((hifigan, hifigan.hifigan_networks),)
+_LAYOUTS = (
+    (hifigan, hifigan.hifigan_networks),
+    (pix2pix, pix2pix.pix2pix_networks),
+    (biggan_pytorch, biggan_pytorch.biggan_networks),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

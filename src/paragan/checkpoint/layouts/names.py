@@ -5,20 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+import torch.nn.functional as F
 from torch import Tensor
 
 Weights = dict[str, Tensor]
 Candidate = tuple[Weights, dict[str, object]]  # and the settings of the model
-# A pattern of a whole name, and the new name: a template, or a function of the match.
+# A pattern of a whole name, and the new name: a template, or a function of the match; empty: left out.
 Rule = tuple[str, str | Callable[[re.Match[str]], str]]
 
 _DIRECTION = {"weight_g": "weight_v", "original0": "original1"}  # of weight norm, by its gain
 _RAW, _U, _V = (f"parametrizations.weight.{name}" for name in ("original", "0.u", "0.v"))
 _SPECTRAL = {"weight_orig": _RAW, "weight_u": _U, "weight_v": _V}
+_COUNTERS = ("num_batches_tracked", "accumulation_counter", "sv0")
 
 
 def plain_weights(stored: Mapping[str, Tensor]) -> Weights:
-    """Fold weight norm, in both of torch's forms, into `weight`; name the tensors of spectral norm as here."""
+    """Fold weight norm into `weight`; name raw weights and vectors of spectral norm as here; leave out counters.
+
+    Reads torch's forms of both norms, and that of BigGAN-PyTorch, which divides by u W v of the next u and v.
+    """
     weights: Weights = {}
     for name in stored:
         head, dot, last = name.rpartition(".")
@@ -30,7 +35,11 @@ def plain_weights(stored: Mapping[str, Tensor]) -> Weights:
             weights[f"{here.removesuffix('parametrizations.weight.')}weight"] = v * scale.view(-1, *[1] * (v.dim() - 1))
         elif last in _SPECTRAL and f"{there}weight_orig" in stored:
             weights[f"{here}{_SPECTRAL[last]}"] = stored[name]
-        elif last not in _DIRECTION.values():
+        elif last == "u0":
+            raw = stored[f"{there}weight"]
+            v = F.normalize(raw.flatten(1).T @ stored[name].flatten(), dim=0)
+            weights |= {f"{here}{_RAW}": raw, f"{here}{_V}": v, f"{here}{_U}": F.normalize(raw.flatten(1) @ v, dim=0)}
+        elif last not in (*_COUNTERS, *_DIRECTION.values()) and not (last == "weight" and f"{there}u0" in stored):
             weights[f"{here}{last}"] = stored[name]
     return weights
 
@@ -45,7 +54,8 @@ def renamed(weights: Weights, rules: Sequence[Rule]) -> Weights:
                 return new(match) if callable(new) else match.expand(new)
         return name
 
-    return {new_name(name): value for name, value in weights.items()}
+    new_weights = {new_name(name): value for name, value in weights.items()}
+    return {name: value for name, value in new_weights.items() if name}
 
 
 def numbers(weights: Weights, pattern: str) -> list[int]:

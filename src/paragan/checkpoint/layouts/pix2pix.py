@@ -1,0 +1,95 @@
+"""pytorch-CycleGAN-and-pix2pix: `*_net_G.pth`, `*_net_D.pth`, and of CycleGAN those of A and of B, in this order.
+
+G is a U-Net (pix2pix) or a chain of residual blocks (CycleGAN), D is PatchGAN. Instance norm has no gain and
+bias there. A bias in front of it has no effect; here there is none in CycleGAN's D.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import torch
+
+from paragan.checkpoint.layouts.names import Candidate, Rule, Weights, numbers, renamed
+
+PROJECT = "pytorch-CycleGAN-and-pix2pix (junyanz)"
+KNOWN_BY = re.compile(r"([12]/)?(module\.)?model\.(model\.0|0|1)\.weight")
+_N = r"(\d{1,3})"
+_NORM = {"weight": "gain", "running_mean": "norm.mean", "running_var": "norm.var"}
+_UNET = r"model\.model\.1((?:\.model\.3)*)\.model\.([1-6])\.(\w+)"  # depth, place in the block
+_STATISTICS: Rule = (r".+\.running_\w+", "")  # of instance norm, in old files; nothing reads them
+
+
+def is_translation(names: frozenset[str]) -> bool:
+    """Return whether these are the names of a network that CycleGAN has twice."""
+    return {"model.0.weight", "model.2.weight"} <= names or "model.10.conv_block.1.weight" in names
+
+
+def pix2pix_networks(weights: Weights) -> Iterator[Candidate]:
+    """Yield pix2pix's and CycleGAN's networks that these may be; two files have `1/` and `2/` in front of names."""
+    if "model.model.0.weight" in weights:
+        yield _unet(weights)
+        return
+    halves = [{name[2:]: value for name, value in weights.items() if name.startswith(n)} for n in ("1/", "2/")]
+    files = [half for half in halves if half] or [weights]
+    kind, convert = ("of", _patches) if "model.0.weight" in files[0] else ("to", _translator)
+    # G_A makes B of A, and D_A judges B.
+    networks = [convert(file, f"{kind}_{side}.") for file, side in zip(files, "ba", strict=False)]
+    yield {k: value for tensors, _ in networks for k, value in tensors.items()}, {"name": "cyclegan", **networks[0][1]}
+    if files == [weights] and kind == "of":
+        tensors, settings = _patches(weights, "blocks.")
+        norm = "batch" if "model.3.weight" in weights else "instance"
+        yield tensors, {"name": "pix2pix", "width": settings["width"], "norm": norm}
+
+
+def _unet(weights: Weights) -> Candidate:
+    matches = (re.fullmatch(_UNET, name) for name in weights)
+    last = max(match[1].count(".model.3") + 1 for match in matches if match)  # depth of the innermost block
+
+    def place(match: re.Match[str]) -> str:
+        depth, part = match[1].count(".model.3") + 1, int(match[2])
+        # The innermost block has neither a block inside nor a norm on the way down.
+        ups = {3: "conv", 4: "norm"} if depth == last else {5: "conv", 6: "norm"}
+        kind = ups.get(part) or ("conv" if part == 1 else "norm")
+        block = 2 * last + 1 - depth if part in ups else depth
+        return f"blocks.{block}.{kind}.{_NORM.get(match[3], match[3]) if kind == 'norm' else match[3]}"
+
+    rules: list[Rule] = [
+        (r"model\.model\.0\.(.+)", r"blocks.0.conv.\1"),
+        (r"model\.model\.3\.(.+)", rf"blocks.{2 * last + 1}.conv.\1"),
+        (_UNET, place),
+    ]
+    tensors = renamed(weights, rules)
+    for block in range(last + 2, 2 * last + 2):  # the map from inside comes after the skip map there, first here
+        name = f"blocks.{block}.conv.weight"
+        tensors[name] = torch.cat(tensors[name].chunk(2)[::-1])
+    norm = "batch" if "model.model.1.model.2.weight" in weights else "instance"
+    return tensors, {"name": "pix2pix", "width": len(weights["model.model.0.weight"]), "norm": norm}
+
+
+def _translator(weights: Weights, lead: str) -> Candidate:
+    rules: list[Rule] = [
+        *([] if "model.2.weight" in weights else [_STATISTICS]),
+        (rf"model\.{_N}\.conv_block\.([15])\.(\w+)", rf"{lead}\1.layers.\2.\3"),
+        (rf"model\.{_N}\.conv_block\.6\.(\w+)", rf"{lead}\1.layers.5.\2"),  # with dropout
+        (rf"model\.{_N}\.(\w+)", rf"{lead}\1.\2"),
+    ]
+    blocks = len(numbers(weights, rf"model\.{_N}\.conv_block\.1\.weight"))
+    return renamed(weights, rules), {"width": len(weights["model.1.weight"]), "blocks": blocks}
+
+
+def _patches(weights: Weights, lead: str) -> Candidate:
+    layers = numbers(weights, rf"model\.{_N}\.weight")
+    convs = [layer for layer in layers if weights[f"model.{layer}.weight"].dim() == 4]
+
+    def place(match: re.Match[str]) -> str:
+        layer, name = int(match[1]), match[2]
+        if layer in convs:
+            return f"{lead}{convs.index(layer)}.conv.{name}"
+        return f"{lead}{convs.index(layer - 1)}.norm.{_NORM.get(name, name)}"
+
+    without_effect = rf"model\.({'|'.join(map(str, convs[1:-1]))})\.bias"
+    is_instance = "model.3.weight" not in weights
+    rules = [*([_STATISTICS, (without_effect, "")] if is_instance else []), (rf"model\.{_N}\.(\w+)", place)]
+    return renamed(weights, rules), {"width": len(weights["model.0.weight"]), "d_halvings": len(convs) - 2}
