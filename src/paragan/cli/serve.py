@@ -17,7 +17,7 @@ def serve_command(
     trust: Trust = False,
     code: Code = None,
 ) -> None:
-    """Use a trained generator on a local page: images of latents, or your own pictures and sounds."""
+    """Use a trained generator on a local page."""
     from paragan.extensions.serving.sample_server import SampleServer
     from paragan.runs.open_generator import open_generator
 

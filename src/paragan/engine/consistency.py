@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import RankError
-from paragan.core.layout import local_shard
+from paragan.core.layout import Layout, local_shard
 from paragan.core.types import Clock
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
@@ -102,9 +102,13 @@ def _named_tensors(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[
         is_piece = (is_cut and value.dim() > 0) or box.stage is not None
         yield f"{prefix}{name}{f' (piece at {box.offset}{_SHARD}' * is_piece}", local_shard(value.detach())
     # norms of torch in D count batches of G's turns, too, which follow an averaging of local SGD
-    may_differ = strategy.exemption != ""
+    if not strategy.exemption:
+        yield from _named_buffers(prefix, net, layout)
+
+
+def _named_buffers(prefix: str, net: nn.Module, layout: Layout) -> Iterator[tuple[str, Tensor]]:
     for name, buffer in net.named_buffers():
-        if not (buffer.is_meta or may_differ):
+        if not buffer.is_meta:
             of_stage = f" (of a stage{_SHARD}" if name in layout and layout[name].stage is not None else ""
             yield f"{prefix}{name}{of_stage}", buffer.detach()
 

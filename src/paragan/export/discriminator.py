@@ -43,11 +43,10 @@ class ExportedDiscriminator:
         """
         folder.mkdir(parents=True, exist_ok=True)
         paths = {name: folder / f"discriminator{ENDINGS[name]}" for name in ENDINGS}
-        lines = []
-        for name in formats:
-            if name != "safetensors":
-                difference = WRITERS[name](self.traceable(), paths[name])
-                lines.append(f"{paths[name]}  (differs from the network by at most {difference:.1e})")
+        programs = {name: WRITERS[name](self.traceable(), paths[name]) for name in formats if name in WRITERS}
+        lines = [
+            f"{paths[name]}  (differs from the network by at most {worst:.1e})" for name, worst in programs.items()
+        ]
         write_bytes(paths["safetensors"], self._weights())
         former = [paths[name] for name in WRITERS if name not in formats and paths[name].is_file()]
         for path in former:

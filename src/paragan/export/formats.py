@@ -53,10 +53,7 @@ def onnx_program(network: Traceable, path: Path) -> float:
     def write(file: BinaryIO) -> Call:
         with _tracing(network.net):
             exported = torch.onnx.export(
-                program,
-                input_names=list(network.names),
-                output_names=["images" if network.player == "generator" else "logits"],
-                verbose=False,
+                program, input_names=list(network.names), output_names=[network.output], verbose=False
             )
             assert exported is not None
             content = exported.model_proto.SerializeToString()

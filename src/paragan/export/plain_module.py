@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,12 @@ _LITERALS = (bool, int, float, str, type(None))
 def plain_module(program: torch.export.ExportedProgram, network: Traceable, stem: str) -> str:
     """Return the source of a file whose `load(path)` returns the network with weights from `generator.safetensors`.
 
-    stem: name of the module. Raises `CheckpointError` for a network with
-    tensors that its state_dict lacks.
+    stem: name of the module. Raises `CheckpointError` for a network with tensors that its state_dict lacks.
     """
     traced = program.module()
     tensors: dict[str, tuple[torch.Tensor, bool]] = {name: (tensor, True) for name, tensor in traced.named_parameters()}
     tensors |= {name: (tensor, False) for name, tensor in traced.named_buffers()}
-    missing = sorted(set(tensors) - set(network.net.state_dict()))
-    if missing:
-        name = missing[0].removeprefix(_WRAPPER)
-        raise CheckpointError(f"export: {name} is not saved with the weights; use --format torch instead")
+    _check_saved(tensors, network)
     source = _Source({name: _attribute(name.removeprefix(_WRAPPER)) for name in tensors}, network.names)
     body = source.lines(traced.graph, network.names)
     rows = [
@@ -40,6 +36,13 @@ def plain_module(program: torch.export.ExportedProgram, network: Traceable, stem
         for name, (tensor, is_parameter) in tensors.items()
     ]
     return _template().render(version=__version__, network=network, rows=rows, body=body, stem=stem)
+
+
+def _check_saved(names: Collection[str], network: Traceable) -> None:
+    missing = sorted(set(names) - set(network.net.state_dict()))
+    if missing:
+        name = missing[0].removeprefix(_WRAPPER)
+        raise CheckpointError(f"export: {name} is not saved with the weights; use --format torch instead")
 
 
 def _template() -> jinja2.Template:

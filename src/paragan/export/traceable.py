@@ -66,6 +66,11 @@ class Traceable:
     prefix: str = ""
 
     @property
+    def output(self) -> str:
+        """Name of what the network returns."""
+        return "images" if self.player == "generator" else "logits"
+
+    @property
     def dynamic_shapes(self) -> tuple[tuple[dict[int, Any], ...]]:
         """What `torch.export` may not fix."""
         batch = torch.export.Dim("batch")

@@ -181,7 +181,7 @@ def test_check_of_an_address_reads_all_and_ends_with_the_command(remote, capsys)
     assert main(["data", "check", url, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["images"], report["damaged"], report["classes"]) == (COUNT, [], {"cats": 60, "dogs": 60})
-    assert report["command"] == f"paragan train own data.name=shards data.path={url} data.size=32"
+    assert report["command"] == f"paragan train own data.name=shards data.path={url} data.size=40"
 
 
 @pytest.mark.parametrize("address", ["https://me:hunter2@host/x", "s3://bucket/x?X-Amz-Signature=hunter2"])

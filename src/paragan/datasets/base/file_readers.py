@@ -219,10 +219,7 @@ class TarReader(_ArchiveReader):
             return self._contents[path][:limit]
         number, offset, num_bytes = self._members[path]
         if not offset:
-            raise DataError(
-                f"{self.where(path)}: of compressed tar files only images are read; unpack it, or pack a .zip or "
-                "uncompressed .tar"
-            )
+            raise DataError(f"{self.where(path)}: of compressed tar files only images are read; unpack it")
         num_bytes = min(num_bytes, limit or num_bytes)
         if num_bytes > MAX_FILE_BYTES:
             raise DataError(f"{self.where(path)}: the file has {num_bytes:,} bytes, the limit is {MAX_FILE_BYTES:,}")
