@@ -157,8 +157,8 @@ def _origin(published: ProjectWeights, config: RunConfig) -> str:
     """Return whose weights these are, and the settings of the model that the file shows, with others here."""
     texts = []
     for name, value in published.settings.items():
-        here = config.model.name if name == "name" else getattr(config.model.options, name, None)
-        texts.append(f"model.{name}={value}" if here == value else f"model.{name}={value} (here {here})")
+        current = config.model.name if name == "name" else getattr(config.model.options, name, None)
+        texts.append(f"model.{name}={value}" if current == value else f"model.{name}={value} (here {current})")
     return f"weights of {published.project} with {', '.join(texts)}"
 
 

@@ -27,20 +27,20 @@ def plain_weights(stored: Mapping[str, Tensor]) -> Weights:
     weights: Weights = {}
     for name in stored:
         head, dot, last = name.rpartition(".")
-        there = f"{head}{dot}"
-        here = there.removeprefix("module.")  # of a data-parallel wrapper
-        if last in _DIRECTION and f"{there}{_DIRECTION[last]}" in stored:
-            v = stored[f"{there}{_DIRECTION[last]}"]
+        lead = f"{head}{dot}"
+        own = lead.removeprefix("module.")  # without a data-parallel wrapper
+        if last in _DIRECTION and f"{lead}{_DIRECTION[last]}" in stored:
+            v = stored[f"{lead}{_DIRECTION[last]}"]
             scale = stored[name].flatten() / v.flatten(1).norm(dim=1)
-            weights[f"{here.removesuffix('parametrizations.weight.')}weight"] = v * scale.view(-1, *[1] * (v.dim() - 1))
-        elif last in _SPECTRAL and f"{there}weight_orig" in stored:
-            weights[f"{here}{_SPECTRAL[last]}"] = stored[name]
+            weights[f"{own.removesuffix('parametrizations.weight.')}weight"] = v * scale.view(-1, *[1] * (v.dim() - 1))
+        elif last in _SPECTRAL and f"{lead}weight_orig" in stored:
+            weights[f"{own}{_SPECTRAL[last]}"] = stored[name]
         elif last == "u0":
-            raw = stored[f"{there}weight"]
+            raw = stored[f"{lead}weight"]
             v = F.normalize(raw.flatten(1).T @ stored[name].flatten(), dim=0)
-            weights |= {f"{here}{_RAW}": raw, f"{here}{_V}": v, f"{here}{_U}": F.normalize(raw.flatten(1) @ v, dim=0)}
-        elif last not in (*_COUNTERS, *_DIRECTION.values()) and not (last == "weight" and f"{there}u0" in stored):
-            weights[f"{here}{last}"] = stored[name]
+            weights |= {f"{own}{_RAW}": raw, f"{own}{_V}": v, f"{own}{_U}": F.normalize(raw.flatten(1) @ v, dim=0)}
+        elif last not in (*_COUNTERS, *_DIRECTION.values()) and not (last == "weight" and f"{lead}u0" in stored):
+            weights[f"{own}{last}"] = stored[name]
     return weights
 
 

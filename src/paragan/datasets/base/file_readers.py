@@ -108,8 +108,8 @@ class FolderReader(FileReader):
     def images(self, top: bytes = b"") -> list[bytes]:
         """Return the sorted relative paths of all images in `top`, which is empty or ends with a slash."""
         broken: list[bytes] = []
-        found = _image_paths.find_files(Path(self.name, os.fsdecode(top)), broken)
-        paths = self._sort([top + path for path in found] if top else found)
+        below = _image_paths.find_files(Path(self.name, os.fsdecode(top)), broken)
+        paths = self._sort([top + path for path in below] if top else below)
         links = [os.fsdecode(top + link) for link in broken]
         self._notice_ignored("links that lead to no file, pipes and devices", links)
         return paths

@@ -110,12 +110,12 @@ def compare_with_plain(
     return run_law(law, name, look)
 
 
-def law_result(found: TraceDifference, traits: Traits) -> LawResult:
+def law_result(difference: TraceDifference, traits: Traits) -> LawResult:
     """Return the result of a comparison, with an explanation if it failed."""
-    if not found.name:
-        return passed_result(found.largest)
-    reasons = (diagnosis.explain_difference(found, traits), str(found))
-    return failed_result("; ".join(filter(None, reasons)), found.largest)
+    if not difference.name:
+        return passed_result(difference.largest)
+    reasons = (diagnosis.explain_difference(difference, traits), str(difference))
+    return failed_result("; ".join(filter(None, reasons)), difference.largest)
 
 
 def deterministic(subject: VerifiedNetworks, traits: Traits, plain: list[Trace]) -> LawResult:

@@ -114,8 +114,8 @@ class StackedNetwork(RowDrawing):
             output = functional_call(self._template[0], tensors, tuple(inputs))
         # vmap returns no buffers: their new values (statistics of each cell) go back into the stack in place
         for name, buffer in buffers.items():
-            if (found := tensors[name]) is not buffer:  # a new tensor in place of the buffer
-                buffer.copy_(found.detach())
+            if (tensor := tensors[name]) is not buffer:  # a new tensor in place of the buffer
+                buffer.copy_(tensor.detach())
         return _as_tensors(output)
 
     def _by_cell(self, value: Tensor) -> Tensor:
