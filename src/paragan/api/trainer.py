@@ -54,6 +54,7 @@ from paragan.export.tensor_sampler import Labels, sample_tensors
 from paragan.game.named_inputs import discriminator_arguments, generator_arguments, tuple_names, with_named_inputs
 from paragan.game.prior import Prior
 from paragan.game.state import check_same
+from paragan.runs.run_request import RunRequest
 
 Tensors = Mapping[str, Tensor | Sequence[Tensor]]
 Data = Tensors | Tensor | Dataset[Any] | DataLoader[Any] | Callable[[int], Iterable[Any]] | Source
@@ -137,7 +138,8 @@ class Trainer:
 
         Ctrl-C, torchrun and errors are as in `train`.
         """
-        run_in_folder(self.config, self.name, self.folder, self.fresh, lambda world: (self.config, self._game(world)))
+        request = RunRequest(config=self.config, name=self.name, out=self.folder, fresh=self.fresh)
+        run_in_folder(request, lambda world: (self.config, self._game(world)))
         return TensorRun(self)
 
     def resumed(self, settings: Mapping[str, Any] | None = None) -> Self:

@@ -72,8 +72,10 @@ def train(
     gan = _pair(generator, discriminator, chosen.seed)
 
     def objects(world: World) -> tuple[RunConfig, Model | None]:
-        networks = None if gan is None else gan.networks(world)
-        return (chosen if networks is None else networks.recorded_in(chosen)), networks
+        if gan is None:
+            return chosen, None
+        networks = gan.networks(world)
+        return networks.recorded_in(chosen), networks
 
     where = out or f"runs/{name}"
     address = where if isinstance(where, str) and is_url(where) else ""
@@ -83,45 +85,22 @@ def train(
         from paragan.extensions.buckets.remote_run import working_folder
 
         folder = working_folder(address)
-    run_in_folder(chosen, name, folder, fresh, objects, address)
+    run_in_folder(RunRequest(config=chosen, name=name, out=folder, fresh=fresh, address=address), objects)
     return Run(folder, gan, address)
 
 
-def run_in_folder(
-    config: RunConfig,
-    name: str,
-    folder: Path,
-    fresh: bool,
-    objects: Callable[[World], tuple[RunConfig, Model | None]],
-    address: str = "",
-) -> None:
-    """Train in a run folder. objects: returns the config and the objects of the program; collective.
-
-    address: of the run whose working folder this is.
-    """
+def run_in_folder(request: RunRequest, objects: Callable[[World], tuple[RunConfig, Model | None]]) -> None:
+    """Train a run of a program. objects: returns its config and its networks from memory; collective."""
     place = from_environment()
-    if place is None and (config.devices or 1) > 1:
+    devices = request.config.devices
+    if place is None and (devices or 1) > 1:
         raise ConfigError(
-            f"devices={config.devices} needs as many processes; start the program with "
-            f"`torchrun --nproc-per-node {config.devices} PROGRAM`, or leave devices out"
+            f"devices={devices} needs as many processes; start the program with "
+            f"`torchrun --nproc-per-node {devices} PROGRAM`, or leave devices out"
         )
-
-    request = RunRequest(
-        config=config,
-        name=name,
-        out=folder,
-        fresh=fresh,
-        place=place,
-        resume_hint="Ctrl-C saves; the same program resumes",
-        address=address,
-    )
-
-    def prepare(world: World) -> RunRequest:
-        recorded, model = objects(world)
-        return replace(request, config=recorded, model=model)
-
+    request = replace(request, place=place, resume_hint="Ctrl-C saves; the same program resumes")
     with in_python_words(), _mirroring(request):
-        train_in_program(config, place, prepare)
+        train_in_program(request, objects)
 
 
 def _mirroring(request: RunRequest) -> AbstractContextManager[None]:

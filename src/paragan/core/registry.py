@@ -237,12 +237,9 @@ class _NoOptions:
     """Options of a file that defines none."""
 
 
-_FOLDER = Path(__file__).resolve().parent.parent / "extensions"
-
-
 def has_extension(name: str) -> bool:
     """Return whether this installation has an extension."""
-    return (_FOLDER / name).is_dir()
+    return (_ROOT / "extensions" / name).is_dir()
 
 
 def check_extension(name: str, setting: str) -> None:

@@ -4,16 +4,16 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paragan.config import RunConfig
 from paragan.core.dist import World
 from paragan.core.errors import PREEMPTED, PeerFailedError, outcome
 from paragan.core.interrupt import Interrupt, install
+from paragan.core.network_factory import Model
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import destroy_groups
-from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.session import Session
 from paragan.runs.hang_watchdog import hang_watchdog
 from paragan.runs.run_lines import command_lines, end_line, result_lines
@@ -56,11 +56,11 @@ def train_run(request: RunRequest, interrupt: Interrupt, runner: Runner | None =
     return ended.code
 
 
-def train_in_program(config: RunConfig, place: RankEnv | None, prepare: Callable[[World], RunRequest]) -> None:
+def train_in_program(request: RunRequest, objects: Callable[[World], tuple[RunConfig, Model | None]]) -> None:
     """Train to the end, or to a signal that saves. `SystemExit` for signals other than Ctrl-C.
 
-    prepare: called once all ranks are connected. Signals are caught in the main thread only. A
-    second Ctrl-C raises `KeyboardInterrupt`: the program, or the kernel of a notebook, continues.
+    objects: returns the config and the networks from memory, once all ranks are connected. Signals are caught in the
+    main thread only. A second Ctrl-C raises `KeyboardInterrupt`: the program, or the kernel of a notebook, continues.
     """
 
     def stop_reason() -> str:
@@ -69,13 +69,14 @@ def train_in_program(config: RunConfig, place: RankEnv | None, prepare: Callable
     is_main = threading.current_thread() is threading.main_thread()
     ended = _Ended()
     with install(abort=signal.default_int_handler) if is_main else Interrupt() as interrupt, ExitStack() as stack:
-        world = join_world(config, place, lambda: interrupt.requested)
+        world = join_world(request.config, request.place, lambda: interrupt.requested)
         stack.callback(destroy_groups, world)
         with share_failures(world):
-            request = prepare(world)
+            config, model = objects(world)
+            request = replace(request, config=config, model=model)
             session = stack.enter_context(open_session(request, world, lambda: world.any(interrupt.requested)))
         if not session.is_complete:
-            with _training(session, request, stop_reason, ended, is_watched=place is not None):
+            with _training(session, request, stop_reason, ended, is_watched=request.place is not None):
                 for event in session.trainer.run():
                     session.write(event)
             printer(world)(result_lines(session))
