@@ -1,0 +1,71 @@
+"""Benchmarks of the recipe `own`: what counts as lost, the limit of CPU time, folders that are made."""
+
+import json
+import sys
+import time
+
+import pytest
+
+from benchmarks import own_folders, own_images
+
+
+def stored_run(folder, fd, r1=(1.0,)):
+    lines = [{"kind": "step", "kimg": 1.0, "d/loss/r1": term} for term in r1]
+    lines += [{"kind": "score", "kimg": 0.0, "fd[judge]": 50.0, "real": {"fd[judge]": 1.5}}]
+    lines += [
+        {"kind": "score", "kimg": 4.0 * number, "fd[judge]": value, "real": {"fd[judge]": 1.5}}
+        for number, value in enumerate(fd, start=1)
+    ]
+    folder.mkdir(exist_ok=True)
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return own_images.outcome(folder)
+
+
+@pytest.mark.parametrize(
+    ("fd", "r1", "lost", "fell"),
+    [
+        ([20, 18, 12, 11, 8, 7], [1.0, 5.0], False, True),
+        ([20, 18, 12, 11, 13, 14], [1.0, 5.0], False, False),
+        ([20, 18, 12, 11, 30, 40], [1.0, 5.0], True, False),
+        ([20, 18, 12, 11, 8, 7], [1.0, 667.0], True, True),
+        ([], [1.0], True, False),
+    ],
+)
+def test_a_run_is_lost_by_an_exploding_penalty_or_by_a_score_far_from_its_best(tmp_path, fd, r1, lost, fell):
+    result = stored_run(tmp_path / "run", fd, r1)
+    assert (result["lost"], result["fell"]) == (lost, fell)
+
+
+def test_thirds_of_a_score_take_all_values_between_first_and_last():
+    assert own_images._fell([3, 2, 2, 2, 1])
+    assert not own_images._fell([3, 9, 2, 2, 1])  # the middle is 9, 2, 2
+    assert not own_images._fell([3, 2])
+
+
+def test_a_command_is_interrupted_when_its_cpu_time_is_over(tmp_path):
+    program = (
+        "import sys, time\n"
+        "try:\n"
+        "    while True: pass\n"
+        "except KeyboardInterrupt:\n"
+        "    open(sys.argv[1], 'w').write(str(time.process_time()))\n"
+    )
+    path = tmp_path / "seconds"
+    began_s = time.monotonic()
+    own_images.train([sys.executable, "-c", program, str(path)], cpu_s=0.3)
+    assert 0.2 <= float(path.read_text()) < 1.5
+    assert time.monotonic() - began_s < 30
+
+
+def test_which_folders_choose_and_which_check_is_fixed():
+    assert not set(own_folders.CHOOSING) & set(own_folders.CHECKING)
+    assert {*own_folders.CHOOSING, *own_folders.CHECKING, *own_folders.SPECIAL} == set(own_folders.MAKERS)
+
+
+def test_a_package_with_another_hash_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_folders.Path, "home", lambda: tmp_path)
+    cache = tmp_path / ".cache" / "paragan-benchmarks"
+    cache.mkdir(parents=True)
+    (cache / "region-flags-1.1.0.tgz").write_bytes(b"another")
+    with pytest.raises(own_folders.ParaganError, match="region-flags"):
+        own_folders.flags(tmp_path)
