@@ -52,7 +52,7 @@ def test_a_command_is_interrupted_when_its_cpu_time_is_over(tmp_path):
     )
     path = tmp_path / "seconds"
     began_s = time.monotonic()
-    own_images.train([sys.executable, "-c", program, str(path)], cpu_s=0.3)
+    own_images.train([sys.executable, "-IS", "-c", program, str(path)], cpu_s=0.3)
     assert 0.2 <= float(path.read_text()) < 1.5
     assert time.monotonic() - began_s < 30
 
