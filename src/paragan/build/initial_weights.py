@@ -110,7 +110,7 @@ def _start_player(
     """
     player = trainer.players[side.value]
     options = config.player_options[side.value]
-    published = source.published(side, options, player.net)
+    published = source.published(side, options, player.net, config.model.name)
     origin = "" if published is None else _origin(published, config)
     weights, average = source.of(side, options, player.net)
     if options.init is not None:
@@ -158,7 +158,9 @@ def _origin(published: ProjectWeights, config: RunConfig) -> str:
     texts = []
     for name, value in published.settings.items():
         current = config.model.name if name == "name" else getattr(config.model.options, name, None)
-        texts.append(f"model.{name}={value}" if current == value else f"model.{name}={value} (here {current})")
+        is_part = isinstance(value, dict) and isinstance(current, dict) and value.items() <= current.items()
+        is_equal = is_part or current == value
+        texts.append(f"model.{name}={value}" if is_equal else f"model.{name}={value} (here {current})")
     return f"weights of {published.project} with {', '.join(texts)}"
 
 

@@ -46,16 +46,17 @@ class SourceWeights:
         average = self.averages.get(side.value, empty)
         weights = average if options.trains_part and average else self.networks.get(side.value, empty)
         published = self.published(side, options, net)
-        weights = weights.under(prefix) if published is None else published.tensors
+        weights = weights.under(prefix) if published is None else StoredTensors.of(published.tensors)
         return _named_as(net, weights), _named_as(net, average.under(prefix))
 
-    def published(self, side: Side, options: PlayerOptions, net: nn.Module) -> ProjectWeights | None:
-        """Return a player's weights by the names of its network, if they are of a known project."""
+    def published(self, side: Side, options: PlayerOptions, net: nn.Module, model: str = "") -> ProjectWeights | None:
+        """Return a player's weights by the names of its network, of a model, if they are of a known project."""
         prefix = "" if options.init is None else options.init.prefix
         names = {name: base for base, name in base_names(net).items()}
         state = net.state_dict().items()
         shapes = {names.get(name, name).removeprefix("net."): tuple(value.shape) for name, value in state}
-        return published_weights(self.networks.get(side.value, StoredTensors.of({})).under(prefix), shapes)
+        stored = self.networks.get(side.value, StoredTensors.of({})).under(prefix)
+        return published_weights(stored, shapes, None if side.is_extra else side, model)
 
     def check_unchanged(self, key: str, path: object, sha256: str | None) -> None:
         """Raise `CheckpointError` if these are not the weights of the setting `key` with that sha256."""

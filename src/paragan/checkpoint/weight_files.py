@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,20 @@ _PICKLED = (b"PK\x03\x04", b"\x80")  # a zip file and a plain pickle: the format
 _MAX_DEPTH = 3  # of maps in maps
 _MAX_TENSORS = 100_000
 _ADVICE = "give a file of torch.save(net.state_dict(), …), or of safetensors"
+
+
+class _Ignored:
+    """Stands for a number of numpy, such as a best score, and for its type: only tensors are read."""
+
+    def __init__(self, *_: object) -> None:
+        """Take what would make the object."""
+
+    def __setstate__(self, _: object) -> None:
+        """Take what would fill the object."""
+
+
+_NUMBERS = ("numpy._core.multiarray.scalar", "numpy.core.multiarray.scalar", "numpy.dtype")
+_SAFE: Sequence[tuple[Callable[..., object], str]] = [(_Ignored, name) for name in _NUMBERS]
 
 
 def open_weights(paths: Sequence[Path], key: str) -> StoredTensors:
@@ -86,14 +100,16 @@ def _open(path: Path, key: str) -> StoredTensors:
 def _read_torch_file(path: Path, key: str) -> dict[str, Tensor]:
     """Return the tensors of nested maps by dotted names: of `state_dict` if there is one, never of an optimizer.
 
-    Those of a zip file are mapped. key: setting, for messages. Raises `CheckpointError` for a file with
-    more than tensors, numbers, text, lists and maps, which could run code, and for a damaged one.
+    Those of a zip file are mapped; numbers of numpy are not made. key: setting, for messages. Raises
+    `CheckpointError` for a file with more than tensors, numbers, text, lists and maps, which could run code, and
+    for a damaged one.
     """
     try:
         is_zip = zipfile.is_zipfile(path)
         if is_zip and any(member.compress_type for member in zipfile.ZipFile(path).infolist()):
             raise ValueError("compressed, which torch never writes")  # it could have any size in memory
-        content: object = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+        with torch.serialization.safe_globals([*_SAFE]):
+            content: object = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except Exception as error:  # the reader of a damaged file raises anything
         text = " ".join(str(error).split())
         is_refused = "Weights only load failed" in text

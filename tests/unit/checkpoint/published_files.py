@@ -30,14 +30,14 @@ def randomised(net: nn.Module) -> nn.Module:
     return net.eval()
 
 
-def filled(ours: nn.Module, *theirs: nn.Module, folder, wrap=lambda state: state) -> dict[str, object]:
+def filled(ours: nn.Module, *theirs: nn.Module, folder, wrap=lambda state: state, model="") -> dict[str, object]:
     """Load files of `theirs` into `ours` through disk; every tensor on either side must find its partner."""
     paths = [folder / f"net_{next(SEEDS)}" for _ in theirs]
     for path, net in zip(paths, theirs, strict=True):
         torch.save(wrap(net.state_dict()), path)
-    weights = published_weights(open_weights(paths, "g.init.path"), shapes_of(ours.state_dict()))
-    assert shapes_of(ours.state_dict()) == weights.tensors.shapes
-    ours.load_state_dict(dict(weights.tensors))
+    weights = published_weights(open_weights(paths, "g.init.path"), shapes_of(ours.state_dict()), model=model)
+    assert shapes_of(ours.state_dict()) == shapes_of(weights.tensors)
+    ours.load_state_dict(weights.tensors)
     ours.eval()
     return dict(weights.settings)
 

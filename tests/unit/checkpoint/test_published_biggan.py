@@ -153,6 +153,7 @@ def test_biggan_g(tmp_path):
 def test_biggan_d(tmp_path):
     theirs = randomised(BigD(8, attends=1))
     ours = biggan.Discriminator(OPTIONS, (3, 64, 64), 5)
-    assert filled(ours, theirs, folder=tmp_path) == {"name": "biggan", "flavour": "brock", "width": 8}
+    settings = {"name": "biggan", "flavour": "brock", "width": 8, "attention": {"d": 16}}
+    assert filled(ours, theirs, folder=tmp_path) == settings
     x, y = torch.randn(2, 3, 64, 64), torch.tensor([4, 1])
     assert_same(ours(x, y).logits_B, theirs(x, y))

@@ -1,8 +1,10 @@
 """Of files of torch.save only tensors are read; other files are one line, and nothing of them runs."""
 
 import math
+import tracemalloc
 import zipfile
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +15,13 @@ from paragan.core.errors import CheckpointError
 class Trap:
     def __reduce__(self):
         return print, ("code of a file ran",)
+
+
+class Gigabyte:
+    """A number of numpy of this size, in a file of a hundred bytes."""
+
+    def __reduce__(self):
+        return np._core.multiarray.scalar, (np.dtype("V1000000000"),)
 
 
 def expanded():
@@ -39,6 +48,7 @@ def compressed(path):
     ("content", "text"),
     [
         ({"weight": torch.zeros(2), "more": Trap()}, "holds Python objects"),
+        ({"weight": torch.zeros(2), "more": np.zeros(2)}, "holds Python objects"),
         ({"weight": expanded()}, "weight is no plain tensor"),
         ({"weight": torch.eye(2).to_sparse()}, "weight is no plain tensor"),
         (nested(), "holds no tensors with names"),
@@ -66,3 +76,15 @@ def test_damaged_and_compressed_files_of_torch_are_one_line(tmp_path):
     compressed(path)
     with pytest.raises(CheckpointError, match="compressed, which torch never writes"):
         open_weights([path], "g.init.path")
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("number", [np.float64(7.5), np.int32(3), np.bool_(True), Gigabyte()])
+def test_numbers_of_numpy_are_ignored_and_never_made(tmp_path, zipped, number):
+    path = tmp_path / "w.pth"
+    torch.save({"state_dict": {"weight": torch.ones(2)}, "best": number}, path, _use_new_zipfile_serialization=zipped)
+    tracemalloc.start()
+    weights = open_weights([path], "g.init.path")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    tracemalloc.stop()
+    assert weights.shapes == {"weight": (2,)}

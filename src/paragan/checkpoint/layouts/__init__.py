@@ -1,51 +1,60 @@
 """Weights of published projects under the names of paragan's networks: one file with a table for each project.
 
-It has `PROJECT`; `KNOWN_BY`, a pattern of names; and a function that yields the networks whose weights these may be,
-with the settings of the model that their shapes tell. A table knows names and shapes, and no network.
+It has `PROJECT`; `KNOWN_BY`, a pattern of names; and `networks`, which yields the networks whose weights these may
+be, with the settings of the model that their shapes tell. A table knows names and shapes, and no network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import pkgutil
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Protocol, cast
 
-from paragan.checkpoint.layouts import biggan_pytorch, hifigan, pix2pix
-from paragan.checkpoint.layouts.names import plain_weights
-from paragan.core.layout import Shape, StoredTensors
-
-_LAYOUTS = (
-    (hifigan, hifigan.hifigan_networks),
-    (pix2pix, pix2pix.pix2pix_networks),
-    (biggan_pytorch, biggan_pytorch.biggan_networks),
-)
+from paragan.checkpoint.layouts._names import ProjectWeights as ProjectWeights, Weights, plain_weights
+from paragan.core.layout import Shape, StoredTensors, shapes_of
+from paragan.core.types import Side
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProjectWeights:
-    """Tensors by the names of paragan's network. settings: of the model; `name` is the model's."""
+class ProjectLayout(Protocol):
+    """A file of this folder. PROJECT: for messages. KNOWN_BY: matches the start of a name in its files."""
 
-    project: str
-    tensors: StoredTensors
-    settings: Mapping[str, object]
+    PROJECT: str
+    KNOWN_BY: re.Pattern[str]
+    networks: Callable[[Weights], Iterator[ProjectWeights]]
 
 
-def published_weights(stored: StoredTensors, shapes: Mapping[str, Shape]) -> ProjectWeights | None:
+@cache
+def project_layouts() -> tuple[ProjectLayout, ...]:
+    """Return the files of this folder; those with `_` in front are parts of them."""
+    names = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
+    return tuple(cast("ProjectLayout", import_module(f"{__name__}.{name}")) for name in names)
+
+
+def possible_weights(stored: StoredTensors) -> Iterator[ProjectWeights]:
+    """Yield what the tensors of a known project may be; they are read if it is one."""
+    for layout in project_layouts():
+        if any(layout.KNOWN_BY.match(name) for name in stored):
+            with suppress(RuntimeError, ValueError, LookupError):  # of shapes that the project's tensors never have
+                yield from layout.networks(plain_weights(stored))
+
+
+def published_weights(
+    stored: StoredTensors, shapes: Mapping[str, Shape], side: Side | None = None, model: str = ""
+) -> ProjectWeights | None:
     """Return the tensors of a known project for a network with these shapes, or None; they are read if it is one.
 
-    Of several networks that the weights may be of, it is the one that most of them fit, at least one. A file
-    with any of the network's own names is never changed.
+    Of several networks that the weights may be of, it is the one that most of them fit, at least one; of equal ones
+    that of `model`. side: of the network; None: either. A file with any of the network's own names is never changed.
     """
-    best, most = None, 0
-    layouts = () if any(name in stored for name in shapes) else _LAYOUTS
-    for layout, networks in layouts:
-        if not any(layout.KNOWN_BY.match(name) for name in stored):
-            continue
-        with suppress(RuntimeError, ValueError, LookupError):  # of shapes that the project's tensors never have
-            for weights, settings in networks(plain_weights(stored)):
-                tensors = StoredTensors.of(weights)
-                fitting = sum(tensors.shapes.get(name) == shape for name, shape in shapes.items())
-                if fitting > most:
-                    best = ProjectWeights(project=layout.PROJECT, tensors=tensors, settings=settings)
-                    most = fitting
+    best, most = None, (0, False)
+    for weights in () if any(name in stored for name in shapes) else possible_weights(stored):
+        stored_shapes = shapes_of(weights.tensors)
+        fitting = sum(stored_shapes.get(name) == shape for name, shape in shapes.items())
+        score = (fitting, weights.settings.get("name") == model)
+        if fitting and score > most and side in (None, weights.side):
+            best, most = weights, score
     return best

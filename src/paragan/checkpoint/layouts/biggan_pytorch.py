@@ -5,47 +5,71 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from paragan.checkpoint.layouts.names import Candidate, Rule, Weights, numbers, renamed
+from paragan.checkpoint.layouts._names import (
+    RAW,
+    ProjectWeights,
+    Rule,
+    Weights,
+    attention_setting,
+    block_names,
+    renamed,
+)
+from paragan.core.types import Side
 
 PROJECT = "BigGAN-PyTorch (ajbrock)"
 KNOWN_BY = re.compile(r"(module\.)?blocks\.0\.0\.conv1\.u0")
 _LAYERS = {"conv_sc": "shortcut", "theta": "query", "phi": "key", "g": "value", "o": "out", "gamma": "gain"}
 _STATISTICS = r"(?:bn\.)?(?:stored|running)_(mean|var)"  # of its three kinds of batch norm
 _BLOCK = r"blocks\.(\d{1,3}\.\d)\."
-_RAW = "parametrizations.weight.original"
+_SETTINGS = {"name": "biggan", "flavour": "brock"}
 
 
-def biggan_networks(weights: Weights) -> Iterator[Candidate]:
+def networks(weights: Weights) -> Iterator[ProjectWeights]:
     """Yield G or D."""
-    stages = len(numbers(weights, rf"blocks\.(\d{{1,3}})\.0\.conv1\.{_RAW}"))
-    settings = {"name": "biggan", "flavour": "brock"}
+    names = block_names(weights, _BLOCK)
+    attends = [f"blocks.{name}.gamma" in weights for name in names]
+    stages = attends.count(False)
     if "output_layer.0.gain" not in weights:
-        rules, last = _block_rules(weights, "", first=0)
-        head: Rule = (r"(linear|embed)\.(.+)", rf"blocks.{last}.\1.\2")
-        width = len(weights[f"blocks.0.0.conv1.{_RAW}"]) // (4 if stages == 4 else 1)  # 4 blocks: 32 px
-        yield renamed(weights, [head, *rules]), {**settings, "width": width}
+        image = 32 if stages == 4 else 2 << stages
+        width = len(weights[f"blocks.0.0.conv1.{RAW}"]) // (4 if image == 32 else 1)
+        head: Rule = (r"(linear|embed)\.(.+)", rf"blocks.{len(names)}.\1.\2")
+        tensors = renamed(weights, [head, *_block_rules(names, "", first=0)])
+        settings = {**_SETTINGS, "width": width, **_attention(Side.D, attends, image)}
+        yield ProjectWeights(project=PROJECT, side=Side.D, tensors=tensors, settings=settings)
         return
-    rules, last = _block_rules(weights, "block.", first=1)
-    ends: list[Rule] = [
+    image = 4 << stages
+    last = f"blocks.{len(names) + 1}.block"
+    rules: list[Rule] = [
         (r"shared\.weight", "blocks.0.embed.weight"),
         (r"linear\.(.+)", r"blocks.0.stem.linear.\1"),
-        (rf"output_layer\.0\.{_STATISTICS}", rf"blocks.{last}.block.norm.norm.\1"),
-        (r"output_layer\.0\.(\w+)", rf"blocks.{last}.block.norm.\1"),
-        (r"output_layer\.2\.(.+)", rf"blocks.{last}.block.conv.\1"),
+        (rf"output_layer\.0\.{_STATISTICS}", rf"{last}.norm.norm.\1"),
+        (r"output_layer\.0\.(\w+)", rf"{last}.norm.\1"),
+        (r"output_layer\.2\.(.+)", rf"{last}.conv.\1"),
+        *_block_rules(names, "block.", first=1),
     ]
-    width = len(weights["output_layer.0.gain"]) // {3: 4, 4: 2}.get(stages, 1)  # of 32 and of 64 px
-    latent = weights[f"linear.{_RAW}"].shape[1] * (stages + 1)
-    shared = weights["shared.weight"].shape[1]
-    yield renamed(weights, [*ends, *rules]), {**settings, "width": width, "latent": latent, "shared": shared}
+    width = len(weights["output_layer.0.gain"]) // {32: 4, 64: 2}.get(image, 1)
+    latent = weights[f"linear.{RAW}"].shape[1] * (stages + 1)
+    classes, shared = weights["shared.weight"].shape
+    sizes = {"width": width, "latent": latent, "shared": shared}
+    yield ProjectWeights(
+        project=PROJECT,
+        side=Side.G,
+        tensors=renamed(weights, rules),
+        settings={**_SETTINGS, **sizes, **_attention(Side.G, attends, image)},
+        shape=(len(weights["output_layer.2.bias"]), image, image),
+        classes=classes,
+    )
 
 
-def _block_rules(weights: Weights, lead: str, first: int) -> tuple[list[Rule], int]:
-    """Return the rules of blocks, which are one list here, attention after its block, and the number of the next."""
-    names = {match[1] for match in (re.match(_BLOCK, name) for name in weights) if match}
-    ordered = sorted(names, key=lambda name: [int(number) for number in name.split(".")])
-    places = {name: f"blocks.{place}.{lead}" for place, name in enumerate(ordered, start=first)}
+def _attention(side: Side, attends: list[bool], image: int) -> dict[str, object]:
+    return attention_setting(side, attends, image, min(image // 2, 64) if image > 32 else None)
+
+
+def _block_rules(names: list[str], lead: str, first: int) -> list[Rule]:
+    """Return the rules of blocks, which are one list here, attention after its block."""
+    places = {name: f"blocks.{place}.{lead}" for place, name in enumerate(names, start=first)}
     return [
         (rf"{_BLOCK}bn([12])\.{_STATISTICS}", lambda m: f"{places[m[1]]}norm{m[2]}.norm.{m[3]}"),
         (rf"{_BLOCK}bn([12])\.(.+)", lambda m: f"{places[m[1]]}norm{m[2]}.{m[3]}"),
         (rf"{_BLOCK}(\w+)(.*)", lambda m: f"{places[m[1]]}{_LAYERS.get(m[2], m[2])}{m[3]}"),
-    ], first + len(places)
+    ]

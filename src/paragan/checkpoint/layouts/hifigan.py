@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import prod
 
-from paragan.checkpoint.layouts.names import Candidate, Rule, Weights, numbers, renamed
+from paragan.checkpoint.layouts._names import ProjectWeights, Rule, Weights, numbers, renamed
+from paragan.core.types import Side
 
 PROJECT = "HiFi-GAN (jik876/hifi-gan)"
 KNOWN_BY = re.compile(r"(module\.)?(generator\.)?conv_pre\.|m[ps]d\.discriminators\.")
 _N = r"(\d{1,3})"
+_AUDIO = {"name": "audio", "sample_rate": 22050, "n_fft": 1024, "fmax": 8000}  # of its published configs
 
 
-def hifigan_networks(weights: Weights) -> Iterator[Candidate]:
-    """Yield D, or G with the settings of V1, V2 or V3; dilations are not in the file."""
+def networks(weights: Weights) -> Iterator[ProjectWeights]:
+    """Yield D, or G with the settings of V1, V2 or V3; dilations and audio settings are not in the file."""
     g = {name.removeprefix("generator."): value for name, value in weights.items()}
     if "conv_pre.weight" not in g:
         rules: list[Rule] = [
             (rf"(m[ps]d)\.discriminators\.{_N}\.conv_post\.(.+)", r"\1.\2.last.\3"),
             (rf"(m[ps]d)\.discriminators\.{_N}\.convs\.(.+)", r"\1.\2.convs.\3"),
         ]
-        yield renamed(weights, rules), {"name": "hifigan"}
+        tensors = renamed(weights, rules)
+        yield ProjectWeights(project=PROJECT, side=Side.D, tensors=tensors, settings={"name": "hifigan"})
         return
     stages = numbers(g, rf"ups\.{_N}\.weight")
     kernels = 3  # of the residual blocks after an upsampling, in V1 to V3
@@ -43,7 +47,12 @@ def hifigan_networks(weights: Weights) -> Iterator[Candidate]:
     has_pairs = any(".convs1." in name for name in g)
     flavour = "v1" if has_pairs else "v3"
     rates = tuple(g[f"ups.{stage}.weight"].shape[-1] // 2 for stage in stages)  # a kernel is twice the rate
-    yield (
-        renamed(g, rules),
-        {"name": "hifigan", "flavour": flavour, "width": width, "n_mels": n_mels, "rates": rates},
+    hop = prod(rates)
+    yield ProjectWeights(
+        project=PROJECT,
+        side=Side.G,
+        tensors=renamed(g, rules),
+        settings={"name": "hifigan", "flavour": flavour, "width": width, "n_mels": n_mels, "rates": rates},
+        shape=(1, 32 * hop),
+        data={**_AUDIO, "hop": hop, "n_mels": n_mels, "segment": 32 * hop},
     )

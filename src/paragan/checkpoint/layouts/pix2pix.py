@@ -11,13 +11,16 @@ from collections.abc import Iterator
 
 import torch
 
-from paragan.checkpoint.layouts.names import Candidate, Rule, Weights, numbers, renamed
+from paragan.checkpoint.layouts._names import ProjectWeights, Rule, Weights, numbers, renamed
+from paragan.core.types import Side
 
 PROJECT = "pytorch-CycleGAN-and-pix2pix (junyanz)"
 KNOWN_BY = re.compile(r"([12]/)?(module\.)?model\.(model\.0|0|1)\.weight")
 _N = r"(\d{1,3})"
 _NORM = {"weight": "gain", "running_mean": "norm.mean", "running_var": "norm.var"}
 _UNET = r"model\.model\.1((?:\.model\.3)*)\.model\.([1-6])\.(\w+)"  # depth, place in the block
+_SIDE = 64  # of an image, for want of the one in training: its networks take any
+_Network = tuple[Weights, dict[str, object]]  # and settings of the model
 _STATISTICS: Rule = (r".+\.running_\w+", "")  # of instance norm, in old files; nothing reads them
 
 
@@ -26,24 +29,33 @@ def is_translation(names: frozenset[str]) -> bool:
     return {"model.0.weight", "model.2.weight"} <= names or "model.10.conv_block.1.weight" in names
 
 
-def pix2pix_networks(weights: Weights) -> Iterator[Candidate]:
+def networks(weights: Weights) -> Iterator[ProjectWeights]:
     """Yield pix2pix's and CycleGAN's networks that these may be; two files have `1/` and `2/` in front of names."""
     if "model.model.0.weight" in weights:
         yield _unet(weights)
         return
     halves = [{name[2:]: value for name, value in weights.items() if name.startswith(n)} for n in ("1/", "2/")]
     files = [half for half in halves if half] or [weights]
-    kind, convert = ("of", _patches) if "model.0.weight" in files[0] else ("to", _translator)
+    is_d = "model.0.weight" in files[0]
+    convert = _patches if is_d else _translator
     # G_A makes B of A, and D_A judges B.
-    networks = [convert(file, f"{kind}_{side}.") for file, side in zip(files, "ba", strict=False)]
-    yield {k: value for tensors, _ in networks for k, value in tensors.items()}, {"name": "cyclegan", **networks[0][1]}
-    if files == [weights] and kind == "of":
+    nets = [convert(file, f"{'of' if is_d else 'to'}_{side}.") for file, side in zip(files, "ba", strict=False)]
+    tensors = {name: value for converted, _ in nets for name, value in converted.items()}
+    settings = {"name": "cyclegan", **nets[0][1]}
+    if not is_d:
+        channels = files[0]["model.1.weight"].shape[1]
+        shape = (channels, _SIDE, 2 * _SIDE)
+        yield ProjectWeights(project=PROJECT, side=Side.G, tensors=tensors, settings=settings, shape=shape)
+        return
+    yield ProjectWeights(project=PROJECT, side=Side.D, tensors=tensors, settings=settings)
+    if files == [weights]:
         tensors, settings = _patches(weights, "blocks.")
         norm = "batch" if "model.3.weight" in weights else "instance"
-        yield tensors, {"name": "pix2pix", "width": settings["width"], "norm": norm}
+        settings = {"name": "pix2pix", "width": settings["width"], "norm": norm}
+        yield ProjectWeights(project=PROJECT, side=Side.D, tensors=tensors, settings=settings)
 
 
-def _unet(weights: Weights) -> Candidate:
+def _unet(weights: Weights) -> ProjectWeights:
     matches = (re.fullmatch(_UNET, name) for name in weights)
     last = max(match[1].count(".model.3") + 1 for match in matches if match)  # depth of the innermost block
 
@@ -65,10 +77,18 @@ def _unet(weights: Weights) -> Candidate:
         name = f"blocks.{block}.conv.weight"
         tensors[name] = torch.cat(tensors[name].chunk(2)[::-1])
     norm = "batch" if "model.model.1.model.2.weight" in weights else "instance"
-    return tensors, {"name": "pix2pix", "width": len(weights["model.model.0.weight"]), "norm": norm}
+    width, condition, *_ = weights["model.model.0.weight"].shape
+    return ProjectWeights(
+        project=PROJECT,
+        side=Side.G,
+        tensors=tensors,
+        settings={"name": "pix2pix", "width": width, "norm": norm},
+        shape=(weights["model.model.3.weight"].shape[1], 2 << last, 2 << last),
+        condition=condition,
+    )
 
 
-def _translator(weights: Weights, lead: str) -> Candidate:
+def _translator(weights: Weights, lead: str) -> _Network:
     rules: list[Rule] = [
         *([] if "model.2.weight" in weights else [_STATISTICS]),
         (rf"model\.{_N}\.conv_block\.([15])\.(\w+)", rf"{lead}\1.layers.\2.\3"),
@@ -79,7 +99,7 @@ def _translator(weights: Weights, lead: str) -> Candidate:
     return renamed(weights, rules), {"width": len(weights["model.1.weight"]), "blocks": blocks}
 
 
-def _patches(weights: Weights, lead: str) -> Candidate:
+def _patches(weights: Weights, lead: str) -> _Network:
     layers = numbers(weights, rf"model\.{_N}\.weight")
     convs = [layer for layer in layers if weights[f"model.{layer}.weight"].dim() == 4]
 

@@ -4,19 +4,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch.nn.functional as F
 from torch import Tensor
 
+from paragan.core.layout import Shape
+from paragan.core.types import Side
+
 Weights = dict[str, Tensor]
-Candidate = tuple[Weights, dict[str, object]]  # and the settings of the model
 # A pattern of a whole name, and the new name: a template, or a function of the match; empty: left out.
 Rule = tuple[str, str | Callable[[re.Match[str]], str]]
 
 _DIRECTION = {"weight_g": "weight_v", "original0": "original1"}  # of weight norm, by its gain
-_RAW, _U, _V = (f"parametrizations.weight.{name}" for name in ("original", "0.u", "0.v"))
-_SPECTRAL = {"weight_orig": _RAW, "weight_u": _U, "weight_v": _V}
+RAW, U, V = (f"parametrizations.weight.{name}" for name in ("original", "0.u", "0.v"))
+_SPECTRAL = {"weight_orig": RAW, "weight_u": U, "weight_v": V}
 _COUNTERS = ("num_batches_tracked", "accumulation_counter", "sv0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectWeights:
+    """Tensors by the names of a player's network here.
+
+    settings: of the model, with its `name`. shape: of a sample of G; empty for D. classes: of G. condition: channels
+    of the images that samples are made from. data: settings that the project's own files of this kind need.
+    """
+
+    project: str
+    side: Side
+    tensors: Weights
+    settings: Mapping[str, object]
+    shape: Shape = ()
+    classes: int = 0
+    condition: int | None = None
+    data: Mapping[str, object] = field(default_factory=dict)
 
 
 def plain_weights(stored: Mapping[str, Tensor]) -> Weights:
@@ -38,7 +59,7 @@ def plain_weights(stored: Mapping[str, Tensor]) -> Weights:
         elif last == "u0":
             raw = stored[f"{lead}weight"]
             v = F.normalize(raw.flatten(1).T @ stored[name].flatten(), dim=0)
-            weights |= {f"{own}{_RAW}": raw, f"{own}{_V}": v, f"{own}{_U}": F.normalize(raw.flatten(1) @ v, dim=0)}
+            weights |= {f"{own}{RAW}": raw, f"{own}{V}": v, f"{own}{U}": F.normalize(raw.flatten(1) @ v, dim=0)}
         elif last not in (*_COUNTERS, *_DIRECTION.values()) and not (last == "weight" and f"{lead}u0" in stored):
             weights[f"{own}{last}"] = stored[name]
     return weights
@@ -61,3 +82,22 @@ def renamed(weights: Weights, rules: Sequence[Rule]) -> Weights:
 def numbers(weights: Weights, pattern: str) -> list[int]:
     """Return the numbers that the only group of a pattern has in the names, in their order, each once."""
     return sorted({int(match[1]) for match in (re.fullmatch(pattern, name) for name in weights) if match})
+
+
+def block_names(weights: Weights, pattern: str) -> list[str]:
+    """Return the numbers `i.j` of blocks in lists, in their order. pattern: of their names, with these as its group."""
+    names = {match[1] for match in (re.match(pattern, name) for name in weights) if match}
+    return sorted(names, key=lambda name: [int(number) for number in name.split(".")])
+
+
+def attention_setting(side: Side, attends: Sequence[bool], image: int, default: int | None) -> dict[str, object]:
+    """Return `model.attention` as an entry of settings; none where it is the default.
+
+    attends: for each block whether it is attention; the others double G's maps of 4 px, or halve D's of `image`
+    px. default: side of the map with attention here.
+    """
+    numbers = [attends[:place].count(False) for place, is_attention in enumerate(attends) if is_attention]
+    sides = tuple(4 << number if side is Side.G else image >> number for number in numbers)
+    if sides == (() if default is None else (default,)):
+        return {}
+    return {"attention": {side.value: sides if len(sides) > 1 else next(iter(sides), None)}}
