@@ -19,10 +19,11 @@ PROTOCOL = {  # names that files of a registry define
     *("Options", "Generator", "Discriminator", "Penalty", "Augment", "Strategy", "Optimizer", "Writer", "Metric"),
     *("Balancer", "Adapter"),
     *("Scheme", "loss", "d_loss", "g_loss", "source", "step", "quiesce", "close", "prepare"),
+    *("networks",),
 }
 REGISTRIES = {
     *("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "metrics", "features"),
-    *("balancers", "adapters", "writers"),
+    *("balancers", "adapters", "writers", "layouts"),
 }
 REMEDY = "more: docs/glossary.md says what to write; fewer: `python -m tests.architecture.test_glossary` and commit"
 ALLOWED: dict[str, dict[str, int]] = json.loads(ALLOWANCES.read_text(encoding="utf-8"))

@@ -103,9 +103,14 @@ def test_a_file_of_one_network_is_never_of_the_other():
 
 
 def test_deep_blocks_are_no_network_of_the_table():
-    block = {f"blocks.0.0.conv2d{number}.bias": torch.zeros(4) for number in range(1, 5)}
-    stored = StoredTensors.of({**block, "linear0.bias": torch.zeros(64)})
-    assert published_weights(stored, {"blocks.1.conv1.bias": (4,)}) is None
+    state = Plain.generator(
+        big=True, image=32, width=8, latent=16, classes=CLASSES, normed=True, attends=0
+    ).state_dict()
+    ours = biggan.Generator(biggan.Options(width=8, latent=16, shared=6, attention=None), (3, 32, 32), CLASSES)
+    shapes = shapes_of(ours.state_dict())
+    assert published_weights(StoredTensors.of(state), shapes) is not None
+    deep = {**state, "blocks.0.0.conv2d3.bias": torch.zeros(4)}
+    assert published_weights(StoredTensors.of(deep), shapes) is None
 
 
 def name_of(model):
