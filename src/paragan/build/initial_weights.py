@@ -53,6 +53,8 @@ def load_initial_weights(
     if config.init is not None:
         source = read_source(Path(config.init.path), "init", say)
         source.check_unchanged("init", config.init.path, config.init.sha256)
+        if source.is_of_one_network:
+            source = source.only_of(max(Side, key=lambda side: _num_fitting(side, source, config, trainer)))
         lines.append(_start_all(config, source, start))
         recorded = replace(recorded, init=replace(config.init, sha256=source.sha256))
     for name, options in config.player_options.items():
@@ -99,6 +101,13 @@ def _start_all(config: RunConfig, source: SourceWeights, start: Callable[[Side, 
     text = "; ".join(_describe(side, weights) for side, weights in loaded.items())
     step = "" if source.step is None else f", step {source.step}"
     return f"init from {config.init.path}{step}: {text}"
+
+
+def _num_fitting(side: Side, source: SourceWeights, config: RunConfig, trainer: TrainingLoop) -> int:
+    """Return how many tensors of a player the weights fit."""
+    player = trainer.players[side.value]
+    weights, _ = source.of(side, config.player_options[side.value], player.net)
+    return sum(weights.shapes.get(name) == shape for name, shape in player.strategy.shapes(player.net).items())
 
 
 def _start_player(

@@ -1,7 +1,9 @@
 """Weights that a run may start from: of a run folder, a checkpoint, an exported file or files of other programs."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import nn
@@ -9,7 +11,7 @@ from torch import nn
 from paragan.checkpoint.layouts import ProjectWeights, published_weights
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.reader import Checkpoint, file_sha256, read_checkpoint, saved_base
-from paragan.checkpoint.weight_files import is_torch_file, open_weights, sha256_of_files
+from paragan.checkpoint.weight_files import open_weights, sha256_of_files
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import player_key
 from paragan.core.command import program_command
@@ -58,6 +60,16 @@ class SourceWeights:
         stored = self.networks.get(side.value, StoredTensors.of({})).under(prefix)
         return published_weights(stored, shapes, None if side.is_extra else side, model)
 
+    @property
+    def is_of_one_network(self) -> bool:
+        """Whether these are the weights of one network, which may be that of either player."""
+        g, d = (self.networks.get(side.value) for side in Side)
+        return g is not None and g is d
+
+    def only_of(self, side: Side) -> SourceWeights:
+        """Return these as the weights of one player."""
+        return replace(self, networks={side.value: self.networks[side.value]})
+
     def check_unchanged(self, key: str, path: object, sha256: str | None) -> None:
         """Raise `CheckpointError` if these are not the weights of the setting `key` with that sha256."""
         if sha256 not in (None, self.sha256):
@@ -85,13 +97,13 @@ def read_source(path: Path, key: str, say: Callable[[str], None]) -> SourceWeigh
     """
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
-    if path.is_file():
-        if is_torch_file(path):  # whose network it is, its names tell
-            networks = dict.fromkeys(("g", "d"), open_weights([path], f"{key}.path"))
-            return SourceWeights(sha256=file_sha256(path), networks=networks, averages={})
+    if path.is_file() and generator_file.is_exported(path):
         file = generator_file.read(path)
         generator = {"g": StoredTensors.of(file.weights)}
         return SourceWeights(sha256=file_sha256(path), networks=generator, averages=generator, step=file.info.step)
+    if path.is_file():  # whose network it is, its names tell
+        networks = dict.fromkeys(("g", "d"), open_weights([path], f"{key}.path"))
+        return SourceWeights(sha256=file_sha256(path), networks=networks, averages={})
     is_checkpoint = (path / MANIFEST).is_file()
     checkpoint = (
         read_checkpoint(path) if is_checkpoint else CheckpointWriter(folder=path / "checkpoints", say=say).newest()

@@ -113,6 +113,16 @@ def write(path: Path, exported: GeneratorFile) -> None:
         raise CheckpointError(f"{path.parent}: cannot be written ({reason}); give another --out") from None
 
 
+def is_exported(path: Path) -> bool:
+    """Return whether a file says that `write` made it."""
+    try:
+        _check_header(path)
+        with safe_open(path, "pt") as file:
+            return (file.metadata() or {}).get("format") == FORMAT
+    except (CheckpointError, SafetensorError, OSError, ValueError):
+        return False
+
+
 def read(path: Path) -> GeneratorFile:
     """Read and verify a file of `write`. Raises `CheckpointError` for another or damaged file."""
     _check_header(path)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 import paragan as pg
 from paragan import build
@@ -155,3 +156,29 @@ def test_no_code_that_the_source_names_is_imported(tmp_path, source):
     (run / "config.yaml").write_text("model: {name: nothing.like.it}\n")
     *_, line = started(tmp_path, run)
     assert ": G all" in line
+
+
+@pytest.mark.parametrize("side", ["g", "d"])
+@pytest.mark.parametrize("ending", ["pth", "safetensors"])
+@pytest.mark.parametrize("own", ["", "d.init"])
+def test_init_of_one_network_is_for_the_player_that_it_fits_alone(tmp_path, side, ending, own):
+    """At 64 px a bias of G and one of D have the same name and shape."""
+    size = ("data={name: synthetic, kind: shapes, size: 64}", "model={name: sngan, width: 2, conditional: false}")
+    config = read_recipe("digits", [*WORDS, *size])
+    trainer = build.trainer(config, tmp_path, quiet, lambda: False)
+    state = {name: value.contiguous() + 1 for name, value in trainer.players[side].net.state_dict().items()}
+    path = tmp_path / f"net.{ending}"
+    (torch.save if ending == "pth" else save_file)(state, path)
+    if own:
+        torch.save(trainer.players["d"].net.state_dict(), tmp_path / "d.pth")
+    config = read_recipe("digits", [*WORDS, *size, f"init={path}", *([f"{own}={tmp_path / 'd.pth'}"] if own else [])])
+    trainer = build.trainer(config, tmp_path, quiet, lambda: False)
+    if own and side == "d":
+        with pytest.raises(pg.CheckpointError, match="has no weight with the name and shape"):
+            load_initial_weights(config, trainer, None, quiet)
+        return
+    _, lines = load_initial_weights(config, trainer, None, quiet)
+    other = {"g": "D", "d": "G"}[side]
+    assert f"{side.upper()} all {len(state)} tensors" in lines[0]
+    assert own or f"{other} as initialised" in lines[0]
+    assert same(trainer.players[side].net, state)

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 from paragan import build
 from paragan.build.initial_weights import load_initial_weights
@@ -19,13 +20,19 @@ QUIET = ("every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=0", "writ
 ORIGIN = "weights of pytorch-CycleGAN-and-pix2pix (junyanz) with model.name=cyclegan, model.width=4, "
 
 
+def save(net, path):
+    """Write weights as the project does, or as safetensors, by the ending."""
+    (save_file if path.suffix == ".safetensors" else torch.save)(net.state_dict(), path)
+    return path
+
+
 @pytest.fixture
 def files(tmp_path):
     """CycleGAN's four networks, by name, and words of a run from their files on a few images."""
     nets = {f"G_{side}": translator(4, 1, False) for side in "AB"}
     nets |= {f"D_{side}": judge_of_patches(3, 4, 2, nn.InstanceNorm2d) for side in "AB"}
     for name, net in nets.items():
-        torch.save(net.state_dict(), tmp_path / f"latest_net_{name}.pth")
+        save(net, tmp_path / f"latest_net_{name}.pth")
     for side in "AB":
         (tmp_path / "photos" / side).mkdir(parents=True)
         for number in range(4):
@@ -75,13 +82,27 @@ def test_other_settings_than_those_of_the_file_are_one_line(tmp_path, files, cap
     assert f"{key}=" in error and f"(here {here})" in error
 
 
-def test_a_file_for_the_whole_run_is_of_the_player_that_its_names_tell(tmp_path, files):
+@pytest.mark.parametrize("ending", ["pth", "safetensors"])
+def test_a_file_for_the_whole_run_is_of_the_player_that_its_names_tell(tmp_path, files, ending):
     words = [word for word in files[1] if ".init=" not in word]
-    trainer, _, lines = started(tmp_path / "run", "translate", *words, f"init={tmp_path / 'latest_net_G_A.pth'}")
+    path = save(files[0]["G_A"], tmp_path / f"net.{ending}")
+    trainer, _, lines = started(tmp_path / "run", "translate", *words, f"init={path}")
     assert lines[0] == f"{ORIGIN}model.blocks=1"
     assert "G 16 of 32 tensors" in lines[1] and lines[1].endswith("D as initialised") and "None" not in lines[1]
     a = torch.randn(1, 3, 16, 16)
     torch.testing.assert_close(trainer.players["g"].net.eval().to_b(a), files[0]["G_A"].eval()["model"](a))
+
+
+@pytest.mark.parametrize("setting", ["init", "g.init"])
+@pytest.mark.parametrize("content", [b"", b"\x10\0\0\0\0\0\0\0{not json......", b"{" * 99])
+def test_a_file_that_is_none_is_one_line(tmp_path, files, capsys, setting, content):
+    (tmp_path / "net.safetensors").write_bytes(content)
+    words = [word for word in files[1] if ".init=" not in word]
+    word = f"{setting}={tmp_path / 'net.safetensors'}"
+    capsys.readouterr()
+    assert main(["train", "translate", *words, word, "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err.strip()
+    assert "\n" not in error and f"{setting}.path" in error and "net.safetensors" in error
 
 
 @pytest.mark.slow
