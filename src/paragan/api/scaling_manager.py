@@ -136,7 +136,8 @@ class ScalingManager:
         if not values:
             raise ConfigError("eval needs an extractor, and evaluation.features is null; pass evaluation.features=auto")
         short = {name.partition("[")[0].partition("@")[0]: name for name in values}  # "fd" of "fd[judge]@1000"
-        name = short.get(metric, short.get("fd", metric) if metric == "fid" else metric)
+        wanted = "fd" if metric == "fid" and "fid" not in short else metric
+        name = short.get(wanted, wanted)
         if name not in values:
             raise ConfigError(
                 f"eval: unknown metric {metric!r}; choose one of {', '.join(dict.fromkeys([*values, *short]))}"

@@ -39,25 +39,22 @@ def network_factory(
     sample = sample_name(config, model)
     network_class = _class_of(module, side, config.model.name)
     label = f"model: {'' if model else f'{config.model.name}.'}{network_class.__name__}"
+    if isinstance(model, TensorGame):
+        new_network = partial(model.network, side)
+    else:
+        new_network = partial(_new_network, network_class, config, side, data, sample)
 
     def fill(net: nn.Module) -> None:
         initialise(net, config.seed, side.value)
 
     def construct() -> nn.Module:
-        shape: Any = data.train.shape if sample is None else data.train.tensors[sample].shape
         # Constructors of outside networks draw from the global generator.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.key(config.seed, "construct", side.value))
             with reraise_as_config_error(f"{label}(options, shape, num_classes)") if outside else nullcontext():
-                if isinstance(model, TensorGame):
-                    net = model.network(side)
-                else:
-                    channels = data.train.condition_channels
-                    net = construct_network(network_class, config.model.options, shape, data.num_classes, channels)
-            if not isinstance(net, nn.Module):
-                raise ConfigError(f"{label} is not a torch.nn.Module; derive the class from it")
-        if sample is not None and side is Side.D and not isinstance(model, TensorGame):
-            net = with_named_inputs(net, data.train.tensors, sample)
+                net = new_network()
+        if not isinstance(net, nn.Module):
+            raise ConfigError(f"{label} is not a torch.nn.Module; derive the class from it")
         net = with_part(net, side, options)
         if precision.wants_channels_last(options.channels_last, net):
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -82,6 +79,15 @@ def _class_of(model: Any, side: Side, name: str) -> Any:
             f"players.{side.value}: model {name} {names}; leave it out, or add its class to `players` of the model"
         )
     return extra_players[side.value]
+
+
+def _new_network(network_class: Any, config: RunConfig, side: Side, data: Data, sample: str | None) -> nn.Module:
+    """Return a new network of the class. sample: name of the tensor that G generates; None for images."""
+    shape: Any = data.train.shape if sample is None else data.train.tensors[sample].shape
+    channels = data.train.condition_channels
+    net = construct_network(network_class, config.model.options, shape, data.num_classes, channels)
+    has_named_inputs = sample is not None and side is Side.D
+    return with_named_inputs(net, data.train.tensors, sample) if has_named_inputs else net
 
 
 def with_part(net: nn.Module, side: Side, options: PlayerOptions) -> nn.Module:

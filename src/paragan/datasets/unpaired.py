@@ -53,7 +53,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 
 
 def open_kinds(options: Options) -> tuple[EncodedImages, Sequence[str]]:
-    """Return images of classes, and the names of A and B, of which both splits have some."""
+    """Return images of classes, and the names of the classes A and B. Both splits must have images of each class."""
     images, kinds = _open(options)
     images.needs_every_class = True
     return images, kinds
@@ -65,13 +65,13 @@ def _open(options: Options) -> tuple[EncodedImages, Sequence[str]]:
     Folders named as two sides (trainA/ and trainB/) come first, with testA/ and testB/ held out; else every sub-folder
     is a class.
     """
-    with suppress(DataError):  # of other paths than folders and archives of files
+    with suppress(DataError):  # `list_images` refuses what is no folder or archive of files; it is opened below
         files, paths = list_images(options.path, "unpaired")
         if (sides := find_sides(paths)) is not None:
             for kinds in (sides.names, sides.names[::-1]):  # data.a may name the second one
                 wanted = zip((options.a, options.b), kinds, strict=True)
                 # the name of a side lists its folders: "trainA/, testA/"
-                if all(folder is None or f"{folder}/" in kind.split(", ") for folder, kind in wanted):
+                if all(name is None or f"{name}/" in kind.split(", ") for name, kind in wanted):
                     return FileImages(files, sides.arrange(options.path)), kinds
     images = open_encoded_images(options.path, classes="folders")
     names = images.class_names

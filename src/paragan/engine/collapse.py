@@ -19,7 +19,7 @@ DIVERGED = "diverged"  # a `DivergedError`
 DIVERGED_SCORE = "score_diverges"
 PAST_BEST = "past_best"
 OF_ONE_BATCH = (DIVERGED, "stalled", "d_wrong")  # signs that a single batch can cause
-SLOWED = {"d_saturated": ("d",)}  # players that cause the sign; others: all
+SLOWED = {"d_saturated": ("d",)}  # the players whose rates a rollback lowers; for other signs: all
 _MEANS = {rule.name: rule.means for rule in RULES} | {
     "not_finite": "Numbers of the telemetry are not finite.",
     "stalled": "One gradient was so large that Adam's second moment holds a player still.",
@@ -108,19 +108,20 @@ class CollapseMonitor:
         value = score.metrics[metric]
         key = f"{metric} of {score.num_images}"  # a distance over other numbers of images has another bias
         is_lower_better = score.direction(metric) is Direction.LOWER
-        best = self.best.get(key, value)
+        best = self.best.get(key, value)  # before this score
         if isfinite(value) and (key not in self.best or (value < best if is_lower_better else value > best)):
             self.best[key] = value
             self.best_at = event.images
             self.is_repeated = False
-
-        def is_worse(factor: float) -> bool:
-            is_far = value / factor >= best if is_lower_better else value * factor <= best
-            return (is_far and best > 0) or not isfinite(value)  # no factor is meant of 0, or of a negative best
-
         self.scored_at = event.images
         self.num_far += 1
-        if not is_worse(_NEAR):
+        if not _is_worse(value, best, _NEAR, is_lower_better):
             self.near_at = event.images
             self.num_far = 0
-        return {DIVERGED_SCORE: is_worse(WORSE)}
+        return {DIVERGED_SCORE: _is_worse(value, best, WORSE, is_lower_better)}
+
+
+def _is_worse(value: float, best: float, factor: float, is_lower_better: bool) -> bool:
+    """Return whether a score is worse than the best one by a factor, or is not finite."""
+    is_far = value / factor >= best if is_lower_better else value * factor <= best
+    return (is_far and best > 0) or not isfinite(value)  # a factor of 0, or of a negative best, means nothing

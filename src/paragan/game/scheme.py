@@ -58,7 +58,7 @@ class Scheme(ABC):
     is_concurrent: bool = False
     """Whether the players train at the same time, in threads or on separate ranks."""
     capabilities: frozenset[Capability] = ALL - {Capability.GRID, Capability.EXTRA_PLAYERS}
-    """Those, of the capabilities that settings and loss terms may need, that this scheme has."""
+    """What settings and loss terms may need that this scheme has."""
     shares_fakes: bool = False
     """Whether D's last update trains on the images of G's turn."""
 

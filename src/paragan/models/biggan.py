@@ -3,8 +3,8 @@
 The residual networks of `sagan`, wider, with a class embedding shared by all norms of G and a part
 of z for each block of G. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 /
 2,415,170; 128 px, 1000 classes 70,433,988 / 87,982,370; 64 px with width 80, 200 classes 17,335,204
-/ 30,796,722. The paper has no 8, 16 and 1024 px. The authors' code has attention `{g: 64}` at 64
-px, where D has no such map, and at 64 above.
+/ 30,796,722. The paper has no 8, 16 and 1024 px. The authors' code has attention on maps of 64 px: for
+64 px images in G alone (`{g: 64}`), as D has no such map there; for larger ones in both.
 """
 
 from dataclasses import dataclass

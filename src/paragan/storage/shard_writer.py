@@ -149,16 +149,22 @@ def open_shard_writer(
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DataError(f"{folder}: another process is preparing this folder; wait for it, or stop it") from None
-        settings = folder / UNFINISHED / _SETTINGS
-        new = json.loads(json.dumps({name: getattr(planned, name) for name in _FROM_IMAGES} | {"newest": newest_ns}))
-        if settings.exists():
-            present = json.loads(read_bytes(settings, _MAX_PART_BYTES))
-            has_changed = present.get("path") == source and any(present.get(key) != new[key] for key in new)
-            _check_same(folder, present | new if has_changed else present, asdict(planned))
-            for path in (*(folder / UNFINISHED).glob("*.part"), *folder.glob("shard-*.tar")) if has_changed else ():
-                path.unlink()
-        write_text(settings, json.dumps(asdict(planned) | {"path": source, "newest": newest_ns}))
+        settings = asdict(planned) | {"path": source, "newest": newest_ns}
+        if (folder / UNFINISHED / _SETTINGS).exists():
+            _continue_shards(folder, json.loads(json.dumps(settings)), asdict(planned))
+        write_text(folder / UNFINISHED / _SETTINGS, json.dumps(settings))
         yield ShardWriter(folder, planned)
+
+
+def _continue_shards(folder: Path, new: dict[str, Any], planned: dict[str, Any]) -> None:
+    """Raise `DataError` for unfinished shards of other settings; remove those of earlier images of the same source."""
+    present = json.loads(read_bytes(folder / UNFINISHED / _SETTINGS, _MAX_PART_BYTES))
+    from_images = {name: new[name] for name in (*_FROM_IMAGES, "newest")}
+    if present.get("path") != new["path"] or all(present.get(name) == from_images[name] for name in from_images):
+        return _check_same(folder, present, planned)
+    _check_same(folder, present | from_images, planned)
+    for path in (*(folder / UNFINISHED).glob("*.part"), *folder.glob("shard-*.tar")):
+        path.unlink()
 
 
 def _check_same(folder: Path, present: dict[str, Any], planned: dict[str, Any]) -> None:

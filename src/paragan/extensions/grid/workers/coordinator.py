@@ -47,7 +47,7 @@ class Coordinator:
     timeout_s: float
     states: dict[int, CellState] = field(default_factory=dict)  # as collected last, or resumed from
     at: int = 0  # generations finished by all workers
-    _edge: int = 0  # generation boundary of `states`
+    _boundary: int = 0  # generation boundary of `states`
     _owners: list[int] = field(default_factory=list)
     _membership_number: int = 0
     _num_unbalanced: int = 0
@@ -57,7 +57,7 @@ class Coordinator:
         """Begin at the generation boundary of a checkpoint."""
         self.states = dict(states)
         self.at = at
-        self._edge = at
+        self._boundary = at
 
     def evolve(self, target: int) -> list[Answer]:
         """Run until all cells have finished `target` generations; return each worker's last result."""
@@ -78,7 +78,7 @@ class Coordinator:
         A worker that fails meanwhile sets its cells back: they repeat what was not collected.
         """
         target = self.at
-        while self._edge != target or not self.states:
+        while self._boundary != target or not self.states:
             with suppress(FailedWorker):
                 if self.membership.is_stale:
                     self._assign()
@@ -139,7 +139,7 @@ class Coordinator:
 
     def _gather(self) -> None:
         for member in self.membership.active:
-            self.membership.send(member, "gather", edge=self.at)
+            self.membership.send(member, "gather", boundary=self.at)
         assert self._communicator is not None
         try:
             gathered = self._communicator.gather([])
@@ -147,9 +147,9 @@ class Coordinator:
             raise self.membership.failure() from None
         assert gathered is not None
         states = [state for messages in gathered for state in unpack_cells(messages, self.like)]
-        self.membership.collect("gathered", edge=self.at)
+        self.membership.collect("gathered", boundary=self.at)
         self.states = {state.number: state for state in states}
-        self._edge = self.at  # from here on the coordinator is one more source of recovery
+        self._boundary = self.at  # from here on the coordinator is one more source of recovery
 
     def _assign(self) -> None:
         """Start a new membership: assign cells to workers, from the newest common boundary."""
@@ -168,7 +168,7 @@ class Coordinator:
         speeds = [member.speed or (median_high(known) if known else 1.0) for member in active]
         last = [before.get(owner, "") for owner in self._owners] or [""] * rows * columns
         self._owners = assign_cells(rows, columns, speeds)
-        saved["coordinator"] = {self._edge: list(self.states)}
+        saved["coordinator"] = {self._boundary: list(self.states)}
         ranks = {member.name: member.rank for member in active} | {"coordinator": len(active)}
         self.at, sources = recovery_sources(saved, last)
         self._connect(ranks, sources)
@@ -212,7 +212,7 @@ class Coordinator:
             self._communicator = None
         replies = self.membership.drop_all(self._membership_number)
         saved = {member.name: replies[member.name]["saved"] for member in self.membership.members}
-        return {name: {int(edge): cells for edge, cells in edges.items()} for name, edges in saved.items()}
+        return {name: {int(boundary): cells for boundary, cells in states.items()} for name, states in saved.items()}
 
     def _unbalanced(self) -> bool:
         """Whether another assignment would have been faster for some generations."""
@@ -234,15 +234,14 @@ def recovery_sources(saved: SavedCells, last: Sequence[str]) -> tuple[int, list[
     saved: saved cells by name and boundary. last: name of the last worker of each cell. The boundary
     is the newest for which a state of every cell exists.
     """
-    edges = sorted(set().union(*saved.values()), reverse=True)
-    for edge in edges:
-        sources = [_source_at(saved, edge, cell, name) for cell, name in enumerate(last)]
+    for boundary in sorted(set().union(*saved.values()), reverse=True):
+        sources = [_source_at(saved, boundary, cell, name) for cell, name in enumerate(last)]
         if None not in sources:
-            return edge, sources
+            return boundary, sources
     return 0, [None] * len(last)
 
 
-def _source_at(saved: SavedCells, edge: int, cell: int, last: str) -> str | None:
+def _source_at(saved: SavedCells, boundary: int, cell: int, last: str) -> str | None:
     """Return who has a cell at a boundary, if possible its last worker (no transfer)."""
-    names = [name for name, states in saved.items() if cell in states.get(edge, ())]
+    names = [name for name, states in saved.items() if cell in states.get(boundary, ())]
     return last if last in names else next(iter(names), None)

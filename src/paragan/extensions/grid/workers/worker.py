@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -102,26 +101,13 @@ class Worker:
         while (item := self._orders.get()) is not None:
             self._num_drops_of_order, order = item
             self.status.progress += 1
-            self._run_guarded(partial(self._execute, order))
+            self._execute_guarded(order)
         self._leave()
 
-    def _execute(self, order: Order) -> None:
-        match order["kind"]:
-            case "join":
-                self._join(order)
-            case "go" if self._exchange is not None:  # else it has failed since, which it has reported
-                self._evolve()
-            case "gather":
-                self._gather(order["edge"])
-            case "drop":
-                self._drop(order["membership"])
-            case "end" if self._communicator is not None:
-                self._communicator.close()  # together with the other processes
-
-    def _run_guarded(self, action: Callable[[], None]) -> None:
-        """Run an action; report its errors to the coordinator, which then orders what to do."""
+    def _execute_guarded(self, order: Order) -> None:
+        """Execute an order; report its errors to the coordinator, which then orders what to do."""
         try:
-            return action()
+            return self._execute(order)
         except GenerationDropped:
             pass
         except RankError as error:
@@ -132,6 +118,19 @@ class Worker:
             self.status.state = WorkerState.FAILED
             self._send("failed", reason=(reason or f"{type(error).__name__}: {error}")[:500], code=code)
         self._exchange = None  # trains no more until the next membership
+
+    def _execute(self, order: Order) -> None:
+        match order["kind"]:
+            case "join":
+                self._join(order)
+            case "go" if self._exchange is not None:  # else it has failed since, which it has reported
+                self._evolve()
+            case "gather":
+                self._gather(order["boundary"])
+            case "drop":
+                self._drop(order["membership"])
+            case "end" if self._communicator is not None:
+                self._communicator.close()  # together with the other processes
 
     def _send(self, kind: str, **values: Any) -> None:
         with suppress(RankError):  # `run` returns why the connection failed
@@ -202,7 +201,7 @@ class Worker:
         assert self._communicator is not None and self._population is not None
         local = [cell.number for cell in self._population.cells]
         self._communicator.gather(pack_cells(local, self._saved[boundary]))
-        self._send("gathered", edge=boundary)
+        self._send("gathered", boundary=boundary)
 
     def _drop(self, membership: int) -> None:
         """Stop the work in progress, and report the saved cells."""
