@@ -18,12 +18,12 @@ ADVERSARIAL = "adversarial"
 class TermGradients:
     """Gradients of the terms of G's loss, those of their means over the global batch.
 
-    at_output: of each term that depends on G's output, for each micro-batch of this rank, (B, ...).
-    rows: of this rank. weights: in the terms already, to be restored after a normalisation; 1 where
-    missing. total: sums over ranks, in place. layer_norm(names): norm of the summed gradient at the
-    weights of the balancer's layer. Norms are equal on all ranks, and collective. intervals: of the
-    penalties in this update, which their weights contain. postponed: penalties that only their
-    interval keeps out of it; absent: these, and those whose schedule is at 0.
+    at_output: gradients (B, ...) at G's output by term, one for each micro-batch of this rank; without terms that
+    do not depend on it. rows: those of this rank. weights: weights that the terms contain already, to be restored
+    after a normalisation; 1 where missing. total: sums a tensor over ranks, in place. layer_norm(names): norm of the
+    summed gradient at the weights of the balancer's layer. Norms are collective, and equal on all ranks.
+    intervals: intervals of the penalties in this update; their weights contain them. postponed: penalties left out
+    of this update by their interval alone. absent: all penalties left out, also those whose schedule is at 0.
     """
 
     at_output: Mapping[str, Sequence[Tensor]]

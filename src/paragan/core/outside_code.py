@@ -18,6 +18,7 @@ from types import ModuleType
 
 from paragan.core.errors import ConfigError, ParaganError
 
+# starts of the file names of code that is not the user's; "<" of "<string>" and "<frozen importlib._bootstrap>"
 _LIBRARY = (str(Path(__file__).resolve().parent.parent), sysconfig.get_path("stdlib"), "<")
 _MAX_CHARACTERS = 300
 
@@ -58,11 +59,11 @@ def code_fingerprints(names: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class CodeFolder:
-    """Where the outside code of a run lies now (`--code`), and the files there that may be imported.
+    """Where the outside code of a run lies now (`--code`), and which of it may be imported.
 
-    Contains the files that a run has used, by name and content. Modules that they import are not
-    compared, nor are dotted paths: those need `trust`. trust: contains every name; None: unless a run wrote
-    the file that names them. used: sha256 of the files by the path that they had, as the run recorded them.
+    `name in code_folder` is true for a .py file that the run has used, by its name and content. Modules that such
+    a file imports are not compared. trust: true for every name, also dotted paths; None: decided by the config that
+    names the code, trusted unless a run wrote it. used: sha256 by the path at that time, as the run recorded them.
     """
 
     folder: Path
@@ -79,7 +80,7 @@ class CodeFolder:
         return bool(self.trust) or (isinstance(name, str) and has_moved(name, self.used))
 
 
-def closest(path: str, used: Mapping[str, str]) -> dict[str, str]:
+def with_closest_path(path: str, used: Mapping[str, str]) -> dict[str, str]:
     """Return those of `used`, whose sha256 are by path, that share most of the last parts of a path.
 
     A run folder that has moved names its code by other paths than those that it recorded, with the same end.

@@ -45,7 +45,7 @@ class _GreyCopies(DerivedSource):
 
     def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
         x_BCHW = self.source.decode(encoded, rows, places, seed)["image"]
-        if self._flip and places is not None:
+        if self._flip and places is not None:  # here: the loader leaves pairs alone, whose images turn together
             flips = [rng.key(seed, "flip", int(place)) % 2 for place in places]
             x_BCHW = torch.stack([x_CHW.flip(2) if flip else x_CHW for x_CHW, flip in zip(x_BCHW, flips, strict=True)])
         return {"image": x_BCHW, "condition": grey(x_BCHW)}

@@ -18,12 +18,13 @@ _MAX_OLDER = 3
 class RollbackState:
     """Rollbacks so far, and what the next decision depends on.
 
-    good: step of the newest good checkpoint; -1: none. good_images: at the newest good measurement.
-    older: steps of older good checkpoints, one for each doubling of the distance to `good`.
-    target: step to which the newest rollback has returned. trial_images: another collapse up to
-    there means that it did not help. power: of the newest factor on the rates, 0 if they are
-    unchanged. lost_images: how much longer the run is.
-    applied: version and finite updates at the last update that was applied, by player.
+    count: number of rollbacks. lost_images: images by which they have made the run longer.
+    good: step of the newest good checkpoint; -1: none. older: steps of older good ones, one for each doubling of
+    the distance to `good`. good_images: images trained on at the newest good measurement.
+    target: step to which the newest rollback has returned. trial_images: images up to which another collapse
+    means that this rollback did not help. power: exponent of `lr_factor` in it; 0: the rates stayed.
+    lr_factors: product of all factors so far, by player. applied: version and finite updates of each player at
+    its last update that was not skipped.
     """
 
     monitor: CollapseMonitor
@@ -44,7 +45,7 @@ class RollbackState:
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """Restore the result of `to_json`. Invalid values raise KeyError, TypeError or ValueError."""
-        vars(self).update(read_counts(values, *_COUNTS))
+        vars(self).update(read_counts(values, *_COUNTS))  # sets the fields of these names
         self.older = [int(step) for step in values["older"]]
         factors = dict(values["lr_factors"]).items()
         self.lr_factors = {side: float(factor) for side, factor in factors}
@@ -71,14 +72,14 @@ class RollbackState:
         return {"count": self.count, "lr_factors": dict(self.lr_factors), "lost_images": self.lost_images}
 
     def older_than(self, good: int) -> list[int]:
-        """Return the good checkpoints to protect next to this newer one: the oldest of each class.
+        """Return the good checkpoints to protect next to this newer one.
 
-        A class is a power of 2 of the distance in steps.
+        Of those at a distance of 1 step, 2 to 3, 4 to 7, …, the oldest: few files reach far back.
         """
         by_distance: dict[int, int] = {}
         for step in sorted({*self.older, self.good}):
             if 0 <= step < good:
-                by_distance.setdefault((good - step).bit_length(), step)
+                by_distance.setdefault((good - step).bit_length(), step)  # the oldest comes first
         return sorted(by_distance.values())[-_MAX_OLDER:]
 
     def fallback(self) -> int:

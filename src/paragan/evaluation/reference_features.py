@@ -31,25 +31,25 @@ def real_features(
     `features` of `cache_dir()`, by a hash of all that they depend on. A damaged file is computed anew.
     """
 
-    def compute() -> SampleFeatures:
-        return compute_features(rows, extractor, count, REAL_AT_ONCE, world, say)
-
     def rows(first: int, number: int) -> tuple[Tensor, Tensor | None]:
         samples = real_batch(source, first, number)
         return samples["image"], samples.get("label")
+
+    def compute() -> SampleFeatures:
+        return compute_features(rows, extractor, count, REAL_AT_ONCE, world, say)
 
     if not extractor.is_slow or not source.fingerprint:
         return compute()
     from paragan.storage.download import cache_dir
 
     path = cache_dir() / "features" / f"{_key(extractor, source, count)}.safetensors"
-    found = _read(path, count)
-    if world.any(found is None) or found is None:
-        found = compute()
+    features = _read(path, count)
+    if world.any(features is None) or features is None:  # ranks may have separate caches, and compute together
+        features = compute()
         with suppress(OSError):  # without space or permission, nothing is cached
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(path, save(_tensors(found)))
-    return found
+            write_bytes(path, save(_tensors(features)))
+    return features
 
 
 def real_images(source: Source, count: int) -> Tensor:
@@ -72,9 +72,9 @@ def _tensors(features: SampleFeatures) -> dict[str, Tensor]:
 def _read(path: Path, count: int) -> SampleFeatures | None:
     try:
         tensors = load(read_bytes(path, _MAX_BYTES))
-        found = SampleFeatures(
+        features = SampleFeatures(
             features_BF=tensors["features"], logits_BK=tensors.get("logits"), requested_labels_B=tensors.get("labels")
         )
     except (OSError, SafetensorError, KeyError):
         return None
-    return found if len(found) == count else None
+    return features if len(features) == count else None

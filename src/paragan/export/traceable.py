@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from paragan.layers.frozen import register_frozen_networks
 
 _TRACED_BATCH = 3  # batch sizes
 _CHECKED_BATCHES = (1, 5)
-_TRACED_SIZES = 2  # of a network of any size, in smallest sizes
+_TRACED_SIZES = 2  # of a network of any size, as multiples of the smallest
 _CHECKED_SIZES = (1, 3)
 
 
@@ -98,22 +98,32 @@ def traceable(sampler: Sampler, direction: str | None = None) -> Traceable:
             raise ConfigError("--direction: this generator makes images from latents; leave it out")
         return _of_latents(sampler)
     application = sampler.application(direction)
-    directions = getattr(sampler.net, "directions", {})
-    source = sampler.net if direction is None else directions[direction]
+    source = sampler.net
+    prefix = ""
+    if direction is not None:  # one network of several: its weights are a part of the file
+        source = getattr(sampler.net, "directions", {})[direction]
+        prefix = next(f"{name}." for name, module in sampler.net.named_modules() if module is source)
     net = TensorsOnly(copy.deepcopy(source).cpu(), sampler.takes_condition).eval()
     register_frozen_networks(net)
-    names = ("image",) if direction is not None else sampler.inputs if isinstance(sampler, TensorSampler) else ()
-    if sampler.takes_condition:
-        names = (LATENT, "condition") if sampler.net.latent else ("condition",)
-    sizes = _free_sizes(application, names)
+    names = _input_names(sampler, direction)
+    sizes = _free_sizes(application)
     axes = tuple({} if name == LATENT else sizes for name in names)
 
     def inputs(batch: int, number: int) -> tuple[Tensor, ...]:
         x = _example(application, batch, number)
         return tuple(sampler.latents(batch) if name == LATENT else x for name in names)
 
-    prefix = "" if direction is None else next(f"{n}." for n, module in sampler.net.named_modules() if module is source)
     return Traceable(net=net, names=names, axes=axes, inputs=inputs, prefix=prefix)
+
+
+def _input_names(sampler: Sampler, direction: str | None) -> tuple[str, ...]:
+    """Return the names of the inputs of a generator that takes more than latents and labels."""
+    if sampler.takes_condition:
+        return (LATENT, "condition") if sampler.net.latent else ("condition",)
+    if direction is not None:
+        return ("image",)
+    assert isinstance(sampler, TensorSampler)
+    return sampler.inputs
 
 
 def _of_latents(sampler: Sampler) -> Traceable:
@@ -128,19 +138,20 @@ def _of_latents(sampler: Sampler) -> Traceable:
     return Traceable(net=net, names=names, axes=tuple({} for _ in names), inputs=inputs)
 
 
-def _free_sizes(application: Application, names: Sequence[str]) -> dict[int, int]:
-    """Return the free axes of the input; what is computed from audio, such as mel frames, has one of any size."""
-    if application.derive is not None:
+def _free_sizes(application: Application) -> dict[int, int]:
+    """Return the free axes of the input, after batch and channels, with the number that divides their size."""
+    if application.derive is not None:  # what is computed from audio, such as mel frames, has any number of frames
         return {2: 1}
-    first = 2
-    count = 2 if application.kind == "image" else 1
-    return dict.fromkeys(range(first, first + count), application.multiple)
+    return dict.fromkeys((2, 3) if application.kind == "image" else (2,), application.multiple)
 
 
 def _example(application: Application, batch: int, number: int) -> Tensor:
-    """Return a random input; `number`: its sizes, in units of 16 pixels or more, or of 4 frames. No image is square."""
+    """Return a random input. number: its size in units of at least 16 pixels, or of 4 frames."""
     multiple = application.multiple
-    smallest = max(application.minimum, multiple * (math.ceil(16 / multiple) if application.kind == "image" else 4))
-    sizes = [number * smallest, (number + 1) * smallest] if application.kind == "image" else [number * smallest]
+    is_image = application.kind == "image"
+    smallest = max(application.minimum, multiple * (math.ceil(16 / multiple) if is_image else 4))
+    sizes = [number * smallest]
+    if is_image:
+        sizes.append((number + 1) * smallest)  # not square, so that exchanged axes would be noticed
     x = torch.rand((batch, application.channels, *sizes), generator=torch.Generator().manual_seed(number)) * 2 - 1
     return x if application.derive is None else application.derive(x)

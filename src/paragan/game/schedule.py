@@ -47,7 +47,7 @@ def _restarts(options: ScheduleOptions, n: Tensor) -> Tensor:
     """Loshchilov and Hutter 2017, equation 5."""
     since = (n - options.start).clamp(min=0)
     length = torch.full_like(n, options.period)
-    if options.growth > 1:
+    if options.growth > 1:  # cosine i has period * growth^i updates; those before it have a geometric sum
         cycles = since / options.period * (options.growth - 1) + 1
         number = (cycles.log() / math.log(options.growth) + _ROUNDING).floor()
         length = options.period * (number * math.log(options.growth)).exp().round()
@@ -56,7 +56,7 @@ def _restarts(options: ScheduleOptions, n: Tensor) -> Tensor:
     return options.final + (1 - options.final) * (1 + torch.cos(since / length * math.pi)) / 2
 
 
-_ROUNDING = 1e-12  # of a logarithm at the first update of a cosine
+_ROUNDING = 1e-12  # the logarithm of a cosine's first update may lie this far below its whole number
 _DECAYS = {
     "exponential": _exponential,
     "multistep": _multistep,

@@ -106,15 +106,15 @@ class Generator(BlockGenerator):
         """
         mapping = cast(Mapping, self.blocks[0])
         draws = rng.generator("stylegan2/centre")
-        some = torch.randn(_CENTRE, self.latent, generator=draws).to(z_BZ)
+        drawn_NZ = torch.randn(_CENTRE, self.latent, generator=draws).to(z_BZ)
         count = self.num_classes
         classes = range(count) if y_B is None or not count else y_B.unique().tolist()
         centre = z_BZ.new_empty(max(1, count), self.styles[1])
         for number in classes or [0]:
             y = torch.full((_CENTRE,), number, device=z_BZ.device) if self.num_classes else None
-            centre[number] = mapping.style(some, y).mean(0)
-        own = mapping.style(z_BZ, y_B)
-        shift: Tensor = (psi - 1) * (own - (centre if y_B is None else centre[y_B]))
+            centre[number] = mapping.style(drawn_NZ, y).mean(0)
+        style_BW = mapping.style(z_BZ, y_B)
+        shift: Tensor = (psi - 1) * (style_BW - (centre if y_B is None else centre[y_B]))
         return shift.unsqueeze(1).expand(-1, self.styles[0], -1)
 
     @torch.no_grad()
@@ -263,6 +263,7 @@ def _stage(options: Options, widths: list[int], number: int, size: tuple[int, in
     if number:
         up = StyledConv(widths[number - 1], width, style, size, up=True, noise=options.noise)
         convs.insert(0, up)
+    # its first layer: block 0 has one convolution; a block's colours have the style of the next block's first layer
     first = 2 * number - 1 if number else 0
     is_last = number == len(widths) - 1
     return SynthesisBlock(convs, ToImage(width, colours, options.style), first, last=is_last)

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from paragan.cli.main import command_line, main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.core.outside_code import CodeFolder, closest, code_fingerprints
+from paragan.core.outside_code import CodeFolder, code_fingerprints, with_closest_path
 from paragan.distributed.launch import launcher
 from paragan.runs import start
 from paragan.runs.run_request import RunRequest
@@ -220,7 +220,7 @@ def test_run_folder_that_moved_resumes_from_a_recipe_that_moved_with_its_code(mo
 def test_recorded_code_is_found_by_the_end_of_its_path(path, found):
     """Two files of one name are told apart by their folders."""
     used = {"/old/a/nets.py": "1", "/old/b/nets.py": "2", "/old/a/loss.py": "3"}
-    assert closest(path, used).keys() == found
+    assert with_closest_path(path, used).keys() == found
 
 
 @pytest.mark.parametrize("verb", ["sample", "export"])

@@ -170,6 +170,8 @@ def _open_data(request: PlanRequest) -> build.Data:
 
 @dataclass(frozen=True)
 class _FakeNetworks(NetworkFactory):
+    """Factory of a network on tensors without data: its weights are not filled."""
+
     def __call__(self) -> nn.Module:
         return to_fake(self.construct(), self.device)
 
@@ -181,7 +183,7 @@ def simulated_game(config: RunConfig, data: build.Data, device: torch.device) ->
     factories = {side: build.network_factory(config, side, data, device) for side in map(Side, config.player_options)}
 
     def construct(side: Side) -> nn.Module:
-        with _disable_current_modes(), place:
+        with _disable_current_modes(), place:  # not recorded: only what `to_fake` makes is memory of the step
             return factories[side].construct()
 
     fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in factories}

@@ -160,12 +160,12 @@ class _CoordinatorServer:
         self._report_refused()
         while (line := self.listener.accept(0.0)) is not None:
             reason = incompatibility(line.peer_info, self.welcome["config"])
-            if reason:
-                self.say(f"workers   {line.peer_info.get('host', line.peer_address)} was refused: {reason}")
             with suppress(RankError):  # it has disconnected
-                line.send("refused", reason=reason) if reason else line.send("welcome", **self.welcome)
                 if not reason:
+                    line.send("welcome", **self.welcome)
                     return line
+                self.say(f"workers   {line.peer_info.get('host', line.peer_address)} was refused: {reason}")
+                line.send("refused", reason=reason)
             line.close()
         return None
 

@@ -18,13 +18,13 @@ from paragan.core.errors import ConfigError, RankError
 from paragan.extensions.grid.transports.signed_frames import accept_session, receive_frame, request_session, session_key
 
 SEND_S = 10.0  # in which some of a message must move
-LINGER_S = 1.0
+LINGER_S = 1.0  # in which sent messages arrive before a connection closes
 _HANDSHAKE_S = 5.0  # in which a client must authenticate
 _MAX_UNAUTHENTICATED = 64  # clients at a time
 _MAX_QUEUED = 256  # received messages; beyond it the sender blocks
-_LOOK_S = 0.5
-_ATTEMPT_S = 10.0
-_PAUSE_S = 0.05
+_POLL_S = 0.5  # between two looks at whether the listener was closed
+_ATTEMPT_S = 10.0  # of a worker to connect and authenticate
+_PAUSE_S = 0.05  # after its first attempt; doubles
 _LAST_PORT = (1 << 16) - 1
 
 
@@ -189,7 +189,7 @@ class Listener:
         self._over.set()
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)  # wakes `accept` on Linux
-        self._thread.join(2 * _LOOK_S)
+        self._thread.join(2 * _POLL_S)
         self._server.close()
         lines = list(self._lines)
         for line in lines:  # all begin before any is waited for: together they take one `LINGER_S`
@@ -201,7 +201,7 @@ class Listener:
     def _listen(self) -> None:
         while not self._over.is_set():
             # before `accept`: clients without the token wait in the backlog, and cost no thread
-            if not self._unauthenticated.acquire(timeout=_LOOK_S):
+            if not self._unauthenticated.acquire(timeout=_POLL_S):
                 continue
             try:
                 self._start_connection(*self._server.accept())
@@ -209,7 +209,7 @@ class Listener:
             except TimeoutError:
                 pass
             except (OSError, RuntimeError) as error:  # no more files or threads
-                if not self._over.wait(_LOOK_S):
+                if not self._over.wait(_POLL_S):
                     host, port = self.address
                     self.refused.append(f"{host}:{port}: cannot accept ({_reason(error)})")
             self._unauthenticated.release()
@@ -285,7 +285,7 @@ def _bind(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         hint = "end the process that uses it, or choose port 0 for any free port"
         raise ConfigError(f"cannot listen on {host}:{port} ({_reason(error)}); {hint}") from None
-    server.settimeout(_LOOK_S)
+    server.settimeout(_POLL_S)
     return server
 
 
