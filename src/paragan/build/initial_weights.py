@@ -18,6 +18,7 @@ from paragan.config import RunConfig, player_key
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.layout import Shape, StoredTensors, fingerprint, shapes_of
 from paragan.core.network_factory import Model
+from paragan.core.printable import size_text
 from paragan.core.types import Side, player_label
 from paragan.engine.training_loop import TrainingLoop
 from paragan.game.initial_weights import LoadedWeights, start_from
@@ -192,8 +193,10 @@ def _table(key: str, loaded: LoadedWeights) -> str:
     rows = []
     for name, (shape, stored) in loaded.left.items():
         kind = "new" if stored is None else "other shape"
-        rows.append((kind, name, _size(shape) if stored is None else f"{_size(shape)} here, {_size(stored)} there"))
-    rows += [("not used", name, _size(shape)) for name, shape in loaded.unused.items()]
+        rows.append(
+            (kind, name, size_text(shape) if stored is None else f"{size_text(shape)} here, {size_text(stored)} there")
+        )
+    rows += [("not used", name, size_text(shape)) for name, shape in loaded.unused.items()]
     width = max([len(name) for _, name, _ in rows], default=0)
     lines = [f"  {kind:<12} {name:<{width}}  {sizes}" for kind, name, sizes in rows]
     return "\n".join([f"{key}: {loaded.tensors} tensors loaded, {len(rows)} not", *lines])
@@ -201,7 +204,7 @@ def _table(key: str, loaded: LoadedWeights) -> str:
 
 def _shape_texts(left: Mapping[str, tuple[Shape, Shape | None]]) -> list[str]:
     return [
-        f"{name} (missing there)" if stored is None else f"{name} ({_size(shape)} here, {_size(stored)} there)"
+        f"{name} (missing there)" if stored is None else f"{name} ({size_text(shape)} here, {size_text(stored)} there)"
         for name, (shape, stored) in left.items()
     ]
 
@@ -211,10 +214,6 @@ def _shorten(names: Iterable[str], limit: int | None = _MAX_NAMED) -> str:
     named = texts[:limit]
     more = f", and {len(texts) - len(named)} more" if len(texts) > len(named) else ""
     return f"{', '.join(named)}{more}"
-
-
-def _size(shape: Shape) -> str:
-    return "x".join(map(str, shape)) or "a number"
 
 
 def merged_generator(net: nn.Module, config: RunConfig, state: GeneratorState, say: Callable[[str], None]) -> nn.Module:

@@ -1,5 +1,6 @@
 """Construction of the networks of a config, with the weights of step 0."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -81,13 +82,14 @@ def _class_of(model: Any, side: Side, name: str) -> Any:
     return extra_players[side.value]
 
 
-def _new_network(network_class: Any, config: RunConfig, side: Side, data: Data, sample: str | None) -> nn.Module:
+def _new_network(
+    network_class: Callable[..., nn.Module], config: RunConfig, side: Side, data: Data, sample: str | None
+) -> nn.Module:
     """Return a new network of the class. sample: name of the tensor that G generates; None for images."""
     shape: Any = data.train.shape if sample is None else data.train.tensors[sample].shape
     channels = data.train.condition_channels
     net = construct_network(network_class, config.model.options, shape, data.num_classes, channels)
-    has_named_inputs = sample is not None and side is Side.D
-    return with_named_inputs(net, data.train.tensors, sample) if has_named_inputs else net
+    return with_named_inputs(net, data.train.tensors, sample) if sample is not None and side is Side.D else net
 
 
 def with_part(net: nn.Module, side: Side, options: PlayerOptions) -> nn.Module:

@@ -3,7 +3,7 @@
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from paragan.core.phases import beat
@@ -21,6 +21,11 @@ def join_some(words: Sequence[object], limit: int = 5, separator: str = ", ") ->
     """Return the first words as text, with an ellipsis if there are more."""
     more = f"{separator}…" if len(words) > limit else ""
     return separator.join(map(str, words[:limit])) + more
+
+
+def size_text(sizes: Iterable[int]) -> str:
+    """Return the sizes of the axes of a tensor as text, such as `3x32x32`."""
+    return "x".join(map(str, sizes)) or "a number"
 
 
 def print_line(text: object) -> None:

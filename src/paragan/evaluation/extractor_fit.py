@@ -2,6 +2,7 @@
 
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Needs
+from paragan.core.printable import size_text
 from paragan.core.source import Source
 from paragan.features.base.extractor import CLASSES, OTHER_CLASSES, FeatureExtractor
 
@@ -15,8 +16,8 @@ def check_accepted(extractor: FeatureExtractor, train: Source) -> None:
     if not extractor.accepts(train.shape) or (classifies and classes != extractor.num_classes):
         expected = "" if extractor.num_classes is None else f" in {extractor.num_classes} classes"
         raise ConfigError(
-            f"evaluation.features={extractor.name} expects images of {_size(extractor.input_shape)}{expected}, "
-            f"but the data has {_size(train.shape)} in {classes} classes; use evaluation.features=auto"
+            f"evaluation.features={extractor.name} expects images of {size_text(extractor.input_shape)}{expected}, "
+            f"but the data has {size_text(train.shape)} in {classes} classes; use evaluation.features=auto"
         )
 
 
@@ -58,7 +59,3 @@ def knows_other_images(extractor: FeatureExtractor, accuracy: float | None) -> b
     if extractor.task != CLASSES or extractor.num_classes is None or extractor.name == "judge" or accuracy is None:
         return False
     return accuracy < 2 / extractor.num_classes
-
-
-def _size(shape: tuple[int, int, int]) -> str:
-    return "x".join(map(str, shape))

@@ -16,6 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError, DataError
+from paragan.core.printable import size_text
 from paragan.core.source import AudioFormat
 from paragan.datasets.base.whole_images import whole_image
 from paragan.export.sampled_images import SampledImages
@@ -48,7 +49,7 @@ class Application:
 
     net: the generator. call: maps inputs (B, channels, *sizes) in [-1, 1] to outputs whose sizes are `scale` times
     as large. kind: of both. multiple, minimum: of the sizes that the network takes; others are padded, and the
-    output is output is cut. audio: format of audio; None: not known. derive: computes the input of `net` from audio.
+    output is cut. audio: format of audio; None: not known. derive: computes the input of `net` from audio.
     """
 
     net: nn.Module
@@ -111,7 +112,7 @@ class Application:
         if x.dim() != axes or x.shape[1] != self.channels or 0 in x.shape:
             sizes = "height x width" if self.kind == "image" else "samples"
             raise ConfigError(
-                f"apply: an input has the shape {_size(x.shape[1:])}; pass {self.channels} channels x {sizes}"
+                f"apply: an input has the shape {size_text(x.shape[1:])}; pass {self.channels} channels x {sizes}"
             )
 
 
@@ -167,7 +168,7 @@ def find_application(
     the sizes of `shape`.
     """
     if len(shape) not in (2, 3):
-        raise ConfigError(f"apply: inputs of {_size(shape)} are no images or audio; call paragan.load(RUN).net")
+        raise ConfigError(f"apply: inputs of {size_text(shape)} are no images or audio; call paragan.load(RUN).net")
     output = _checked_call(call, torch.zeros((1, *shape)))
     common = math.gcd(*shape[1:])
     step = multiple or int(getattr(net, "input_multiple", common & -common))
@@ -201,16 +202,14 @@ def _checked_call(call: Call, x: Tensor) -> Tensor:
         return call(x)
     except (RuntimeError, ValueError, IndexError, DataError) as error:
         if isinstance(error, torch.OutOfMemoryError):
-            raise ConfigError(f"apply: an input of {_size(x.shape[1:])} does not fit in memory; pass --tile") from None
+            raise ConfigError(
+                f"apply: an input of {size_text(x.shape[1:])} does not fit in memory; pass --tile"
+            ) from None
         reason = (str(error).splitlines() or [type(error).__name__])[0][:150]
         raise ConfigError(
-            f"apply: the generator fails on an input of {_size(x.shape[1:])} ({reason}); pass another size"
+            f"apply: the generator fails on an input of {size_text(x.shape[1:])} ({reason}); pass another size"
         ) from None
 
 
 def _device(net: nn.Module) -> torch.device:
     return next(net.parameters()).device
-
-
-def _size(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape))

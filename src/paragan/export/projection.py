@@ -6,7 +6,6 @@ pixels at three resolutions instead of LPIPS, which needs weights of a published
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,13 +18,13 @@ from paragan.core.outputs import GeneratorOutput
 from paragan.export.class_labels import Label
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import check_inputs
+from paragan.game.options import ScheduleOptions
+from paragan.game.policy import Policy, set_lr, step_if
 from paragan.layers.modes import in_mode
 
 _STARTS = 256  # random latents
 _REFINED = 4  # of these
-_RATE = 0.05  # of Adam (Kingma & Ba 2015, algorithm 1), which falls to 0 as a cosine
-_BETA1 = 0.9
-_BETA2 = 0.999
+_RATE = 0.05  # of Adam, which falls to 0 as a cosine
 _LENGTH_WEIGHT = 1e-3  # of the squared mean of a latent's components above that of the prior
 
 
@@ -83,20 +82,16 @@ def _refine(
     progress: Callable[[int], None],
 ) -> None:
     """Move latents towards images near the target, in place."""
-    mean_KZ = torch.zeros_like(z_KZ)
-    square_KZ = torch.zeros_like(z_KZ)
+    policy = Policy(lr=_RATE, schedule=ScheduleOptions(name="cosine", end=steps))
+    optimizer = policy.optimizer([("latents", z_KZ)])
     with in_mode(sampler.net, training=False):
         for step in range(steps):
             x_KCHW = _images(sampler, z_KZ, y_K)
             length_K = (z_KZ.square().mean(1) - 1).relu()
             loss_K = _errors(x_KCHW, target) + _LENGTH_WEIGHT * length_K
-            (gradient,) = torch.autograd.grad(loss_K.sum(), z_KZ)
-            mean_KZ.lerp_(gradient, 1 - _BETA1)
-            square_KZ.lerp_(gradient.square(), 1 - _BETA2)
-            scale_KZ = (square_KZ / (1 - _BETA2 ** (step + 1))).sqrt() + 1e-8
-            rate = _RATE * (1 + math.cos(math.pi * step / steps)) / 2
-            with torch.no_grad():
-                z_KZ -= rate * mean_KZ / (1 - _BETA1 ** (step + 1)) / scale_KZ
+            (z_KZ.grad,) = torch.autograd.grad(loss_K.sum(), z_KZ)
+            set_lr(optimizer, policy, torch.tensor(step))
+            step_if(torch.tensor(True), optimizer)
             progress(step + 1)
 
 

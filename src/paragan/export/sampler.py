@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
+from paragan.core.printable import size_text
 from paragan.core.source import Source
 from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.export.application import Applicable, Application, find_application
@@ -55,17 +56,17 @@ class Sampler(Applicable, Summarised):
 
     def __repr__(self) -> str:
         classes = f", {self.num_classes} classes" if self.num_classes else ""
-        return f"<generator {self.config.model.name}, {_size(self.info.shape)}{classes}, step {self.info.step}>"
+        return f"<generator {self.config.model.name}, {size_text(self.info.shape)}{classes}, step {self.info.step}>"
 
     def input_texts(self) -> list[str]:
         """Return what the generator takes."""
-        texts = [f"an image of {_size(self.info.condition_shape)} in [-1, 1]"] if self.takes_condition else []
+        texts = [f"an image of {size_text(self.info.condition_shape)} in [-1, 1]"] if self.takes_condition else []
         texts += [f"{self.net.latent} standard normal numbers"] if self.net.latent else []
         return [*texts, "a class"] if self.num_classes else texts
 
     def output_text(self) -> str:
         """Return what the generator makes."""
-        return f"images of {_size(self.info.shape)} (channels, height, width) in [-1, 1]"
+        return f"images of {size_text(self.info.shape)} (channels, height, width) in [-1, 1]"
 
     def call_text(self) -> str:
         """Return a call, as Python, that makes samples."""
@@ -186,7 +187,9 @@ class Sampler(Applicable, Summarised):
             return self.pairs(n)[1]
         shape = self.info.condition_shape
         if tuple(images.shape) != (n, *shape):
-            raise ConfigError(f"conditions: the tensor has the shape {_size(images.shape)}; pass {n} of {_size(shape)}")
+            raise ConfigError(
+                f"conditions: the tensor has the shape {size_text(images.shape)}; pass {n} of {size_text(shape)}"
+            )
         return images
 
     @property
@@ -289,7 +292,3 @@ class Sampler(Applicable, Summarised):
         prior = Prior(seed=self.seed if seed is None else seed, latent=int(latent), num_classes=self.num_classes)
         is_counted = len(self.info.class_sizes) == prior.num_classes
         return replace(prior, class_sizes=self.info.class_sizes) if is_counted else prior
-
-
-def _size(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape))

@@ -150,8 +150,7 @@ def _example(application: Application, batch: int, number: int) -> Tensor:
     multiple = application.multiple
     is_image = application.kind == "image"
     smallest = max(application.minimum, multiple * (math.ceil(16 / multiple) if is_image else 4))
-    sizes = [number * smallest]
-    if is_image:
-        sizes.append((number + 1) * smallest)  # not square, so that exchanged axes would be noticed
+    # no image is square, so that exchanged axes would be noticed
+    sizes = [number * smallest, (number + 1) * smallest] if is_image else [number * smallest]
     x = torch.rand((batch, application.channels, *sizes), generator=torch.Generator().manual_seed(number)) * 2 - 1
     return x if application.derive is None else application.derive(x)

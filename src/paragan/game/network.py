@@ -13,6 +13,7 @@ from paragan.core.row_draws import keys_of_call
 from paragan.core.skipped_state import buffer_places
 from paragan.core.tree import map_tensors
 from paragan.hardware.executors import CallCompiler
+from paragan.layers.precision import at_least_float32
 from paragan.layers.random import name_streams, row_drawing_layers, uses_random_numbers, with_keys
 from paragan.layers.update_once import mixes_samples
 
@@ -57,7 +58,7 @@ class CalledNetwork:
                 return self._run(*inputs)
             with torch.autocast(first.device.type, self.calling.dtype):
                 outputs = self._run(*inputs)
-        return map_tensors(_float32, outputs)
+        return map_tensors(at_least_float32, outputs)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -83,7 +84,3 @@ def all_frozen(networks: Iterable[Network]) -> Iterator[None]:
 
 def _channels_last(x: Tensor | None) -> Tensor | None:
     return x.contiguous(memory_format=torch.channels_last) if x is not None and x.dim() == 4 else x
-
-
-def _float32(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x

@@ -20,9 +20,6 @@ class UpConv2d(nn.Conv2d):
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs, 3, padding=1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self._conv_forward(x, self.weight, self.bias)
-
     def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         # a transposed convolution reads its taps backwards
         taps = _spread_taps(weight, _taps(weight).flip(0))
@@ -34,9 +31,6 @@ class DownConv2d(nn.Conv2d):
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs, 3, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self._conv_forward(x, self.weight, self.bias)
 
     def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.conv2d(x, _spread_taps(weight, _taps(weight) / 2), bias, stride=2, padding=1)

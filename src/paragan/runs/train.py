@@ -34,21 +34,13 @@ def train_run(request: RunRequest, interrupt: Interrupt, runner: Runner | None =
 
     A rank that failed because of another rank prints nothing. runner: that has started this process.
     """
-
-    def stop_reason() -> str:
-        """Return why this process must stop; empty if it need not."""
-        if interrupt.requested:
-            return "stopped by a signal"
-        orphaned = request.place is not None and request.place.is_orphaned()
-        return "the launcher has exited" if orphaned else ""
-
     ended = _Ended()
     with (
         _join(request, interrupt, ended) as world,
-        open_session(request, world, lambda: world.any(bool(stop_reason())), runner) as session,
+        open_session(request, world, lambda: world.any(bool(_stop_reason(request, interrupt))), runner) as session,
     ):
         if not session.is_complete:
-            with _training(session, request, stop_reason, ended):
+            with _training(session, request, interrupt, ended):
                 for event in session.trainer.run():
                     session.write(event)
             if not ended.code:
@@ -62,10 +54,6 @@ def train_in_program(request: RunRequest, objects: Callable[[World], tuple[RunCo
     objects: returns the config and the networks from memory, once all ranks are connected. Signals are caught in the
     main thread only. A second Ctrl-C raises `KeyboardInterrupt`: the program, or the kernel of a notebook, continues.
     """
-
-    def stop_reason() -> str:
-        return "stopped by a signal" if interrupt.requested else ""
-
     is_main = threading.current_thread() is threading.main_thread()
     ended = _Ended()
     with install(abort=signal.default_int_handler) if is_main else Interrupt() as interrupt, ExitStack() as stack:
@@ -76,7 +64,7 @@ def train_in_program(request: RunRequest, objects: Callable[[World], tuple[RunCo
             request = replace(request, config=config, model=model)
             session = stack.enter_context(open_session(request, world, lambda: world.any(interrupt.requested)))
         if not session.is_complete:
-            with _training(session, request, stop_reason, ended, is_watched=request.place is not None):
+            with _training(session, request, interrupt, ended, is_watched=request.place is not None):
                 for event in session.trainer.run():
                     session.write(event)
             printer(world)(result_lines(session))
@@ -84,9 +72,17 @@ def train_in_program(request: RunRequest, objects: Callable[[World], tuple[RunCo
         raise SystemExit(ended.code)
 
 
+def _stop_reason(request: RunRequest, interrupt: Interrupt) -> str:
+    """Return why this process must stop; empty if it need not."""
+    if interrupt.requested:
+        return "stopped by a signal"
+    orphaned = request.place is not None and request.place.is_orphaned()
+    return "the launcher has exited" if orphaned else ""
+
+
 @contextmanager
 def _training(
-    session: Session, request: RunRequest, stop_reason: Callable[[], str], ended: _Ended, is_watched: bool = True
+    session: Session, request: RunRequest, interrupt: Interrupt, ended: _Ended, is_watched: bool = True
 ) -> Iterator[None]:
     """Record and print whether the training inside has finished, stopped or failed."""
     # the watchdog ends first, so that a slow end of the writers is no hang of the training
@@ -94,7 +90,7 @@ def _training(
         yield
     if not session.trainer.is_complete:
         ended.code = PREEMPTED
-        ended.reason = f"{stop_reason() or 'another rank was stopped'}; saved"
+        ended.reason = f"{_stop_reason(request, interrupt) or 'another rank was stopped'}; saved"
     end_session(session, ended.code, ended.reason)
     printer(session.world)(end_line(session, ended.reason))
 

@@ -30,7 +30,7 @@ from paragan.storage.shard_folder import (
 )
 
 _SETTINGS = "settings.json"
-_FROM_IMAGES = ("num_samples", "num_train", "class_names", "source")  # settings that a source with other images changes
+_FROM_IMAGES = ("num_samples", "num_train", "class_names", "source", "newest")  # what other images change
 _SHA256_BYTES = 32
 _MAX_PART_BYTES = 1 << 30
 
@@ -135,7 +135,7 @@ def open_shard_writer(
     """
     if not (folder / UNFINISHED).is_dir():
         if (folder / DESCRIPTION).is_file():
-            _check_same(folder, asdict(read_description(LocalStore(folder))), asdict(planned))
+            _check_same(folder, _as_json(read_description(LocalStore(folder))), planned)
             if newest_ns > (folder / shard_name(0)).stat().st_mtime_ns:
                 problem = "images of the source have changed since these shards were written"
                 raise DataError(f"{folder}: {problem}; pass another folder, or delete this one")
@@ -149,31 +149,36 @@ def open_shard_writer(
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DataError(f"{folder}: another process is preparing this folder; wait for it, or stop it") from None
-        settings = asdict(planned) | {"path": source, "newest": newest_ns}
-        if (folder / UNFINISHED / _SETTINGS).exists():
-            _continue_shards(folder, json.loads(json.dumps(settings)), asdict(planned))
-        write_text(folder / UNFINISHED / _SETTINGS, json.dumps(settings))
+        settings = folder / UNFINISHED / _SETTINGS
+        if settings.exists():
+            _continue_shards(folder, planned, source, newest_ns)
+        write_text(settings, json.dumps(asdict(planned) | {"path": source, "newest": newest_ns}))
         yield ShardWriter(folder, planned)
 
 
-def _continue_shards(folder: Path, new: dict[str, Any], planned: dict[str, Any]) -> None:
+def _continue_shards(folder: Path, planned: ShardDescription, source: str, newest_ns: int) -> None:
     """Raise `DataError` for unfinished shards of other settings; remove those of earlier images of the same source."""
     present = json.loads(read_bytes(folder / UNFINISHED / _SETTINGS, _MAX_PART_BYTES))
-    from_images = {name: new[name] for name in (*_FROM_IMAGES, "newest")}
-    if present.get("path") != new["path"] or all(present.get(name) == from_images[name] for name in from_images):
+    settings = {**_as_json(planned), "newest": newest_ns}
+    changed = {name: settings[name] for name in _FROM_IMAGES if present.get(name) != settings[name]}
+    if present.get("path") != source or not changed:
         return _check_same(folder, present, planned)
-    _check_same(folder, present | from_images, planned)
+    _check_same(folder, present | changed, planned)
     for path in (*(folder / UNFINISHED).glob("*.part"), *folder.glob("shard-*.tar")):
         path.unlink()
 
 
-def _check_same(folder: Path, present: dict[str, Any], planned: dict[str, Any]) -> None:
-    """Raise `DataError` with the first setting that differs, as both were written to JSON."""
-    planned = json.loads(json.dumps(planned))
-    present = json.loads(json.dumps(present))
-    for name in sorted(planned.keys() - {"index", "shards"}):
-        if present.get(name) != planned[name]:
-            what = "another source" if name == "source" else _difference(name, present.get(name), planned[name])
+def _as_json(description: ShardDescription) -> dict[str, Any]:
+    """Return the settings as a file has them: its lists have been tuples."""
+    return json.loads(json.dumps(asdict(description)))  # type: ignore[no-any-return]
+
+
+def _check_same(folder: Path, present: dict[str, Any], planned: ShardDescription) -> None:
+    """Raise `DataError` with the first setting that differs. present: as JSON."""
+    settings = _as_json(planned)
+    for name in sorted(settings.keys() - {"index", "shards"}):
+        if present.get(name) != settings[name]:
+            what = "another source" if name == "source" else _difference(name, present.get(name), settings[name])
             raise DataError(f"{folder}: holds shards of {what}; pass another folder, or delete this one")
 
 
