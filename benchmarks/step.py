@@ -53,7 +53,7 @@ class Case:
     def game(self, *words: str) -> GAN:
         """The library's."""
         source = ShapeOnlySource((3, self.side, self.side), self.classes, has_pairs=not self.classes)
-        return build.gan(self.config(*words), build.Data(source, source), torch.device("cpu"))
+        return build.gan(self.config(*words), build.Data(train=source, held_out=source), torch.device("cpu"))
 
     def config(self, *words: str) -> RunConfig:
         """The recipe with the settings of this case."""

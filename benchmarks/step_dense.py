@@ -67,7 +67,7 @@ def ours(batch: int) -> Callable[[], object]:
     """The library's."""
     found = ShapeOnlySource(SHAPE, 0, has_pairs=False)
     words = ["data.path=nowhere", f"train.batch={batch}"]
-    game = build.gan(read_recipe("vanilla-mnist", words), build.Data(found, found), torch.device("cpu"))
+    game = build.gan(read_recipe("vanilla-mnist", words), build.Data(train=found, held_out=found), torch.device("cpu"))
     return partial(synchronous.step, game, repeat(real(batch)))
 
 

@@ -21,6 +21,8 @@ from tests.nightly import SLOW
 from tests.processes import children, kill
 
 os.environ["PARAGAN_OFFLINE"] = "1"  # no test waits for a network
+CACHE = tempfile.TemporaryDirectory(prefix="paragan-cache-")
+os.environ["PARAGAN_CACHE"] = CACHE.name
 os.environ["PARAGAN_COMMAND"] = "paragan"  # in messages, wherever the tests are started from
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # under nohup, or as a background job of a script
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the processes that tests start must not inherit it
@@ -116,6 +118,15 @@ def is_temporary(module: ModuleType) -> bool:
     folders = [held.get("__file__"), *(held.get("__path__") or ())]  # a folder may be a namespace without a file
     outside = [str(folder) for folder in folders if not str(folder).startswith(LASTING)]
     return any(folder.startswith(tempfile.gettempdir()) for folder in outside)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test reads the classifier that another one has trained."""
+    before = os.environ["PARAGAN_CACHE"]
+    os.environ["PARAGAN_CACHE"] = f"{CACHE.name}/{abs(hash(request.node.nodeid))}"
+    yield
+    os.environ["PARAGAN_CACHE"] = before
 
 
 @pytest.fixture(autouse=True, scope="module")

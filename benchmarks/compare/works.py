@@ -39,7 +39,7 @@ class Unlabelled(step.Case):
 
     def game(self, *words: str) -> GAN:
         source = ShapeOnlySource((3, self.side, self.side), 0, has_pairs=False)
-        return build.gan(self.config(*words), build.Data(source, source), torch.device("cpu"))
+        return build.gan(self.config(*words), build.Data(train=source, held_out=source), torch.device("cpu"))
 
     def real(self) -> Batch:
         batch = step.Case("", (), 1, self.batch, self.side).real()

@@ -30,7 +30,7 @@ _MAX_READERS = 64  # of all ranks of a host, while storage is slow to respond
 _MAX_BYTES = 1 << 30  # of files and batches read ahead; with a controller: of all ranks of a host
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Data:
     """Both splits of the data set of a run."""
 
@@ -38,6 +38,7 @@ class Data:
     held_out: Source
     flip: bool = False  # mirror half of the training images
     is_image: bool = True  # False: networks on named tensors, which may be images
+    is_packaged: bool = False  # data of a program may change while its fingerprint does not
 
     @property
     def num_classes(self) -> int:
@@ -78,16 +79,25 @@ def open_data(config: RunConfig, model: Model | None = None) -> Data:
     model: objects of a program; their data is used.
     """
     if isinstance(model, TensorGame):
-        return Data(model.source, model.held_out, is_image=False)
+        return Data(train=model.source, held_out=model.held_out, is_image=False)
     module = registry.load_chosen("datasets", config.data)
     options = config.data.options
     train, held_out = (module.source(options, split) for split in ("train", "held_out"))
-    if options.labels:
+    train, held_out = _with_labels(config, train, held_out)
+    flip = getattr(options, "flip", False)
+    is_image = train.is_image and sample_name(config, model) is None
+    is_packaged = config.data.name in registry.names("datasets")
+    return Data(train=train, held_out=held_out, flip=flip, is_image=is_image, is_packaged=is_packaged)
+
+
+def _with_labels(config: RunConfig, train: Source, held_out: Source) -> tuple[Source, Source]:
+    """Return both splits with the classes that are trained on, or none."""
+    if config.data.options.labels:
         train, held_out = _with_trained_classes(train, held_out)
         train.notices += _label_notices(config, train)
     elif train.class_names:
         train, held_out = UnlabelledSource(train), UnlabelledSource(held_out)
-    return Data(train, held_out, getattr(options, "flip", False), train.is_image and sample_name(config, model) is None)
+    return train, held_out
 
 
 def _with_trained_classes(train: Source, held_out: Source) -> tuple[Source, Source]:

@@ -57,9 +57,8 @@ def extractor_context(
     folder: of the run. rest: as in `ExtractorContext`.
     """
     train, held_out = data.scored
-    return ExtractorContext(
-        name="", train=train, held_out=held_out, folder=folder / "judge", device=device, say=say, **rest
-    )
+    context = ExtractorContext(name="", train=train, held_out=held_out, folder=folder / "judge", **rest)
+    return replace(context, device=device, say=say, is_cached=data.is_packaged)
 
 
 def scorer(

@@ -132,7 +132,7 @@ def _start_player(
             raise CheckpointError(f"{error}; {origin}" if origin else str(error)) from None
 
     def initial() -> dict[str, Any]:  # of the whole network at step 0; every rank constructs it
-        data = Data(trainer.batches.source, trainer.batches.source)
+        data = Data(train=trainer.batches.source, held_out=trainer.batches.source)
         return network_factory(config, side, data, trainer.prior.device, model)().state_dict()
 
     return start_from(player, weights, average, initial), origin

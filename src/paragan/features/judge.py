@@ -21,19 +21,22 @@ from torch import Tensor
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
-from paragan.core.files import create_subfolder, read_bytes, write_bytes
+from paragan.core.files import create_subfolder, read_bytes, remove_tree, write_bytes
 from paragan.core.interrupt import StopRequested
 from paragan.core.printable import ProgressLines
 from paragan.core.source import Source, image_specs
 from paragan.features.base import classifier as classifier
 from paragan.features.base.classifier import build_classifier, train_classifier
 from paragan.features.base.extractor import CLASSES, ExtractorContext, FeatureExtractor
+from paragan.storage.download import cache_dir
 
 JUDGE = "judge"
 ROTATION = "rotation"  # the task of a judge of data without classes
 _FORMAT = 1
 _MAX_INFO_BYTES = 1 << 20  # of judge.json and of weights
 _MAX_BYTES = 1 << 30
+_MAX_CACHED = 64  # classifiers of at most about 2 MB
+_NUM_HASHED = 32  # images of each split whose pixels are part of a cached classifier's name
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,13 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
             lines(steps)
 
         judge = train_or_load(
-            context.train, context.held_out, context.folder, 0, context.must_save, context.world, progress
+            context.train,
+            context.held_out,
+            context.folder,
+            must_save=context.must_save,
+            world=context.world,
+            progress=progress,
+            cache=cache_dir() / "classifiers" if context.is_cached else None,
         )
         return replace(judge, name=context.name, **context.call_settings(options))
 
@@ -100,17 +109,19 @@ def train_or_load(
     held_out: Source,
     folder: Path | None,
     seed: int = 0,
+    *,
     must_save: bool = True,
     world: World = ALONE,
     progress: Callable[[int], None] = lambda steps: None,
+    cache: Path | None = None,
 ) -> FeatureExtractor:
-    """Return the judge of this data: read from `folder`, or trained and saved there.
+    """Return the judge of this data: read from `folder` or `cache`, or trained, and saved in both.
 
     A saved judge is used if data, settings and seed are equal. Data with fewer than two classes
     give a judge of rotations (`RotatedSource`). Every rank trains the same judge, so that no rank
     waits; the weights of rank 0 are used and saved. progress: see `train_classifier`; if it raises,
-    nothing is written. Raises `CheckpointError` if the folder cannot be written and `must_save` is
-    set.
+    nothing is written. cache: folder of the newest 64 judges of all runs. Raises `CheckpointError` if
+    `folder` cannot be written and `must_save` is set.
     """
     task = CLASSES
     if len(train.class_names) < 2:
@@ -118,21 +129,38 @@ def train_or_load(
         train = RotatedSource(train)
         held_out = RotatedSource(held_out)
     fingerprint = _fingerprint(train, held_out, seed)
-    found = None if folder is None else _load(train, folder, fingerprint, seed)
-    if not world.any(found is None):
-        assert found is not None
-        return replace(found, task=task)
-    net = train_classifier(train, seed, progress)
-    world.broadcast_from_main(net.state_dict().values())
-    weights = save(net.state_dict())
-    sha256 = hashlib.sha256(weights).hexdigest()
-    judge = FeatureExtractor(
-        name=JUDGE, network=net, shape=train.shape, num_classes=len(train.class_names), sha256=sha256, task=task
-    ).with_accuracy(held_out)
+    saved = None if folder is None else _load(train, folder, fingerprint, seed)
+    if not world.any(saved is None):
+        assert saved is not None
+        return replace(saved, task=task)
+    entry = None if cache is None else cache / _content_hash(train, held_out, fingerprint)
+    judge = None if entry is None else _load(train, entry, fingerprint, seed)
+    if world.any(judge is None) or judge is None:
+        judge = _trained(train, held_out, seed, progress)
+    world.broadcast_from_main(judge.network.state_dict().values())
+    weights = save(judge.network.state_dict())
+    judge = replace(judge, task=task, sha256=hashlib.sha256(weights).hexdigest())
     if folder is not None and world.is_main:
         with nullcontext() if must_save else suppress(CheckpointError):
             _save(judge, folder, weights, fingerprint)
+    if entry is not None and world.is_main:
+        _cache(judge, entry, weights, fingerprint)
     return judge
+
+
+def _trained(train: Source, held_out: Source, seed: int, progress: Callable[[int], None]) -> FeatureExtractor:
+    net = train_classifier(train, seed, progress)
+    judge = FeatureExtractor(name=JUDGE, network=net, shape=train.shape, num_classes=len(train.class_names), sha256="")
+    return judge.with_accuracy(held_out)
+
+
+def _cache(judge: FeatureExtractor, entry: Path, weights: bytes, fingerprint: str) -> None:
+    """Save a judge for other runs if there is space, and remove those that were not used for the longest time."""
+    with suppress(OSError, CheckpointError):
+        _save(judge, entry, weights, fingerprint)  # also one that was read, which is then the newest
+        by_age = sorted(entry.parent.iterdir(), key=lambda path: path.lstat().st_mtime, reverse=True)
+        for path in by_age[_MAX_CACHED:]:
+            remove_tree(path)
 
 
 def _load(train: Source, folder: Path, fingerprint: str, seed: int) -> FeatureExtractor | None:
@@ -173,4 +201,17 @@ def _fingerprint(train: Source, held_out: Source, seed: int) -> str:
     digest = hashlib.sha256(repr((_FORMAT, seed, settings, train.shape, train.class_names, len(train))).encode())
     for source in (train, held_out):
         digest.update(source.fingerprint.encode())
+    return digest.hexdigest()
+
+
+def _content_hash(train: Source, held_out: Source, fingerprint: str) -> str:
+    """Hash a fingerprint, some images, and what decides how sums are rounded: the build of torch and its kernels.
+
+    A fingerprint has names, sizes and times, which two folders may share.
+    """
+    digest = hashlib.sha256(f"{fingerprint} {torch.__config__.show()}".encode())
+    for source in (train, held_out):
+        rows = np.linspace(0, len(source) - 1, min(_NUM_HASHED, len(source))).astype(np.int64)
+        for tensor in source.fetch(rows).values():
+            digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()

@@ -41,7 +41,7 @@ class ShapeOnlySource(Source):
 def shape_only_data(shape: tuple[int, int, int], classes: int, has_pairs: bool, is_image: bool = True) -> build.Data:
     """Return data without images, of this shape. is_image: as in `build.Data`."""
     source = ShapeOnlySource(shape, classes, has_pairs)
-    return build.Data(source, source, is_image=is_image)
+    return build.Data(train=source, held_out=source, is_image=is_image)
 
 
 def open_data_or_advise(config: RunConfig) -> build.Data:

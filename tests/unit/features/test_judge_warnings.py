@@ -50,7 +50,7 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
         parts.append(InMemorySource(x, y if names else None, names, "plain"))
     config = read_recipe("digits", ["data.size=8", "evaluation.num_images=64", "model.width=4"])
     trainer = build.trainer(config, tmp_path, said.append, lambda: False)
-    data = build.Data(*parts)
+    data = build.Data(train=parts[0], held_out=parts[1])
     context = extractor_context(data, tmp_path, said.append, torch.device("cpu"))
     score = scorer(config, data, trainer.prior, context)
     assert said == []
@@ -66,7 +66,7 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
 def test_judge_says_once_why_training_waits_and_for_how_long(small, tmp_path, monkeypatch, step_s, left):
     now_s = 0.0
 
-    def steps_of_a_slow_machine(train, held_out, folder, seed, must_save, world, progress):
+    def steps_of_a_slow_machine(train, held_out, folder, *, progress, **rest):
         nonlocal now_s
         for step in range(20):
             now_s += 5 if step < 2 else step_s  # the first steps load kernels
@@ -76,7 +76,7 @@ def test_judge_says_once_why_training_waits_and_for_how_long(small, tmp_path, mo
     monkeypatch.setattr("paragan.features.judge.train_or_load", steps_of_a_slow_machine)
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     said = []
-    data = build.Data(*small)
+    data = build.Data(train=small[0], held_out=small[1])
     context = extractor_context(data, tmp_path, said.append, torch.device("cpu"))
     judge = prepare(Options(), context)
     assert judge() is judge()
@@ -105,9 +105,11 @@ def test_warning_names_the_values_of_real_images_only_where_the_score_has_them(
     held_out = InMemorySource(held_x, held_y if names else None, names, "few")
     config = read_recipe("digits", ["data.size=8", "evaluation.num_images=64", "model.width=4"])
     trainer = build.trainer(config, tmp_path, said.append, lambda: False)
-    context = extractor_context(build.Data(train, held_out), tmp_path, said.append, torch.device("cpu"))
+    context = extractor_context(build.Data(train=train, held_out=held_out), tmp_path, said.append, torch.device("cpu"))
     context = replace(context, train=train, held_out=held_out)
-    score = scorer(config, build.Data(train, held_out), trainer.prior, context)(trainer.players["g"], trainer.prior)
+    score = scorer(config, build.Data(train=train, held_out=held_out), trainer.prior, context)(
+        trainer.players["g"], trainer.prior
+    )
     (warning,) = [line for line in said if line.startswith("warning: score: the judge ")]
     assert ("in brackets" in warning) == bool(score.real)
     assert bool(score.real) == (num_held_out > 3)

@@ -133,15 +133,17 @@ class ExtractorContext:
     """Inputs of an extractor: data, device, and the place where a trained one is saved.
 
     name: under which the extractor is recorded. folder: of the trained extractor; None: it is not
-    saved. device, dtype, batch_size: of calls of the network; batch_size None: as the extractor
-    suggests. must_save: failing to write the extractor is an error. say: receives progress and
-    warnings. world: all ranks. stop: True ends the training; collective.
+    saved. is_cached: whether later runs on the same data may use it. device, dtype, batch_size: of calls
+    of the network; batch_size None: as the extractor suggests. must_save: failing to write the
+    extractor is an error. say: receives progress and warnings. world: all ranks. stop: True ends the
+    training; collective.
     """
 
     name: str
     train: Source
     held_out: Source
     folder: Path | None = None
+    is_cached: bool = False
     device: torch.device = _CPU
     dtype: torch.dtype = torch.float32
     batch_size: int | None = None
