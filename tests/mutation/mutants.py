@@ -144,7 +144,7 @@ def killer(copy: CheckoutCopy, mutant: Mutant) -> str | None:
         (copy.folder / mutant.path).write_text(mutant.text)
         failed = _first_failure(copy, tests)
         copy.restore(mutant.path)
-        if failed == "timeout" or (failed and _first_failure(copy, [failed]) is None):
+        if failed and _first_failure(copy, tests if failed == "timeout" else [failed]) is None:
             return failed
     return None
 

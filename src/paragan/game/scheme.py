@@ -161,7 +161,7 @@ class FunctionScheme(Scheme):
     """A scheme that is one function, `step(gan, batches)`, such as `schemes/synchronous.py`."""
 
     function: Callable[[GAN, Iterator[Batch]], Report]
-    capabilities: frozenset[Capability] = ALL - {Capability.GRID}
+    capabilities: frozenset[Capability] = ALL - {Capability.GRID}  # a function may train all of `gan.critics`
     simulated_by: Callable[[Timeline], None] | None = None
 
     @property

@@ -95,6 +95,16 @@ class Filtered(nn.Module):
         return self.linear(z) * self.kernel
 
 
+class Counted(nn.Module):
+    """Functions of torch on a size, which are no operators of tensors."""
+
+    latent = 4
+
+    def forward(self, z):
+        rows = torch.sym_max(z.shape[0], 4)
+        return z * torch.arange(rows).sum() + torch.sym_float(rows)
+
+
 def network_of(net):
     info = GeneratorInfo(shape=(1, 2, 2), class_names=(), step=0, images=0)
     return traceable(Sampler(net=net, info=info, seed=0, config=None))
@@ -120,6 +130,14 @@ def test_parameters_of_the_source_have_the_gradients_of_the_network(tmp_path):
     for (name, weight), (other, exported) in zip(net.named_parameters(), generator.named_parameters(), strict=True):
         assert name == other
         torch.testing.assert_close(weight.grad, exported.grad, rtol=0, atol=0)
+
+
+def test_functions_of_torch_on_sizes_are_named_in_the_source(tmp_path):
+    assert formats.python_module(network_of(Counted().eval()), tmp_path / "generator.py") == 0
+    generator = load_module(tmp_path / "generator.py").Network()
+    for batch in (2, 9):
+        z = torch.randn(batch, 4)
+        torch.testing.assert_close(generator(z), Counted()(z), rtol=0, atol=0)
 
 
 def test_network_with_tensors_that_are_not_saved_is_refused_by_name(tmp_path):
