@@ -25,7 +25,7 @@ def begun(tmp_path):
     for grid in found:
         grid.coordinator.end()
         for worker in grid.workers:
-            worker.line.begin_close()  # failed and never admitted workers would wait for their time-out
+            worker.connection.begin_close()  # failed and never admitted workers would wait for their time-out
         for thread in grid.threads:
             thread.join(10)
         for beats in grid.beats:
@@ -63,7 +63,7 @@ def test_worker_of_a_silent_coordinator_ends_after_the_timeout(begun):
     grid = begun(workers=1)
     line = Line(queue.Queue(), queue.Queue())
     worker = Worker(
-        line=line,
+        connection=line,
         make_cell=grid.factory.cell,
         make_population=grid.factory.population,
         make_communicator=grid.make_communicator,
@@ -99,7 +99,7 @@ def test_late_worker_does_not_change_the_result(begun, tmp_path):
             late.set()
             grid.beats[1].close()
             time.sleep(2.5)
-            grid.beats.append(PeriodicHeartbeat(grid.workers[1].line.send, 0.1, grid.workers[1].status))
+            grid.beats.append(PeriodicHeartbeat(grid.workers[1].connection.send, 0.1, grid.workers[1].status))
 
     grid = begun(workers=2, heartbeat_s=0.5, hooks={1: delay})
     grid.evolve(2)
@@ -111,7 +111,7 @@ def test_worker_that_fails_while_cells_are_collected_changes_no_genome(begun, tm
     """Its cells of the last generation are on no other worker: they are repeated before the others are collected."""
     grid = begun(workers=3)
     grid.evolve(3)
-    for line in (grid.coordinator.membership.members[1].line, grid.workers[1].line):
+    for line in (grid.coordinator.membership.members[1].connection, grid.workers[1].connection):
         line.disconnect_reason = "killed"
     states = grid.coordinator.collect()
     assert grid.said[-1].endswith("cells, from generation 2")

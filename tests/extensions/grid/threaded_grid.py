@@ -86,7 +86,7 @@ class Grid:
         self.beats.append(PeriodicHeartbeat(line.send, 0.1, status))
         population = partial(self.factory.population, say=lambda text: None)
         worker = Worker(
-            line=line,
+            connection=line,
             make_cell=self.factory.cell,
             make_population=population,
             make_communicator=self.make_communicator,

@@ -158,15 +158,15 @@ class _CoordinatorServer:
     def _accept(self) -> ControlConnection | None:
         """Return the next compatible worker; refuse others with a reason."""
         self._report_refused()
-        while (line := self.listener.accept(0.0)) is not None:
-            reason = incompatibility(line.peer_info, self.welcome["config"])
+        while (connection := self.listener.accept(0.0)) is not None:
+            reason = incompatibility(connection.peer_info, self.welcome["config"])
             with suppress(RankError):  # it has disconnected
                 if not reason:
-                    line.send("welcome", **self.welcome)
-                    return line
-                self.say(f"workers   {line.peer_info.get('host', line.peer_address)} was refused: {reason}")
-                line.send("refused", reason=reason)
-            line.close()
+                    connection.send("welcome", **self.welcome)
+                    return connection
+                self.say(f"workers   {connection.peer_info.get('host', connection.peer_address)} was refused: {reason}")
+                connection.send("refused", reason=reason)
+            connection.close()
         return None
 
     def _report_refused(self) -> None:

@@ -44,11 +44,11 @@ def join_coordinator(
     torch_device = devices.device_from_option(device)
     place = external_workers.rank if external_workers is not None and external_workers.mpi else None
     about = worker_info(str(torch_device), config or None, place)
-    line = connect(token, host, port, _CONNECT_TIMEOUT_S, about)
+    connection = connect(token, host, port, _CONNECT_TIMEOUT_S, about)
     try:
-        welcome = line.receive(_CONNECT_TIMEOUT_S)
+        welcome = connection.receive(_CONNECT_TIMEOUT_S)
         if welcome is None:
-            reason = line.disconnect_reason or "silent"
+            reason = connection.disconnect_reason or "silent"
             return f"no message from the coordinator at {host}:{port} ({reason})"
         if welcome["kind"] == "refused":
             raise ConfigError(f"worker: refused by the coordinator at {host}:{port}: {welcome['reason']}")
@@ -58,18 +58,18 @@ def join_coordinator(
             raise ConfigError(f"worker: the run at {host}:{port} uses transport=mpi; start its workers with mpiexec")
         status = WorkerStatus()
         # Heartbeats start before the data is read, which may take long.
-        with closing(PeriodicHeartbeat(line.send, run.grid.heartbeat_s, status)):
+        with closing(PeriodicHeartbeat(connection.send, run.grid.heartbeat_s, status)):
             store = _connect_store(host, welcome["store"], run.train.timeout_s)
             with deterministic_kernels(run.train.deterministic):
                 folder = Path(welcome["folder"])
-                return _build_worker(run, line, folder, store, status, torch_device, say).run()
+                return _build_worker(run, connection, folder, store, status, torch_device, say).run()
     finally:
-        line.close()
+        connection.close()
 
 
 def _build_worker(
     run: RunConfig,
-    line: ControlConnection,
+    connection: ControlConnection,
     folder: Path,
     store: dist.Store,
     status: WorkerStatus,
@@ -80,7 +80,7 @@ def _build_worker(
     torch.set_num_threads(run.train.threads or torch.get_num_threads())
     factory = GridFactory(run, folder, say, device=device)
     return Worker(
-        line=line,
+        connection=connection,
         make_cell=factory.cell,
         make_population=partial(factory.population, say=say),
         make_communicator=communicator_factory(run, store),

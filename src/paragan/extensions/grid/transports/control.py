@@ -58,7 +58,7 @@ class ControlConnection:
             raise RankError(f"{self.peer_address}: took no message within {SEND_S:g} s")
         try:
             if self.disconnect_reason is None:
-                frame = self._out.pack({"kind": kind, **values})
+                frame = self._signer.pack({"kind": kind, **values})
                 with self._ending_on_error():
                     self._sock.sendall(frame)
         finally:
@@ -95,20 +95,20 @@ class ControlConnection:
     def accept_handshake(self, token: str, until: float) -> None:
         """Authenticate a client; a failure sets `disconnect_reason`."""
         with self._ending_on_error():
-            self._out, self._into, self.peer_info = accept_session(self._sock, token, until)
+            self._signer, self._verifier, self.peer_info = accept_session(self._sock, token, until)
             self._sock.settimeout(SEND_S)
 
     def request_handshake(self, token: str, until: float, about: Mapping[str, Any]) -> None:
         """Authenticate as a worker; `RankError` if that fails. about: at most 4 KiB."""
         with self._ending_on_error():
-            self._out, self._into = request_session(self._sock, token, until, about)
+            self._signer, self._verifier = request_session(self._sock, token, until, about)
             self._sock.settimeout(SEND_S)
         if self.disconnect_reason is not None:
             raise RankError(self.disconnect_reason)
 
     def start(self, run: Callable[[], None]) -> None:
         """Start `run`, which ends in `read`, in a thread; `RuntimeError` if none can start."""
-        thread = threading.Thread(target=run, daemon=True, name=f"line {self.peer_address}")
+        thread = threading.Thread(target=run, daemon=True, name=f"connection {self.peer_address}")
         thread.start()
         self._thread = thread
 
@@ -117,7 +117,7 @@ class ControlConnection:
         try:
             with self._ending_on_error():
                 while not self._is_shut_down:  # after `begin_close`, so that sent messages arrive
-                    self._enqueue(receive_frame(self._sock, self._into))
+                    self._enqueue(receive_frame(self._sock, self._verifier))
         finally:
             self._leave()
 
@@ -174,7 +174,7 @@ class Listener:
         self._unauthenticated = threading.Semaphore(_MAX_UNAUTHENTICATED)
         self._waiting: queue.Queue[ControlConnection] = queue.Queue()
         self._over = threading.Event()
-        self._lines: set[ControlConnection] = set()
+        self._connections: set[ControlConnection] = set()
         self._thread = threading.Thread(target=self._listen, daemon=True, name=f"listen {self.address[1]}")
         self._thread.start()
 
@@ -191,12 +191,12 @@ class Listener:
             self._server.shutdown(socket.SHUT_RDWR)  # wakes `accept` on Linux
         self._thread.join(2 * _POLL_S)
         self._server.close()
-        lines = list(self._lines)
-        for line in lines:  # all begin before any is waited for: together they take one `LINGER_S`
-            line.begin_close()
+        connections = list(self._connections)
+        for connection in connections:  # all begin before any is waited for: together they take one `LINGER_S`
+            connection.begin_close()
         deadline = time.monotonic() + LINGER_S
-        for line in lines:
-            line.finish_close(deadline)
+        for connection in connections:
+            connection.finish_close(deadline)
 
     def _listen(self) -> None:
         while not self._over.is_set():
@@ -215,26 +215,26 @@ class Listener:
             self._unauthenticated.release()
 
     def _start_connection(self, sock: socket.socket, address: tuple[Any, ...]) -> None:
-        line = ControlConnection(sock, f"{address[0]}:{address[1]}")
-        self._lines.add(line)
+        connection = ControlConnection(sock, f"{address[0]}:{address[1]}")
+        self._connections.add(connection)
         try:
-            line.start(lambda: self._serve(line))
+            connection.start(lambda: self._serve(connection))
         except RuntimeError:
-            self._lines.discard(line)
-            line.close()
+            self._connections.discard(connection)
+            connection.close()
             raise
 
-    def _serve(self, line: ControlConnection) -> None:
+    def _serve(self, connection: ControlConnection) -> None:
         try:
-            line.accept_handshake(self._token, time.monotonic() + _HANDSHAKE_S)
+            connection.accept_handshake(self._token, time.monotonic() + _HANDSHAKE_S)
         finally:
             self._unauthenticated.release()
-        if line.disconnect_reason is None:
-            self._waiting.put(line)
+        if connection.disconnect_reason is None:
+            self._waiting.put(connection)
         elif not self._over.is_set():
-            self.refused.append(line.disconnect_reason)
-        line.read()
-        self._lines.discard(line)
+            self.refused.append(connection.disconnect_reason)
+        connection.read()
+        self._connections.discard(connection)
 
 
 def connect(token: str, host: str, port: int, timeout_s: float, about: Mapping[str, Any]) -> ControlConnection:
@@ -266,14 +266,14 @@ def connect(token: str, host: str, port: int, timeout_s: float, about: Mapping[s
 def _try_connect(token: str, host: str, port: int, until: float, about: Mapping[str, Any]) -> ControlConnection:
     """Connect and authenticate before the time `until`. Raises `OSError` or `RankError`."""
     sock = socket.create_connection((host, port), max(_PAUSE_S, until - time.monotonic()))
-    line = ControlConnection(sock, f"{host}:{port}")
+    connection = ControlConnection(sock, f"{host}:{port}")
     try:
-        line.request_handshake(token, until, about)
-        line.start(line.read)
+        connection.request_handshake(token, until, about)
+        connection.start(connection.read)
     except BaseException:
-        line.close()
+        connection.close()
         raise
-    return line
+    return connection
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -35,7 +35,7 @@ class WorkerState(Enum):
 
 
 class WorkerStatus:
-    """What the heartbeats of a worker report: `PeriodicHeartbeat(line.send, every_s, status)`.
+    """What the heartbeats of a worker report: `PeriodicHeartbeat(connection.send, every_s, status)`.
 
     progress: a count of steps: a worker can be alive without making any. One thread changes both.
     """

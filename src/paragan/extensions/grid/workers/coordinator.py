@@ -119,7 +119,7 @@ class Coordinator:
         return [
             {
                 "name": member.name,
-                **{key: member.line.peer_info.get(key) for key in ("host", "cores", "device")},
+                **{key: member.connection.peer_info.get(key) for key in ("host", "cores", "device")},
                 "state": member.state,
                 "cells": self._owners.count(member.rank),
                 "cells_per_s": member.speed,
@@ -191,7 +191,7 @@ class Coordinator:
             "owners": self._owners,
             "sources": source_ranks,
             "generation": self.at,
-            "places": [member.line.peer_info.get("place") for member in active],
+            "places": [member.connection.peer_info.get("place") for member in active],
         }
         # all orders go out before this process connects: a worker and the root wait for each other
         for member in active:

@@ -31,7 +31,7 @@ class Member:
     """
 
     name: str
-    line: ControlConnection
+    connection: ControlConnection
     heartbeat: PeriodicHeartbeat
     rank: int = -1
     speed: float | None = None
@@ -85,12 +85,12 @@ class Membership:
 
     def admit(self) -> int:
         """Admit waiting workers, active from the next boundary on; returns the member count."""
-        while (line := self.accept()) is not None:
+        while (connection := self.accept()) is not None:
             self._num_joined += 1
-            name = f"worker {self._num_joined} ({line.peer_info.get('host', line.peer_address)})"
+            name = f"worker {self._num_joined} ({connection.peer_info.get('host', connection.peer_address)})"
             now = time.monotonic()
-            heartbeat = PeriodicHeartbeat(line.send, self.heartbeat_s, dict)
-            self.members.append(Member(name=name, line=line, heartbeat=heartbeat, progressed_at=now))
+            heartbeat = PeriodicHeartbeat(connection.send, self.heartbeat_s, dict)
+            self.members.append(Member(name=name, connection=connection, heartbeat=heartbeat, progressed_at=now))
             self._detector.record_arrival(name, now)
             self.is_stale = True
         return len(self.members)
@@ -98,7 +98,7 @@ class Membership:
     def send(self, member: Member, kind: str, **values: Any) -> None:
         """Send a message; an unreachable worker has failed."""
         try:
-            member.line.send(kind, **values)
+            member.connection.send(kind, **values)
         except RankError as error:
             if member in self.members:
                 self._remove(member, str(error))
@@ -138,13 +138,13 @@ class Membership:
         Raises the error that a worker reports: it would occur on any other worker too.
         """
         for member in list(self.members):
-            while (message := member.line.receive(0.0)) is not None:
+            while (message := member.connection.receive(0.0)) is not None:
                 self._receive(member, message, time.monotonic())
-            if member.line.disconnect_reason is not None and self._is_ending:
+            if member.connection.disconnect_reason is not None and self._is_ending:
                 self.members.remove(member)  # it was released
                 self._detector.forget(member.name)
-            elif member.line.disconnect_reason is not None:
-                self._remove(member, str(member.line.disconnect_reason))
+            elif member.connection.disconnect_reason is not None:
+                self._remove(member, str(member.connection.disconnect_reason))
         suspects = self._detector.suspects(time.monotonic())
         for member in list(self.members):
             self._judge(member, suspects.get(member.name))
@@ -169,20 +169,20 @@ class Membership:
         self._is_ending = True
         for member in list(self.members):
             with suppress(RankError):
-                member.line.send("end")
+                member.connection.send("end")
 
     def close(self) -> None:
         """Close the connections to all workers."""
         for member in self.members:
             member.heartbeat.close(1.0)
-            member.line.close()
+            member.connection.close()
 
     def _judge(self, member: Member, silence: Silence | None) -> None:
         """Report a worker that is silent or responds again; remove it if it has failed."""
         if silence is None:
             if member.is_suspect:
                 self.say(f"workers   {member.name} responds again")
-        elif has_ended(member.line.peer_info):
+        elif has_ended(member.connection.peer_info):
             self._remove(member, "its process has ended")
         elif silence.is_failure:
             self._remove(member, f"no heartbeat for {silence.seconds:.1f} s")
@@ -237,8 +237,8 @@ class Membership:
         self.has_failed = self.has_failed or member.rank >= 0
         # without waiting: the process may hang, and the others are held up meanwhile
         member.heartbeat.close(0.0)
-        member.line.begin_close()
-        self.on_failure(member.line.peer_info)
+        member.connection.begin_close()
+        self.on_failure(member.connection.peer_info)
         if not self.is_recoverable:
             problem = f"{member.name} failed ({why}), which ends a run over MPI"
             self._fatal = RankError(f"{problem}; {RESUME_HINT}")

@@ -45,13 +45,13 @@ class GenerationDropped(Exception):
 class Worker:
     """Worker of a grid.
 
-    line: connection to the coordinator. make_cell: makes a cell at its initial state, by number.
+    connection: to the coordinator. make_cell: makes a cell at its initial state, by number.
     make_communicator: makes the communicator described by an order. status: reported by heartbeats.
     timeout_s: of silence of the coordinator, and for closing at the end. _cells: by number, those of earlier
     memberships, too. _saved: states by generation boundary and number of the cell, for recovery.
     """
 
-    line: ControlConnection
+    connection: ControlConnection
     make_cell: Callable[[int], Cell]
     make_population: Callable[[Sequence[Cell]], Population]
     make_communicator: CommunicatorFactory
@@ -76,7 +76,7 @@ class Worker:
         received_at = time.monotonic()
         try:
             while not self._has_ended:
-                order = self.line.receive(_POLL_S)
+                order = self.connection.receive(_POLL_S)
                 if order is not None:
                     received_at = time.monotonic()
                     if order["kind"] != "beat":
@@ -84,8 +84,8 @@ class Worker:
                         # counted at once: the training thread compares it at every step
                         self._num_drops += order["kind"] == "drop"
                         self._orders.put((self._num_drops, order))
-                elif self.line.disconnect_reason is not None:
-                    return f"the connection to the coordinator failed ({self.line.disconnect_reason})"
+                elif self.connection.disconnect_reason is not None:
+                    return f"the connection to the coordinator failed ({self.connection.disconnect_reason})"
                 elif time.monotonic() - received_at > self.timeout_s:
                     return f"no message from the coordinator for {self.timeout_s:g} s"
             self._orders.put(None)
@@ -134,7 +134,7 @@ class Worker:
 
     def _send(self, kind: str, **values: Any) -> None:
         with suppress(RankError):  # `run` returns why the connection failed
-            self.line.send(kind, **values)
+            self.connection.send(kind, **values)
 
     def _join(self, order: Order) -> None:
         """Join a membership: receive the cells of this worker from the workers that have their states.
