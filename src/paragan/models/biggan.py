@@ -102,14 +102,13 @@ class Discriminator(ResidualDiscriminator):
 def large_plan(options: BigGANOptions, shape: tuple[int, int, int]) -> ResidualPlan:
     """Plan BigGAN's networks at one image size."""
     sizes = map_sizes(shape)
-    shapes = _STUDIO
-    attention: Attention = "default"
+    # not by `isinstance`: the options of a config are of a class that was read from this file, not imported
+    attention: Attention = getattr(options, "attention", "default")
     default: Places = largest_map(sizes.sides[-1] // 2)
-    if isinstance(options, Options):
-        attention = options.attention
-        if options.flavour == "brock":
-            shapes = _BROCK
-            default = default if sizes.sides[-1] > 32 else None
+    shapes = _STUDIO
+    if getattr(options, "flavour", "studio") == "brock":
+        shapes = _BROCK
+        default = default if sizes.sides[-1] > 32 else None
     return residual_plan(shape_at(shapes, sizes), sizes, options.width, attention, default)
 
 

@@ -21,10 +21,12 @@ X, Y = torch.linspace(-1, 1, 4 * 64).reshape(4, 1, 8, 8), torch.tensor([0, 1, 2,
 
 
 def on_meta(name: str, side: str, shape: tuple[int, int, int], classes: int, more: str = "") -> nn.Module:
+    """The network, with options of the class that a config has, which is not the file's own."""
     file = registry.load_module("models", name)
+    options = registry.options("models", name)
     with torch.device("meta"):
         wanted = yaml.safe_load(f"{{{more}}}")
-        return getattr(file, side)(file.Options(conditional=classes > 0, **wanted), shape, classes)
+        return getattr(file, side)(options(conditional=classes > 0, **wanted), shape, classes)
 
 
 @pytest.mark.parametrize("size", [8, 1024])
