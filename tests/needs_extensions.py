@@ -29,6 +29,7 @@ NEEDED: dict[str | frozenset[str], tuple[str, ...]] = {
         *(f"{_BLOCK}[{page}" for page in ("cellular-", "lipizzaner-")),
         "tests/unit/evaluation/test_packaged_extractors.py::test_mnist_recipes_score_with_official_files[cellular",
         f"{_STOPPED}[of a grid]",
+        "tests/unit/runs/test_first_minutes.py::test_first_sheet_is_written_before_the_classifier_trains[grid]",
         "tests/distributed/test_communicators_mishaps.py::",
         "tests/training/test_rare_classes.py::test_an_extractor_that_fails_ends_no_grid",
         "tests/unit/losses/test_relativistic_average.py::test_a_stack_refuses_it",

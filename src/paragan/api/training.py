@@ -14,6 +14,7 @@ from typing import Any
 
 from paragan import config
 from paragan.api.estimator import Estimator, instance
+from paragan.api.notebook import run_html
 from paragan.api.trained import load, warn
 from paragan.config import RunConfig
 from paragan.config.sections import ANY
@@ -31,6 +32,7 @@ from paragan.export.sampler import Sampler
 from paragan.runs.folder import RunFolder, run_name
 from paragan.runs.run_request import RunRequest
 from paragan.runs.train import train_in_program
+from paragan.writers.console import score_line
 
 _ARGUMENTS = {
     "command line: ": "",
@@ -128,6 +130,10 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the newest samples, the score and a link to the report, which notebooks show."""
+        return run_html(self.folder, score_line(read_score(self.folder)))
 
     @cached_property
     def config(self) -> RunConfig:

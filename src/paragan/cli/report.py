@@ -8,6 +8,7 @@ import typer
 
 from paragan.cli.arguments import AsJson, RunRecord
 from paragan.core.errors import ConfigError
+from paragan.core.printable import print_line
 
 Out = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Output file (default: RUN/report.html).")]
 _FILM = "Write an animation of the samples (.webp, .gif, .mp4) instead of the page."
@@ -29,4 +30,7 @@ def report(run: RunRecord, out: Out = None, film: Film = None, as_json: AsJson =
         from paragan.report.page import Page
 
         path = Page(run).save(out)
-    print(json.dumps({"path": str(path), "bytes": path.stat().st_size}) if as_json else path)
+    if as_json:
+        print(json.dumps({"path": str(path), "bytes": path.stat().st_size}))
+    else:
+        print_line(path, link=path)

@@ -1,10 +1,12 @@
 """Text for a terminal: printable, because names and configs may contain control sequences; lines of progress."""
 
+import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from paragan.core.phases import beat
 
@@ -28,9 +30,16 @@ def size_text(sizes: Iterable[int]) -> str:
     return "x".join(map(str, sizes)) or "a number"
 
 
-def print_line(text: object) -> None:
-    """Print a text to standard output at once, without control characters."""
-    print(to_printable(text), flush=True)
+def print_line(text: object, link: Path | None = None) -> None:
+    """Print a text to standard output at once, without control characters.
+
+    link: a file whose name in the text a terminal shows as a link (OSC 8).
+    """
+    line = to_printable(text)
+    if link is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        shown = to_printable(link.name)
+        line = line.replace(shown, f"\x1b]8;;{link.absolute().as_uri()}\x1b\\{shown}\x1b]8;;\x1b\\", 1)
+    print(line, flush=True)
 
 
 def print_to_stderr(text: object) -> None:

@@ -116,14 +116,13 @@ class TrainingLoop(SavedGame):
         return self._log.events(report, is_last=self.is_finished)
 
     def end(self) -> Iterator[Event]:
-        """Save a checkpoint after the last step; sample and score a finished run."""
-        if self.is_finished and self.every.sample_kimg and self._sampled_at != self.clock.step:
-            self.scheme.quiesce()
-            yield from self._sample()
+        """Sample and save a checkpoint after the last step; score a finished run."""
+        if self.is_finished:
+            yield from self._sample_last()
         if self.saved_at != self.clock.step:
             yield self.save()
-        if self.is_finished:
-            yield from self.scores()
+        # what stops a run may not wait for a sheet
+        yield from self.scores() if self.is_finished else self._sample_last()
         self.scheme.close()
         self.batches.close()
         if self._log is not None:
@@ -195,6 +194,11 @@ class TrainingLoop(SavedGame):
         with self.roles.others_waiting():
             if "g" in self.players and self.telemetry is not None:
                 yield self.event("telemetry", self.telemetry(self.gan, scalars))
+
+    def _sample_last(self) -> Iterator[Event]:
+        if self.every.sample_kimg and self._sampled_at != self.clock.step:
+            self.scheme.quiesce()
+            yield from self._sample()
 
     def _sample(self) -> Iterator[Event]:
         """Sample the generator; ranks without G wait."""

@@ -39,19 +39,30 @@ def classifies_data(extractor: FeatureExtractor) -> bool:
 
 
 def accuracy_warning(extractor: FeatureExtractor, accuracy: float | None, num_real: int = 1) -> str | None:
-    """Return a warning for an extractor of low accuracy. num_real: held-out images that are scored, 0 for too few."""
+    """Return a warning for an extractor of low accuracy. num_real: held-out images that are scored, 0 for too few.
+
+    How an image is turned can be hard to see while the features that were learnt for it are good: only
+    an accuracy near chance is warned of.
+    """
     if accuracy is None or accuracy >= _RELIABLE:
         return None
-    name = "the judge" if extractor.name == "judge" else f"the extractor {extractor.name}"
+    if extractor.task != CLASSES:
+        return _rotation_warning(extractor, accuracy)
+    name = "the classifier trained on your images" if extractor.name == "judge" else f"the extractor {extractor.name}"
     few = "too few images are held out for scores of real ones to compare with; look at the samples"
     means = "compare its scores with those of real images, in brackets" if num_real else few
-    if extractor.task == CLASSES:
-        return f"warning: score: {name} is right on {accuracy:.1%} of held-out images, so its scores are rough; {means}"
+    return f"warning: score: {name} is right on {accuracy:.1%} of held-out images, so its scores are rough; {means}"
+
+
+def _rotation_warning(extractor: FeatureExtractor, accuracy: float) -> str | None:
     assert extractor.num_classes is not None
-    if accuracy < 1.5 / extractor.num_classes:
-        chance = f"{1 / extractor.num_classes:.0%} by chance"
-        means = f"{chance}, so its scores mean little; look at the samples, or add classes"
-    return f"warning: score: {name} finds the rotation of {accuracy:.1%} of held-out images; {means}"
+    if accuracy >= 1.5 / extractor.num_classes:
+        return None
+    return (
+        "warning: score: means little for these images: without classes, the classifier learns how an image is "
+        f"turned, which it finds for {accuracy:.1%} of held-out images ({1 / extractor.num_classes:.0%} by chance); "
+        "look at the samples, or sort the images into a folder for each class"
+    )
 
 
 def knows_other_images(extractor: FeatureExtractor, accuracy: float | None) -> bool:

@@ -1,4 +1,4 @@
-"""Small classifier with 64 features that is trained on a run's real images at the first score.
+"""Classifier with 64 features that is trained on your images at the first score.
 
 Without classes in the data, it learns to recognise the rotation of images.
 """
@@ -49,7 +49,7 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
 
     @cache
     def train_or_load_once() -> FeatureExtractor:
-        lines = ProgressLines(label="judge", unit="steps", total=classifier.STEPS, say=context.say)
+        lines = ProgressLines(label="score", unit="steps of the classifier", total=classifier.STEPS, say=context.say)
         began_s = 0.0
 
         def progress(steps: int) -> None:
@@ -60,9 +60,9 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
                 began_s = time.monotonic()
             elif steps == 6:
                 left_s = (time.monotonic() - began_s) / 4 * (classifier.STEPS - 6)
-                subject = f"a classifier on {len(context.train):,} images, which scores compare by"
-                wait = f"about {left_s:.0f} s, for which training waits (evaluation.mode=background: it does not)"
-                context.say(f"judge     training {subject}: once, {wait}")
+                subject = f"a classifier on your {len(context.train):,} images, by which scores compare"
+                wait = f"about {left_s:.0f} s, once for these images (evaluation.mode=background: without a wait)"
+                context.say(f"score     training {subject}: {wait}")
             lines(steps)
 
         judge = train_or_load(

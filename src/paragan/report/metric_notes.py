@@ -10,6 +10,8 @@ from typing import Any
 from paragan.core import registry
 from paragan.report.record_values import single_line, to_mapping, to_number
 
+_IN_WORDS = {"judge": "a classifier trained on your images", "rotation": "it learns how an image is turned"}
+
 
 @dataclass(frozen=True)
 class MetricNote:
@@ -58,7 +60,7 @@ def explanation(metric: str) -> str:
     """Return one or two sentences for a tooltip; empty for an unknown metric."""
     features = re.search(r"\[(.+)\]", metric)
     text = note_of(metric).text
-    return f"{text} Features of: {features.group(1)}." if text and features else text
+    return f"{text} Features of: {_IN_WORDS.get(features[1], features[1])}." if text and features else text
 
 
 def reliability(protocol: object) -> str:
@@ -68,6 +70,6 @@ def reliability(protocol: object) -> str:
     task = single_line(known.get("extractor_task"), 40)
     if share is None or not 0 <= share <= 1:
         return ""
-    about = f" ({task})" if task not in ("", "classes") else ""
+    about = f" ({_IN_WORDS.get(task, task)})" if task not in ("", "classes") else ""
     extractor = single_line(known.get("extractor"), 40)
-    return f"Feature extractor {extractor}: {share:.1%} accuracy on held-out images{about}."
+    return f"Feature extractor: {_IN_WORDS.get(extractor, extractor)}, {share:.1%} accuracy on held-out images{about}."

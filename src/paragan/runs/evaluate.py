@@ -22,7 +22,7 @@ from paragan.features.base.extractor import ExtractorContext, FeatureExtractor
 from paragan.hardware.deterministic import deterministic_kernels
 from paragan.hardware.device import device_by_name
 from paragan.runs.open_run import config_path, open_run
-from paragan.writers.console import score_line
+from paragan.writers.console import whole_score_line
 
 _SIDE = 32  # of images that stand for those of a data set; extractors read their channels alone
 
@@ -46,7 +46,7 @@ class RunScore:
         }
 
     def __str__(self) -> str:
-        line = score_line(self.score.values)
+        line = whole_score_line(self.score.values)
         return f"step {self.step}  {line}  ({self.score.num_images} images)"
 
 

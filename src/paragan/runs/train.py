@@ -11,6 +11,7 @@ from paragan.core.dist import World
 from paragan.core.errors import PREEMPTED, PeerFailedError, outcome
 from paragan.core.interrupt import Interrupt, install
 from paragan.core.network_factory import Model
+from paragan.core.printable import print_line
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import destroy_groups
@@ -44,7 +45,7 @@ def train_run(request: RunRequest, interrupt: Interrupt, runner: Runner | None =
                 for event in session.trainer.run():
                     session.write(event)
             if not ended.code:
-                printer(world)(f"{result_lines(session)}\n{command_lines(session)}")
+                _print_result(session, command_lines(session))
     return ended.code
 
 
@@ -67,7 +68,7 @@ def train_in_program(request: RunRequest, objects: Callable[[World], tuple[RunCo
             with _training(session, request, interrupt, ended, is_watched=request.place is not None):
                 for event in session.trainer.run():
                     session.write(event)
-            printer(world)(result_lines(session))
+            _print_result(session)
     if ended.code and interrupt.signal_number not in (None, signal.SIGINT):
         raise SystemExit(ended.code)
 
@@ -78,6 +79,11 @@ def _stop_reason(request: RunRequest, interrupt: Interrupt) -> str:
         return "stopped by a signal"
     orphaned = request.place is not None and request.place.is_orphaned()
     return "the launcher has exited" if orphaned else ""
+
+
+def _print_result(session: Session, *more: str) -> None:
+    if session.world.is_main:
+        print_line("\n".join((result_lines(session), *more)), link=session.folder / "report.html")
 
 
 @contextmanager

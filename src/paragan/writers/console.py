@@ -142,21 +142,31 @@ def ensemble_line(values: Mapping[str, Any]) -> str:
     return f"generation {values['generation']}  {ensemble}"
 
 
-def score_line(values: Mapping[str, Any]) -> str:
-    """Return the metrics in one line, with those of real images and the extractor's accuracy."""
-    real = to_mapping(values.get("real"))
+def score_line(values: Mapping[str, object]) -> str:
+    """Return the first two metrics in one line, with those of real images; the record and the report have all."""
+    return "  ".join(_metric_texts(values)[:2])
+
+
+def whole_score_line(values: Mapping[str, object]) -> str:
+    """Return all metrics in one line, with those of real images and the extractor's accuracy."""
     accuracy = to_mapping(values.get("protocol")).get("extractor_accuracy")
-    metrics = {name: value for name, value in values.items() if isinstance(value, float)}
+    known = [f"extractor accuracy {accuracy:.4g}"] if isinstance(accuracy, float) else []
+    return "  ".join(_metric_texts(values) + known)
+
+
+def _metric_texts(values: Mapping[str, object]) -> list[str]:
+    real = to_mapping(values.get("real"))
     intervals = to_mapping(values.get("intervals"))
-    parts = [_format_value(name, value, real.get(name), intervals.get(name)) for name, value in metrics.items()]
-    if isinstance(accuracy, float):
-        parts.append(f"extractor accuracy {accuracy:.4g}")
-    return "  ".join(parts)
+    metrics = {name: value for name, value in values.items() if isinstance(value, float)}
+    return [_format_value(name, value, real.get(name), intervals.get(name)) for name, value in metrics.items()]
 
 
 def _format_value(name: str, value: float, real: object, interval: object) -> str:
-    """Format `fd[judge] 4.21 ± 0.12 (real 0.9)`; the interval and the value of real images may be missing."""
-    text = f"{name} {value:.4g}"
+    """Format `fd[mnist] 4.21 ± 0.12 (real 0.9)`; the interval and the value of real images may be missing.
+
+    The classifier that is trained on the run's images, the usual extractor, is not named.
+    """
+    text = f"{name.removesuffix('[judge]')} {value:.4g}"
     match interval:
         case [float(low), float(high)]:
             text += f" ± {(high - low) / 2:.2g}"

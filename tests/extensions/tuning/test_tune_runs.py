@@ -109,3 +109,11 @@ def test_a_run_and_a_study_do_not_share_a_folder(tmp_path, capsys):
     assert main(["tune", *WORDS[:-1], "1", "--kimg", "0.032", "--out", study]) == 0
     assert main([*train, "--out", study]) == 2
     assert "holds a study of tune" in capsys.readouterr().err
+
+
+def test_each_trial_ends_with_a_sheet(tmp_path, monkeypatch):
+    monkeypatch.setattr(classifier, "STEPS", 10)
+    out = tmp_path / "study"
+    assert main(["tune", *WORDS, "every.sample_kimg=1", "every.save_kimg=0", "--kimg", "0.08", "--out", str(out)]) == 0
+    for number in range(3):
+        assert [line["step"] for line in lines(out / "trials" / str(number), "samples")] == [0, 5]

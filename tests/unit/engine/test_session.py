@@ -164,15 +164,19 @@ def test_a_finished_run_ends_with_a_sheet(tmp_path, period, steps):
     assert sorted(path.name for path in tmp_path.glob("samples/*.png")) == [f"step-{n:07d}.png" for n in steps]
 
 
-def test_a_stopped_run_has_its_last_sheet_after_its_resume(tmp_path):
-    run = session(tmp_path, "every.sample_kimg=1")
-    run.trainer.stop = lambda: run.trainer.clock.step == 6
+@pytest.mark.parametrize(
+    ("period", "stopped_at", "steps"), [("1", 6, [0, 6, 10]), ("0.08", 5, [0, 5, 10]), ("0", 6, [])]
+)
+def test_a_stopped_run_ends_with_a_sheet_after_its_checkpoint(tmp_path, period, stopped_at, steps):
+    run = session(tmp_path, f"every.sample_kimg={period}", "every.save_kimg=0")
+    run.trainer.stop = lambda: run.trainer.clock.step == stopped_at
     train(run)
-    assert [path.name for path in tmp_path.glob("samples/*.png")] == ["step-0000000.png"]
-    run = session(tmp_path, "every.sample_kimg=1")
+    ends = [x["kind"] for x in record(tmp_path) if x["step"] == stopped_at and x["kind"] in ("checkpoint", "samples")]
+    assert ends == {"1": ["checkpoint", "samples"], "0.08": ["samples", "checkpoint"], "0": ["checkpoint"]}[period]
+    run = session(tmp_path, f"every.sample_kimg={period}")
     assert run.trainer.resume()
     train(run)
-    assert sorted(path.name for path in tmp_path.glob("samples/*.png")) == ["step-0000000.png", "step-0000010.png"]
+    assert sorted(path.name for path in tmp_path.glob("samples/*.png")) == [f"step-{n:07d}.png" for n in steps]
 
 
 def test_session_skipped_updates_are_reported(tmp_path):

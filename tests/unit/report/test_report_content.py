@@ -114,7 +114,10 @@ def test_every_metric_of_the_package_has_a_direction_and_an_explanation(page):
     without_direction = {name for name in names if not note_of(name).direction}
     assert without_direction == {"class_variance_min", "class_variance_mean", "diversity", "memorisation"}
     assert f'<dt title="{explanation("coverage")}">coverage</dt>' in page
-    assert explanation("fd[judge]").endswith("Features of: judge.") and explanation("unknown") == ""
+    assert (
+        explanation("fd[judge]").endswith("Features of: a classifier trained on your images.")
+        and explanation("unknown") == ""
+    )
 
 
 def test_values_of_real_images_and_the_accuracy_of_the_extractor_stand_with_the_scores(tmp_path):
@@ -123,4 +126,4 @@ def test_values_of_real_images_and_the_accuracy_of_the_extractor_stand_with_the_
     page = Page(made(tmp_path / "run", start(), line("score", 2, **score))).render()
     assert page.count("real images 0.931") == 1
     assert page.count("<br>real images") == 1  # none is known for the distance
-    assert "Feature extractor judge: 87.6% accuracy on held-out images." in page
+    assert "Feature extractor: a classifier trained on your images, 87.6% accuracy on held-out images." in page

@@ -91,11 +91,11 @@ class Evolution(TrainingLoop):
         return executor if isinstance(executor, AutoExecutor) else None
 
     def _begin(self) -> Iterator[Event]:
-        """Train the judge first, so that a stop during its training interrupts no generation."""
+        """Train the judge before the first generation, which a stop during its training must not interrupt."""
+        yield from super()._begin()
         if self.factory.are_scored and self.factory.judge is not None and not self.is_finished:
             with suppress(StopRequested), phase(Phase.EVALUATION):
                 self.factory.judge()
-        yield from super()._begin()
 
     def describe(self) -> dict[str, Any]:
         grid = {
