@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import warnings
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from paragan.api.networks import NamedGenerator
 from paragan.api.trainer_arguments import checked_module
 from paragan.config import RunConfig
 from paragan.core.addresses import is_url
+from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.network_factory import Model
 from paragan.core.printable import to_printable
@@ -29,14 +33,17 @@ def load(
     *,
     generator: Any = None,
     device: str | torch.device = "auto",
+    settings: Mapping[str, Any] | None = None,
 ) -> Sampler:
-    """Open the generator of a run folder or its address, or of a file that `paragan export` wrote.
+    """Open the generator of a run folder or its address, or of a file of `paragan export` or a published project.
 
     A run is opened at its newest undamaged checkpoint. trust: import outside code that the config
     names; otherwise such a config is refused. best: use the run's checkpoint with the best score.
     generator: for a run whose networks came from memory, the class that was trained or an object of
     it; a copy receives the trained weights. That of a `Trainer` samples if latents are its only
-    input, otherwise `net` is called with its inputs by name. device: auto (an accelerator if available), or a name
+    input, otherwise `net` is called with its inputs by name. settings: by dotted key, for a checkpoint of a
+    published project whose file does not tell them, such as {"data.sample_rate": 16000}; every tensor must
+    find its place. device: auto (an accelerator if available), or a name
     that torch.device takes. Nothing is unpickled, the training data is not needed, and nothing is
     written. Raises children of `paragan.ParaganError`.
     """
@@ -47,7 +54,20 @@ def load(
         from paragan.extensions.buckets.remote_run import open_copy
 
         folder = open_copy(path)
-    return open_generator(folder, trust, best, warn, model, device)
+    words = [setting_word(key, value) for key, value in (settings or {}).items()]
+    return open_generator(folder, trust, best, warn, model, device, settings=words)
+
+
+def setting_word(key: str, value: Any) -> str:
+    """Return a setting as the command line takes it; JSON is a part of its YAML."""
+    if key == "preset":
+        return f"{key}={value}"
+    try:
+        return f"{key}={json.dumps(value, allow_nan=False, ensure_ascii=False, default=os.fspath)}"
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"settings: {key} is a {type(value).__name__}; pass a number, text, True, False, None, a list or a dict"
+        ) from None
 
 
 def _networks(generator: Any, config: RunConfig) -> Model:

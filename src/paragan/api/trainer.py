@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from paragan.api.estimator import follow_rank_0, origin
 from paragan.api.object_module import as_module
-from paragan.api.trained import warn
+from paragan.api.trained import setting_word, warn
 from paragan.api.trainer_arguments import (
     check_channels_first,
     check_floating_point,
@@ -31,7 +31,7 @@ from paragan.api.trainer_arguments import (
     terms_of,
 )
 from paragan.api.trainer_data import source_of
-from paragan.api.training import Run, in_python_words, local_run_folder, program_name, run_in_folder, setting_word
+from paragan.api.training import Run, in_python_words, local_run_folder, program_name, run_in_folder
 from paragan.build.initial_weights import merged_generator
 from paragan.checkpoint import generator_state
 from paragan.config import RunConfig, parse_recipe

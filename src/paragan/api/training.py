@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,7 +13,7 @@ from typing import Any
 from paragan import config
 from paragan.api.estimator import Estimator, instance
 from paragan.api.notebook import run_html
-from paragan.api.trained import load, warn
+from paragan.api.trained import load, setting_word, warn
 from paragan.config import RunConfig
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
@@ -232,18 +230,6 @@ def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust
     if settings:
         raise ConfigError("settings cannot be added to a RunConfig; pass them to paragan.config.read_recipe")
     return recipe
-
-
-def setting_word(key: str, value: Any) -> str:
-    """Return a setting as the command line takes it; JSON is a part of its YAML."""
-    if key == "preset":
-        return f"{key}={value}"
-    try:
-        return f"{key}={json.dumps(value, allow_nan=False, ensure_ascii=False, default=os.fspath)}"
-    except (TypeError, ValueError):
-        raise ConfigError(
-            f"settings: {key} is a {type(value).__name__}; pass a number, text, True, False, None, a list or a dict"
-        ) from None
 
 
 def _pair(generator: Any, discriminator: Any, seed: int) -> Estimator | None:

@@ -153,9 +153,7 @@ def _check_fit(key: str, player: Player, weights: StoredTensors, partial: bool) 
             f"{', '.join(list(shapes)[:2])}, there like {', '.join(list(weights.shapes)[:2])}: "
             f"set {player_key(player.side.value)}.init.prefix, or give the weights of this network"
         )
-    left = {name: (shape, weights.shapes.get(name)) for name, shape in shapes.items()}
-    texts = _shape_texts({name: both for name, both in left.items() if both[0] != both[1]})
-    texts += [f"{name} (missing here)" for name in weights if name not in shapes]
+    texts = list_differences(shapes, weights.shapes)
     if texts and not partial:
         raise CheckpointError(
             f"{key} does not fit {label}: {_shorten(texts)}; pass {player.side.value}.init.partial=true "
@@ -200,6 +198,12 @@ def _table(key: str, loaded: LoadedWeights) -> str:
     width = max([len(name) for _, name, _ in rows], default=0)
     lines = [f"  {kind:<12} {name:<{width}}  {sizes}" for kind, name, sizes in rows]
     return "\n".join([f"{key}: {loaded.tensors} tensors loaded, {len(rows)} not", *lines])
+
+
+def list_differences(here: Mapping[str, Shape], there: Mapping[str, Shape]) -> list[str]:
+    """Return a text for each tensor that is missing in one of two places, or has another shape there."""
+    differing = {name: (shape, there.get(name)) for name, shape in here.items() if there.get(name) != shape}
+    return _shape_texts(differing) + [f"{name} (missing here)" for name in there if name not in here]
 
 
 def _shape_texts(left: Mapping[str, tuple[Shape, Shape | None]]) -> list[str]:

@@ -11,7 +11,7 @@ from torch import nn
 from paragan.checkpoint.layouts import ProjectWeights, published_weights
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.reader import Checkpoint, file_sha256, read_checkpoint, saved_base
-from paragan.checkpoint.weight_files import open_weights, sha256_of_files
+from paragan.checkpoint.weight_files import is_torch_file, open_weights, sha256_of_files
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import player_key
 from paragan.core.command import program_command
@@ -97,13 +97,13 @@ def read_source(path: Path, key: str, say: Callable[[str], None]) -> SourceWeigh
     """
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
-    if path.is_file() and generator_file.is_exported(path):
+    if path.is_file():
+        if is_torch_file(path) or generator_file.is_foreign(path):  # whose network it is, its names tell
+            networks = dict.fromkeys(("g", "d"), open_weights([path], f"{key}.path"))
+            return SourceWeights(sha256=file_sha256(path), networks=networks, averages={})
         file = generator_file.read(path)
         generator = {"g": StoredTensors.of(file.weights)}
         return SourceWeights(sha256=file_sha256(path), networks=generator, averages=generator, step=file.info.step)
-    if path.is_file():  # whose network it is, its names tell
-        networks = dict.fromkeys(("g", "d"), open_weights([path], f"{key}.path"))
-        return SourceWeights(sha256=file_sha256(path), networks=networks, averages={})
     is_checkpoint = (path / MANIFEST).is_file()
     checkpoint = (
         read_checkpoint(path) if is_checkpoint else CheckpointWriter(folder=path / "checkpoints", say=say).newest()

@@ -64,9 +64,15 @@ def export(
         return
     from paragan.config import outside_names, to_tree
     from paragan.export.bundle import Bundle, read_score
+    from paragan.runs.published_generator import OneDirection
 
     sampler = open_generator(path, outside_code, best, steps=steps)
-    score = read_score(path, best)
+    if isinstance(sampler.net, OneDirection):
+        raise ConfigError(
+            f"export: {path} has one direction of {sampler.config.model.name}, and an exported file has both; "
+            "use `apply` on it, or start a run from it by g.init"
+        )
+    score = {} if sampler.origin else read_score(path, best)
     outside = outside_names(sampler.config)
     bundle = Bundle(sampler=sampler, tree=to_tree(sampler.config), score=score, outside=outside, direction=direction)
     if out is not None and single_file is not None:

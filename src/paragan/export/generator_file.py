@@ -113,12 +113,12 @@ def write(path: Path, exported: GeneratorFile) -> None:
         raise CheckpointError(f"{path.parent}: cannot be written ({reason}); give another --out") from None
 
 
-def is_exported(path: Path) -> bool:
-    """Return whether a file says that `write` made it."""
+def is_foreign(path: Path) -> bool:
+    """Return whether a file of safetensors is of another program than `write`; False for a damaged one."""
     try:
         _check_header(path)
         with safe_open(path, "pt") as file:
-            return (file.metadata() or {}).get("format") == FORMAT
+            return (file.metadata() or {}).get("format") != FORMAT
     except (CheckpointError, SafetensorError, OSError, ValueError):
         return False
 

@@ -44,6 +44,7 @@ def render_card(
         info=info,
         names=[path.name for path in files],
         weights=sum(p.numel() for p in sampler.net.parameters()),
+        origin=sampler.origin,
         inputs=_safe(sampler, sampler.input_texts()),
         output=_safe(sampler, [sampler.output_text()])[0],
         classes=sampler.class_names[:_MAX_CLASS_NAMES],

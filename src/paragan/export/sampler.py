@@ -44,7 +44,8 @@ class Sampler(Applicable, Summarised):
     """A generator ready to sample, with averaged weights if the run has them.
 
     info: facts that the config lacks. seed: of the run. config: of the run. held_out: opens the
-    held-out data; None if the generator comes from an exported file. score: newest one of the run, or empty.
+    held-out data; None if the generator comes from a file. score: newest one of the run, or empty. origin: the
+    project whose file this is, and what of it was read; empty for a run and an exported file.
     """
 
     net: nn.Module
@@ -53,6 +54,7 @@ class Sampler(Applicable, Summarised):
     config: Any
     held_out: Callable[[], Source] | None = None
     score: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
 
     def __repr__(self) -> str:
         classes = f", {self.num_classes} classes" if self.num_classes else ""

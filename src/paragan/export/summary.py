@@ -21,6 +21,7 @@ class Summarised(ABC):
     info: GeneratorInfo
     config: Any
     score: Mapping[str, Any]
+    origin: str
 
     @property
     @abstractmethod
@@ -47,7 +48,7 @@ class Summarised(ABC):
         values = {name: value for name, value in self.score.items() if isinstance(value, float)}
         score = "  ".join(f"{name} {value:.4g}" for name, value in values.items() if name not in ("kimg", "seconds"))
         rows = {
-            "generator": f"{self.config.model.name}, {num_weights:,} weights; {trained}",
+            "generator": f"{self.config.model.name}, {num_weights:,} weights; {self.origin or trained}",
             "input": " and ".join(self.input_texts()),
             "output": self.output_text(),
             "classes": f"{len(names)}: {listed}" if names else "none",

@@ -1,6 +1,6 @@
 """Opening of a generator from a run folder or an exported file, or of the discriminator of a run, without data."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from paragan import build
 from paragan.build.initial_weights import merged_generator
 from paragan.checkpoint import generator_state
 from paragan.checkpoint.generator_state import GeneratorState
+from paragan.checkpoint.weight_files import is_torch_file
 from paragan.config import RunConfig, parse_recipe, read_recipe, to_tree
 from paragan.config.sections import outside_of_run
 from paragan.core import registry, rng
@@ -40,6 +41,7 @@ from paragan.hardware.device import device_by_name
 from paragan.layers.init import initialise
 from paragan.layers.modes import remember_modes
 from paragan.runs.open_run import config_path, read_with_steps
+from paragan.runs.published_generator import read_published
 
 _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
@@ -53,16 +55,23 @@ def open_generator(
     device: str | torch.device = "auto",
     *,
     steps: int | None = None,
+    settings: Sequence[str] | None = None,
 ) -> Sampler:
     """Open the generator of a run folder or an exported file; the options are `paragan.load`'s.
 
-    steps: of its solver, in place of `model.steps`. say: receives a line for every damaged
+    steps: of its solver, in place of `model.steps`. settings: words; None: none. say: receives a line for every damaged
     checkpoint that is skipped. model: returns networks from memory, if the config names none. Raises `CheckpointError`
     for anything but a run folder with a checkpoint or an exported file, `ConfigError` for an invalid config.
     """
     outside = outside_of_run(trust)
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
+    if path.is_file() and not best and (is_torch_file(path) or generator_file.is_foreign(path)):
+        if model is not None:
+            raise ConfigError(f"generator is not used: {path} is no run of a program; leave generator out")
+        return _open_published(path, [*(settings or ()), *([] if steps is None else [f"model.steps={steps}"])], device)
+    if settings:
+        raise ConfigError(f"settings are for files of published projects; {path} has its own; leave them out")
     if path.is_file():
         if best:
             raise ConfigError(f"best is for run folders, and {path} is a file; leave it out")
@@ -160,6 +169,12 @@ def _open_file(
     config = read_with_steps(partial(parse_recipe, file.config, f"{path} (config)", outside), steps)
     module = _model_module(config, model, str(path))
     return _sampler(config, module, file.weights, file.info, str(path), device)
+
+
+def _open_published(path: Path, settings: Sequence[str], device: str | torch.device) -> Sampler:
+    published = read_published(path, settings)
+    config, module, info = published.config, published.module, published.info
+    return replace(_sampler(config, module, published.weights, info, str(path), device), origin=published.origin)
 
 
 def _sampler(

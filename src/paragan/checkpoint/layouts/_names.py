@@ -27,7 +27,8 @@ class ProjectWeights:
     """Tensors by the names of a player's network here.
 
     settings: of the model, with its `name`. shape: of a sample of G; empty for D. classes: of G. condition: channels
-    of the images that samples are made from. data: settings that the project's own files of this kind need.
+    of the images that samples are made from. direction: the only one of a generator with several whose weights these
+    are, as `translator`. data: settings of the data in the project's published configurations, which no file has.
     """
 
     project: str
@@ -37,6 +38,7 @@ class ProjectWeights:
     shape: Shape = ()
     classes: int = 0
     condition: int | None = None
+    direction: str = ""
     data: Mapping[str, object] = field(default_factory=dict)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
@@ -44,8 +45,12 @@ def networks(weights: Weights) -> Iterator[ProjectWeights]:
     settings = {"name": "cyclegan", **nets[0][1]}
     if not is_d:
         channels = files[0]["model.1.weight"].shape[1]
-        shape = (channels, _SIDE, 2 * _SIDE)
-        yield ProjectWeights(project=PROJECT, side=Side.G, tensors=tensors, settings=settings, shape=shape)
+        network = ProjectWeights(project=PROJECT, side=Side.G, tensors=tensors, settings=settings)
+        if files == [weights]:
+            alone, _ = _translator(weights, "translator.")
+            shape = (channels, _SIDE, _SIDE)
+            yield replace(network, tensors=alone, shape=shape, condition=channels, direction="a_to_b")
+        yield replace(network, shape=(channels, _SIDE, 2 * _SIDE))
         return
     yield ProjectWeights(project=PROJECT, side=Side.D, tensors=tensors, settings=settings)
     if files == [weights]:
