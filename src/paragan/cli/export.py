@@ -63,18 +63,13 @@ def export(
         print("\n".join(discriminator.write(_folder(path, out), requested)))
         return
     from paragan.config import outside_names, to_tree
-    from paragan.export.bundle import Bundle, read_score
-    from paragan.runs.published_generator import OneDirection
+    from paragan.export.bundle import Bundle
+    from paragan.runs.published_generator import check_whole
 
     sampler = open_generator(path, outside_code, best, steps=steps)
-    if isinstance(sampler.net, OneDirection):
-        raise ConfigError(
-            f"export: {path} has one direction of {sampler.config.model.name}, and an exported file has both; "
-            "use `apply` on it, or start a run from it by g.init"
-        )
-    score = {} if sampler.origin else read_score(path, best)
-    outside = outside_names(sampler.config)
-    bundle = Bundle(sampler=sampler, tree=to_tree(sampler.config), score=score, outside=outside, direction=direction)
+    check_whole(sampler, path)
+    outside, tree = outside_names(sampler.config), to_tree(sampler.config)
+    bundle = Bundle(sampler=sampler, tree=tree, score=sampler.score, outside=outside, direction=direction)
     if out is not None and single_file is not None:
         print(bundle.write_file(out, single_file.value))
     else:

@@ -124,9 +124,7 @@ class Bundle:
 
 
 def read_score(path: Path, best: bool = False) -> Mapping[str, Any]:
-    """Read the newest or the best score of a run, or that of an exported file; empty if missing."""
-    if path.is_file():
-        return generator_file.read(path).score
+    """Read the newest or the best score of a run; empty if missing."""
     try:
         score = json.loads(read_bytes((Best(path / "best").path() if best else path) / "score.json", _MAX_BYTES))
     except (OSError, ValueError, RecursionError):

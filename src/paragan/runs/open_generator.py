@@ -55,27 +55,23 @@ def open_generator(
     device: str | torch.device = "auto",
     *,
     steps: int | None = None,
-    settings: Sequence[str] | None = None,
+    settings: Sequence[str] = (),
 ) -> Sampler:
     """Open the generator of a run folder or an exported file; the options are `paragan.load`'s.
 
-    steps: of its solver, in place of `model.steps`. settings: words; None: none. say: receives a line for every damaged
-    checkpoint that is skipped. model: returns networks from memory, if the config names none. Raises `CheckpointError`
-    for anything but a run folder with a checkpoint or an exported file, `ConfigError` for an invalid config.
+    steps: of its solver, in place of `model.steps`. settings: words, of a published project's file. say: receives a
+    line for every damaged checkpoint that is skipped. model: returns networks from memory, if the config names none.
+    Raises `CheckpointError` for anything but a run folder with a checkpoint, an exported file and a generator of a
+    published project, `ConfigError` for an invalid config.
     """
     outside = outside_of_run(trust)
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
-    if path.is_file() and not best and (is_torch_file(path) or generator_file.is_foreign(path)):
-        if model is not None:
-            raise ConfigError(f"generator is not used: {path} is no run of a program; leave generator out")
-        return _open_published(path, [*(settings or ()), *([] if steps is None else [f"model.steps={steps}"])], device)
-    if settings:
-        raise ConfigError(f"settings are for files of published projects; {path} has its own; leave them out")
     if path.is_file():
         if best:
             raise ConfigError(f"best is for run folders, and {path} is a file; leave it out")
-        return _open_file(path, outside, model, device, steps=steps)
+        return _open_file(path, outside, model, device, steps=steps, settings=settings)
+    _check_no_settings(path, settings)
     if not (path / "config.yaml").is_file():
         problem = "is a folder without config.yaml" if path.is_dir() else "does not exist"
         raise CheckpointError(
@@ -162,13 +158,24 @@ def _open_file(
     device: str | torch.device,
     *,
     steps: int | None,
+    settings: Sequence[str],
 ) -> Sampler:
+    if is_torch_file(path) or generator_file.is_foreign(path):
+        if model is not None:
+            raise ConfigError(f"generator is not used: {path} is no run of a program; leave generator out")
+        return _open_published(path, [*settings, *([] if steps is None else [f"model.steps={steps}"])], device)
+    _check_no_settings(path, settings)
     file = generator_file.read(path)
     if isinstance(outside, CodeFolder):
         outside = replace(outside, used=file.code)
     config = read_with_steps(partial(parse_recipe, file.config, f"{path} (config)", outside), steps)
     module = _model_module(config, model, str(path))
-    return _sampler(config, module, file.weights, file.info, str(path), device)
+    return replace(_sampler(config, module, file.weights, file.info, str(path), device), score=file.score)
+
+
+def _check_no_settings(path: Path, settings: Sequence[str]) -> None:
+    if settings:
+        raise ConfigError(f"settings are for files of published projects; {path} has its own; leave them out")
 
 
 def _open_published(path: Path, settings: Sequence[str], device: str | torch.device) -> Sampler:

@@ -18,12 +18,13 @@ from paragan.checkpoint.weight_files import open_weights
 from paragan.config import RunConfig, parse_recipe
 from paragan.core import registry
 from paragan.core.command import program_command
-from paragan.core.errors import CheckpointError, ParaganError
+from paragan.core.errors import CheckpointError, ConfigError, ParaganError
 from paragan.core.layout import Shape, shapes_of
 from paragan.core.network_factory import Model, construct_network
 from paragan.core.printable import join_some
 from paragan.core.types import Side
 from paragan.export.generator_file import GeneratorInfo
+from paragan.export.sampler import Sampler
 
 _MAX_NAMED = 4  # tensors in a message
 
@@ -56,10 +57,19 @@ class OneDirection(nn.Module):
         return images
 
 
+def check_whole(sampler: Sampler, path: Path) -> None:
+    """Raise `ConfigError` for one direction of a generator, which an exported file cannot hold."""
+    if isinstance(sampler.net, OneDirection):
+        raise ConfigError(
+            f"export: {path} has one direction of {sampler.config.model.name}, and an exported file has both; "
+            "use `apply` on it, or start a run from it by g.init"
+        )
+
+
 def read_published(path: Path, settings: Sequence[str]) -> PublishedGenerator:
     """Read a generator from a file of another program, if it is one of a published project.
 
-    settings: words written over the settings that the file tells. Raises `CheckpointError` if it is none, and if a
+    settings: words written over the settings that the file shows. Raises `CheckpointError` if it is none, and if a
     tensor of either has no partner.
     """
     stored = open_weights([path], "file")
