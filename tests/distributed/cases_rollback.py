@@ -27,7 +27,7 @@ from tests.unit.engine.test_collapse import COLLAPSED, GOOD as MEASURED
 
 ON = Switches(bn=True)
 EVERY = EveryOptions(
-    log_steps=1, sample_kimg=2 * BATCH / 1000, save_kimg=BATCH / 1000, score_kimg=2 * BATCH / 1000, keep=2
+    log_steps=1, sample_kimg=8 * BATCH / 1000, save_kimg=BATCH / 1000, score_kimg=2 * BATCH / 1000, keep=2
 )
 GOOD, BAD = {"diversity": 1.0}, {"diversity": 0.1}
 
@@ -86,7 +86,7 @@ def train_alone(world: World, folder: str, sign: str) -> list:
 
 RUN = (
     *("data.size=8", "model={name: dcgan, width: 4, latent: 8}", "train.batch=16", "train.kimg=0.192"),
-    *("every.sample_kimg=0.032", "every.save_kimg=0.048", "every.keep=2", "every.log_steps=2"),
+    *("every.sample_kimg=0.128", "every.save_kimg=0.048", "every.keep=2", "every.log_steps=2"),
     *("g.optimizer.lr=1e-3", "d.optimizer.lr=2e-3", "evaluation.features=null", "rollback.max_rollbacks=2"),
     *("g.precision=fp32", "d.precision=fp32", "train.timeout_s=60"),
 )

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,8 +42,9 @@ _FileInfo = dict[str, tuple[str, int]]  # sha256 and size in bytes, by file name
 class CheckpointWriter:
     """The checkpoints of one run. Every method that writes or loads is collective over `world`.
 
-    keep: number of checkpoints that are not pruned. say: receives a line on rank 0 for every
-    damaged checkpoint that is skipped. protected: steps whose checkpoints are not pruned either.
+    keep: number of newest checkpoints that are not pruned; older ones are thinned by age. say: receives a
+    line on rank 0 for every damaged checkpoint that is skipped. protected: steps whose checkpoints are not
+    pruned either.
     """
 
     folder: Path
@@ -53,7 +54,7 @@ class CheckpointWriter:
     protected: set[int] = field(default_factory=set, compare=False)
 
     def save(self, step: int, groups: Mapping[str, Pieces], values: Mapping[str, Any]) -> Path:
-        """Write a checkpoint and prune all but the newest `keep`. Collective.
+        """Write a checkpoint and thin those before the newest `keep`. Collective.
 
         groups: the tensors of this rank. values: written by rank 0. If any rank fails, all ranks
         raise `CheckpointError`; older checkpoints stay and no partial one remains.
@@ -139,14 +140,17 @@ class CheckpointWriter:
         self.prune_before(newest)
 
     def prune_before(self, newest: Path) -> None:
-        """Remove all checkpoints older than `newest` except protected ones and the last `keep` - 1.
+        """Thin the checkpoints older than `newest`, except protected ones and the last `keep` - 1.
 
-        A kill during a removal leaves a damaged folder, which the next call removes.
+        Of the others one stays for each doubling of the age, so that there is one from before a collapse that is
+        found late. A kill during a removal leaves a damaged folder, which a later call removes.
         """
-        protected = {self.path_of(step) for step in self.protected}
-        older = [path for path in self.paths() if path.name < newest.name and path not in protected]
-        for old in older[: max(0, len(older) - self.keep + 1)]:
-            remove_tree(old)
+        steps = {_step_of(path): path for path in self.paths() if path.name < newest.name}
+        others = [step for step in steps if step not in self.protected]
+        spread = oldest_of_each_age(steps, _step_of(newest))
+        for step in others[: max(0, len(others) - self.keep + 1)]:
+            if step not in spread:
+                remove_tree(steps[step])
 
     def path_of(self, step: int) -> Path:
         """Return the folder of a step's checkpoint, whether it exists or not."""
@@ -184,6 +188,24 @@ class CheckpointWriter:
         if self.paths():
             raise CheckpointError(f"{self.folder}: all checkpoints are damaged; start anew with --fresh")
         return None
+
+
+def oldest_of_each_age(steps: Iterable[int], newest: int) -> list[int]:
+    """Return the oldest step before `newest` of each age class, oldest first; a class is a power of 2 of the distance.
+
+    Repeated along a run, this leaves one before any step, at most 8 times as far from the newest as that step.
+    """
+    by_age: dict[int, int] = {}
+    for step in sorted(steps):
+        if 0 <= step < newest:
+            by_age.setdefault((newest - step).bit_length(), step)
+    return sorted(by_age.values())
+
+
+def _step_of(path: Path) -> int:
+    """Return the step of a checkpoint by the name of its folder; -1 for another folder."""
+    digits = path.name.removeprefix("step-")
+    return int(digits) if digits.isdecimal() else -1
 
 
 def link_checkpoint(checkpoint: Path, folder: Path, omit: str = "") -> None:

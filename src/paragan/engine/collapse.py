@@ -1,11 +1,12 @@
 """Signs of a collapse in the telemetry and scores of a run, each several times in a row."""
 
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
 
 from paragan.core.event import Event
 from paragan.core.metric import Direction
-from paragan.engine.advice import CERTAIN, LOW_DIVERSITY, RULES, SATURATED, WORSE
+from paragan.engine.advice import RULES
+from paragan.engine.signs import CERTAIN, SATURATED, WORSE, diversity_limit
 from paragan.evaluation.score import Score
 
 # mean accuracy of D. Measured: at least 0.56 in good runs, 0.09 to 0.24 when one batch had broken D
@@ -15,6 +16,8 @@ _NEAR = 1.1  # a score within this factor of the best one is near it
 _STALLED = 0.01
 _D_MEASURES = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
 _MOMENT_RATIO = "/moment_ratio"  # after the name of a player
+# names in `CollapseMonitor.best`, with their starts: highest, lowest, and highest after a lower one
+_DIVERSITIES = {"diversity": 0.0, "lowest diversity": inf, "risen diversity": 0.0}
 DIVERGED = "diverged"  # a `DivergedError`
 DIVERGED_SCORE = "score_diverges"
 PAST_BEST = "past_best"
@@ -32,9 +35,9 @@ _MEANS = {rule.name: rule.means for rule in RULES} | {
 class CollapseMonitor:
     """Monitor of the signs of a collapse, each of which must last.
 
-    The thresholds are those of the advice (`engine/advice.py`). patience: bad measurements in a row that
-    make a collapse. bad: how many there are now, by the name of the sign; a good one sets it to 0. best: best
-    diversity, and best score by metric and number of images. best_at, near_at, scored_at: images trained on
+    The thresholds are those of the advice (`engine/signs.py`). patience: bad measurements in a row that
+    make a collapse. bad: how many there are now, by the name of the sign; a good one sets it to 0. best:
+    diversities, and best score by metric and number of images. best_at, near_at, scored_at: images trained on
     at the best score, at the newest score near it, and at the newest score. num_far: scores since `near_at`.
     is_repeated: whether a rollback has returned the run to its best score, which has not been exceeded since.
     """
@@ -94,11 +97,16 @@ class CollapseMonitor:
             signs["d_certain_and_wrong"] = accuracy < 0.5 and saturation > CERTAIN
             signs["d_wrong"] = accuracy < _WRONG
         if "diversity" in values:
-            best = self.best.get("diversity", 0.0)
-            signs["mode_collapse"] = values["diversity"] <= LOW_DIVERSITY * min(1, best)
-            if event.step and isfinite(values["diversity"]):  # noise of an untrained G is diverse
-                self.best["diversity"] = max(best, values["diversity"])
+            signs["mode_collapse"] = self._has_collapsed(values["diversity"], is_trained=event.step > 0)
         return signs
+
+    def _has_collapsed(self, diversity: float, is_trained: bool) -> bool:
+        """Return whether samples are too equal, and note what they have reached; noise of an untrained G is diverse."""
+        highest, lowest, risen = (self.best.get(name, start) for name, start in _DIVERSITIES.items())
+        if is_trained and isfinite(diversity):
+            reached = max(highest, diversity), min(lowest, diversity), max(risen, diversity * (diversity > lowest))
+            self.best.update(zip(_DIVERSITIES, reached, strict=True))
+        return diversity <= diversity_limit(highest, risen)
 
     def _of_score(self, event: Event) -> dict[str, bool]:
         score = Score.from_values(event.values)

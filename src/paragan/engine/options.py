@@ -108,12 +108,17 @@ class EveryOptions:
     log_steps: Count = 20
     """Steps between two log points, the only moments at which numbers of a step reach the host."""
     sample_kimg: NotNegative = 10.0
-    """Period of sample sheets and telemetry."""
+    """Period of sample sheets; telemetry is measured four times as often."""
     save_kimg: NotNegative = 10.0
     """Period of checkpoints; the end of a run always writes one."""
     score_kimg: NotNegative = 0.0
     """Period of scores; the end of a run is always scored."""
     keep: Count = 3
-    """Checkpoints that stay; older ones are deleted."""
+    """Newest checkpoints that stay; of older ones those whose distances from the newest double."""
     check_steps: Natural = 1000
     """Steps between two checks that all ranks hold the same weights; 0: never."""
+
+    @property
+    def telemetry_kimg(self) -> float:
+        """Period of telemetry, which costs a few per cent of the training of such a period."""
+        return self.sample_kimg / 4

@@ -17,6 +17,7 @@ from paragan.engine.divergence import SkipMonitor
 from paragan.engine.options import RollbackOptions
 from paragan.engine.rollback_state import RollbackState, first_readable
 from paragan.engine.training_loop import TrainingLoop
+from paragan.evaluation.score import Score
 
 _MAX_IMAGES = 1 << 47
 
@@ -62,7 +63,7 @@ class RollbackLoop(TrainingLoop):
             self._observed_at = report.images  # opponents' states arrive with the next step
             return
         before = self._observed_at
-        periods = (self.every.sample_kimg, self.every.score_kimg)
+        periods = (self.every.telemetry_kimg, self.every.score_kimg)
         is_measured = any(is_due(kimg, before, report.images) for kimg in periods)
         yield from self._watched(partial(super()._run_due, report), is_measured)
 
@@ -120,6 +121,10 @@ class RollbackLoop(TrainingLoop):
             yield from self._roll_back(*collapse)
         elif self._state.good >= 0:
             self._note_good()
+
+    def _is_best(self, score: Score) -> bool:
+        """Return whether this is the best score, of a run without a sign of a collapse."""
+        return self._state.monitor.is_clean and super()._is_best(score)
 
     def _newest_good(self) -> dict[str, Any]:
         """Return the newest checkpoint that a good measurement has followed, as in the state."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
-from paragan.checkpoint.writer import CheckpointWriter
+from paragan.checkpoint.writer import CheckpointWriter, oldest_of_each_age
 from paragan.core.errors import CheckpointError
 from paragan.engine.collapse import CollapseMonitor
 
@@ -72,15 +72,8 @@ class RollbackState:
         return {"count": self.count, "lr_factors": dict(self.lr_factors), "lost_images": self.lost_images}
 
     def older_than(self, good: int) -> list[int]:
-        """Return the good checkpoints to protect next to this newer one.
-
-        Of those at a distance of 1 step, 2 to 3, 4 to 7, …, the oldest: few files reach far back.
-        """
-        by_distance: dict[int, int] = {}
-        for step in sorted({*self.older, self.good}):
-            if 0 <= step < good:
-                by_distance.setdefault((good - step).bit_length(), step)  # the oldest comes first
-        return sorted(by_distance.values())[-_MAX_OLDER:]
+        """Return the good checkpoints to protect next to this newer one."""
+        return oldest_of_each_age({*self.older, self.good}, good)[-_MAX_OLDER:]
 
     def fallback(self) -> int:
         """Return the newest good checkpoint that is older than the newest target, else the oldest."""

@@ -1,6 +1,7 @@
 """Session of a run, which passes the trainer's events to the writers, with speed, remaining time and advice."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -10,9 +11,13 @@ from typing import Any
 from paragan.core.dist import ALONE, World
 from paragan.core.event import Event, Writer
 from paragan.core.files import read_json_lines
-from paragan.engine.advice import advise, settled_remedies
+from paragan.engine.advice import Advice, advise
 from paragan.engine.options import EveryOptions
+from paragan.engine.remedies import Settings
+from paragan.engine.signs import History, Moment
 from paragan.engine.training_loop import TrainingLoop
+
+_LOG_POINTS = 8  # that the advice reads
 
 
 @dataclass(kw_only=True)
@@ -25,6 +30,7 @@ class Session:
     world: all ranks; every rank has a session.
     messages: texts that are written as events after the start.
     keep_files: called after every checkpoint; checks that the files of the run are still there.
+    settings: of the run, by dotted key, for the advice. command: returns how to start the run anew with changed ones.
     """
 
     trainer: TrainingLoop
@@ -35,9 +41,12 @@ class Session:
     messages: Sequence[str] = ()
     last_score: Mapping[str, Any] = field(default_factory=dict)  # values of the newest score event
     keep_files: Callable[[], None] = lambda: None
+    settings: Settings = field(default_factory=dict)
+    command: Callable[[Settings], str] = lambda changes: ""
     is_complete: bool = False  # nothing is left to train, score or record in the folder
-    _history: list[Mapping[str, Any]] = field(default_factory=list)
-    _advice_given: set[str] = field(default_factory=set)
+    _history: list[Moment] = field(default_factory=list)
+    _log_points: deque[Moment] = field(default_factory=lambda: deque(maxlen=_LOG_POINTS))
+    _advice_given: list[Moment] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.timer = ProgressTimer(total=self.trainer.images, every=self.trainer.every)
@@ -50,6 +59,8 @@ class Session:
             case "step" if event.values:
                 self.timer.record(event)  # so that the first has a speed, too
                 self._write(replace(event, values={**event.values, **self._speed(event.images)}))
+                self._log_points.append(event.values)
+                self._advise(event, self._log_points)
             case "step":
                 self.timer.record(event)  # between two log points
             case _:
@@ -58,7 +69,7 @@ class Session:
             self.last_score = event.values
         if event.kind in ("score", "telemetry"):
             self._history.append({"kimg": event.images / 1000, **event.values})
-            self._advise(event)
+            self._advise(event, self._history)
         if event.kind != "step":
             self.timer.record(event)
         if event.kind == "checkpoint":
@@ -77,13 +88,13 @@ class Session:
         """Write the first event, the messages, and advice that the record does not have yet."""
         before = read_history(self.folder / "metrics.jsonl", event.step) if self.world.is_main else []
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
-        self._advice_given = {str(line.get("name")) for line in before if line["kind"] == "advice"}
+        self._advice_given = [line for line in before if line["kind"] == "advice"]
         name = {"name": self.run_info["data"]} if "data" in self.run_info else {}
         self._write(replace(event, values={**self.run_info, **event.values, "data": {**event.values["data"], **name}}))
         warnings = (f"warning: {text}" for text in self.trainer.batches.source.notices)
         for text in (*self.messages, *warnings):
             self._write(replace(event, kind="event", values={"text": text}))
-        self._advise(event)
+        self._advise(event, self._history)
 
     def _speed(self, images: int) -> dict[str, float]:
         self.timer.total = self.trainer.images  # more after a rollback
@@ -92,22 +103,29 @@ class Session:
             "eta_s": round(self.timer.eta_s(images), 1),
         }
 
-    def _advise(self, event: Event) -> None:
+    def _advise(self, event: Event, history: History) -> None:
         """Write each new advice after an event; a rule gives advice once per run."""
-        if not self.world.is_main or not self.trainer.batches.source.is_image:
+        if not self.world.is_main:
             return
         source = self.trainer.batches.source
-        settled = settled_remedies(self.trainer.gan, self.trainer.players)
-        for advice in advise(self._history, len(source), settled, source.has_pairs):
-            if advice["name"] not in self._advice_given:
-                self._advice_given.add(advice["name"])
-                self._write(replace(event, kind="advice", values=advice, x_BCHW=None))
+        num_images = len(source) if source.is_image else 0
+        for advice in advise(history, num_images, self.settings, source.has_pairs):
+            if self._is_new(advice):
+                values = advice | ({"command": self.command(advice["changes"])} if advice["changes"] else {})
+                self._advice_given.append(values)
+                self._write(replace(event, kind="advice", values=values, x_BCHW=None))
+
+    def _is_new(self, advice: Advice) -> bool:
+        """Return whether neither the rule nor its changes were given before."""
+        names = [given.get("name") for given in self._advice_given]
+        changes = [given["changes"] for given in self._advice_given if given.get("changes")]
+        return advice["name"] not in names and advice["changes"] not in changes
 
     def _write(self, event: Event) -> None:
         self.writer.write(replace(event, seconds=self.seconds()))
 
 
-def read_history(record: Path, step: int) -> list[Mapping[str, Any]]:
+def read_history(record: Path, step: int) -> list[Moment]:
     """Return telemetry, scores and advice of the record up to `step`, oldest first."""
     kinds = ("telemetry", "score", "advice")
     with suppress(FileNotFoundError):
@@ -116,7 +134,7 @@ def read_history(record: Path, step: int) -> list[Mapping[str, Any]]:
     return []
 
 
-def _step_of(line: Mapping[str, Any]) -> float:
+def _step_of(line: Moment) -> float:
     step = line.get("step")
     return step if isinstance(step, int | float) else float("inf")
 
@@ -183,7 +201,7 @@ class ProgressTimer:
     def _count_due(self, images: int) -> dict[str, int]:
         periods = {
             "samples": self.every.sample_kimg,
-            "telemetry": self.every.sample_kimg,
+            "telemetry": self.every.telemetry_kimg,
             "score": self.every.score_kimg,
             "checkpoint": self.every.save_kimg,
         }

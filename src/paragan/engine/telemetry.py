@@ -27,6 +27,7 @@ from paragan.loading.loader import normalise_images
 from paragan.loading.order import Order
 
 _MAX_BYTES = 1 << 27  # of real images, per split
+_NEAR = 0.1  # of values in [-1, 1]
 _USEFUL = 0.01  # share of the gradient of an undecided D
 _ITERATIONS = 15
 _MAX_PAIRS = 16  # they are large, and their generators slow
@@ -88,15 +89,16 @@ class Telemetry:
             )
 
         diversity = nearest_distance(fake[0]) / nearest_distance(train[0])
+        of_g = {"diversity": diversity, "g/out_of_reach": out_of_reach(train[0], fake[0])}
         if not gan.d_has_begun:  # what an untrained D says means nothing
-            return {"diversity": diversity}
+            return of_g
         on_train = judged(train, "train")
         on_fake = judged(fake, "fake")
         values = judgement(mean_per_sample(on_train), mean_per_sample(on_fake))
         if len(self.held_out):
             on_held_out = judged(_placed(self._held_out, self.held_out, gan), "held_out")
             values |= overfitting(*map(mean_per_sample, (on_train, on_held_out, on_fake)))
-        return {**values, "d/saturation": saturation(gan.loss.d, on_train, on_fake), "diversity": diversity}
+        return {**values, "d/saturation": saturation(gan.loss.d, on_train, on_fake), **of_g}
 
     @cached_property
     def _train(self) -> Mapping[str, Tensor]:
@@ -149,6 +151,12 @@ def nearest_distance(x_BCHW: Tensor) -> Tensor:
     """Return the mean Euclidean distance of an image to the nearest other one."""
     x = x_BCHW.flatten(1).float()
     return torch.cdist(x, x).fill_diagonal_(torch.inf).amin(1).mean()
+
+
+def out_of_reach(real: Tensor, fake: Tensor) -> Tensor:
+    """Return the share of real values that are far from all generated ones: below the lowest, or above the highest."""
+    low, high = fake.amin() - _NEAR, fake.amax() + _NEAR
+    return _share((real < low) | (real > high), high)
 
 
 def singular_values(net: nn.Module) -> dict[str, Tensor]:

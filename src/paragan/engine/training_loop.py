@@ -164,7 +164,7 @@ class TrainingLoop(SavedGame):
     def _evaluate_untrained(self) -> Iterator[Event]:
         """Sample, measure and score before the first step, if the run has periods for it."""
         if self.every.sample_kimg:
-            yield from self._observe(Report(0, 0, {}))
+            yield from self._observe(Report(0, 0, {}), has_sheet=True)
         if self.every.score_kimg:
             yield from self.scores()
 
@@ -173,9 +173,9 @@ class TrainingLoop(SavedGame):
         before = self._observed_at
         now = report.images
         self._observed_at = now
-        if is_due(self.every.sample_kimg, before, now):
+        if is_due(self.every.telemetry_kimg, before, now):
             self.scheme.quiesce()
-            yield from self._observe(report)
+            yield from self._observe(report, is_due(self.every.sample_kimg, before, now))
         if is_due(self.every.score_kimg, before, now) and not self.is_finished:
             yield from self.scores()
         if is_due(self.every.save_kimg, before, now) and self.saved_at != self.clock.step:
@@ -187,9 +187,10 @@ class TrainingLoop(SavedGame):
         sheet = self.fixed_samples(self.players["g"], self.prior, self.batches.source.class_names)
         return samples_event(self.clock, sheet, self.fixed_samples.mode)
 
-    def _observe(self, report: Report) -> Iterator[Event]:
-        """Sample the generator and measure the game; ranks without G wait."""
-        yield from self._sample()
+    def _observe(self, report: Report, has_sheet: bool) -> Iterator[Event]:
+        """Measure the game, and sample the generator for a sheet; ranks without G wait."""
+        if has_sheet:
+            yield from self._sample()
         scalars = sum_scalars(self.roles, report)
         with self.roles.others_waiting():
             if "g" in self.players and self.telemetry is not None:
@@ -256,7 +257,7 @@ class TrainingLoop(SavedGame):
         if self.clock.step == 0:
             return
         main_score = score if self.world.is_main else None
-        if run_on_all_ranks(self.world, lambda: main_score is not None and self.best.is_beaten_by(main_score))[0]:
+        if run_on_all_ranks(self.world, lambda: main_score is not None and self._is_best(main_score))[0]:
             if self.saved_at != self.clock.step:
                 yield self.save()
             run_on_all_ranks(self.world, lambda: self._update_best(main_score))
@@ -267,6 +268,9 @@ class TrainingLoop(SavedGame):
             return False
         # on several ranks only an error that all of them raise: the others would wait for this one
         return self.world.size == 1 or isinstance(error, ConfigError)
+
+    def _is_best(self, score: Score) -> bool:
+        return self.best.is_beaten_by(score)
 
     def _update_best(self, score: Score | None) -> None:
         if score is not None:

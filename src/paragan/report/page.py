@@ -172,7 +172,7 @@ def _header_facts(history: History) -> list[str]:
 def _advice_texts(entry: RecordEntry) -> dict[str, str]:
     """Return the texts of an advice by field."""
     value = to_number(entry.values.get("value"))
-    texts = {name: single_line(entry.values.get(name)) for name in ("name", "means", "try")}
+    texts = {name: single_line(entry.values.get(name)) for name in ("name", "means", "try", "command")}
     return texts | {"value": "" if value is None else format_number(value), "step": f"{entry.step:,}"}
 
 

@@ -1,7 +1,9 @@
 """Lines that a run prints: at its start and at its end, with the commands to use on it."""
 
+import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from paragan.build import evaluation
@@ -12,6 +14,8 @@ from paragan.core.dist import World
 from paragan.core.source import Source, describe_tensors
 from paragan.core.tensor_game import LATENT
 from paragan.core.types import Rows, Side, player_label
+from paragan.engine.advice import as_flow
+from paragan.engine.remedies import Settings
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
 from paragan.features.judge import JUDGE
@@ -46,6 +50,16 @@ def _commands(config: RunConfig, out: str, trainer: TrainingLoop) -> dict[str, s
         "sample": f"{program_command()} sample {path} --num {num}{trust}",
         "export": f"{program_command()} export {path}{trust}",
     }
+
+
+def changed_command(request: RunRequest, changes: Settings) -> str:
+    """Return the command, or the arguments of a program, that starts a run anew with some other settings."""
+    if not request.has_commands:
+        return f"settings={json.dumps(changes)}, fresh=True"
+    former = [word for word in request.overrides if word.partition("=")[0] not in changes]
+    words = [f"{key}={as_flow(value)}" for key, value in changes.items()]
+    changed = replace(request, overrides=(*former, *words), fresh=True)
+    return f"{program_command()} {shlex.join(changed.arguments)}"
 
 
 def _twice_kimg(trainer: TrainingLoop) -> str:

@@ -10,12 +10,13 @@ from dataclasses import replace
 from functools import partial
 
 from paragan import build
-from paragan.config import RunConfig, dump, outside_names
+from paragan.config import RunConfig, dump, outside_names, to_tree
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
 from paragan.core.files import write_text
 from paragan.core.outside_code import code_fingerprints
 from paragan.core.printable import join_some, print_line, to_printable
+from paragan.core.settings_tree import flatten
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import join
@@ -29,7 +30,7 @@ from paragan.hardware.executors import report_compile_errors as compiling
 from paragan.runs import rank_checks
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
 from paragan.runs.folder import STUDY, RunFolder, environment, text_sha256, write_json
-from paragan.runs.run_lines import complete_line, describe_run, start_lines
+from paragan.runs.run_lines import changed_command, complete_line, describe_run, start_lines
 from paragan.runs.run_request import Runner, RunRequest, runner_of
 from paragan.writers.jsonl import RankWriter
 
@@ -78,24 +79,24 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
         _check_length(trainer, request.config, folder)
         config, messages = _config_of_session(request, before, trainer, resumed, say)
         request = replace(request, config=config)
-        # a copy of a run in a bucket lies in a cache, from which no path is worth keeping
-        text = dump(config, None if request.address else folder.path)
+        text = dump(config, None if request.address else folder.path)  # no path into the cache of a bucket's copy
         is_complete = world.any(before == config and folder.is_finished(trainer.clock.step)) and trainer.is_finished
         if world.is_main:
             _record_start(request, folder, text, world.size, is_complete)
         about = describe_run(request, trainer)
         lines = partial(start_lines, resumed=resumed, runner=runner)
         say((complete_line if is_complete else lines)(about, request, trainer))
-        writer = MultiWriter([]) if is_complete else _open_writers(request, world, trainer)
         try:
             yield Session(
                 trainer=trainer,
                 folder=folder.path,
-                writer=writer,
+                writer=MultiWriter([]) if is_complete else _open_writers(request, world, trainer),
                 run_info=about,
                 world=world,
                 messages=messages,
                 keep_files=partial(folder.keep, text) if world.is_main else lambda: None,
+                settings=flatten(to_tree(config)),
+                command=partial(changed_command, request),
                 is_complete=is_complete,
             )
         finally:

@@ -52,6 +52,8 @@ class Writer:
                 self._print(f"{kimg}  {score_line(values)}")
             case "advice":
                 self._print(f"{kimg}  advice: {values['means']} {values['try']}")
+                if command := values.get("command"):
+                    self._print(f"{' ' * len(kimg)}  {command}")
             case "event":
                 text = values["text"]
                 self._total_kimg = values.get("total_kimg", self._total_kimg)

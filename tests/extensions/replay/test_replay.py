@@ -110,16 +110,18 @@ def test_replay_of_two_threads_whose_networks_draw_is_equal(tmp_path, capsys):
 def test_replay_begins_at_the_checkpoint_before_the_step(run, capsys):
     folder = run("shared_fakes")
     steps = sorted(int(path.name[5:]) for path in (folder / "checkpoints").iterdir())
-    assert steps == [9, 10]
+    assert steps == [3, 9, 10]
     assert main(["replay", str(folder), "--step", "10"]) == 0
     said = capsys.readouterr().out
     assert "replaying steps 10 to 10 from checkpoint step-000000009" in said
     assert "replayed steps 10 to 10: losses of step 10 and all tensors of step 10 are equal bit for bit" in said
     assert main(["replay", str(folder), "--step", "9"]) == 0
     said = capsys.readouterr().out
-    assert "replaying steps 1 to 9 from the start" in said
+    assert "replaying steps 4 to 9 from checkpoint step-000000003" in said
     assert "losses of step 8 and all tensors of step 9 are equal bit for bit" in said
     assert "the former replay was moved to" in said
+    assert main(["replay", str(folder), "--step", "3"]) == 0
+    assert "replaying steps 1 to 3 from the start" in capsys.readouterr().out
 
 
 def test_replay_names_the_first_loss_that_differs(run, capsys):
@@ -134,7 +136,7 @@ def test_replay_names_the_first_loss_that_differs(run, capsys):
     rewrite(folder, change)
     assert main(["replay", str(folder), "--step", "5"]) == 2
     said = capsys.readouterr().out
-    assert "replayed steps 1 to 8; first difference: step 8: g/loss" in said
+    assert "replayed steps 4 to 8; first difference: step 8: g/loss" in said
 
 
 def test_replay_names_the_first_tensor_that_differs(run, capsys):

@@ -119,7 +119,7 @@ def run(tmp_path_factory):
 
 
 def test_run_best_checkpoint_is_not_pruned(run):
-    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-000000004"]
+    assert "step-000000002" not in [path.name for path in (run / "checkpoints").iterdir()]
     assert read_checkpoint(run / "best").step == 2  # the untrained generator's 0.5 does not count
     assert pg.load(run).info.step == 4
     assert pg.load(run, best=True).info.step == 2

@@ -1,9 +1,11 @@
 """Checkpoints are whole or absent, and nothing in them is unpickled."""
 
 import hashlib
+import itertools
 import json
 import os
 import pickle
+import random
 
 import pytest
 import torch
@@ -46,7 +48,7 @@ def files_of(path):
     return sorted(p.name for p in path.iterdir())
 
 
-@pytest.mark.parametrize(("keep", "left"), [(1, (4, 5)), (2, (3, 4, 5)), (9, (1, 2, 3, 4, 5))])
+@pytest.mark.parametrize(("keep", "left"), [(1, (1, 3, 4, 5)), (3, (1, 2, 3, 4, 5))])
 def test_prune_before_removes_leftovers_and_nothing_newer(store, keep, left):
     for step in range(1, 6):
         CheckpointWriter(folder=store.folder, keep=9).save(*example(step))
@@ -54,10 +56,36 @@ def test_prune_before_removes_leftovers_and_nothing_newer(store, keep, left):
     assert [p.name for p in store.paths()] == [f"step-{n:09d}" for n in left]
 
 
+@pytest.mark.parametrize("keep", [1, 3])
+@pytest.mark.parametrize("gaps", [(1, 1), (7, 7), (3, 20)])
+def test_thinning_leaves_a_checkpoint_from_before_any_step_at_the_cost_of_a_logarithm(store, keep, gaps):
+    draws = random.Random(0)
+    writer = CheckpointWriter(folder=store.folder, keep=keep)
+    saved = list(itertools.accumulate(draws.randint(*gaps) for _ in range(60)))
+    for count, newest in enumerate(saved, 1):
+        writer.path_of(newest).mkdir(parents=True)
+        writer.prune_before(writer.path_of(newest))
+        left = [int(path.name[5:]) for path in writer.paths()]
+        assert left[0] == saved[0] and set(saved[:count][-keep:]) <= set(left)
+        assert len(left) <= keep + newest.bit_length()
+        for collapse in saved[: count - 1]:
+            before = max(step for step in left if step <= collapse)
+            assert newest - before <= 8 * (newest - collapse)
+
+
+def test_thinning_leaves_other_folders_and_protected_checkpoints(store):
+    """7 is protected, 8, 6, 2 and 1 are the oldest at distances of 1, 2 to 3, 4 to 7, and 8."""
+    writer = CheckpointWriter(folder=store.folder, keep=1, protected={7})
+    for name in ["step-notes", *(f"step-{n:09d}" for n in range(1, 10))]:
+        (store.folder / name).mkdir(parents=True)
+    writer.prune_before(writer.path_of(9))
+    assert [path.name.lstrip("step-0") for path in writer.paths()] == ["1", "2", "6", "7", "8", "9", "notes"]
+
+
 def test_writer_round_trip_keeps_the_last(store):
     for step in range(1, 6):
         store.save(*example(step))
-    assert [p.name for p in store.paths()] == [f"step-{n:09d}" for n in (3, 4, 5)]
+    assert [p.name for p in store.paths()][-3:] == [f"step-{n:09d}" for n in (3, 4, 5)]
     found = store.newest()
     assert (found.step, found.values) == (5, {"position": 5})
     assert torch.equal(found.groups["g"]["net/w"], torch.full((3,), 5.0))

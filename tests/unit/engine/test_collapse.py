@@ -44,7 +44,7 @@ def test_monitor_of_a_sign_that_lasts_finds_a_collapse(bad, name):
 def test_monitor_does_not_compare_diversity_with_that_of_an_untrained_generator():
     monitor = CollapseMonitor(patience=1)
     assert measured(monitor, {"diversity": 2.0}, step=0) == [None]
-    values = [{"diversity": value} for value in (0.08, 0.06, 0.03)]
+    values = [{"diversity": value} for value in (0.08, 0.06, 0.015)]
     assert measured(monitor, *values) == [None, None, "mode_collapse"]
 
 

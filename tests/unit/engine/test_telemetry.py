@@ -13,7 +13,15 @@ from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Rows, Side
 from paragan.datasets.base.in_memory import InMemorySource
-from paragan.engine.telemetry import Telemetry, judgement, nearest_distance, overfitting, saturation, singular_values
+from paragan.engine.telemetry import (
+    Telemetry,
+    judgement,
+    nearest_distance,
+    out_of_reach,
+    overfitting,
+    saturation,
+    singular_values,
+)
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.policy import Policy
@@ -27,7 +35,8 @@ from tests.laws.test_no_sync import HostReads
 
 NAMES = {
     *("d/accuracy_train", "d/accuracy_fake", "d/accuracy_held_out", "d/held_out", "d/overfitting", "d/saturation"),
-    *("gradient_norm_ratio", "diversity", "g/top_singular_value", "d/top_singular_value"),
+    *("gradient_norm_ratio", "diversity", "g/out_of_reach"),
+    *("g/top_singular_value", "d/top_singular_value"),
 }
 
 
@@ -172,6 +181,14 @@ def test_diversity_is_low_for_copies():
     assert nearest_distance(few) < 0.01 * nearest_distance(images)
     assert nearest_distance(few + torch.rand(few.shape, generator=draw) / 10) < 0.2 * nearest_distance(images)
     assert nearest_distance(images[:2]) == pytest.approx(float((images[0] - images[1]).norm()), rel=1e-4)
+
+
+def test_out_of_reach_is_the_share_of_real_values_far_from_all_generated_ones():
+    real = torch.tensor([-1.0, -0.2, -0.05, 0.0, 0.5, 1.0, 1.05, 1.2]).reshape(2, 1, 2, 2).double()
+    sigmoid = torch.tensor([0.0, 0.3, 0.9, 1.0]).reshape(1, 1, 2, 2).double()
+    assert float(out_of_reach(real, sigmoid)) == 3 / 8  # -1, -0.2 and 1.2
+    assert float(out_of_reach(real, 2 * sigmoid - 1)) == 1 / 8
+    assert torch.isnan(out_of_reach(real, sigmoid * torch.nan))
 
 
 def test_singular_values_are_of_normalized_weights():
