@@ -60,7 +60,7 @@ def export(
     outside_code = trusted(trust, code)
     if player == "d":
         discriminator = open_discriminator(path, outside_code, best)
-        print("\n".join(discriminator.write(_folder(path, out), requested)))
+        print("\n".join(discriminator.write(_folder(path, out, "export-d"), requested)))
         return
     from paragan.config import outside_names, to_tree
     from paragan.export.bundle import Bundle
@@ -76,8 +76,8 @@ def export(
         print("\n".join(bundle.write(_folder(path, out), requested)))
 
 
-def _folder(path: Path, out: Path | None) -> Path:
-    return out or create_subfolder(path if path.is_dir() else path.parent, "export")
+def _folder(path: Path, out: Path | None, name: str = "export") -> Path:
+    return out or create_subfolder(path if path.is_dir() else path.parent, name)
 
 
 def _requested_formats(out: Path | None, single_file: Format | None, formats: list[Format]) -> list[str]:

@@ -18,7 +18,7 @@ from paragan.core.layout import fingerprint
 from paragan.core.outside_code import code_fingerprints
 from paragan.export import gallery, generator_file
 from paragan.export.formats import ENDINGS, WRITERS
-from paragan.export.model_card import file_row, render_card
+from paragan.export.model_card import check_card, file_row, render_card
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
@@ -47,6 +47,7 @@ class Bundle:
         Programs that an earlier export made of the same weights stay; files of other weights are removed.
         """
         folder.mkdir(parents=True, exist_ok=True)
+        check_card(folder, "discriminator")
         wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
         paths = {name: folder / f"{self._stem(name)}{ENDINGS[name]}" for name in ENDINGS}
         known = ["generator", *getattr(self.sampler.net, "directions", {})]

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from paragan import __version__
 from paragan.core.errors import ConfigError
-from paragan.core.files import write_bytes
+from paragan.core.files import write_bytes, write_text
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample
 from paragan.export.formats import ENDINGS, WRITERS
 from paragan.export.generator_file import GeneratorInfo
+from paragan.export.model_card import MAX_CLASS_NAMES, check_card, file_row, render
 from paragan.export.traceable import LogitsOnly, Traceable
 
 FORMAT = "paragan discriminator 1"
@@ -35,13 +36,14 @@ class ExportedDiscriminator:
     tree: Mapping[str, Any]
 
     def write(self, folder: Path, formats: Sequence[str]) -> list[str]:
-        """Write the weights, which `d.init` reads, and programs; return a line per file.
+        """Write the weights, which `d.init` reads, programs, and the model card last; return a line per file.
 
         Programs map images (B, C, H, W) in [-1, 1] of the run's size to logits: (B,), (B, 1, h, w) of patches, or
         (B, D), the mean logit of each of several discriminators; high for real images under every loss here. Raises
-        `ConfigError` for programs of another kind of data.
+        `ConfigError` for programs of another kind of data, and for the folder of an exported generator.
         """
         folder.mkdir(parents=True, exist_ok=True)
+        check_card(folder, "generator")
         paths = {name: folder / f"discriminator{ENDINGS[name]}" for name in ENDINGS}
         programs = {name: WRITERS[name](self.traceable(), paths[name]) for name in formats if name in WRITERS}
         lines = [
@@ -52,7 +54,50 @@ class ExportedDiscriminator:
         for path in former:
             path.unlink()
         removed = [f"removed {path}, which an earlier export had left" for path in former]
-        return [*removed, str(paths["safetensors"]), *lines]
+        files = [path for name, path in paths.items() if name == "safetensors" or name in formats]
+        write_text(folder / "README.md", self._card(files))
+        return [*removed, str(paths["safetensors"]), *lines, str(folder / "README.md")]
+
+    def _card(self, files: Sequence[Path]) -> str:
+        """Return the model card. files: all that it is about."""
+        inputs, logits, arguments = self._describe()
+        names = self.info.class_names
+        return render(
+            "discriminator_card.md.j2",
+            player="discriminator",
+            result="logits",
+            tree=self.tree,
+            names=[path.name for path in files],
+            weights=sum(weight.numel() for weight in self.net.parameters()),
+            inputs=inputs,
+            logits=logits,
+            arguments=arguments,
+            sizes="",
+            classes=names[:MAX_CLASS_NAMES],
+            more_classes=len(names) - MAX_CLASS_NAMES,
+            losses=[part["name"] for part in (self.tree["loss"], *self.tree["penalties"])],
+            step=self.info.step,
+            rows=[file_row(path, self.info.step) for path in files],
+        )
+
+    @torch.no_grad()
+    def _describe(self) -> tuple[str, str, dict[str, str]]:
+        """Return inputs and output as text, and inputs of programs by name, as Python expressions."""
+        try:
+            network = self.traceable()
+        except ConfigError:  # of other samples than images: weights alone
+            size = "x".join(map(str, self.info.shape))
+            return f"samples of {size}, as the generator makes them", "logits", {}
+        examples = dict(zip(network.names, network.traced_inputs(), strict=True))
+        classes = len(self.info.class_names)
+        texts, arguments = [], {}
+        for name, x in examples.items():
+            size = ", ".join(["B", *map(str, x.shape[1:])])
+            is_label = name == "labels"
+            texts.append(f"labels (B,) from 0 to {classes - 1}" if is_label else f"{name} ({size}) in [-1, 1]")
+            arguments[name] = f"torch.randint({classes}, ({len(x)},))" if is_label else f"torch.zeros{tuple(x.shape)}"
+        logits = network.net(*examples.values())
+        return " and ".join(texts), f"logits ({', '.join(['B', *map(str, logits.shape[1:])])})", arguments
 
     def _weights(self) -> bytes:
         weights = {name: value.detach().contiguous().clone() for name, value in self.net.state_dict().items()}

@@ -7,16 +7,17 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jinja2
 
 from paragan import __version__
+from paragan.core.errors import ConfigError
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
 from paragan.export.traceable import Traceable, traceable
 
-_MAX_CLASS_NAMES = 20
+MAX_CLASS_NAMES = 20
 
 
 def render_card(
@@ -27,19 +28,15 @@ def render_card(
     tree: the config. score: as in `score.json`, or empty. files: all that the card is about.
     """
     info = sampler.info
-    environment = jinja2.Environment(  # of Markdown: `e` in the template is `_escape`
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"e": _escape, "figure": _figure}
     metrics = {
         key: value for key, value in score.items() if isinstance(value, float) and key not in ("kimg", "seconds")
     }
     real = _mapping(score.get("real"))
     network = _network(sampler, files)
-    return environment.get_template("model_card.md.j2").render(
+    return render(
+        "model_card.md.j2",
+        player="generator",
+        result="images",
         tree=tree,
         info=info,
         names=[path.name for path in files],
@@ -47,10 +44,9 @@ def render_card(
         origin=sampler.origin,
         inputs=_safe(sampler, sampler.input_texts()),
         output=_safe(sampler, [sampler.output_text()])[0],
-        classes=sampler.class_names[:_MAX_CLASS_NAMES],
-        more_classes=len(sampler.class_names) - _MAX_CLASS_NAMES,
+        classes=sampler.class_names[:MAX_CLASS_NAMES],
+        more_classes=len(sampler.class_names) - MAX_CLASS_NAMES,
         losses=[part["name"] for part in (tree["loss"], *tree["penalties"])],
-        version=__version__,
         score={"num_images": None, "step": None, **score},
         metrics=metrics,
         real={name: real.get(name) for name in metrics},
@@ -62,6 +58,18 @@ def render_card(
         arguments=_arguments(sampler, network),
         rows=[file_row(path, info.step) for path in files],
     )
+
+
+def render(template: str, **values: Any) -> str:
+    """Render a template of this folder as Markdown; `e` in it is `_escape`."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"e": _escape, "figure": _figure}
+    return environment.get_template(template).render(version=__version__, **values)
 
 
 def _safe(sampler: Sampler, texts: Sequence[str]) -> list[str]:
@@ -97,6 +105,12 @@ def _sizes(network: Traceable | None) -> str:
         return ""
     multiples = {multiple for axes in network.axes for multiple in axes.values()}
     return " and any size" if multiples <= {1} else f" and any multiple of {max(multiples)} as the size"
+
+
+def check_card(folder: Path, other: Literal["generator", "discriminator"]) -> None:
+    """Raise `ConfigError` for a folder whose model card is that of the other player."""
+    if (folder / f"{other}.safetensors").is_file():
+        raise ConfigError(f"{folder} has an exported {other} and its model card; pass another folder as --out")
 
 
 def file_row(path: Path, step: int) -> str:

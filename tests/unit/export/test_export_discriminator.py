@@ -1,6 +1,8 @@
 """`export --player d`: its weights start another run, and its programs give the logits of the run."""
 
 import json
+import re
+import sys
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ import paragan as pg
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.runs.open_run import open_run
+from tests.marks import slow
 from tests.tiny_run import TINY, train
 from tests.unit.export.test_plain_module import load_module
 
@@ -32,7 +35,7 @@ def discriminator_of(run):
 def test_logits_of_programs_are_those_of_the_run(conditional, exporting, tmp_path):
     lines = exporting(conditional, "--player", "d", "--format", "python", "--format", "torch", "--out", tmp_path)
     names = {line.split()[0].rpartition(".")[2] for line in lines}
-    assert names == {"safetensors", "pt2", "py"}
+    assert names == {"safetensors", "pt2", "py", "md"}
     x, labels = torch.rand(6, 1, 8, 8) * 2 - 1, torch.arange(6) % 10
     with torch.no_grad():
         expected = DiscriminatorOutput.of(discriminator_of(conditional)(x, labels)).logits_B
@@ -88,7 +91,7 @@ def test_programs_of_an_earlier_export_are_removed(conditional, exporting, tmp_p
     exporting(conditional, "--player", "d", "--format", "python", "--out", tmp_path)
     lines = exporting(conditional, "--player", "d", "--out", tmp_path)
     assert lines[0].startswith(f"removed {tmp_path / 'discriminator.py'}")
-    assert [path.name for path in tmp_path.iterdir()] == ["discriminator.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "discriminator.safetensors"]
 
 
 @pytest.mark.slow
@@ -99,6 +102,58 @@ def test_batch_statistics_and_audio_have_weights_but_no_programs(audio_runs, exp
         with pytest.raises((CheckpointError, ConfigError), match=reason):
             exporting(run, "--player", "d", "--format", "torch", "--out", tmp_path / "out")
         exporting(run, "--player", "d", "--out", tmp_path / "out")
+
+
+def python_blocks(card):
+    return re.findall(r"```python\n(.*?)```", card, re.S)
+
+
+@pytest.mark.parametrize("formats", [[], ["python"], slow(["torch", "python"])])
+def test_the_lines_of_the_card_run_and_give_what_it_says(conditional, exporting, tmp_path, monkeypatch, formats):
+    words = [word for name in formats for word in ("--format", name)]
+    lines = exporting(conditional, "--player", "d", *words, "--out", tmp_path)
+    assert lines[-1] == str(tmp_path / "README.md")
+    card = (tmp_path / "README.md").read_text()
+    assert "images (B, 1, 8, 8) in [-1, 1] and labels (B,) from 0 to 9" in card and "logits (B)," in card
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    blocks = python_blocks(card)
+    assert len(blocks) == 1 + len(formats)
+    for block in blocks:
+        assert "paragan" not in block
+        names = {}
+        exec(block, names)  # noqa: S102 lines of a card that this test has written
+        sys.modules.pop("discriminator", None)
+        if "logits" in names:
+            assert names["logits"].dim() == 1
+        else:
+            assert names["weights"].keys() == discriminator_of(conditional).state_dict().keys()
+
+
+def test_a_folder_has_the_card_of_one_player(conditional, exporting, tmp_path):
+    exporting(conditional, "--player", "d")
+    exporting(conditional)
+    assert "Discriminator" in (conditional / "export-d" / "README.md").read_text().splitlines()[0]
+    for first, second in (([], ["--player", "d"]), (["--player", "d"], [])):
+        folder = tmp_path / f"of{len(first)}"
+        exporting(conditional, *first, "--out", folder)
+        with pytest.raises(ConfigError, match="model card"):
+            exporting(conditional, *second, "--out", folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "text"), [("pix2pix", "condition (B, 3, 32, 32)"), ("superres", "images (B, 3, ")])
+def test_the_card_of_patches_says_their_shape(image_runs, exporting, tmp_path, name, text):
+    exporting(image_runs / name, "--player", "d", "--out", tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    assert text in card and "logits (B, " in card
+
+
+@pytest.mark.slow
+def test_the_card_of_audio_has_no_call(audio_runs, exporting, tmp_path):
+    exporting(audio_runs / "codec", "--player", "d", "--out", tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    assert "samples of 1x" in card and len(python_blocks(card)) == 1
 
 
 @pytest.mark.parametrize("words", [["--direction", "a_to_b"], ["--steps", "2"], ["--out", "d.pt2"]])
