@@ -33,7 +33,7 @@ def finish(run, inputs, out):
 
 def kill_after(process, out, num_files):
     end = time.monotonic() + TIMEOUT_S
-    while len(list(out.glob("*.*"))) <= num_files and process.poll() is None:  # one is applied.json
+    while len(list(out.glob("*.*"))) <= num_files + 1 and process.poll() is None:  # two are records
         assert time.monotonic() < end
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)
@@ -75,10 +75,11 @@ def test_killed_command_ends_as_an_unbroken_one(request, tmp_path, kind, stops):
     run, inputs = request.getfixturevalue(f"{kind}_run")
     finish(run, inputs, tmp_path / "whole")
     expected = contents(tmp_path / "whole")
-    assert len(expected) == NUM_FILES + 1
+    assert len(expected) == NUM_FILES + 2  # and two records
     for stop in stops:
         kill_after(apply_process(run, inputs, tmp_path / "parts"), tmp_path / "parts", stop)
         finished = {name: content for name, content in contents(tmp_path / "parts").items() if name in expected}
+        assert expected["inputs.jsonl"].startswith(finished.pop("inputs.jsonl", b""))
         assert finished.items() <= expected.items()
     finish(run, inputs, tmp_path / "parts")
     assert contents(tmp_path / "parts") == expected

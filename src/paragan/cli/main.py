@@ -71,7 +71,9 @@ def _output_may_close(ends: bool) -> Iterator[None]:
     raw = _Output(before.fileno(), "w", closefd=False)
     raw.ends = ends
     buffer = io.BufferedWriter(raw)
-    sys.stdout = io.TextIOWrapper(buffer, before.encoding, before.errors, line_buffering=before.line_buffering)
+    # a name that the terminal's encoding lacks is printed as an escape, not an error after hours of work
+    errors = "backslashreplace" if before.errors == "strict" else before.errors
+    sys.stdout = io.TextIOWrapper(buffer, before.encoding, errors, line_buffering=before.line_buffering)
     try:
         yield
     finally:

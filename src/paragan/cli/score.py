@@ -8,6 +8,7 @@ import typer
 
 from paragan.cli.arguments import AsJson
 from paragan.cli.progress import show_progress
+from paragan.core.printable import print_to_stderr
 
 _GENERATED = "Generated images: a folder, archive or shards; or statistics (.npz with mu and sigma)."
 Generated = Annotated[str, typer.Argument(metavar="GENERATED", help=_GENERATED)]
@@ -40,12 +41,18 @@ def score_folders(
     names = [name.strip() for name in metrics.split(",")]
     for name in names:
         folder_scores.check_metric(name)
+    if save_stats is not None:
+        folder_scores.check_statistics_path(save_stats)
     extractor = open_extractor(features)
     with show_progress("images") as update:
         real_set = folder_scores.read_images(real, extractor, update)
         if save_stats is not None:
             folder_scores.save_statistics(real_set, save_stats)
         generated_set = folder_scores.read_images(generated, extractor, update)
+    for images in (real_set, generated_set):
+        if images.ignored:
+            kinds = ", ".join(f"{number:,} {kind}" for kind, number in images.ignored.items())
+            print_to_stderr(f"warning: {images.name}: not compared: {kinds}")
     values = folder_scores.compare(generated_set, real_set, names)
     counts = [None if images.features is None else len(images.features) for images in (generated_set, real_set)]
     if as_json:

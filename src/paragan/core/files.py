@@ -23,7 +23,7 @@ from paragan.core.errors import CheckpointError
 _SHA256 = re.compile("[0-9a-f]{64}")
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _MAX_LINE_BYTES = 1 << 24  # of JSON; a generation of 4096 cells has 2 MB
-_NAME_CHARACTERS = 100  # of the final name in a temporary one; names have at most 255 bytes
+_NAME_BYTES = 100  # of the final name in a temporary one; names have at most 255
 
 
 def is_sha256(text: str) -> bool:
@@ -37,11 +37,10 @@ def atomic_write(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     _remove_stale(path)
     file, temporary = _created(path, mode)
     try:
-        with file:
+        with _naming(path, temporary), file:
             yield file
             file.flush()
-            with _naming(path):
-                os.replace(temporary, path)
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -100,9 +99,10 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def create_subfolder(folder: Path, name: str) -> Path:
-    """Return `folder/name`, created if necessary; `CheckpointError` if it is a link."""
+    """Return `folder/name`, created if necessary; `CheckpointError` if it, or a folder on the way to it, is a link."""
     path = folder / name
-    check_no_link(path)
+    for place in (path, *path.parents[: len(Path(name).parts) - 1]):
+        check_no_link(place)
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -163,11 +163,13 @@ def _open_plain(path: Path, flags: int) -> int:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Let errors of the system name the file that the user knows, not a temporary one."""
+def _naming(path: Path, temporary: Path) -> Iterator[None]:
+    """Let errors of the system name the file that the user knows, not a temporary one, and none not at all."""
     try:
         yield
     except OSError as error:
+        if error.filename not in (None, temporary, str(temporary)):
+            raise  # of another file, which was read
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
@@ -175,7 +177,7 @@ def _created(path: Path, mode: int) -> tuple[BinaryIO, Path]:
     """Return a new file, locked against other processes' `_remove_stale`, and its name."""
     while True:
         temporary = path.with_name(f"{_prefix(path)}{os.urandom(4).hex()}.tmp")
-        with _naming(path):
+        with _naming(path, temporary):
             handle = os.open(temporary, _NEW, mode)
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -190,7 +192,7 @@ def _remove_stale(path: Path) -> None:
     with suppress(PermissionError):  # a folder that is writable but not listable
         names = os.listdir(path.parent)
     for name in names:
-        if name.startswith(_prefix(path)) and name.endswith(".tmp"):
+        if is_temporary(path.with_name(name), path):
             with suppress(OSError):
                 _remove_unlocked(path.with_name(name))
 
@@ -207,5 +209,10 @@ def _remove_unlocked(path: Path) -> None:
         os.close(handle)
 
 
+def is_temporary(path: Path, final: Path) -> bool:
+    """Return whether `path` has the name of a temporary file of `final`."""
+    return path.name.startswith(_prefix(final)) and path.name.endswith(".tmp")
+
+
 def _prefix(path: Path) -> str:
-    return f".{path.name[:_NAME_CHARACTERS]}."
+    return f".{os.fsdecode(os.fsencode(path.name)[:_NAME_BYTES])}."

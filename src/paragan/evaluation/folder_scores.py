@@ -1,13 +1,15 @@
 """Distances between two folders of images, by the features of one extractor."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core import registry
@@ -24,6 +26,8 @@ from paragan.storage import npz
 
 METRICS = ("fd", "kid", "precision", "recall", "density", "coverage")
 _AT_ONCE = 64  # images that are decoded at once
+_ENDING = ".npz"  # of statistics
+_ROUNDING = 1e-3  # of a covariance in half precision
 _STATISTICS = ("mu", "sigma")  # arrays of a file of statistics, as FID's programs name them
 Update = Callable[[int, int], None]
 
@@ -32,13 +36,15 @@ Update = Callable[[int, int], None]
 class ImageSet:
     """Images of one side: mean (F,) and covariance (F, F) of their features, in float64.
 
-    features: None for a file of statistics, which has fd alone. name: of the folder or file.
+    features: None for a file of statistics, which has fd alone. name: of the folder or file. ignored: number of files
+    in it that are not compared, by kind.
     """
 
     name: str
     mean_F: Tensor
     covariance_FF: Tensor
     features: SampleFeatures | None = None
+    ignored: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_images(path: str, extractor: FeatureExtractor, update: Update = lambda done, total: None) -> ImageSet:
@@ -47,8 +53,8 @@ def read_images(path: str, extractor: FeatureExtractor, update: Update = lambda 
     Images of any size are passed at their size, which the extractor brings to its own. Features are in memory, images
     are not, but for some at a time. Raises `DataError` for a damaged image, and for one that the extractor refuses.
     """
-    if path.endswith(".npz") and set(_STATISTICS) <= set(npz.array_names(Path(path))):
-        return _read_statistics(path)
+    if path.endswith(_ENDING):
+        return _read_statistics(Path(path))
     images = open_encoded_images(path, option="score")
     order = Order(len(images), 0).at(np.arange(len(images)))  # metrics with a limit read the first ones
     computed: list[Tensor] = []
@@ -65,7 +71,9 @@ def read_images(path: str, extractor: FeatureExtractor, update: Update = lambda 
     features_BF = torch.cat(computed)
     mean_F, covariance_FF = fd.FeatureMoments.of(features_BF).mean_and_covariance()
     features = SampleFeatures(features_BF=features_BF)
-    return ImageSet(name=path, mean_F=mean_F, covariance_FF=covariance_FF, features=features)
+    return ImageSet(
+        name=path, mean_F=mean_F, covariance_FF=covariance_FF, features=features, ignored=dict(images.ignored)
+    )
 
 
 def _features(extractor: FeatureExtractor, images: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
@@ -82,13 +90,39 @@ def _features(extractor: FeatureExtractor, images: Sequence[Tensor], names: Sequ
     return computed
 
 
-def _read_statistics(path: str) -> ImageSet:
-    mean, covariance = (torch.from_numpy(npz.read_array(Path(path), name)).double() for name in _STATISTICS)
-    if mean.dim() != 1 or covariance.shape != (len(mean), len(mean)) or not covariance.isfinite().all():
+def _read_statistics(path: Path) -> ImageSet:
+    names = npz.array_names(path)
+    if not set(_STATISTICS) <= set(names):
+        raise DataError(
+            f"{path}: it has {', '.join(names) or 'no arrays'}, not mu and sigma; pass statistics, or a folder of "
+            "images (`sample --out DIR`)"
+        )
+    mean, covariance = (_numbers(npz.read_array(path, name), f"{path}: {name}") for name in _STATISTICS)
+    shape = (len(mean), len(mean))
+    if mean.dim() != 1 or not len(mean) or covariance.shape != shape or not _is_covariance(covariance):
         raise DataError(
             f"{path}: mu {tuple(mean.shape)} and sigma {tuple(covariance.shape)} are no mean and covariance"
         )
-    return ImageSet(name=path, mean_F=mean, covariance_FF=covariance)
+    return ImageSet(name=str(path), mean_F=mean, covariance_FF=covariance)
+
+
+def _numbers(array: NDArray[Any], where: str) -> Tensor:
+    """Return an array of real numbers in float64, whatever their precision and the order of their bytes."""
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise DataError(f"{where}: values of {array.dtype}, some of which are no finite numbers; compute it again")
+    return torch.from_numpy(array.astype(np.float64))
+
+
+def _is_covariance(covariance_FF: Tensor) -> bool:
+    scale = covariance_FF.abs().max() * _ROUNDING
+    asymmetry = (covariance_FF - covariance_FF.T).abs().max()
+    return bool(asymmetry <= scale and covariance_FF.diagonal().min() >= -scale)
+
+
+def check_statistics_path(path: Path) -> None:
+    """Raise `ConfigError` unless `save_statistics` can write this file, and `read_images` finds statistics in it."""
+    if path.suffix != _ENDING or not path.parent.is_dir() or path.is_dir():
+        raise ConfigError(f"--save-stats: cannot write '{path}'; pass a file {_ENDING} in a folder that exists")
 
 
 def save_statistics(images: ImageSet, path: Path) -> None:
@@ -99,7 +133,7 @@ def save_statistics(images: ImageSet, path: Path) -> None:
 def compare(generated: ImageSet, real: ImageSet, metrics: Sequence[str] = METRICS) -> dict[str, float | str]:
     """Return the value of each metric by name, or the reason why there is none.
 
-    Every image counts, but for metrics with a limit (kid: 10,000 of each side).
+    Every image counts for fd, and 10,000 of each side, drawn at random, for metrics of pairs of images.
     """
     if len(generated.mean_F) != len(real.mean_F):
         raise ConfigError(
@@ -116,6 +150,8 @@ def _value(name: str, generated: ImageSet, real: ImageSet) -> float | str:
         return "needs images, not statistics"
     metric = ChosenMetric(registry.load_module("metrics", name).Metric)
     num_generated, num_real = metric.count(len(generated.features)), metric.count(len(real.features))
+    if not num_generated or not num_real:
+        return f"needs {metric.kind.min_images} images of each side"
     try:
         empty = metric.kind.from_reference(real.features.rows(0, num_real))
         return empty.update(generated.features.rows(0, num_generated)).compute()

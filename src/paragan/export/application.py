@@ -15,7 +15,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from paragan.core.errors import ConfigError, DataError
+from paragan.core.command import program_command
+from paragan.core.errors import ConfigError, DataError, is_out_of_memory
 from paragan.core.printable import size_text
 from paragan.core.source import AudioFormat
 from paragan.datasets.base.whole_images import whole_image
@@ -69,7 +70,8 @@ class Application:
         has more than 4 million pixels or 2 million samples. overlap: of tiles; None: 64 pixels, 8,192 samples.
         Raises `ConfigError` if the network fails on inputs of this size.
         """
-        self._check(x)
+        x = self._checked(x)
+        _check_tiles(tile, overlap)
         axes = x.dim() - 2
         largest = math.ceil((MAX_PIXELS if self.kind == "image" else MAX_SAMPLES) / self.scale**axes)
         tiling = Tiling(
@@ -90,30 +92,45 @@ class Application:
 
     def encode(self, x: Tensor) -> Tensor:
         """Return the tokens of x, int64 (B, ...). Raises `ConfigError` for a generator without tokens."""
-        self._check(x)
+        x = self._checked(x)
         with torch.no_grad():
             padded = pad_to_multiple(x, self.multiple, self.minimum, self.kind == "audio")
             return _checked_call(self._tokenizer().encode, padded.to(_device(self.net))).cpu()
 
     def decode(self, tokens: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
-        """Return what tokens stand for, (B, channels, *sizes). sizes: of what was encoded, before it was padded."""
+        """Return what tokens stand for, (B, channels, *sizes). sizes: of what was encoded, before it was padded.
+
+        Raises `ConfigError` for tokens that the codebook does not have, and for sizes that are not of these tokens.
+        """
         net = self._tokenizer()
+        _check_codes(net.quantizer, tokens)  # on an accelerator a wrong index is the end of the process
         with torch.no_grad():
             y = _checked_call(lambda codes: net.decode(net.quantizer.vectors(codes)), tokens.to(_device(self.net)))
-        return y.cpu() if sizes is None else cut(y, [slice(size) for size in sizes]).cpu()
+        sizes = y.shape[2:] if sizes is None else sizes
+        if len(sizes) != y.dim() - 2 or any(size > full for size, full in zip(sizes, y.shape[2:], strict=True)):
+            raise ConfigError(
+                f"apply: these tokens are of {size_text(y.shape[2:])}, not of {size_text(sizes)}; encode again"
+            )
+        return cut(y, [slice(size) for size in sizes]).cpu()
 
     def _tokenizer(self) -> Tokenizer:
         if not isinstance(self.net, Tokenizer):
             raise ConfigError("apply: this generator has no tokens; leave --encode and --decode out")
         return self.net
 
-    def _check(self, x: Tensor) -> None:
+    def _checked(self, x: Tensor) -> Tensor:
+        """Return an input in the precision of the network; `ConfigError` for one that the network does not take."""
         axes = 4 if self.kind == "image" else 3
+        if not x.is_floating_point():
+            raise ConfigError(
+                f"apply: an input is of {x.dtype}; pass floats in [-1, 1], such as x / 127.5 - 1 of bytes"
+            )
         if x.dim() != axes or x.shape[1] != self.channels or 0 in x.shape:
             sizes = "height x width" if self.kind == "image" else "samples"
             raise ConfigError(
                 f"apply: an input has the shape {size_text(x.shape[1:])}; pass {self.channels} channels x {sizes}"
             )
+        return x.to(next(self.net.parameters()).dtype)
 
 
 class Applicable(ABC):
@@ -145,6 +162,11 @@ class Applicable(ABC):
         x: a tensor (C, H, W) or (B, C, H, W), audio (C, T) or (B, C, T), in [-1, 1], or a Pillow image. The other
         arguments are those of `application` and of `Application`. Raises `ConfigError` as they do.
         """
+        if not isinstance(x, (Tensor, Image.Image)):
+            command = f"`{program_command()} apply`"
+            raise ConfigError(
+                f"apply: x is of type {type(x).__name__}; pass a tensor or a Pillow image, and files to {command}"
+            )
         application = self.application(direction, seed, mode)
         if not isinstance(x, Tensor):
             x_BCHW = whole_image(x, application.channels)[None]
@@ -196,12 +218,29 @@ def _smallest_size(call: Call, shape: Sequence[int], multiple: int) -> int:
     return max(shape[1:])
 
 
+def _check_tiles(tile: int | None, overlap: int | None) -> None:
+    for name, value, least in (("tile", tile, 1), ("overlap", overlap, 0)):
+        if value is not None and (type(value) is not int or value < least):
+            raise ConfigError(f"apply: {name}={value!r} is invalid; pass an integer from {least}")
+
+
+def _check_codes(quantizer: nn.Module, tokens: Tensor) -> None:
+    """Raise `ConfigError` for tokens beyond the codes of a codebook."""
+    sizes = [module.num_embeddings for module in quantizer.modules() if isinstance(module, nn.Embedding)]
+    low, high = (int(value) for value in tokens.aminmax())
+    if low < 0 or high >= min(sizes, default=high + 1):
+        raise ConfigError(
+            f"apply: tokens from {low} to {high}, but the codebook has {min(sizes, default=0)}; encode with this "
+            "generator"
+        )
+
+
 def _checked_call(call: Call, x: Tensor) -> Tensor:
     """Call a network; `ConfigError` if it does not take the size."""
     try:
         return call(x)
     except (RuntimeError, ValueError, IndexError, DataError) as error:
-        if isinstance(error, torch.OutOfMemoryError):
+        if is_out_of_memory(error):
             raise ConfigError(
                 f"apply: an input of {size_text(x.shape[1:])} does not fit in memory; pass --tile"
             ) from None

@@ -26,7 +26,7 @@ from paragan.game.label_use import gives_equal_images, ignores_labels
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
-from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images, with_steps
+from paragan.game.sampling import Mode, generate_images, with_steps
 
 _PAIRS_AT_ONCE = 8
 
@@ -266,8 +266,6 @@ class Sampler(Applicable, Summarised):
         image, too: `first_row` and on. truncation: of styles, if the generator has them.
         """
         mode = mode or self.mode
-        if mode not in MODE_DESCRIPTIONS:
-            raise ConfigError(f"mode must be one of {', '.join(MODE_DESCRIPTIONS)}, not {mode!r}")
         net = CalledNetwork(module=self.net)
         device = next(self.net.parameters()).device
         if truncation is not None and isinstance(self.net, StyledGenerator):

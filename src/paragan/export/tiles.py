@@ -37,8 +37,8 @@ class Tiling:
 def call_in_tiles(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
     """Return the output of `call` for x (B, C, *sizes), of the sizes times `scale`, rounded down.
 
-    The outputs of tiles equal that of the whole input if none depends on inputs further away than half of the
-    overlap; the two tiles of an overlap are blended.
+    The outputs of tiles equal that of the whole input if none depends on inputs further away than a quarter of the
+    overlap; the two tiles of an overlap are blended in the half of it that both know.
     """
     sizes = x.shape[2:]
     padded = pad_to_multiple(x, tiling.multiple, tiling.minimum, tiling.is_signal)
@@ -87,13 +87,14 @@ def _windows(size: int, tile: int, overlap: int) -> list[slice]:
 
 
 def _weight(windows: Sequence[slice], sizes: Sequence[int], overlap: int) -> Tensor:
-    """Return the weights of a tile's outputs: 0 in the outer half of an overlap, and from there a ramp to 1.
+    """Return the weights of a tile's outputs: 0 in the outer quarter of an overlap, and a ramp to 1 in its middle half.
 
-    Outputs near the edge of a tile would have read what is beyond it. At the edge of the input there is nothing.
+    Outputs near the edge of a tile would have read what is beyond it. At the edge of the input there is nothing. The
+    two weights of an overlap add up to 1.
     """
     weight = torch.ones(())
     for window, size in zip(windows, sizes, strict=True):
-        ramp = (torch.arange(1, window.stop - window.start + 1) - overlap / 2) / max(1, overlap / 2)
+        ramp = (torch.arange(window.stop - window.start) + 0.5 - overlap / 4) / max(0.5, overlap / 2)
         ramp = ramp.clamp(0, 1)
         left = ramp if window.start else torch.ones_like(ramp)
         right = ramp.flip(0) if window.stop < size else torch.ones_like(ramp)

@@ -60,8 +60,9 @@ def generate_images(
     or `train-stats` (batch statistics, dropout on: Isola et al. 2017, section 3.4). condition:
     input images; in train-stats then one at a time, so that batch norm normalizes one image.
     Dropout is drawn from (seed, number of the batch's first row); the first row here is number
-    `first`. Torch's generators do not change.
+    `first`. Torch's generators do not change. Raises `ConfigError` for another mode.
     """
+    _check_mode(mode)
     module: nn.Module = generator.module
     if mode == "eval":
         with in_mode(module, training=False):
@@ -80,10 +81,16 @@ def generate_tensors(
 
     mode, seed, first: as of `generate_images`.
     """
+    _check_mode(mode)
     module: nn.Module = generator.module
     with in_mode(module, training=mode != "eval"), preserved_state(module):
         torch.manual_seed(rng.key(seed, "sample/noise", first))
         return GeneratorOutput.of(generator(*inputs))
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in MODE_DESCRIPTIONS:
+        raise ConfigError(f"mode must be one of {', '.join(MODE_DESCRIPTIONS)}, not {mode!r}")
 
 
 @torch.no_grad()

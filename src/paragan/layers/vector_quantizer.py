@@ -75,7 +75,9 @@ class ResidualQuantizer(nn.Module):
         return total, {name: torch.stack([extra[name] for extra in extras], 1) for name in extras[0]}
 
     def vectors(self, tokens_BLT: Tensor) -> Tensor:
-        """Return the sum (B, C, T) of the levels of tokens; the first L levels are enough."""
+        """Return the sum (B, C, T) of the levels of tokens; the first L levels are enough. `ValueError` for more."""
+        if tokens_BLT.dim() != 3 or tokens_BLT.shape[1] > len(self.levels):
+            raise ValueError(f"tokens of {tuple(tokens_BLT.shape[1:])}, but there are {len(self.levels)} codebooks")
         pairs = zip(self.levels, tokens_BLT.unbind(1), strict=False)
         return sum_of([cast(Level, level).vectors(tokens) for level, tokens in pairs])
 

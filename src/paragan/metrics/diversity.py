@@ -63,4 +63,4 @@ def _mean_distance(sum_F: Tensor, count: int) -> float:
     if count < 2:
         raise ConfigError(f"diversity needs at least 2 images, not {count}; raise evaluation.num_images")
     mean_product = (float(sum_F.square().sum()) - count) / (count * (count - 1))
-    return max(0.0, 2 * (1 - mean_product))
+    return max(2 * (1 - mean_product), 0.0)  # in this order NaN stays NaN

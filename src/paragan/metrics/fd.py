@@ -95,7 +95,7 @@ def frechet_distance(
     product_FF = real_root_FF @ covariance_FF @ real_root_FF
     overlap = torch.linalg.eigvalsh(_symmetric(product_FF)).clamp(min=0).sqrt().sum()
     spread = real_covariance_FF.trace() + covariance_FF.trace() - 2 * overlap
-    return max(0.0, float((real_mean_F - mean_F).square().sum() + spread))
+    return max(float((real_mean_F - mean_F).square().sum() + spread), 0.0)  # in this order NaN stays NaN
 
 
 def root(covariance_FF: Tensor) -> Tensor:

@@ -79,7 +79,7 @@ def distance_of_few(a_NF: Tensor, b_MF: Tensor) -> float:
     b_MF = (b_MF - mean_b_F) / (len(b_MF) - 1) ** 0.5
     overlap = torch.linalg.svdvals(a_NF @ b_MF.T).sum()
     spread = a_NF.square().sum() + b_MF.square().sum() - 2 * overlap
-    return max(0.0, float((mean_a_F - mean_b_F).square().sum() + spread))
+    return max(float((mean_a_F - mean_b_F).square().sum() + spread), 0.0)  # in this order NaN stays NaN
 
 
 def _labels(samples: SampleFeatures) -> Tensor:

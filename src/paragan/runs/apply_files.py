@@ -3,10 +3,10 @@
 import io
 import math
 import os
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 import safetensors.torch
@@ -14,8 +14,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from paragan.core.errors import ConfigError, DataError
-from paragan.core.files import create_subfolder, write_bytes
+from paragan.core.errors import ConfigError, DataError, is_out_of_memory
 from paragan.core.source import AudioFormat
 from paragan.datasets.base.audio_files import ENDINGS, File, read_info, read_part, require_packages
 from paragan.datasets.base.file_readers import FileReader, FolderReader
@@ -25,11 +24,12 @@ from paragan.export.application import Application
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.game.sampling import Mode
-from paragan.runs.output_folder import prepare_output_folder
+from paragan.runs.output_folder import OutputFiles, output_paths, prepare_output_folder
 from paragan.writers.audio import to_wave
 
 _RECORD = "applied.json"
 _TOKENS = ".safetensors"
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2", ".zst")
 Tokens = Literal["encode", "decode"]
 Update = Callable[[int, int], None]  # (number done, total)
@@ -59,7 +59,7 @@ class ApplyRequest:
 
 @dataclass(kw_only=True)
 class AppliedFiles:
-    """Result: number of files written, number that were there from an earlier call, messages of damaged inputs."""
+    """Result: number of files written, number that were there from an earlier call, messages of inputs that failed."""
 
     num_written: int = 0
     num_existing: int = 0
@@ -70,8 +70,9 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
     """Write `out/NAME` for every input NAME of a file, folder or archive, in the folders of the inputs.
 
     Images become .png, audio .wav, tokens .safetensors (int64 `tokens`, and `sizes` of the input). A stopped call
-    continues when it is repeated. update: receives the number of files done, and of all. Raises `ConfigError` if `out`
-    holds files of another generator or of other options.
+    continues when it is repeated; a file whose input changed is written again. An input that fails is named, and the
+    others are not affected. update: receives the number of files done, and of all. Raises `ConfigError` if `out` holds
+    files of another generator or of other options.
     """
     application = sampler.application(request.direction, request.seed, request.mode)
     if request.tokens is not None and not application.has_tokens:
@@ -80,16 +81,18 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
     if out.resolve().is_relative_to(source.resolve()):
         raise ConfigError(f"--out: '{out}' is in the folder of the inputs; pass another folder")
     prepare_output_folder(out, _RECORD, sampler, asdict(request))
-    options = sampler.config.data.options
     ending = _TOKENS if request.tokens == "encode" else ".png" if application.kind == "image" else ".wav"
+    outputs = OutputFiles(out)
     applied = AppliedFiles()
-    for done, (name, target) in enumerate(zip(names, _targets(names, out, ending), strict=True), start=1):
-        if target.exists():
+    for done, (name, path) in enumerate(zip(names, output_paths(names, ending), strict=True), start=1):
+        made_of = f"{files.stamp(name)} {name}"
+        if outputs.has(path, made_of):
             applied.num_existing += 1
-        elif content := _output(application, request, files, name, options, applied.damaged):
-            create_subfolder(out, str(target.parent.relative_to(out)))
-            write_bytes(target, content)
-            applied.num_written += 1
+        else:
+            with _naming(files.where(name), applied.damaged):
+                content = _output(application, request, files, name, sampler.config.data.options)
+                outputs.write(path, content, made_of)
+                applied.num_written += 1
         update(done, len(names))
     return applied
 
@@ -117,51 +120,47 @@ def _list_tokens(source: Path) -> tuple[FileReader, list[str]]:
     return FolderReader(folder), [str(path.relative_to(folder)) for path in paths]
 
 
-def _targets(names: Sequence[str], out: Path, ending: str) -> list[Path]:
-    """Return the file of each input; two that differ only in their endings keep them."""
-    counts = Counter(PurePosixPath(name).with_suffix(ending) for name in names)
-    targets = []
-    for name in names:
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts:
-            raise DataError(f"INPUT: {name!r} leads out of its folder; remove it from the archive")
-        own = path.with_suffix(ending)
-        targets.append(out / (own if counts[own] == 1 else path.with_name(path.name + ending)))
-    return targets
-
-
-def _output(
-    application: Application,
-    request: ApplyRequest,
-    files: FileReader,
-    name: str,
-    options: object,
-    damaged: list[str],
-) -> bytes:
-    """Return the file that becomes of an input; empty for a damaged one, whose message is added to `damaged`."""
-    where = files.where(name)
+@contextmanager
+def _naming(where: str, damaged: list[str]) -> Iterator[None]:
+    """Add the message of an input that fails to `damaged`. where: the input."""
     try:
-        if request.tokens == "decode":
-            return _to_file(application, application.decode(*_read_tokens(files.read(name), where)))
-        x = _read_input(application, files, name, options)
-        if request.tokens == "encode":
-            return safetensors.torch.save({"tokens": application.encode(x)[0], "sizes": torch.tensor(x.shape[2:])})
-        return _to_file(application, application(x, tile=request.tile, overlap=request.overlap))
+        yield
     except DataError as error:
         damaged.append(str(error))
     except ConfigError as error:  # of the size
         damaged.append(f"{where}: {error}")
-    return b""
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        damaged.append(f"{where}: it does not fit in memory; cut it into parts")
+
+
+def _output(application: Application, request: ApplyRequest, files: FileReader, name: str, trained: object) -> bytes:
+    """Return the file that becomes of an input. trained: settings of the data of training."""
+    where = files.where(name)
+    if request.tokens == "decode":
+        return _to_file(application, application.decode(*_read_tokens(files.read(name), where)), where)
+    x = _read_input(application, files, name, trained)
+    if request.tokens == "encode":
+        return safetensors.torch.save({"tokens": application.encode(x)[0], "sizes": torch.tensor(x.shape[2:])})
+    return _to_file(application, application(x, tile=request.tile, overlap=request.overlap), where)
 
 
 def _read_tokens(data: bytes, where: str) -> tuple[Tensor, list[int]]:
-    """Return the tokens (1, ...) of a file, and the sizes of what they stand for."""
+    """Return the tokens (1, ...) of a file, and the sizes of what they stand for; `DataError` for another file."""
     try:
         stored = safetensors.torch.load(data)
-        tokens, sizes = stored["tokens"].long()[None], [int(size) for size in stored["sizes"]]
-    except (SafetensorError, KeyError, TypeError, ValueError):
+        tokens = stored["tokens"]
+        sizes = stored["sizes"].tolist()
+    except (SafetensorError, KeyError):
         raise DataError(f"{where}: no `tokens` and `sizes` in safetensors; pass a file that --encode wrote") from None
-    return tokens, sizes
+    are_sizes = isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)
+    if not are_sizes or tokens.dtype not in _INTEGERS or not tokens.numel():
+        raise DataError(
+            f"{where}: tokens of {tokens.dtype} {tuple(tokens.shape)} and sizes {str(sizes)[:60]} are none of a file; "
+            "pass one that --encode wrote"
+        )
+    return tokens.long()[None], sizes
 
 
 def apply_to_content(application: Application, data: bytes, where: str, trained: object, max_size: int) -> bytes:
@@ -176,7 +175,7 @@ def apply_to_content(application: Application, data: bytes, where: str, trained:
         x = _read_audio(io.BytesIO(data), where, application.audio, max_size)
     if x[0, 0].numel() * application.scale ** (x.dim() - 2) > max_size:
         raise DataError(f"{where}: its output is larger than {max_size:,} pixels or samples; make it smaller")
-    return _to_file(application, application(x))
+    return _to_file(application, application(x), where)
 
 
 def check_packages(application: Application) -> None:
@@ -217,8 +216,10 @@ def _read_audio(file: File, where: str, audio: AudioFormat, max_size: float = ma
     return torch.from_numpy(audio_CT)[None]
 
 
-def _to_file(application: Application, output: Tensor) -> bytes:
-    """Return an output (1, C, ...) as a PNG or WAV file."""
+def _to_file(application: Application, output: Tensor, where: str) -> bytes:
+    """Return an output (1, C, ...) as a PNG or WAV file. Raises `DataError` for NaN and infinity. where: the input."""
+    if not all(value.isfinite() for value in output.aminmax()):
+        raise DataError(f"{where}: the generator makes values of it that are not finite; use another checkpoint")
     if application.audio is not None:
         return to_wave(output[0], application.audio.sample_rate)
     content = io.BytesIO()

@@ -65,7 +65,8 @@ def _groups(sampler: Sampler, request: SampleRequest) -> dict[str, Sequence[Labe
         raise ConfigError("--classes: this generator has no classes that it draws differently; leave --classes out")
     chosen = range(sampler.num_classes) if numbers is None else numbers
     names = {number: file_name_word(sampler.class_names[number]) for number in chosen}
-    is_unique = len(set(names.values())) == len(names)
+    # also where capitals do not count, and next to the record
+    is_unique = len({_RECORD, *(name.casefold() for name in names.values())}) == 1 + len(names)
     return {name if is_unique else f"{number}-{name}": [number] for number, name in names.items()}
 
 

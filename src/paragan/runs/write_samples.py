@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from paragan.export.tensor_sampler import TensorSampler
 
 _MAX_IMAGES = 10_000
+_MAX_WORD = 100  # characters
 _NUM_PAIRS = 8
 _MIXED = (6, 8)  # rows and columns
 _NUM_IMAGES = 64
@@ -201,5 +202,5 @@ def _target(sampler: Sampler, path: Path, request: SampleRequest) -> Path:
 
 
 def file_name_word(word: str) -> str:
-    """Return the word without characters that some file systems do not support."""
-    return re.sub(r"[^\w.-]+", "_", word, flags=re.ASCII)
+    """Return the word as a name of a file or folder that any file system takes, and that leads nowhere else."""
+    return re.sub(r"[^\w.-]+", "_", word, flags=re.ASCII)[:_MAX_WORD].strip(".") or "_"

@@ -9,6 +9,9 @@ import torch
 from PIL import Image
 
 from paragan.cli.main import main
+from paragan.core.metric import SampleFeatures
+from paragan.evaluation import folder_scores
+from paragan.metrics.fd import FeatureMoments, frechet_distance
 
 COUNT = 60
 
@@ -93,6 +96,70 @@ def test_saved_statistics_give_the_same_fd_and_are_those_of_the_field(
         np.testing.assert_allclose(arrays["sigma"], np.cov(expected.T), atol=1e-3)
 
 
+@pytest.mark.parametrize("dtype", ["<f8", ">f8", "f4", "f2", "g", "i8", ">i4", "u2"])
+def test_statistics_of_any_precision_and_byte_order_are_read(folders, features, tmp_path, capsys, dtype):
+    for name, kind in (("any", dtype), ("usual", "f8")):
+        np.savez(tmp_path / f"{name}.npz", mu=np.arange(32).astype(kind), sigma=np.eye(32).astype(kind))
+    values = [
+        score(capsys, folders / "real", tmp_path / f"{name}.npz", "--features", features, "--metrics", "fd")["metrics"]
+        for name in ("any", "usual")
+    ]
+    assert values[0] == values[1]
+    assert values[0]["fd"] > 1
+
+
+@pytest.mark.parametrize("path", ["stats.txt", "missing/stats.npz", "folder.npz", "stats"])
+def test_statistics_that_could_not_be_saved_or_read_are_refused_at_once(folders, tmp_path, capsys, path):
+    (tmp_path / "folder.npz").mkdir()
+    words = [str(folders / "generated"), str(folders / "real"), "--save-stats", str(tmp_path / path)]
+    assert main(["score", *words, "--features", "nonsense"]) == 2  # before the extractor is looked for
+    assert "--save-stats" in capsys.readouterr().err
+
+
+def test_distance_of_what_is_not_a_number_is_not_zero():
+    mean_F, nan_F = torch.zeros(3), torch.full((3,), float("nan"))
+    assert np.isnan(frechet_distance(nan_F, torch.eye(3), mean_F, torch.eye(3)))
+    assert np.isnan(frechet_distance(mean_F, torch.eye(3), nan_F, torch.eye(3)))
+    assert frechet_distance(mean_F, torch.eye(3), mean_F, torch.eye(3)) == pytest.approx(0, abs=1e-6)
+
+
+def image_set(features_BF):
+    mean_F, covariance_FF = FeatureMoments.of(features_BF).mean_and_covariance()
+    features = SampleFeatures(features_BF=features_BF)
+    return folder_scores.ImageSet(name="set", mean_F=mean_F, covariance_FF=covariance_FF, features=features)
+
+
+@pytest.mark.parametrize(("count", "width", "centre"), [(400, 64, 0.0), (3000, 16, 5.0), (200, 48, -30.0)])
+def test_metrics_of_equal_features_equal_scipy_to_rounding(count, width, centre):
+    draws = torch.Generator().manual_seed(count)
+    a, b = (torch.randn(n, width, generator=draws) * scale + centre for n, scale in ((count, 1.0), (count + 7, 1.2)))
+    values = folder_scores.compare(image_set(a), image_set(b), ["fd", "kid"])
+    a, b = a.double().numpy(), b.double().numpy()
+    assert values["fd"] == pytest.approx(frechet(a, b), rel=1e-6)
+    assert values["kid"] == pytest.approx(kernel_distance(a, b), rel=1e-9, abs=1e-9)
+
+
+def test_fewer_images_than_a_metric_needs_are_counted(folders, features, tmp_path, capsys):
+    for number in range(3):
+        Image.effect_noise((28, 28), 50 + number).save(tmp_path / f"{number}.png")
+    metrics = score(capsys, tmp_path, folders / "real", "--features", features)["metrics"]
+    assert isinstance(metrics["fd"], float)
+    assert isinstance(metrics["kid"], float)
+    assert metrics["precision"] == "needs 4 images of each side"
+    assert metrics["coverage"] == "needs 6 images of each side"
+
+
+def test_images_that_are_not_compared_are_named(folders, features, tmp_path, capsys):
+    for folder in ("images", "masks"):
+        (tmp_path / folder).mkdir()
+        for number in range(4):
+            Image.effect_noise((28, 28), 50 + number).save(tmp_path / folder / f"{number}.png")
+    assert main(["score", str(tmp_path), str(folders / "real"), "--features", features, "--metrics", "fd"]) == 0
+    captured = capsys.readouterr()
+    assert "4 images" in captured.out
+    assert "4 images in masks/" in captured.err
+
+
 def test_statistics_of_other_programs_are_read(folders, features, tmp_path, capsys):
     np.savez(tmp_path / "theirs.npz", mu=np.zeros(32), sigma=np.eye(32, dtype=np.float32))
     metrics = score(capsys, folders / "real", tmp_path / "theirs.npz", "--features", features)["metrics"]
@@ -106,6 +173,18 @@ def test_statistics_of_other_programs_are_read(folders, features, tmp_path, caps
         ({"mu": np.zeros(5), "sigma": np.eye(4)}, "sigma"),
         ({"mu": np.zeros((2, 5)), "sigma": np.eye(5)}, "mu"),
         ({"mu": np.array([{}]), "sigma": np.eye(5)}, "objects"),
+        ({"mu": np.full(32, np.nan), "sigma": np.eye(32)}, "mu"),
+        ({"mu": np.full(32, np.inf), "sigma": np.eye(32)}, "mu"),
+        ({"mu": np.zeros(32), "sigma": np.full((32, 32), np.nan)}, "sigma"),
+        ({"mu": np.zeros(32), "sigma": -np.eye(32)}, "sigma"),
+        ({"mu": np.zeros(32), "sigma": np.triu(np.ones((32, 32)))}, "sigma"),
+        ({"mu": np.zeros(32, complex), "sigma": np.eye(32)}, "complex128"),
+        ({"mu": np.zeros(32, bool), "sigma": np.eye(32)}, "bool"),
+        ({"mu": np.array(["a"] * 32), "sigma": np.eye(32)}, "mu"),
+        ({"mu": np.zeros(32, "M8[s]"), "sigma": np.eye(32)}, "datetime64"),
+        ({"mu": np.zeros(0), "sigma": np.zeros((0, 0))}, "mu"),
+        ({"mu": np.zeros(32)}, "mu and sigma"),
+        ({"arr_0": np.zeros((3, 8, 8, 3), np.uint8)}, "sample --out DIR"),
     ],
 )
 def test_statistics_that_do_not_fit_are_one_line(folders, features, tmp_path, capsys, arrays, expected):

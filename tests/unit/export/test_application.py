@@ -93,11 +93,11 @@ def test_damaged_tokens_are_named(image_runs, tmp_path, capsys, content):
 
 
 def test_stopped_command_continues_and_writes_what_an_unbroken_one_does(image_runs, image_data, tmp_path, monkeypatch):
-    from paragan.runs import apply_files
+    from paragan.runs import output_folder
 
     words = ["apply", str(image_runs / "superres"), str(image_data / "inputs"), "--out"]
     assert main([*words, str(tmp_path / "whole")]) == 0
-    write, calls = apply_files.write_bytes, []
+    write, calls = output_folder.write_bytes, []
 
     def stopping(target, content):
         calls.append(target)
@@ -106,7 +106,7 @@ def test_stopped_command_continues_and_writes_what_an_unbroken_one_does(image_ru
         write(target, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(apply_files, "write_bytes", stopping)
+        patch.setattr(output_folder, "write_bytes", stopping)
         assert main([*words, str(tmp_path / "parts")]) != 0
     assert len(images(tmp_path / "parts")) == 2
     assert main([*words, str(tmp_path / "parts")]) == 0

@@ -1,5 +1,6 @@
 """`paragan sample --out DIR` and `--out FILE.npz`: the images of `Sampler.sample`, any number of them."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -138,3 +139,26 @@ def test_progress_of_an_array_without_labels_counts_images(tmp_path):
     done = []
     write_files(sampler, SampleRequest(num=NUM, out=tmp_path / "a.npz"), lambda *numbers: done.append(numbers))
     assert done == [(64, NUM), (NUM, NUM)]
+
+
+CLASSES = {
+    "leads out": ("..", ".", "", "../../evil", "/etc", "...."),
+    "record": ("sampled.json", "Sampled.JSON", "a", "b", "c", "d"),
+    "capitals": ("A", "a", "b", "B", "c", "C"),
+    "other characters": ("ä", "ö", "x/y", "x\\y", "new\nline", "x" * 300),
+    "usual": ("cat", "dog", "a b", "v1.2", "-", "e"),
+}
+
+
+@pytest.mark.parametrize("names", CLASSES.values(), ids=CLASSES)
+def test_folders_of_classes_lie_in_the_output_whatever_the_classes_are_called(run, tmp_path, names):
+    sampler = pg.load(run)
+    info = replace(sampler.info, class_names=names + tuple(f"class {number}" for number in range(4)))
+    out = tmp_path / "deep" / "out"
+    for _ in range(2):
+        write_files(replace(sampler, info=info), SampleRequest(num=1, out=out, by_class=True), lambda done, total: None)
+    paths = [path.relative_to(out) for path in tmp_path.rglob("*.png")]
+    assert len(paths) == 10
+    assert len({str(path.parent).casefold() for path in paths}) == 10
+    assert {len(path.parts) for path in paths} == {2}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep"]
