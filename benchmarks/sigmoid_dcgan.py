@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from paragan.models import dcgan
-from paragan.models.dcgan import Discriminator, Options
+from paragan.models.dcgan import Discriminator
 
 __all__ = ["Discriminator", "Generator", "Options"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """DCGAN's options, as recipe `own` sets them."""
+
+    conditional: bool | None = None
+    width: int = 16
+    latent: int = 64
+    d_norm: str = "none"
+    weight_init: str = "orthogonal"
 
 
 class Generator(dcgan.Generator):

@@ -114,6 +114,9 @@ SIGNS = [
     (looks(g_top_singular_value=[1.75, 1.81, 1.83, 64.2]), ["weights_explode"]),
     (looks(d_top_singular_value=[1.4, 2.7, 3.4, 3.9, 4.2, 4.6, 4.9]), []),  # an MLP in its first 24 kimg
     (looks(kimg=[0, 60, 120], d_top_singular_value=[1, 2, 7]), []),
+    (looks(g_top_singular_value=[2.6, 2.9, 3.2, 3.3, 3.5, 6.8]), ["weights_explode"]),
+    (looks(d_top_singular_value=[1.7, 1.8, 1.85, 1.9, 2.6, 3.5]), ["weights_explode"]),
+    (looks(g_top_singular_value=[1.6, 2.4, 3.3, 3.6, 4.1, 4.5]), []),
     (terms(d_loss_adversarial=[1.4, 0.7], d_loss_r1=[3.7, 1.2]), []),
     (terms(d_loss_adversarial=[1.4, 0.7], d_loss_r1=[300, 888768]), ["term_explodes"]),
     (terms(d_loss_adversarial=[1.4, 0.7], d_loss_r1=[300, 2]), []),
@@ -175,6 +178,13 @@ def test_advise_distances_of_other_extractor_are_ignored():
 def test_advise_every_rule_has_a_test():
     shown = {name for _, expected in (*SIGNS, *SUSPICIOUS) for name in expected} | {"d_overfits"}
     assert [rule.name for rule in RULES if rule.name not in shown] == []
+
+
+def test_advise_measurement_of_untrained_networks_is_no_sign():
+    untrained = {"kimg": 0.0, "d/accuracy_train": 0.2, "d/accuracy_fake": 0.2}
+    of = settings("d.optimizer.lr=1e-5")
+    assert names([untrained, {**untrained, "kimg": 2.5}], of=of) == []
+    assert names([untrained, {**untrained, "kimg": 2.5}, {**untrained, "kimg": 5.0}], of=of) == ["d_behind"]
 
 
 def test_advise_names_setting_value_and_number():
