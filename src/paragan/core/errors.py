@@ -25,7 +25,15 @@ class ConfigError(ParaganError):
 
 
 class DataError(ParaganError):
-    """Error for data that is missing, truncated or invalid."""
+    """Error for data that is missing, truncated or invalid.
+
+    advice: end of the message, of what helps where a run trains on the data; `problem` is the message without it.
+    """
+
+    def __init__(self, problem: object = "", advice: str = "") -> None:
+        super().__init__(f"{problem}; {advice}" if advice else problem)
+        self.problem = problem
+        self.advice = advice
 
 
 class StorageError(DataError):

@@ -75,8 +75,8 @@ def check_values(values: Values, where: str) -> None:
     if values.dtype.kind != "u" or values.dtype.itemsize > 2:
         low, high = values.min(), values.max()
         raise PixelSettingError(
-            f"{where}: values of {values.dtype} from {low:g} to {high:g}, of which the range is not known; pass the "
-            f"lowest and the highest value of all images, such as data.range=[{low:g},{high:g}]"
+            f"{where}: values of {values.dtype} from {low:g} to {high:g}, of which the range is not known",
+            f"pass the lowest and the highest value of all images, such as data.range=[{low:g},{high:g}]",
         )
 
 
@@ -184,13 +184,13 @@ def raise_image_errors(where: str) -> Iterator[None]:
         ) from None
     except UnidentifiedImageError:
         raise DataError(
-            f"{where}: not an image in {', '.join(dict.fromkeys(FORMATS.values()))} format; {_find_damaged_hint()}"
+            f"{where}: not an image in {', '.join(dict.fromkeys(FORMATS.values()))} format", _find_damaged_hint()
         ) from None
     except (DataError, MemoryError):
         raise
     except Exception as error:  # Pillow's readers raise almost anything on damaged files
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{where}: the image is damaged ({reason}); {_find_damaged_hint()}") from None
+        raise DataError(f"{where}: the image is damaged ({reason})", _find_damaged_hint()) from None
 
 
 def _find_damaged_hint() -> str:

@@ -158,7 +158,7 @@ def _mix_bands(num_bands: int, has_alpha: bool, channels: int, where: str) -> li
         return [{0: 1.0}] * 3
     if num_bands + (has_alpha or channels == 4) < channels:
         raise PixelSettingError(
-            f"{where}: {num_bands} bands, but data.channels={channels}; pass data.channels={num_bands}"
+            f"{where}: {num_bands} bands, but the data has {channels} channels", f"pass data.channels={num_bands}"
         )
     return [{band: 1.0} for band in range(min(num_bands, channels))]
 

@@ -19,7 +19,7 @@ from paragan.core.source import AudioFormat
 from paragan.datasets.base.audio_files import ENDINGS, File, read_info, read_part, require_packages
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 from paragan.datasets.base.open_images import open_reader
-from paragan.datasets.base.whole_images import decode_whole
+from paragan.datasets.base.whole_images import advising_a_user, decode_whole
 from paragan.export.application import Application
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
@@ -205,6 +205,7 @@ def _read_input(application: Application, files: FileReader, name: str, trained:
     return _read_audio(file, where, application.audio)
 
 
+@advising_a_user()
 def _read_audio(file: File, where: str, audio: AudioFormat, max_size: float = math.inf) -> Tensor:
     """Return audio (1, C, T) in a format; `DataError` if it is damaged, or has more values than `max_size`."""
     info = read_info(file, where)

@@ -125,6 +125,8 @@ def test_damaged_inputs_are_named_and_left_out(image_runs, tmp_path, capsys):
     message = capsys.readouterr().err
     assert "cut.png" in message
     assert "text.png" in message
+    assert "data." not in message and "data check" not in message  # no run trains here
+    assert message.count("correct, convert or replace the file") == 2
 
 
 def test_inputs_that_differ_in_their_endings_keep_them(image_runs, tmp_path):

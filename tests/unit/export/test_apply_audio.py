@@ -82,7 +82,9 @@ def test_damaged_recording_is_named(runs, recordings, tmp_path, capsys):
     (tmp_path / "in" / "good.wav").write_bytes((recordings / "short.wav").read_bytes())
     assert main(["apply", str(runs / "codec"), str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 2
     assert [path.name for path in (tmp_path / "out").glob("*.wav")] == ["good.wav"]
-    assert "bad.wav" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "bad.wav" in message
+    assert "data." not in message and "correct, convert or replace the file" in message
 
 
 def test_folder_without_audio_is_one_line(runs, tmp_path, capsys):

@@ -89,7 +89,8 @@ def read_info(file: File, where: str) -> AudioInfo:
     if not (is_possible and 0 < info.num_samples < _MAX_SAMPLES):
         raise DataError(
             f"{where}: {info.num_samples:,} samples of {info.channels} channels at {info.sample_rate:,} Hz cannot be "
-            f"read; {_HINT}"
+            "read",
+            _HINT,
         )
     return info
 
@@ -106,9 +107,9 @@ def read_part(
     first, end, skipped = _needed(info, start, count, sample_rate)
     audio_TC = (_read_by_ffmpeg if info.by_ffmpeg else _read)(file, info, where, first, end - first)
     if len(audio_TC) != end - first:
-        raise DataError(f"{where}: damaged audio (it ends after {first + len(audio_TC):,} samples); {_HINT}")
+        raise DataError(f"{where}: damaged audio (it ends after {first + len(audio_TC):,} samples)", _HINT)
     if not (peak := np.abs(audio_TC).max(initial=0)) <= _MAX_VALUE:
-        raise DataError(f"{where}: a value of {peak:g}, but audio is in [-1, 1]; scale it, or {_HINT}")
+        raise DataError(f"{where}: a value of {peak:g}, but audio is in [-1, 1]", f"scale it, or {_HINT}")
     if channels == 1:
         audio_TC = audio_TC.mean(1, keepdims=True)
     elif info.channels == 1:
@@ -146,7 +147,7 @@ def _read(file: File, info: AudioInfo, where: str, start: int, count: int) -> ND
                 opened.seek(first)
             audio_TC: NDArray[np.float32] = opened.read(start + count - first, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError) as error:
-        raise DataError(f"{where}: damaged audio ({_one_line(str(error))}); {_HINT}") from None
+        raise DataError(f"{where}: damaged audio ({_one_line(str(error))})", _HINT) from None
     return audio_TC[start - first :]
 
 
@@ -192,7 +193,7 @@ def _run(
     except subprocess.TimeoutExpired:
         raise DataError(f"{where}: ffmpeg takes longer than {_TIMEOUT_S} s; convert the file to flac") from None
     if done.returncode:
-        raise DataError(f"{where}: damaged audio ({_one_line(done.stderr.decode('utf-8', 'replace'))}); {_HINT}")
+        raise DataError(f"{where}: damaged audio ({_one_line(done.stderr.decode('utf-8', 'replace'))})", _HINT)
     return done
 
 

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from paragan.core.errors import DataError
 from paragan.datasets import _image_decoding
 from paragan.datasets._image_values import read_levels
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pixel_format import PixelFormat
 
 
+@contextmanager
+def advising_a_user() -> Iterator[None]:
+    """Replace the advice of `DataError`, which is for data of training: its settings do not apply to a user's file."""
+    try:
+        yield
+    except DataError as error:
+        if not error.advice:
+            raise
+        raise DataError(error.problem, "correct, convert or replace the file") from None
+
+
+@advising_a_user()
 def decode_whole(data: bytes, where: str, channels: int, trained: object = None) -> Tensor:
     """Return an encoded image, upright, as float32 (channels, H, W) in [-1, 1]. Raises `DataError` if it is damaged.
 
@@ -27,6 +43,7 @@ def decode_whole(data: bytes, where: str, channels: int, trained: object = None)
     return whole_image(_image_decoding.decode_image(data, where), channels, background, where)
 
 
+@advising_a_user()
 def decode_cropped(data: bytes, where: str, shape: tuple[int, int, int]) -> Tensor:
     """Return the largest part of this shape in the middle of an encoded image, resized, as uint8.
 
