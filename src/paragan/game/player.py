@@ -15,7 +15,7 @@ from paragan.core.skipped_state import Copy, copy_state, restore_if_skipped
 from paragan.core.types import LossTerms, Rows, Side, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling, all_frozen
-from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
+from paragan.game.policy import FollowsPolicy, Policy, Scaler, set_lr, step_if, write_lr
 from paragan.game.trained_part import check_trains
 from paragan.game.turn_context import copy_turn_state, differentiable_attention, seeded_layers
 from paragan.layers.update_once import hold_updates, update_once_layers
@@ -38,7 +38,7 @@ class ComputedGradients:
 
 
 @dataclass(kw_only=True)
-class Player:
+class Player(FollowsPolicy):
     """One network with optimizer, schedule, precision and average; also the other's live opponent.
 
     version counts all turns, also those in which no term is due because of its interval,
@@ -86,16 +86,6 @@ class Player:
             if not str(error).startswith("optimizer"):
                 raise
             raise ConfigError(f"{self.side.value}.{error}") from None
-
-    @property
-    def updates_per_step(self) -> int:
-        """Updates of this player per step."""
-        return self.policy.updates_per_step
-
-    @property
-    def update_probability(self) -> float:
-        """Probability of an update at each batch."""
-        return self.policy.update_probability
 
     def num_skipped(self) -> int:
         """Count the updates that were skipped for their gradients. Reads from the device."""

@@ -126,6 +126,22 @@ class Policy:
             raise ConfigError(refusal(self.kind, settings, error, where)) from None
 
 
+class FollowsPolicy:
+    """A player whose policy states how often it is updated; base of players in this process and on other ranks."""
+
+    policy: Policy
+
+    @property
+    def updates_per_step(self) -> int:
+        """Updates of this player per step."""
+        return self.policy.updates_per_step
+
+    @property
+    def update_probability(self) -> float:
+        """Probability of an update at each batch."""
+        return self.policy.update_probability
+
+
 def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor) -> None:
     """Write this update's learning rates, in place if they are tensors."""
     if schedule.varies(policy.schedule):

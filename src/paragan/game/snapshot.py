@@ -17,7 +17,7 @@ from paragan.core.network_factory import copy_networks
 from paragan.core.protocols import Network, Opponent, Turn
 from paragan.core.types import Side, Update
 from paragan.game.network import CalledNetwork, Calling
-from paragan.game.policy import Policy
+from paragan.game.policy import FollowsPolicy, Policy
 from paragan.layers.update_once import hold_updates
 
 
@@ -178,7 +178,7 @@ def num_bytes(values: Iterable[Tensor]) -> int:
 
 
 @dataclass
-class RemotePlayer:
+class RemotePlayer(FollowsPolicy):
     """A `PlayerSlot` for a player of other ranks. snapshot: newest state; None: only images."""
 
     side: Side
@@ -189,16 +189,6 @@ class RemotePlayer:
     def version(self) -> int:
         """Version of the newest state; 0 without one."""
         return 0 if self.snapshot is None else self.snapshot.version
-
-    @property
-    def updates_per_step(self) -> int:
-        """Updates of the player per step."""
-        return self.policy.updates_per_step
-
-    @property
-    def update_probability(self) -> float:
-        """Probability of an update at each batch."""
-        return self.policy.update_probability
 
     def network(self) -> Network:
         """Return the network of the newest state."""
