@@ -10,7 +10,7 @@ from paragan.cli.arguments import AsJson
 from paragan.cli.progress import show_progress
 from paragan.core.printable import print_to_stderr
 
-_GENERATED = "Generated images: a folder, archive or shards; or statistics (.npz with mu and sigma)."
+_GENERATED = "Generated images: a folder, archive, shards or array (.npz); or statistics (.npz with mu and sigma)."
 Generated = Annotated[str, typer.Argument(metavar="GENERATED", help=_GENERATED)]
 Real = Annotated[str, typer.Argument(metavar="REAL", help="Real images, or statistics, to compare with.")]
 _FEATURES = "Extractor: a name that `list features` prints, a .pt2 file, or {name: …} as in a recipe."
@@ -47,7 +47,7 @@ def score_folders(
     with show_progress("images") as update:
         real_set = folder_scores.read_images(real, extractor, update)
         if save_stats is not None:
-            folder_scores.save_statistics(real_set, save_stats)
+            folder_scores.save_statistics(real_set, save_stats, extractor)
         generated_set = folder_scores.read_images(generated, extractor, update)
     for images in (real_set, generated_set):
         if images.ignored:
@@ -56,7 +56,10 @@ def score_folders(
     values = folder_scores.compare(generated_set, real_set, names)
     counts = [None if images.features is None else len(images.features) for images in (generated_set, real_set)]
     if as_json:
-        print(json.dumps({"features": extractor.name, "sha256": extractor.sha256, "images": counts, "metrics": values}))
+        facts = {"features": extractor.name, "sha256": extractor.sha256, "images": counts}
+        numbers = {name: value if isinstance(value, float) else None for name, value in values.items()}
+        missing = {name: value for name, value in values.items() if isinstance(value, str)}
+        print(json.dumps({**facts, "metrics": numbers, "missing": missing}))
         return
     print(f"{generated} and {real}: {_count(counts[0])} and {_count(counts[1])}, features {extractor.name}")
     for name, value in values.items():

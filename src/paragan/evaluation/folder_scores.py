@@ -5,11 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from paragan.core import registry
@@ -17,7 +19,7 @@ from paragan.core.errors import ConfigError, DataError, ParaganError
 from paragan.core.metric import Direction, Metric, Needs, SampleFeatures
 from paragan.core.process_environment import num_cores
 from paragan.datasets.base.open_images import open_encoded_images
-from paragan.datasets.base.whole_images import decode_whole
+from paragan.datasets.base.whole_images import decode_whole, whole_image
 from paragan.evaluation.chosen_metrics import ChosenMetric
 from paragan.features.base.extractor import FeatureExtractor
 from paragan.loading.order import Order
@@ -26,6 +28,8 @@ from paragan.storage import npz
 
 METRICS = ("fd", "kid", "precision", "recall", "density", "coverage")
 _AT_ONCE = 64  # images that are decoded at once
+_IMAGES = "arr_0"  # of a file of images, as `numpy.savez(file, images)` names them
+_EXTRACTOR = "extractor"
 _ENDING = ".npz"  # of statistics
 _ROUNDING = 1e-3  # of a covariance in half precision
 _STATISTICS = ("mu", "sigma")  # arrays of a file of statistics, as FID's programs name them
@@ -48,18 +52,21 @@ class ImageSet:
 
 
 def read_images(path: str, extractor: FeatureExtractor, update: Update = lambda done, total: None) -> ImageSet:
-    """Return the features of all images of a folder, archive or shards, or the statistics of an .npz file.
+    """Return the features of all images of a folder, archive, shards or array, or the statistics of an .npz file.
 
     Images of any size are passed at their size, which the extractor brings to its own. Features are in memory, images
-    are not, but for some at a time. Raises `DataError` for a damaged image, and for one that the extractor refuses.
+    of files are not, but for some at a time. Raises `DataError` for a damaged image, and for one that the extractor
+    refuses.
     """
-    if path.endswith(_ENDING):
-        return _read_statistics(Path(path))
-    images = open_encoded_images(path, option="score")
+    if path.endswith(_ENDING) and set(_STATISTICS) <= set(npz.array_names(Path(path))):
+        return _read_statistics(Path(path), extractor)
+    images = _ArrayImages(Path(path)) if path.endswith(_ENDING) else open_encoded_images(path, option="score")
     order = Order(len(images), 0).at(np.arange(len(images)))  # metrics with a limit read the first ones
     computed: list[Tensor] = []
 
     def decode(row: int) -> Tensor:
+        if isinstance(images, _ArrayImages):
+            return whole_image(images.image(row), extractor.shape[0])
         return decode_whole(images.read([row])[0], images.where(row), extractor.shape[0])
 
     with ThreadPoolExecutor(min(8, num_cores())) as threads:
@@ -68,12 +75,43 @@ def read_images(path: str, extractor: FeatureExtractor, update: Update = lambda 
             decoded = list(threads.map(decode, rows))
             computed += _features(extractor, decoded, [images.where(row) for row in rows])
             update(min(first + _AT_ONCE, len(images)), len(images))
-    features_BF = torch.cat(computed)
+    return _image_set(path, torch.cat(computed), images.ignored)
+
+
+def _image_set(name: str, features_BF: Tensor, ignored: Mapping[str, int]) -> ImageSet:
     mean_F, covariance_FF = fd.FeatureMoments.of(features_BF).mean_and_covariance()
     features = SampleFeatures(features_BF=features_BF)
-    return ImageSet(
-        name=path, mean_F=mean_F, covariance_FF=covariance_FF, features=features, ignored=dict(images.ignored)
-    )
+    return ImageSet(name=name, mean_F=mean_F, covariance_FF=covariance_FF, features=features, ignored=dict(ignored))
+
+
+class _ArrayImages:
+    """Images of an array, as `sample --out FILE.npz` and the programs of the field write them."""
+
+    ignored: Mapping[str, int] = MappingProxyType({})
+
+    def __init__(self, path: Path) -> None:
+        if _IMAGES not in (names := npz.array_names(path)):
+            raise DataError(
+                f"{path}: it has {', '.join(names) or 'no arrays'}, neither mu and sigma nor images as {_IMAGES}; pass "
+                "statistics, or images"
+            )
+        self._path = path
+        self._images_NHWC = npz.read_array(path, _IMAGES)
+        shape = self._images_NHWC.shape
+        if self._images_NHWC.dtype != np.uint8 or len(shape) != 4 or shape[3] not in (1, 3, 4) or len(self) < 2:
+            raise DataError(
+                f"{path}: {_IMAGES} is {self._images_NHWC.dtype} {shape}; pass two or more images (N, H, W, C) as uint8"
+            )
+
+    def __len__(self) -> int:
+        return len(self._images_NHWC)
+
+    def image(self, row: int) -> Image.Image:
+        pixels_HWC = self._images_NHWC[row]
+        return Image.fromarray(pixels_HWC[..., 0] if pixels_HWC.shape[2] == 1 else pixels_HWC)
+
+    def where(self, row: int) -> str:
+        return f"{self._path}: image {row}"
 
 
 def _features(extractor: FeatureExtractor, images: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
@@ -90,20 +128,24 @@ def _features(extractor: FeatureExtractor, images: Sequence[Tensor], names: Sequ
     return computed
 
 
-def _read_statistics(path: Path) -> ImageSet:
-    names = npz.array_names(path)
-    if not set(_STATISTICS) <= set(names):
-        raise DataError(
-            f"{path}: it has {', '.join(names) or 'no arrays'}, not mu and sigma; pass statistics, or a folder of "
-            "images (`sample --out DIR`)"
-        )
+def _read_statistics(path: Path, extractor: FeatureExtractor) -> ImageSet:
     mean, covariance = (_numbers(npz.read_array(path, name), f"{path}: {name}") for name in _STATISTICS)
     shape = (len(mean), len(mean))
     if mean.dim() != 1 or not len(mean) or covariance.shape != shape or not _is_covariance(covariance):
         raise DataError(
             f"{path}: mu {tuple(mean.shape)} and sigma {tuple(covariance.shape)} are no mean and covariance"
         )
+    if _EXTRACTOR in npz.array_names(path) and (stated := str(npz.read_array(path, _EXTRACTOR))) != _mark(extractor):
+        raise ConfigError(
+            f"{path}: statistics of the features {stated[:100]!r}, not {_mark(extractor)!r}; pass --features of both, "
+            "or save them again"
+        )
     return ImageSet(name=str(path), mean_F=mean, covariance_FF=covariance)
+
+
+def _mark(extractor: FeatureExtractor) -> str:
+    """Return what statistics say about the network of their features."""
+    return f"{extractor.name} {extractor.sha256}"
 
 
 def _numbers(array: NDArray[Any], where: str) -> Tensor:
@@ -125,9 +167,13 @@ def check_statistics_path(path: Path) -> None:
         raise ConfigError(f"--save-stats: cannot write '{path}'; pass a file {_ENDING} in a folder that exists")
 
 
-def save_statistics(images: ImageSet, path: Path) -> None:
-    """Write mean and covariance as `mu` and `sigma` of an .npz file, which other programs for FID read."""
-    npz.write_arrays(path, {"mu": images.mean_F.numpy(), "sigma": images.covariance_FF.numpy()})
+def save_statistics(images: ImageSet, path: Path, extractor: FeatureExtractor) -> None:
+    """Write mean and covariance as `mu` and `sigma` of an .npz file, which other programs for FID read.
+
+    `extractor` there names the network, so that statistics of another one are refused.
+    """
+    arrays = {"mu": images.mean_F.numpy(), "sigma": images.covariance_FF.numpy()}
+    npz.write_arrays(path, {**arrays, _EXTRACTOR: np.array(_mark(extractor))})
 
 
 def compare(generated: ImageSet, real: ImageSet, metrics: Sequence[str] = METRICS) -> dict[str, float | str]:

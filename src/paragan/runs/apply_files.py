@@ -1,6 +1,7 @@
 """A trained generator on files of a user: one output file for each input, of any size."""
 
 import io
+import json
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -24,11 +25,12 @@ from paragan.export.application import Application
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.game.sampling import Mode
-from paragan.runs.output_folder import OutputFiles, output_paths, prepare_output_folder
+from paragan.runs.output_folder import OutputFiles, digest_of_weights, output_paths, prepare_output_folder
 from paragan.writers.audio import to_wave
 
 _RECORD = "applied.json"
 _TOKENS = ".safetensors"
+_WEIGHTS = "weights"  # in the metadata of tokens
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2", ".zst")
 Tokens = Literal["encode", "decode"]
@@ -83,6 +85,7 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
     prepare_output_folder(out, _RECORD, sampler, asdict(request))
     ending = _TOKENS if request.tokens == "encode" else ".png" if application.kind == "image" else ".wav"
     outputs = OutputFiles(out)
+    weights = digest_of_weights(sampler) if request.tokens else ""
     applied = AppliedFiles()
     for done, (name, path) in enumerate(zip(names, output_paths(names, ending), strict=True), start=1):
         made_of = f"{files.stamp(name)} {name}"
@@ -90,7 +93,7 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
             applied.num_existing += 1
         else:
             with _naming(files.where(name), applied.damaged):
-                content = _output(application, request, files, name, sampler.config.data.options)
+                content = _output(application, request, files, name, sampler.config.data.options, weights)
                 outputs.write(path, content, made_of)
                 applied.num_written += 1
         update(done, len(names))
@@ -135,14 +138,21 @@ def _naming(where: str, damaged: list[str]) -> Iterator[None]:
         damaged.append(f"{where}: it does not fit in memory; cut it into parts")
 
 
-def _output(application: Application, request: ApplyRequest, files: FileReader, name: str, trained: object) -> bytes:
-    """Return the file that becomes of an input. trained: settings of the data of training."""
+def _output(
+    application: Application, request: ApplyRequest, files: FileReader, name: str, trained: object, weights: str
+) -> bytes:
+    """Return the file that becomes of an input. trained: settings of the data of training. weights: digest of them."""
     where = files.where(name)
     if request.tokens == "decode":
-        return _to_file(application, application.decode(*_read_tokens(files.read(name), where)), where)
+        data = files.read(name)
+        tokens, sizes = _read_tokens(data, where)
+        if _weights_of(data) not in ("", weights):
+            raise DataError(f"{where}: tokens of other weights; pass the checkpoint that encoded them")
+        return _to_file(application, application.decode(tokens, sizes), where)
     x = _read_input(application, files, name, trained)
     if request.tokens == "encode":
-        return safetensors.torch.save({"tokens": application.encode(x)[0], "sizes": torch.tensor(x.shape[2:])})
+        tensors = {"tokens": application.encode(x)[0], "sizes": torch.tensor(x.shape[2:])}
+        return safetensors.torch.save(tensors, {_WEIGHTS: weights})
     return _to_file(application, application(x, tile=request.tile, overlap=request.overlap), where)
 
 
@@ -161,6 +171,13 @@ def _read_tokens(data: bytes, where: str) -> tuple[Tensor, list[int]]:
             "pass one that --encode wrote"
         )
     return tokens.long()[None], sizes
+
+
+def _weights_of(data: bytes) -> str:
+    """Return what a valid file of tokens says about the weights that made them; empty: nothing."""
+    length = int.from_bytes(data[:8], "little")
+    metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+    return str(metadata.get(_WEIGHTS, ""))
 
 
 def apply_to_content(application: Application, data: bytes, where: str, trained: object, max_size: int) -> bytes:

@@ -35,9 +35,8 @@ _OF_ONE_FILE = (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, e
 def prepare_output_folder(out: Path, name: str, sampler: Sampler, options: Mapping[str, Any]) -> None:
     """Create a folder with the record `name` of weights and options; `ConfigError` for a folder of other results."""
     check_no_link(out)
-    record = json.dumps({"weights": _digest(sampler), **options}, sort_keys=True)
-    # a call that was killed may have left no more than a part of the record
-    if not out.is_dir() or all(is_temporary(path, out / name) for path in out.iterdir()):
+    record = json.dumps({"weights": digest_of_weights(sampler), **options}, sort_keys=True)
+    if not out.is_dir() or all(_is_record(path, name) for path in out.iterdir()):
         out.mkdir(parents=True, exist_ok=True)
         write_text(out / name, record)
     elif _recorded(out / name) != record:
@@ -125,13 +124,19 @@ def _key(path: PurePosixPath) -> str:
     return str(path).casefold()
 
 
+def _is_record(path: Path, name: str) -> bool:
+    """Return whether a file is no result: a call that failed or was killed may have left no others."""
+    return path.name in (name, _SOURCES) or is_temporary(path, path.with_name(name))
+
+
 def _recorded(path: Path) -> str:
     with suppress(OSError, UnicodeDecodeError):
         return read_bytes(path, _MAX_RECORD_BYTES).decode()
     return ""
 
 
-def _digest(sampler: Sampler) -> str:
+def digest_of_weights(sampler: Sampler) -> str:
+    """Return a hash of the weights of a generator, by which results and tokens are known to be of it."""
     digest = hashlib.blake2b(digest_size=16)
     for name, value in sorted(sampler.net.state_dict().items()):
         digest.update(name.encode())

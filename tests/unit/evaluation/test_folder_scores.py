@@ -89,7 +89,8 @@ def test_saved_statistics_give_the_same_fd_and_are_those_of_the_field(
     )
     stored = score(capsys, folders / "generated", tmp_path / "real.npz", "--features", features)
     assert stored["metrics"]["fd"] == whole["metrics"]["fd"]
-    assert isinstance(stored["metrics"]["kid"], str)
+    assert stored["metrics"]["kid"] is None
+    assert "statistics" in stored["missing"]["kid"]
     with np.load(tmp_path / "real.npz") as arrays:
         expected = by_hand(folders / "real", transformer_file[0])
         np.testing.assert_allclose(arrays["mu"], expected.mean(0), atol=1e-4)
@@ -142,11 +143,16 @@ def test_metrics_of_equal_features_equal_scipy_to_rounding(count, width, centre)
 def test_fewer_images_than_a_metric_needs_are_counted(folders, features, tmp_path, capsys):
     for number in range(3):
         Image.effect_noise((28, 28), 50 + number).save(tmp_path / f"{number}.png")
-    metrics = score(capsys, tmp_path, folders / "real", "--features", features)["metrics"]
+    metrics, missing = (
+        score(capsys, tmp_path, folders / "real", "--features", features)[k] for k in ("metrics", "missing")
+    )
     assert isinstance(metrics["fd"], float)
     assert isinstance(metrics["kid"], float)
-    assert metrics["precision"] == "needs 4 images of each side"
-    assert metrics["coverage"] == "needs 6 images of each side"
+    assert missing == {
+        **dict.fromkeys(("precision", "recall"), "needs 4 images of each side"),
+        **dict.fromkeys(("density", "coverage"), "needs 6 images of each side"),
+    }
+    assert {name for name, value in metrics.items() if value is None} == missing.keys()
 
 
 def test_images_that_are_not_compared_are_named(folders, features, tmp_path, capsys):
@@ -158,6 +164,31 @@ def test_images_that_are_not_compared_are_named(folders, features, tmp_path, cap
     captured = capsys.readouterr()
     assert "4 images" in captured.out
     assert "4 images in masks/" in captured.err
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_array_of_images_has_the_scores_of_their_files(folders, features, tmp_path, capsys, channels):
+    pixels = np.random.default_rng(channels).integers(0, 256, (20, 28, 28, channels), np.uint8)
+    (tmp_path / "files").mkdir()
+    for number, image in enumerate(pixels):
+        Image.fromarray(image[..., 0] if channels == 1 else image).save(tmp_path / "files" / f"{number:03}.png")
+    np.savez(tmp_path / "array.npz", arr_0=pixels, arr_1=np.zeros(20, np.int64))
+    values = [
+        score(capsys, tmp_path / name, folders / "real", "--features", features) for name in ("files", "array.npz")
+    ]
+    assert values[0]["images"] == values[1]["images"] == [20, COUNT]
+    assert values[1]["metrics"] == pytest.approx(values[0]["metrics"], rel=1e-5)
+
+
+def test_statistics_of_one_network_are_refused_by_another(folders, features, tmp_path, capsys):
+    saved = tmp_path / "real.npz"
+    score(capsys, folders / "real", folders / "real", "--features", features, "--save-stats", saved, "--metrics", "fd")
+    small = tmp_path / "small"
+    small.mkdir()
+    for number in range(4):
+        Image.effect_noise((32, 32), 50 + number).convert("RGB").save(small / f"{number}.png")
+    assert main(["score", str(small), str(saved), "--features", "cifar10", "--metrics", "fd"]) == 2
+    assert "cifar10" in capsys.readouterr().err
 
 
 def test_statistics_of_other_programs_are_read(folders, features, tmp_path, capsys):
@@ -184,7 +215,11 @@ def test_statistics_of_other_programs_are_read(folders, features, tmp_path, caps
         ({"mu": np.zeros(32, "M8[s]"), "sigma": np.eye(32)}, "datetime64"),
         ({"mu": np.zeros(0), "sigma": np.zeros((0, 0))}, "mu"),
         ({"mu": np.zeros(32)}, "mu and sigma"),
-        ({"arr_0": np.zeros((3, 8, 8, 3), np.uint8)}, "sample --out DIR"),
+        ({"images": np.zeros((3, 8, 8, 3), np.uint8)}, "arr_0"),
+        ({"arr_0": np.zeros((3, 8, 8, 3), np.float32)}, "float32"),
+        ({"arr_0": np.zeros((3, 3, 8, 8), np.uint8)}, "(3, 3, 8, 8)"),
+        ({"arr_0": np.zeros((1, 8, 8, 3), np.uint8)}, "two or more"),
+        ({"mu": np.zeros(32), "sigma": np.eye(32), "extractor": np.array("exported 0123")}, "exported 0123"),
     ],
 )
 def test_statistics_that_do_not_fit_are_one_line(folders, features, tmp_path, capsys, arrays, expected):

@@ -221,3 +221,24 @@ def test_record_of_inputs_holds_names_that_are_no_text(superres, tmp_path):
         assert apply(superres, inputs, tmp_path / "out") == 0
     lines = [json.loads(line) for line in (tmp_path / "out" / "inputs.jsonl").read_text().split("\n") if line]
     assert len(lines) == 2
+
+
+def test_tokens_of_other_weights_are_refused(image_runs, image_data, tmp_path, capsys):
+    picture = image_data / "inputs" / "square.png"
+    tokens = tmp_path / "tokens" / "square.safetensors"
+    assert apply(image_runs / "vqgan", picture, tmp_path / "tokens", "--encode") == 0
+    assert apply(image_runs / "vqgan", tokens, tmp_path / "same", "--decode") == 0
+    sampler = pg.load(image_runs / "vqgan")
+    next(sampler.net.decoder.parameters()).data[0] += 1
+    request = apply_files.ApplyRequest(tokens="decode")
+    applied = apply_files.apply_to_files(sampler, tokens, tmp_path / "other", request, lambda done, total: None)
+    assert "other weights" in applied.damaged[0]
+    assert not applied.num_written
+
+
+def test_folder_of_a_call_that_wrote_nothing_is_free_for_another(superres, image_runs, tmp_path):
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    assert apply(superres, tmp_path / "bad.png", tmp_path / "out") == 2
+    inputs = folder_of(tmp_path / "in", "1.png")
+    assert apply(image_runs / "vqgan", inputs, tmp_path / "out") == 0
+    assert apply(superres, inputs, tmp_path / "out") == 2
