@@ -189,7 +189,7 @@ def find_application(
     shape: of an input that it takes. multiple: None: `net.input_multiple`, or the largest power of two that divides
     the sizes of `shape`.
     """
-    if len(shape) not in (2, 3):
+    if len(shape) not in (2, 3) or min(shape) < 1:
         raise ConfigError(f"apply: inputs of {size_text(shape)} are no images or audio; call paragan.load(RUN).net")
     output = _checked_call(call, torch.zeros((1, *shape)))
     common = math.gcd(*shape[1:])

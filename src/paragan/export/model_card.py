@@ -36,7 +36,6 @@ def render_card(
     return render(
         "model_card.md.j2",
         player="generator",
-        result="images",
         tree=tree,
         info=info,
         names=[path.name for path in files],
@@ -52,7 +51,8 @@ def render_card(
         real={name: real.get(name) for name in metrics},
         protocol=_mapping(score.get("protocol")),
         example=_example(sampler, ", trust=True" if trust else ""),
-        takes_condition=sampler.takes_condition,
+        input_kind=sampler.input_kind,
+        result="audio" if sampler.input_kind == "audio" else "images",
         trust=trust,
         sizes=_sizes(network),
         arguments=_arguments(sampler, network),
@@ -68,7 +68,7 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"e": _escape, "figure": _figure}
+    environment.filters |= {"e": _escape, "figure": _figure, "plain": _plain}
     return environment.get_template(template).render(version=__version__, **values)
 
 
@@ -120,14 +120,18 @@ def file_row(path: Path, step: int) -> str:
 
 def _example(sampler: Sampler, trust: str) -> list[str]:
     load = f'generator = pg.load("generator.safetensors"{trust})'
+    results = [f"result = {call}" for call in sampler.call_texts()]
+    match sampler.input_kind:
+        case "image":
+            image = 'image = Image.new("RGB", (64, 48))  # or Image.open(FILE), of any size'
+            return ["from PIL import Image", "import paragan as pg", load, image, *results, 'result.save("result.png")']
+        case "audio":
+            audio = f"audio = torch.zeros({sampler.info.shape[0]}, 8000)  # channels, samples in [-1, 1]; of any length"
+            return ["import torch", "import paragan as pg", load, audio, *results]
     if isinstance(sampler, TensorSampler):
-        return ["import paragan as pg", load, f"{sampler.sample_name} = {sampler.call_text()}"]
-    if not sampler.takes_condition:
-        return ["import paragan as pg", load, f'{sampler.call_text()}.save("mine.png")']
-    labels = f", labels={sampler.num_classes - 1}" if sampler.num_classes else ""
-    size = ", ".join(map(str, sampler.info.condition_shape))
-    call = f'generator.sample(1, seed=0{labels}, conditions=x).save("mine.png")'
-    return ["import torch", "import paragan as pg", load, f"x = torch.zeros(1, {size})", call]
+        is_sampled = "sample(" in results[0]
+        return ["import paragan as pg", load, results[0] if is_sampled else f"# {results[0]}"]
+    return ["import paragan as pg", load, f'{sampler.call_texts()[0]}.save("mine.png")']
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -136,6 +140,13 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _figure(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else ""
+
+
+def _plain(value: object) -> str:
+    """Return a value of a protocol in words."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
+    return ", ".join(map(_plain, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _escape(value: Any) -> str:

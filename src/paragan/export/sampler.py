@@ -16,7 +16,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.printable import size_text
 from paragan.core.source import Source
 from paragan.evaluation.fixed_samples import fetch_pairs
-from paragan.export.application import Applicable, Application, find_application
+from paragan.export.application import Applicable, Application, Kind, find_application
 from paragan.export.class_labels import Label, as_list, check_count, class_numbers
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages
@@ -70,10 +70,15 @@ class Sampler(Applicable, Summarised):
         """Return what the generator makes."""
         return f"images of {size_text(self.info.shape)} (channels, height, width) in [-1, 1]"
 
-    def call_text(self) -> str:
-        """Return a call, as Python, that makes samples."""
+    @property
+    def input_kind(self) -> Kind | None:
+        """What `apply` takes; None: nothing."""
+        return "image" if self.takes_condition else None
+
+    def call_texts(self) -> list[str]:
+        """Return a call, as Python, of `apply` or `sample`."""
         labels = f", labels={self.num_classes - 1}" if self.num_classes else ""
-        return "generator.apply(image)" if self.takes_condition else f"generator.sample(16, seed=0{labels})"
+        return ["generator.apply(image)" if self.takes_condition else f"generator.sample(16, seed=0{labels})"]
 
     @property
     def class_names(self) -> tuple[str, ...]:

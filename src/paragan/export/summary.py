@@ -37,12 +37,12 @@ class Summarised(ABC):
         """Return what the generator makes."""
 
     @abstractmethod
-    def call_text(self) -> str:
-        """Return a call, as Python, that makes samples."""
+    def call_texts(self) -> list[str]:
+        """Return calls, as Python: one that makes samples, or one for each direction of `apply`."""
 
     def __str__(self) -> str:
         num_weights = sum(weight.numel() for weight in self.net.parameters())
-        trained = f"{self.info.step:,} steps, {self.info.images / 1000:g} thousand samples"
+        trained = f"{self.info.step:,} steps, {self.info.images:,} samples"
         names = self.class_names
         listed = join_some(names, _MAX_CLASS_NAMES)
         values = {name: value for name, value in self.score.items() if isinstance(value, float)}
@@ -53,6 +53,6 @@ class Summarised(ABC):
             "output": self.output_text(),
             "classes": f"{len(names)}: {listed}" if names else "none",
             "score": score or "none",
-            "call": self.call_text(),
+            "call": "; ".join(self.call_texts()),
         }
         return "\n".join(f"{name:10}{text}" for name, text in rows.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import SupportsIndex
 
 import numpy as np
@@ -20,7 +20,7 @@ from paragan.core.tensor_game import LATENT
 from paragan.core.types import Batch, Rows
 from paragan.evaluation.fixed_samples import fetch_batch
 from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
-from paragan.export.application import Application, find_application
+from paragan.export.application import Application, Kind, find_application
 from paragan.export.class_labels import check_count
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
@@ -63,24 +63,53 @@ class TensorSampler(Sampler):
             raise ConfigError(f"sample: this generator maps {maps}, and there is no data here; call net({call})")
         return sample_tensors(self.net, self._named_prior(source, seed), source, n, labels, mode or self.mode)
 
+    @cached_property
+    def _applied(self) -> Application | None:
+        """What `apply` does, as far as it is known without data; None for a generator that it refuses."""
+        with suppress(ConfigError):
+            return replace(self, held_out=None).application(next(iter(self._directions), None))
+        return None
+
+    @property
+    def _directions(self) -> Mapping[str, nn.Module]:
+        return getattr(self.net, "directions", {})
+
+    @property
+    def input_kind(self) -> Kind | None:
+        """What `apply` takes; None: nothing."""
+        return None if self._applied is None else self._applied.kind
+
     def input_texts(self) -> list[str]:
-        """Return the names of the generator's inputs."""
-        return list(self.inputs)
+        """Return what `apply` takes, or the names of the generator's inputs."""
+        application = self._applied
+        if application is None:
+            return list(self.inputs)
+        rate = f" at {application.audio.sample_rate:,} Hz" if application.audio else ""
+        channels = f"{application.channels} channel{'s'[: application.channels - 1]}"
+        return [f"{application.kind} of {channels}{rate}, of any size, in [-1, 1]"]
 
     def output_text(self) -> str:
-        """Return the tensor that the generator makes."""
+        """Return what `apply` makes, or the tensor that the generator makes."""
+        if self._applied is not None:
+            scale = self._applied.scale
+            return f"{self._applied.kind} of {'the same size' if scale == 1 else f'{scale} times the size'}"
         size = "x".join("any length" if axis == -1 else str(axis) for axis in self.info.shape)
         return f"{self.sample_name} of {size}"
 
-    def call_text(self) -> str:
-        """Return a call of the network."""
-        return f"generator.net({', '.join(f'{name}={name}' for name in self.inputs)})"
+    def call_texts(self) -> list[str]:
+        """Return calls of `apply`, one for each direction, of `sample`, or of the network."""
+        if self._applied is not None:
+            options = [f', "{name}"' for name in self._directions] or [""]
+            return [f"generator.apply({self._applied.kind}{option})" for option in options]
+        if self.inputs == (LATENT,):
+            return ["generator.sample(16, seed=0)"]
+        return [f"generator.net({', '.join(f'{name}={name}' for name in self.inputs)})"]
 
     def application(
         self, direction: str | None = None, seed: int | None = None, mode: Mode | None = None
     ) -> Application:
         """Return what the generator does with its one input, or one of its directions with an image."""
-        directions: Mapping[str, nn.Module] = getattr(self.net, "directions", {})
+        directions = self._directions
         if direction is None and not directions:
             return self._of_one_input(seed, mode)
         if direction is None or direction not in directions:
