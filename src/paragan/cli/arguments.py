@@ -43,7 +43,7 @@ Words = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Seed = Annotated[int | None, typer.Option(help="Random seed of latents and labels (default: the run's).")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Random seed of latents and labels (default: the run's).")]
 _STEPS = "Solver steps of a generator that has them, such as flow_unet (default: model.steps)."
 Steps = Annotated[int | None, typer.Option(min=1, max=1000, help=_STEPS)]
 Trust = Annotated[bool, typer.Option("--trust", help="Import the custom code that the run's config names.")]

@@ -55,25 +55,39 @@ def export(
 
     if "onnx" in requested:
         check_onnx()
-    if set(requested) - {"safetensors"}:
-        print("tracing the network and comparing outputs; takes up to a minute", file=sys.stderr, flush=True)
+    has_programs = bool(set(requested) - {"safetensors"})
+    if direction is not None and not has_programs:
+        raise ConfigError(
+            "--direction is of programs, and weights are those of all directions; add --format, or leave it out"
+        )
     outside_code = trusted(trust, code)
     if player == "d":
         discriminator = open_discriminator(path, outside_code, best)
+        if has_programs:
+            discriminator.check_programs()
+            _announce_tracing()
         print("\n".join(discriminator.write(_folder(path, out, "export-d"), requested)))
         return
     from paragan.config import outside_names, to_tree
     from paragan.export.bundle import Bundle
+    from paragan.export.traceable import traceable
     from paragan.runs.published_generator import check_whole
 
     sampler = open_generator(path, outside_code, best, steps=steps)
     check_whole(sampler, path)
+    if has_programs:
+        traceable(sampler, direction)
+        _announce_tracing()
     outside, tree = outside_names(sampler.config), to_tree(sampler.config)
     bundle = Bundle(sampler=sampler, tree=tree, score=sampler.score, outside=outside, direction=direction)
     if out is not None and single_file is not None:
         print(bundle.write_file(out, single_file.value))
     else:
         print("\n".join(bundle.write(_folder(path, out), requested)))
+
+
+def _announce_tracing() -> None:
+    print("tracing the network and comparing outputs; takes up to a minute", file=sys.stderr, flush=True)
 
 
 def _folder(path: Path, out: Path | None, name: str = "export") -> Path:

@@ -52,7 +52,8 @@ def _number(label: Label, names: Sequence[str], num_classes: int, option: str) -
 def _unknown(label: Label, names: Sequence[str], num_classes: int, option: str) -> str:
     listed = [" ".join(name.split()) for name in names[:20]] + ["…"] * (len(names) > 20)
     unknown = " ".join(repr(label).split())[:60]
-    meant = did_you_mean(closest_name(label, names) if isinstance(label, str) else None)
+    is_name = isinstance(label, str) and not label.lstrip("+-").isdecimal()  # a number is like no other
+    meant = did_you_mean(closest_name(str(label), names) if is_name else None)
     names_or = f"one of {', '.join(listed)} or " if listed else ""
     return f"{option}: unknown class {unknown}; choose {names_or}a number below {num_classes}{meant}"
 

@@ -111,6 +111,18 @@ class ExportedDiscriminator:
         }
         return save(weights, metadata)
 
+    @torch.no_grad()
+    def check_programs(self) -> None:
+        """Raise `ConfigError` where there can be weights alone: other data, or logits that depend on other images."""
+        network = self.traceable()
+        inputs = network.inputs(_NUM_IMAGES, 0)
+        together, alone = network.net(*inputs)[:1], network.net(*(x[:1] for x in inputs))
+        if (together - alone).abs().max() > 1e-3 * together.abs().max():
+            raise ConfigError(
+                "export --player d: logits of this discriminator depend on the other images of the batch, which a "
+                "program for any batch size cannot do; leave --format out: its weights can be exported"
+            )
+
     def traceable(self) -> Traceable:
         """Return the network as a tracer sees it: images, then labels or the condition, if it takes them."""
         parameters = signature(self.net.forward).parameters
@@ -132,7 +144,8 @@ class ExportedDiscriminator:
                 return x, torch.rand((batch, *self.info.condition_shape), generator=generator) * 2 - 1
             return (x, torch.arange(batch) % len(self.info.class_names)) if "labels" in names else (x,)
 
-        return Traceable(net=net, names=names, axes=tuple({} for _ in names), inputs=inputs, player="discriminator")
+        axes: tuple[dict[int, int], ...] = tuple({} for _ in names)
+        return Traceable(net=net, names=names, axes=axes, inputs=inputs, player="discriminator", output="logits")
 
     @torch.no_grad()
     def _takes_labels(self) -> bool:

@@ -52,7 +52,7 @@ def render_card(
         protocol=_mapping(score.get("protocol")),
         example=_example(sampler, ", trust=True" if trust else ""),
         input_kind=sampler.input_kind,
-        result="audio" if sampler.input_kind == "audio" else "images",
+        result=network.output if network else "images",
         trust=trust,
         sizes=_sizes(network),
         arguments=_arguments(sampler, network),

@@ -35,7 +35,8 @@ def plain_module(program: torch.export.ExportedProgram, network: Traceable, stem
         (name.removeprefix(_WRAPPER), tuple(tensor.shape), str(tensor.dtype), is_parameter)
         for name, (tensor, is_parameter) in tensors.items()
     ]
-    return _template().render(version=__version__, network=network, rows=rows, body=body, stem=stem)
+    sizes = {name: dict(axes) for name, axes in zip(network.names, network.axes, strict=True) if {*axes.values()} - {1}}
+    return _template().render(version=__version__, network=network, rows=rows, body=body, stem=stem, sizes=sizes)
 
 
 def _check_saved(names: Collection[str], network: Traceable) -> None:

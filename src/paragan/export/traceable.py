@@ -55,7 +55,7 @@ class Traceable:
 
     net: its positional inputs to a tensor. names: of the inputs. axes: of each input, the axes whose size is free, with
     the number that divides it. inputs: batch size and sizes, as multiples of the smallest, to inputs. player: whose
-    network it is; prefix: how the names of its weights begin in their file.
+    network it is; prefix: how the names of its weights begin in their file; output: name of what it returns.
     """
 
     net: TensorsOnly
@@ -64,11 +64,7 @@ class Traceable:
     inputs: Callable[[int, int], tuple[Tensor, ...]]
     player: str = "generator"
     prefix: str = ""
-
-    @property
-    def output(self) -> str:
-        """Name of what the network returns."""
-        return "images" if self.player == "generator" else "logits"
+    output: str = "images"
 
     @property
     def dynamic_shapes(self) -> tuple[tuple[dict[int, Any], ...]]:
@@ -97,7 +93,10 @@ def traceable(sampler: Sampler, direction: str | None = None) -> Traceable:
         if direction is not None:
             raise ConfigError("--direction: this generator makes images from latents; leave it out")
         return _of_latents(sampler)
-    application = sampler.application(direction)
+    try:
+        application = sampler.application(direction)
+    except ConfigError as error:
+        raise ConfigError(f"export: {str(error).removeprefix('apply: ')}") from None
     source = sampler.net
     prefix = ""
     if direction is not None:  # one network of several: its weights are a part of the file
@@ -113,7 +112,8 @@ def traceable(sampler: Sampler, direction: str | None = None) -> Traceable:
         x = _example(application, batch, number)
         return tuple(sampler.latents(batch) if name == LATENT else x for name in names)
 
-    return Traceable(net=net, names=names, axes=axes, inputs=inputs, prefix=prefix)
+    output = "images" if application.kind == "image" else "audio"
+    return Traceable(net=net, names=names, axes=axes, inputs=inputs, prefix=prefix, output=output)
 
 
 def _input_names(sampler: Sampler, direction: str | None) -> tuple[str, ...]:

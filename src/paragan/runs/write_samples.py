@@ -52,6 +52,10 @@ class SampleRequest:
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` for options that do not fit together; needs no generator."""
+        if self.truncation is not None and not 0 < self.truncation <= 1:
+            raise ConfigError(
+                f"--truncation must be above 0 and at most 1, not {self.truncation}; leave it out for none"
+            )
         if self.has_single_files:
             return
         if self.num is not None and self.num > _MAX_IMAGES:

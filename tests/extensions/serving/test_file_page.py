@@ -107,6 +107,11 @@ def test_each_direction_becomes_the_file_of_apply(translate, root, tmp_path):
         assert "direction is invalid; pass a_to_b or b_to_a" in refusal(translate, content, path)
 
 
+def test_direction_of_a_generator_without_is_to_be_left_out(superres):
+    answer = refusal(superres, encoded(noise(9, 9), "PNG"), "apply?direction=a_to_b")
+    assert answer.endswith("direction is invalid; leave it out\n")
+
+
 @pytest.mark.parametrize(("rate", "channels", "kind"), [(8000, 1, "WAV"), (22050, 2, "FLAC"), (8000, 1, "MP3")])
 def test_sound_becomes_the_file_of_apply(codec, root, tmp_path, rate, channels, kind):
     content = sound(0.7, rate, channels, kind)
@@ -138,6 +143,7 @@ def test_damaged_picture_or_other_kind_is_refused_in_a_line(superres, content):
 def test_damaged_sound_or_other_kind_is_refused_in_a_line(codec, content):
     line = refusal(codec, content)
     assert "this file: " in line and "data." not in line
+    assert "archive" not in line and "folder" not in line
 
 
 def test_file_that_is_too_large_is_refused_before_it_is_read(superres, monkeypatch):

@@ -3,16 +3,20 @@
 import json
 import re
 import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
 import yaml
 from safetensors import safe_open
 from safetensors.torch import load_file
+from torch import nn
 
 import paragan as pg
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.outputs import DiscriminatorOutput
+from paragan.export.discriminator import ExportedDiscriminator
+from paragan.export.generator_file import GeneratorInfo
 from paragan.runs.open_run import open_run
 from tests.marks import slow
 from tests.tiny_run import TINY, train
@@ -98,7 +102,7 @@ def test_programs_of_an_earlier_export_are_removed(conditional, exporting, tmp_p
 def test_batch_statistics_and_audio_have_weights_but_no_programs(audio_runs, exporting, tmp_path):
     words = ("model=stylegan2", "model.width=8", "data.size=16")
     train(tmp_path / "run", *words)
-    for run, reason in ((tmp_path / "run", "cannot be traced"), (audio_runs / "codec", "audio")):
+    for run, reason in ((tmp_path / "run", "other images of the batch"), (audio_runs / "codec", "audio")):
         with pytest.raises((CheckpointError, ConfigError), match=reason):
             exporting(run, "--player", "d", "--format", "torch", "--out", tmp_path / "out")
         exporting(run, "--player", "d", "--out", tmp_path / "out")
@@ -154,6 +158,27 @@ def test_the_card_of_audio_has_no_call(audio_runs, exporting, tmp_path):
     exporting(audio_runs / "codec", "--player", "d", "--out", tmp_path)
     card = (tmp_path / "README.md").read_text()
     assert "samples of 1x" in card and len(python_blocks(card)) == 1
+
+
+class Centred(nn.Module):
+    """Logits of images, less their mean over the batch or not."""
+
+    def __init__(self, is_centred):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+        self.is_centred = is_centred
+
+    def forward(self, x):
+        logits = self.layer(x.flatten(1))
+        return logits - logits.mean() if self.is_centred else logits
+
+
+@pytest.mark.parametrize("is_centred", [True, False])
+def test_logits_that_depend_on_the_batch_are_refused_before_tracing(is_centred):
+    info = GeneratorInfo(shape=(1, 2, 2), class_names=(), step=0, images=0)
+    discriminator = ExportedDiscriminator(net=Centred(is_centred), info=info, tree={})
+    with pytest.raises(ConfigError, match="--format") if is_centred else nullcontext():
+        discriminator.check_programs()
 
 
 @pytest.mark.parametrize("words", [["--direction", "a_to_b"], ["--steps", "2"], ["--out", "d.pt2"]])

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from safetensors.torch import save
 from torch import nn
 
 import paragan as pg
@@ -144,3 +145,41 @@ def test_network_with_tensors_that_are_not_saved_is_refused_by_name(tmp_path):
     with pytest.raises(CheckpointError, match=r"kernel.*--format torch"):
         formats.python_module(network_of(Filtered().eval()), tmp_path / "generator.py")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def source(tmp_path):
+    formats.python_module(network_of(Masked().eval()), tmp_path / "g.py")
+    return load_module(tmp_path / "g.py")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK\x03\x04" * 8,
+        save({"other.weight": torch.zeros(4)}),
+        save({name: torch.zeros(3) for name in Masked().state_dict()}),
+    ],
+    ids=["empty", "zip", "other names", "other shapes"],
+)
+def test_source_refuses_other_files_in_a_line(source, tmp_path, content):
+    (tmp_path / "w.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match=r"^.*w\.safetensors: no .*; pass .*$"):
+        source.load(tmp_path / "w.safetensors")
+
+
+@pytest.mark.parametrize("convert", [nn.Module.half, nn.Module.double, lambda net: net.to(torch.bfloat16)])
+def test_source_refuses_another_precision_in_a_line(source, tmp_path, convert):
+    (tmp_path / "w.safetensors").write_bytes(save(Masked().state_dict()))
+    generator = source.load(tmp_path / "w.safetensors").to("cpu")
+    with pytest.raises(TypeError, match=r"^this source computes in the precision of its file"):
+        convert(generator)
+
+
+def test_source_refuses_sizes_that_the_network_does_not_take_in_a_line(image_runs, exporting, tmp_path):
+    exporting(image_runs / "vqgan", "--format", "python", "--out", tmp_path)
+    generator = load_module(tmp_path / "generator.py").load(tmp_path / "generator.safetensors")
+    for size, axis in (((1, 3, 37, 32), 2), ((1, 3, 32, 33), 3)):
+        with pytest.raises(ValueError, match=rf"^image: axis {axis} of .* is no multiple of \d+; pad it, or cut it$"):
+            generator(torch.zeros(size))

@@ -78,6 +78,22 @@ def test_generator_of_two_directions_needs_one(image_runs):
         traceable(pg.load(image_runs / "superres"), "a_to_b")
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        ("superres", ["--direction", "a_to_b"], "^--direction is of programs"),
+        ("translate", ["--direction", "a_to_b", "--format", "safetensors"], "^--direction is of programs"),
+        ("translate", ["--format", "python"], "^export: .*a_to_b and b_to_a"),
+        ("translate", ["--format", "torch", "--direction", "c"], "^export: .*a_to_b and b_to_a"),
+    ],
+)
+def test_direction_that_does_not_apply_is_refused_first(image_runs, exporting, tmp_path, capfd, name, words, message):
+    with pytest.raises(ConfigError, match=message):
+        exporting(image_runs / name, *words, "--out", tmp_path / "out")
+    assert "tracing" not in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.slow
 def test_card_of_directions_loads_both_programs_with_torch_alone(image_runs, exporting, tmp_path):
     for direction in ("a_to_b", "b_to_a"):

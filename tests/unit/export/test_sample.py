@@ -9,7 +9,9 @@ from PIL import Image
 
 import paragan as pg
 from paragan.cli import sample as verb
+from paragan.cli.main import main
 from paragan.core.errors import ConfigError
+from paragan.export.class_labels import class_numbers
 from paragan.game import latents
 from paragan.storage.image_sheet import make_sheet
 from paragan.writers.images import to_pil_image
@@ -129,7 +131,8 @@ def test_slerp_between_parallel_latents_is_straight():
         (["--grid", "3x4", "--num", "12"], "--num does not combine with --grid or --classes"),
         (["--classes", "--grid", "11x3"], "--grid: 11 rows are more than the 10 classes"),
         (["--class", "x"], "--class: unknown class 'x'; choose one of 0, 1, 2"),
-        (["--truncation", "2"], "truncation must be above 0 and at most 1, not 2.0"),
+        (["--truncation", "2"], "--truncation must be above 0 and at most 1, not 2.0"),
+        (["--truncation", "nan", "--out", "files"], "--truncation must be above 0 and at most 1, not nan"),
     ],
 )
 def test_sample_invalid_options_are_one_line(sample, words, message):
@@ -160,3 +163,17 @@ def test_sheet_of_mixed_styles(tmp_path, sample):
             sample(*words, path=tmp_path / "run")
     with pytest.raises(ConfigError, match="no styles"):
         sample("--mix", 2)
+
+
+@pytest.mark.parametrize("verb", [["sample", "RUN"], ["apply", "RUN", "INPUT", "--out", "OUT"]])
+def test_seed_below_0_is_refused_with_the_option(capsys, verb):
+    assert main([*verb, "--seed", "-1"]) == 2
+    assert "--seed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("label", "hint"), [("-1", ""), ("11", ""), ("thre", "did you mean 'three'")])
+def test_a_number_of_no_class_is_like_no_other(label, hint):
+    with pytest.raises(ConfigError) as caught:
+        class_numbers(label, ["1", "three"], 2)
+    assert ("did you mean" in str(caught.value)) == bool(hint)
+    assert hint in str(caught.value)

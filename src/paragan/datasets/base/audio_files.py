@@ -164,7 +164,7 @@ def _probe(file: File, where: str, problem: str) -> AudioInfo:
     """Return what ffmpeg states of a file, and the number of samples that it decodes."""
     where = f"{where}: libsndfile cannot read it ({problem})"
     if not isinstance(file, bytes):
-        raise DataError(f"{where}, and ffmpeg reads files of folders only; unpack the archive")
+        raise DataError(f"{where}, and ffmpeg is not used on it here; convert it to wav or flac")
     entries = ["-select_streams", "a:0", "-show_entries", "stream=sample_rate,channels", "-of", "json"]
     streams = json.loads(_run("ffprobe", entries, file, where).stdout).get("streams")
     if not streams:

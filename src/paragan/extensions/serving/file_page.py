@@ -45,7 +45,8 @@ class FilePage:
         """Return the output for the content of a file. deadline: of `time.monotonic`, between tiles."""
         direction = values.get("direction", "")
         if direction not in self._applications:
-            raise ConfigError(f"direction is invalid; pass {' or '.join(self._applications)}")
+            listed = " or ".join(filter(None, self._applications))
+            raise ConfigError(f"direction is invalid; {f'pass {listed}' if listed else 'leave it out'}")
         application = _with_deadline(self._applications[direction], deadline)
         return apply_to_content(application, content, "this file", self._trained, MAX_SIZE)
 
