@@ -1,15 +1,21 @@
 """`paragan export`: a trained generator as files for other programs."""
 
+from __future__ import annotations
+
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from paragan.cli.arguments import Best, Code, RunOrFile, Steps, Trust, trusted
 from paragan.core.errors import ConfigError
 from paragan.core.files import create_subfolder
+
+if TYPE_CHECKING:
+    from paragan.export.bundle import Bundle
+    from paragan.export.sampler import Sampler
 
 
 class Format(Enum):
@@ -57,9 +63,7 @@ def export(
         check_onnx()
     has_programs = bool(set(requested) - {"safetensors"})
     if direction is not None and not has_programs:
-        raise ConfigError(
-            "--direction is of programs, and weights are those of all directions; add --format, or leave it out"
-        )
+        raise ConfigError("--direction is of programs, and the weights have both; add --format, or leave it out")
     outside_code = trusted(trust, code)
     if player == "d":
         discriminator = open_discriminator(path, outside_code, best)
@@ -68,22 +72,24 @@ def export(
             _announce_tracing()
         print("\n".join(discriminator.write(_folder(path, out, "export-d"), requested)))
         return
-    from paragan.config import outside_names, to_tree
-    from paragan.export.bundle import Bundle
-    from paragan.export.traceable import traceable
-    from paragan.runs.published_generator import check_whole
-
-    sampler = open_generator(path, outside_code, best, steps=steps)
-    check_whole(sampler, path)
+    bundle = _open_bundle(open_generator(path, outside_code, best, steps=steps), path, direction)
     if has_programs:
-        traceable(sampler, direction)
+        bundle.check_programs()
         _announce_tracing()
-    outside, tree = outside_names(sampler.config), to_tree(sampler.config)
-    bundle = Bundle(sampler=sampler, tree=tree, score=sampler.score, outside=outside, direction=direction)
     if out is not None and single_file is not None:
         print(bundle.write_file(out, single_file.value))
     else:
         print("\n".join(bundle.write(_folder(path, out), requested)))
+
+
+def _open_bundle(sampler: Sampler, path: Path, direction: str | None) -> Bundle:
+    from paragan.config import outside_names, to_tree
+    from paragan.export.bundle import Bundle
+    from paragan.runs.published_generator import check_whole
+
+    check_whole(sampler, path)
+    outside, tree = outside_names(sampler.config), to_tree(sampler.config)
+    return Bundle(sampler=sampler, tree=tree, score=sampler.score, outside=outside, direction=direction)
 
 
 def _announce_tracing() -> None:

@@ -67,6 +67,10 @@ class Bundle:
         removals = [f"removed {path}, which an export of other weights had left" for path in removed]
         return [*removals, *lines, *sheets, str(folder / "README.md")]
 
+    def check_programs(self) -> None:
+        """Raise `ConfigError` where there are no programs, such as for a missing direction."""
+        traceable(self.sampler, self.direction)
+
     def _stem(self, name: str) -> str:
         return "generator" if self.direction is None or name == "safetensors" else self.direction
 
