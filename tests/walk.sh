@@ -39,6 +39,7 @@ fail() {
 python3 "$root/tests/photos.py" "$archive" "$place/photos" 500
 cd "$place"
 export PARAGAN_LOCK_S=900 OMP_NUM_THREADS=1 # it goes on beside the tests
+export PARAGAN_CACHE="$place/cache"          # the classifier of the scores is trained, as for a new user
 
 part "installation and a folder of images"
 user git clone -q "$root" paragan
@@ -48,7 +49,7 @@ user paragan/run export runs/own --out mine
 user paragan/run sample mine --num 16 --out again.png
 
 [ "$commands" -le 5 ] || fail "$commands commands"
-before=$(awk '/^\$ .*run train/ { on = 1; next } / images\/s / { exit } on && !/^judge +[0-9]+ of /' transcript | wc -l)
+before=$(awk '/^\$ .*run train/ { on = 1; next } / images\/s / { exit } on && !/^score +[0-9]+ of /' transcript | wc -l)
 [ "$before" -le 12 ] || fail "$before lines before the first step"
 echo "lines before the first step: $before"
 [ -s again.png ] || fail "nothing was sampled from the exported file"
@@ -62,6 +63,14 @@ if ! forecast; then # a minute that began on a busy machine and ended on an idle
     paragan/run train own data.path=photos "$@" --fresh >again 2>&1
     forecast || fail "the time left is told wrongly"
 fi
+
+part "the first sheet at 64 px"
+paragan/run train own data.path=photos data.size=64 --out runs/first >first 2>&1 &
+training=$!
+until [ -s runs/first/samples/step-0000000.png ] || ! kill -0 "$training" 2>/dev/null; do sleep 0.1; done
+[ -s runs/first/samples/step-0000000.png ] || fail "no sheet before the first step"
+echo "first sheet after $(($(date +%s) - began)) s"
+kill "$training" && wait "$training" || true
 
 part "recipes with the official files of MNIST"
 mkdir mnist
