@@ -63,15 +63,17 @@ class PixelFormat:
         if not is_usual:
             levels = [np.asarray(self._cut(level, where, draw)) for level in read_levels(data, where, options)]
             return np.rint(np.stack(levels).clip(0, 1) * (2**options.bits - 1)).astype(self.dtype)
-        if options.resize == "bicubic" and options.crop in ("center", "squash"):
+        # Pillow weighs colours by alpha, of which torch knows nothing
+        if options.resize == "bicubic" and options.crop in ("center", "squash") and options.channels != 4:
             return _batched_resize.decode_unresized(data, where, self.size, options)
         return _image_decoding.to_chw_array(self.picture(data, where, draw))
 
     def picture(self, data: bytes, where: str, draw: int | None = None) -> Image.Image:
-        """Decode an image to a grey, RGB or RGBA one of 8 bits and this size."""
+        """Decode an image to a grey, RGB or RGBA one of 8 bits and this size; transparent pixels are black."""
         image = _image_decoding.decode_image(data, where)
         image = _image_decoding.convert_image(image, where, self.options.channels, self.options.background)
-        return self._cut(image, where, draw)
+        image = self._cut(image, where, draw)
+        return _without_hidden_colours(image) if image.mode == "RGBA" else image
 
     def warnings(self, images: EncodedImages, rows: Rows) -> tuple[str, ...]:
         """Return warnings about values, bands and pages, after a look at a few rows; JPEG is always usual."""
@@ -107,3 +109,10 @@ class PixelFormat:
         left, top = divmod((centre if draw is None else draw) % (num_top * num_left), num_top)
         right = min((left + self.size[1]) / scale, width)
         return left / scale, top / scale, right, min((top + self.size[0]) / scale, height)
+
+
+def _without_hidden_colours(image: Image.Image) -> Image.Image:
+    """Return an RGBA image with transparent pixels in black: D would see their colours, which are arbitrary."""
+    pixels_HWC = np.array(image)
+    pixels_HWC[pixels_HWC[..., 3] == 0] = 0
+    return Image.fromarray(pixels_HWC)

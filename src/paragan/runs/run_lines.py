@@ -130,7 +130,7 @@ def _data_text(source: Source) -> str:
         return f"{count} samples: {describe_tensors(source.tensors)}"
     classes = f" of {len(source.class_names)} classes" if source.class_names else ""
     size = "x".join(map(str, source.shape[1:]))
-    kind = {1: "grey", 3: "colour"}.get(source.shape[0], f"{source.shape[0]}-channel")
+    kind = {1: "grey", 3: "colour", 4: "RGBA"}.get(source.shape[0], f"{source.shape[0]}-channel")
     deep = "16-bit " if source.tensors["image"].dtype.itemsize == 2 else ""
     return f"{count} {deep}{kind} images{classes}, {size}"
 

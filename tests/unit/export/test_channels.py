@@ -17,9 +17,26 @@ def test_sheets_and_images_of_any_channels(channels, tmp_path):
     assert images.save(tmp_path / "sheet.jpg").stat().st_size > 0
 
 
-def test_four_channels_are_shown_on_white():
-    x_BCHW = -torch.ones(1, 4, 32, 32)  # black
+@pytest.mark.parametrize(("height", "width", "side"), [(32, 32, 4), (64, 48, 6), (48, 64, 6)])
+def test_four_channels_are_shown_on_a_checkerboard(height, width, side):
+    x_BCHW = -torch.ones(1, 4, height, width)  # black
     x_BCHW[:, 3, 16:] = 1  # opaque below
-    sheet = make_sheet(x_BCHW, 1)[:, :32, :32]
-    assert sheet[:, :16].min() == 255
+    sheet = make_sheet(x_BCHW, 1)[:, :height, :width]
     assert sheet[:, 16:].max() == 0
+    for y in range(16):
+        for x in range(width):
+            assert sheet[:, y, x].tolist() == [204 if (y // side + x // side) % 2 else 255] * 3
+
+
+def test_half_transparent_pixel_is_half_of_what_is_behind_it():
+    x_BCHW = torch.zeros(1, 4, 32, 32)
+    x_BCHW[:, 0] = 1
+    sheet = make_sheet(x_BCHW, 1)
+    assert sheet[:, 0, 0].tolist() == [255, 191, 191]
+    assert sheet[:, 0, 4].tolist() == [230, 166, 166]
+
+
+def test_small_images_have_enlarged_squares():
+    sheet = make_sheet(-torch.ones(1, 4, 8, 8), 1)[:, :32, :32]
+    assert sheet[:, :4, :4].min() == 255
+    assert sheet[:, :4, 4:8].max() == 204
