@@ -26,7 +26,6 @@ def source_of(data: Any, form: SampleForm, sample: str | None, name: str = "data
         return TensorSource(data, form.padding, form.dtype)
     if isinstance(data, DataLoader):
         return _of_loader(data, form, name)
-    form = replace(form, has_text=isinstance(getattr(data, "features", None), Mapping))
     if _has_rows(data):
         return DatasetSource(data, form)
     if callable(data):

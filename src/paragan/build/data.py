@@ -14,6 +14,7 @@ from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError, DataError
+from paragan.core.interrupt import stopping_at_once
 from paragan.core.network_factory import Model
 from paragan.core.roles import Roles
 from paragan.core.source import DerivedSource, Source, StreamedSource, describe_tensors, untrained_classes
@@ -82,7 +83,8 @@ def open_data(config: RunConfig, model: Model | None = None) -> Data:
         return Data(train=model.source, held_out=model.held_out, is_image=False)
     module = registry.load_chosen("datasets", config.data)
     options = config.data.options
-    train, held_out = (module.source(options, split) for split in ("train", "held_out"))
+    with stopping_at_once():
+        train, held_out = (module.source(options, split) for split in ("train", "held_out"))
     train, held_out = _with_labels(config, train, held_out)
     flip = getattr(options, "flip", False)
     is_image = train.is_image and sample_name(config, model) is None

@@ -50,7 +50,7 @@ def check(path: Images, settings: Settings = None, size: Size = None, as_json: A
     from paragan.datasets.preparation import dataset_check
 
     words = settings or []
-    data = read_data_settings(dataset_check.guess_data_set(path), path, words)
+    data = read_data_settings(dataset_check.guess_data_set(path, words), path, words)
     with show_progress("images read") as update:
         report = dataset_check.check_dataset(path, size, update, data, words)
     if as_json:

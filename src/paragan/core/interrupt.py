@@ -14,9 +14,13 @@ The handlers are installed before torch is imported, which takes seconds.
 import os
 import signal
 import stat
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Self
+
+from paragan.core.errors import StoppedError
 
 STOP_MESSAGE = "stopping after this step; again to abort"
 _MAY_BE_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -79,6 +83,27 @@ def install(patient: bool = False, message: str = STOP_MESSAGE, abort: Any = sig
         if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:
             interrupt._before[number] = signal.signal(number, interrupt._handle)
     return interrupt
+
+
+@contextmanager
+def stopping_at_once() -> Iterator[None]:
+    """Raise `StoppedError` at a signal that an `Interrupt` handles: data may take hours to open, before any step."""
+    numbers = [number for number in (signal.SIGTERM, *_MAY_BE_IGNORED) if _is_of_interrupt(signal.getsignal(number))]
+    before = {number: signal.signal(number, _stop_at_once) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _is_of_interrupt(handler: object) -> bool:
+    is_main = threading.current_thread() is threading.main_thread()  # alone may set handlers
+    return is_main and isinstance(getattr(handler, "__self__", None), Interrupt)
+
+
+def _stop_at_once(number: int, frame: FrameType | None) -> None:
+    raise StoppedError("stopped while the data were opened, before the first step: there is nothing to save")
 
 
 def _replace_closed_terminal() -> None:

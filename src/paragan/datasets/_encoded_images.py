@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ class EncodedImages(ABC):
     ignored: Mapping[str, int] = MappingProxyType({})
     has_label_file: bool = False
     noun = "images"
+    decode_pair: Callable[[bytes, str], object] | None = None
     needs_every_class = False  # in both splits, as translation between two kinds does
 
     def __len__(self) -> int:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.core.printable import join_some
 from paragan.datasets._image_paths import ArrangedPaths, common_folders, folder_names, rows_in
-from paragan.datasets._split_names import SPLITS, group_splits, parse_split, words_of
+from paragan.datasets._split_names import SPLITS, group_splits, parse_split, split_by_names, words_of
 
 Choice = Literal["folders", "none"] | None
 
@@ -24,8 +24,6 @@ _OF_IMAGES = frozenset(b"jpeg left right bit".split())
 _TARGETS = frozenset(b"mask annotation segmentation truth groundtruth gt".split())  # never classes
 _MASKS = _TARGETS | frozenset(b"label depth normal edge".split())
 _OF_MASKS = frozenset(b"ground clas object fine coarse part".split())
-_PAIRS = (b"A B", b"lr hr", b"low high", b"input target", b"source target", b"before after", b"blur sharp")
-_KIND_OF_PAIR = re.compile(rb"(?:train|val|test)[_-]?[AB]", re.IGNORECASE)
 _MASK_OF = re.compile(rb"(.+)[_-]masks?(?:[_-]\d+)?\.[^./]+", re.IGNORECASE | re.DOTALL)
 _NUM_COMPARED = 1000
 _MAX_SIDES = 3  # of equal file names, such as images, masks and edges
@@ -35,7 +33,7 @@ _BOTH_WAYS = "data.classes=folders makes them classes, data.classes=none trains 
 
 @dataclass(frozen=True)
 class _Part:
-    """A folder whose images are of one split, 0 or 1, and perhaps of one class."""
+    """A folder whose images are of one split, 0, 1 or -1 (not read), and perhaps of one class."""
 
     top: bytes
     split: int = 0
@@ -61,6 +59,8 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
     if not parts:
         parts = tops
         unread = [] if choice == "folders" or has_labels else _find_untrained(paths, tops, name, choice)
+    if choice == "none":  # without classes, a test split is one also without a folder of training
+        parts, unread = [*parts, *(_Part(top, 1) for top in unread)], []
     parts = _descend(paths, parts, unread, choice)
     notices: tuple[str, ...] = ()
     levels = (*parents, *(part.top for part in parts))
@@ -69,24 +69,23 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
     elif parts[0].folder is None:
         parts, notices = _find_classes(paths, parts, unread, name, choice)
     if meaning is None:
-        _check_classes(paths, parts, name)
+        notices += _check_classes(paths, parts, name)
     classes = sorted({part.folder for part in parts if part.folder is not None})
-    number_of = {folder: number for number, folder in enumerate(classes)}
     splits = np.full(len(paths), -1, np.int8)  # -1: not read
     labels = np.zeros(len(paths), np.int32)
-    for part in parts:
+    for part in (*parts, *(_Part(top, -1) for top in unread)):
         splits[rows_in(paths, part.top)] = part.split
-        labels[rows_in(paths, part.top)] = 0 if part.folder is None else number_of[part.folder]
-    for top in unread:
-        splits[rows_in(paths, top)] = -1
+        labels[rows_in(paths, part.top)] = 0 if part.folder is None else classes.index(part.folder)
     masks = _masks_of_images(paths) if choice is None else []
     splits[masks] = -2
+    if not (splits == 1).any():
+        split_by_names(paths, splits)
     rows = np.concatenate([np.flatnonzero(splits == split) for split in (0, 1)])
     return ArrangedPaths(
         paths=paths if (np.diff(rows, prepend=-1) == 1).all() and len(rows) == len(paths) else [paths[r] for r in rows],
         labels=labels[rows] if classes else None,
         class_names=tuple(folder.decode("utf-8", "backslashreplace") for folder in classes),
-        num_train=int((splits == 0).sum()) if any(part.split for part in parts) else None,
+        num_train=int((splits == 0).sum()) if (splits == 1).any() else None,
         levels=levels,
         ignored=_count_unread(paths, splits, root) | ({"masks": len(masks)} if masks else {}),
         notices=notices,
@@ -186,18 +185,21 @@ def _find_classes(
             "data.classes=none"
         )
     has_equal = choice is None and _have_equal_files(paths, [parts[0].top + name + b"/" for name in names])
-    if choice is None and _are_pairs(names, has_equal):
-        raise DataError(
-            f"{name}: folders {_listed(names)} look like images and their counterparts; train on them with "
-            f"data.name=paired or data.name=unpaired, or choose: {_BOTH_WAYS}"
-        )
-    notice = f"{name}: folders {_listed(names)} hold files of equal names and are read as classes; {_BOTH_WAYS}"
+    if choice is None and _are_pairs(names):
+        raise pairs_error(name, names)
+    notice = (
+        f"{name}: folders {_listed(names)} hold files of equal names and are read as classes; {_BOTH_WAYS}; of "
+        "two folders named A and B, data.name=paired trains on pairs"
+    )
     classes = [_Part(part.top + name + b"/", part.split, name) for part in parts for name in names]
     return [part for part in classes if _count(paths, part.top)], (notice,) * (has_equal and len(names) <= _MAX_SIDES)
 
 
-def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> None:
-    """Raise `DataError` if the names of classes, or of the folders in them, say that these may be something else."""
+def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> tuple[str, ...]:
+    """Return a line about folders in those of classes.
+
+    Raises `DataError` if the names of classes, or of the folders in them, say that these may be something else.
+    """
     tops = {part.folder: part.top for part in parts if part.folder and not part.split}
     inner = {folder: frozenset(folder_names(paths, top)) for folder, top in tops.items()}
     splits = [parse_split(folder) for folder in inner]
@@ -211,24 +213,33 @@ def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> None:
     ]
     if doubtful or (len(words) == 2 and any(is_plain)):
         within = f", and {_listed(sorted(inner[doubtful[0]]))} in them the classes" if doubtful else ""
+        named = _listed(sorted(inner))
         raise DataError(
-            f"{name}: folders {_listed(sorted(inner))} may be splits{within}; name them train and "
-            f"val, pass the folder of one of them, or choose: {_BOTH_WAYS}"
+            f"{name}: folders {named} may be splits{within}; name them train and val, pass the folder of one of "
+            f"{named}, or choose: data.classes=folders makes {named} classes, data.classes=none trains without classes"
         )
+    merged = [folder for folder, folders in inner.items() if len(folders) > 1]
+    line = f"{name}: {_listed(merged)} are one class each; move the folders in them up to make these the classes"
+    return (line,) if merged else ()
 
 
-def _are_pairs(names: list[bytes], have_equal_files: bool) -> bool:
+def pairs_error(name: str, folders: list[bytes]) -> DataError:
+    """Return the error for folders that look like the sides of pairs."""
+    return DataError(
+        f"{name}: folders {_listed(folders)} look like images and their counterparts; train on them with "
+        f"data.name=paired or data.name=unpaired, or choose: {_BOTH_WAYS}"
+    )
+
+
+def _are_pairs(names: list[bytes]) -> bool:
     has_target = any(_is_made_of(words_of(name), _TARGETS, _OF_MASKS) for name in names)
-    if all(_KIND_OF_PAIR.fullmatch(name) for name in names) or (has_target and len(names) <= _MAX_SIDES):
-        return True
-    pair = set(names) if names == [b"A", b"B"] else {name.lower() for name in names}
-    return (have_equal_files or pair == {b"lr", b"hr"}) and any(pair == set(names.split()) for names in _PAIRS)
+    return (has_target and len(names) <= _MAX_SIDES) or {name.lower() for name in names} == {b"lr", b"hr"}
 
 
 def _have_equal_files(paths: list[bytes], tops: list[bytes]) -> bool:
-    """Return whether all folders begin with the same file names but for the suffix, two or more."""
-    first, *others = ([os.path.splitext(path[len(top) :])[0] for path in _images_in(paths, top)] for top in tops)
-    return len(first) > 1 and all(stems == first for stems in others)
+    """Return whether most of the first file names of all folders are equal but for the suffix."""
+    stems = [{os.path.splitext(path[len(top) :])[0] for path in _images_in(paths, top)} for top in tops]
+    return 2 * len(set.intersection(*stems)) > max(2, *map(len, stems))
 
 
 def _images_in(paths: list[bytes], top: bytes) -> list[bytes]:
@@ -280,4 +291,5 @@ def _count_unread(paths: list[bytes], splits: NDArray[np.int8], root: bytes) -> 
         names = paths[row][len(root) :].split(b"/")
         is_whole = (splits[rows_in(paths, root + names[0] + b"/")] < 0).all()
         counts[b"/".join(names[: 1 if is_whole else 2][: len(names) - 1])] += 1
-    return {f"images in {os.fsdecode(folder)}/": count for folder, count in counts.items()}
+    kinds = {folder: f"images in {os.fsdecode(folder)}/" if folder else "images of other splits" for folder in counts}
+    return {kinds[folder]: count for folder, count in counts.items()}

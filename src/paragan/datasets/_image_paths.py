@@ -18,6 +18,7 @@ from paragan.core.errors import DataError
 
 _AFTER_SLASH = bytes([ord("/") + 1])
 _MAX_LINK_PATHS = 64
+_HIDDEN = (b".", b"__MACOSX", b"@eaDir", b"#recycle", b"$RECYCLE.BIN")  # also of systems and network storage
 LABEL_SUFFIXES = (b".cls", b".json", b".jsonl", b".csv")
 
 
@@ -127,7 +128,7 @@ def rows_in(paths: list[bytes], top: bytes) -> slice:
 
 def is_hidden(path: bytes) -> bool:
     """Return whether a file or one of its parent folders is hidden."""
-    return any(word.startswith((b".", b"__MACOSX")) for word in path.removeprefix(b"./").split(b"/"))
+    return any(word.startswith(_HIDDEN) for word in path.removeprefix(b"./").split(b"/"))
 
 
 def _walk(root: bytes, broken_links: list[bytes]) -> Iterator[bytes]:

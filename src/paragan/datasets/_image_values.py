@@ -185,14 +185,18 @@ def round_values(values: Values, limits: tuple[float, float] | None, bits: int, 
 
 
 def describe_range(low: float, high: float, top: float) -> tuple[str, ...]:
-    """Return a warning for values outside of their range, or in an eighth of it. top: infinite if none is known."""
-    if low >= 0 and high <= top and not 0 < high - low < top / 8:
+    """Return a warning for values outside of their range, or in a small part of it: an eighth, of 16 bits a quarter.
+
+    top: infinite if none is known.
+    """
+    is_inside = low >= 0 and high <= top
+    if is_inside and not 0 < high - low < top / (8 if top < _image_decoding.TOP_OF_16_BITS else 4):
         return ()
     if top == math.inf:
         text = "not known"
     else:
-        is_inside = low >= 0 and high <= top
-        text = f"0 to {top:g}: {'less than an eighth of it: images are nearly even' if is_inside else 'not within it'}"
+        used = f"{(high - low) / top:.1%} of it, so images are nearly even" if is_inside else "not within it"
+        text = f"0 to {top:g}: {used}"
     return (f"values are from {low:g} to {high:g}, and the range is {text}; pass data.range=[{low:g},{high:g}]",)
 
 

@@ -93,7 +93,7 @@ class PairDecoder:
         return a.crop((0, 0, a.width // 2, a.height)), b.crop((a.width // 2, 0, a.width, a.height))
 
     def _check_ratio(self, width: int, height: int, where: str) -> None:
-        if width % 2 or not any(_is_near(width // 2 * h, height * w) for h, w in ((1, 1), self.size)):
+        if not is_pair(width, height, self.size):
             raise DataError(
                 f"{where}: {width} x {height} pixels are no pair; a pair is one picture twice as wide as high, of even "
                 f"width (A left, B right), or a file of the same name in each of {SIDE_NAMES}"
@@ -134,6 +134,11 @@ class PairDecoder:
         for name, side, summary in zip("AB", self.sides, summaries, strict=True):
             for line in summary.warnings(PixelOptions(range=side.limits)):
                 yield f"{name}: {side.named(line)}"
+
+
+def is_pair(width: int, height: int, size: tuple[int, int] = (1, 1)) -> bool:
+    """Return whether a picture has two halves that are square, or of the shape `size`."""
+    return width % 2 == 0 and any(_is_near(width // 2 * h, height * w) for h, w in ((1, 1), size))
 
 
 def _examples(images: EncodedImages) -> list[int]:

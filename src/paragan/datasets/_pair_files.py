@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +13,6 @@ from paragan.core.errors import DataError
 from paragan.core.printable import join_some
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_paths import ArrangedPaths, common_folders
-from paragan.datasets.base.file_readers import FileReader
-from paragan.datasets.base.open_images import FileImages, list_images
 
 _NAMES = tuple(
     tuple(names.split())
@@ -68,7 +66,8 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
         of_names = [(path, match) for path, match in matches if match[3].lower() in names]
         for path, match in of_names:
             side = names.index(match[3].lower())
-            _add(sides[side], match[1] + (match[2] and match[2] + b"/") + match[4], path)
+            rest = re.sub(rb"(?i)[-_]%s(?=\.\w+$)" % match[3], b"", match[4])  # 1_A.png of trainA/
+            _add(sides[side], match[1] + (match[2] and match[2] + b"/") + rest, path)
             folders[side].add(os.fsdecode(path[start : match.start(4)]))
         if all(sides):
             a, b = (", ".join(sorted(side)[:_MAX_NAMED]) for side in folders)
@@ -76,19 +75,21 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
     return None
 
 
-def guess_pairs(path: str) -> str | None:
-    """Return the data set for two folders that are named as sides: paired or unpaired; None if they are classes."""
+def kind_of_pairs(paths: list[bytes]) -> str | None:
+    """Return the data set for two folders that are named as sides: paired or unpaired; None if they are classes.
+
+    Classes are often called a and b, sides A and B.
+    """
     try:
-        _, paths = list_images(path)
-    except DataError:  # which reading the images reports, if it is one
+        sides = find_sides(paths)
+        if sides is None or sides.num_others or sides.names[0].endswith("a/"):
+            return None
+        a, b = (_by_stem(side) for side in sides.paths)
+    except DataError:  # two files of one name on a side
         return None
-    if (sides := find_sides(paths)) is None:
-        return None
-    pairs, _ = match_names(sides, path, skip=True)
-    is_paired = 2 * len(pairs) > max(map(len, sides.paths))
-    if sides.num_others or not (is_paired or "A" in sides.names[0]):  # classes that have such names
-        return None
-    return "paired" if is_paired else "unpaired"
+    if 2 * len(a.keys() & b.keys()) > max(len(a), len(b)):
+        return "paired"
+    return "unpaired" if sides.names[0].endswith("A/") else None
 
 
 def match_names(sides: TwoSides, where: str, skip: bool) -> tuple[dict[str, tuple[str, str]], tuple[str, ...]]:
@@ -122,29 +123,9 @@ def _add(paths: dict[bytes, bytes], name: bytes, path: bytes) -> None:
         raise DataError(f"{both} have the same name on one side of a pair; remove or rename one")
 
 
-class PairedFiles(FileImages):
-    """Pairs of files under their common names. Both files are one bytes object, see `split_pair`."""
-
-    noun = "pairs"
-
-    def __init__(
-        self, files: FileReader, pairs: Mapping[str, tuple[str, str]], name: str, notices: tuple[str, ...]
-    ) -> None:
-        super().__init__(files, arrange(sorted(map(os.fsencode, pairs)), name, "none"), notices)
-        self._pairs = pairs
-
-    def read(self, rows: Sequence[int]) -> list[bytes]:
-        """Return both files of each pair."""
-        pairs = [[self._files.read(path) for path in self._pairs[self._paths[row]]] for row in rows]
-        return [len(a).to_bytes(_LENGTH_BYTES) + a + b for a, b in pairs]
-
-    def where(self, row: int) -> str:
-        """Return the names of both files."""
-        return " + ".join(map(self._files.where, self._pairs[self._paths[row]]))
-
-    def stamp(self, row: int) -> str:
-        """Return size and modification time of both files, or their checksums."""
-        return " ".join(map(self._files.stamp, self._pairs[self._paths[row]]))
+def join_pair(a: bytes, b: bytes) -> bytes:
+    """Return both files of a pair as one bytes object."""
+    return len(a).to_bytes(_LENGTH_BYTES) + a + b
 
 
 def split_pair(data: bytes) -> tuple[bytes, bytes]:

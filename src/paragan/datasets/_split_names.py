@@ -6,6 +6,9 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 SPLITS = ("train", "held_out", "val", "eval", "test")  # the first after `train` is held out
 _WORDS = (b"train training trn", b"holdout", b"val valid validation dev development", b"eval evaluation",
           b"test testing tst")  # fmt: skip
@@ -48,6 +51,19 @@ def group_splits(names: list[bytes]) -> dict[tuple[bytes, ...], tuple[list[bytes
         kinds.setdefault(kind, {word: [] for word in SPLITS}).get(split or "", []).append(name)
     held_out = {kind: next((of[split] for split in SPLITS[1:] if of[split]), []) for kind, of in kinds.items()}
     return {kind: (of["train"], held_out[kind]) for kind, of in kinds.items() if of["train"]}
+
+
+def split_by_names(paths: list[bytes], splits: NDArray[np.int8]) -> None:
+    """Divide the images of split 0 in place, 0, 1 or -1 (not read), if all are named after splits: `train_0001.png`."""
+    words: list[str] = []
+    for row in (rows := np.flatnonzero(splits == 0)):
+        word, _ = parse_split(os.path.splitext(os.path.basename(paths[row]))[0])
+        if word is None:
+            return
+        words.append(word)
+    held_out = next((word for word in SPLITS[1:] if word in words), None)
+    if held_out and "train" in words:
+        splits[rows] = [{"train": 0, held_out: 1}.get(word, -1) for word in words]
 
 
 def split_folder(file: Path, root: Path) -> str:

@@ -7,7 +7,6 @@ import gzip
 import importlib
 import io
 import lzma
-import os
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -61,10 +60,7 @@ def plain_members(path: Path, links: list[str]) -> Iterator[tarfile.TarInfo]:
         open_regular_file(path) as file,
         tarfile.open(fileobj=file, mode="r:", tarinfo=_Header) as archive,
     ):
-        size = os.fstat(file.fileno()).st_size
         for entry in _regular_files(archive, links):
-            if entry.offset_data + entry.size > size:
-                raise _cut_error(path, entry)
             if entry.sparse is None:  # type: ignore[attr-defined]
                 yield entry
 
@@ -74,7 +70,12 @@ class _Header(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        entry = super().frombuf(buf, encoding, errors)
+        try:
+            entry = super().frombuf(buf, encoding, errors)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            raise
+        except tarfile.HeaderError as error:  # which tarfile takes for the end of the archive
+            raise tarfile.ReadError(f"it ends early: {error}") from None
         if entry.type == tarfile.GNUTYPE_SPARSE or (entry.type in _LONG_HEADERS and entry.size > _MAX_HEADER_BYTES):
             raise tarfile.TarError(f"{entry.name!r} is a sparse file, or its header has {entry.size:,} bytes")
         return entry
@@ -97,10 +98,7 @@ def is_tar(path: Path, is_plain: bool = False) -> bool:
         with open_regular_file(path) as file:
             if not is_plain and file.peek(4).startswith(_ZSTD_MAGIC):  # which not every Python unpacks
                 return True
-            if is_plain:
-                tarfile.open(fileobj=file, mode="r:", tarinfo=_Header).close()
-            else:
-                tarfile.open(fileobj=file, mode="r:*", tarinfo=_Header).close()
+            tarfile.open(fileobj=file, mode="r:" if is_plain else "r:*", tarinfo=_Header).close()
             return True
     except (OSError, EOFError, ValueError, RecursionError, zlib.error, lzma.LZMAError, tarfile.TarError):
         return False
@@ -110,12 +108,8 @@ def _read_member(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -
     stream = archive.extractfile(entry)
     data = b"" if stream is None else stream.read()
     if len(data) != entry.size:
-        raise _cut_error(path, entry)
+        raise DataError(f"{path}: the archive ends within {entry.name!r}; download or copy it again")
     return data
-
-
-def _cut_error(path: Path, entry: tarfile.TarInfo) -> DataError:
-    return DataError(f"{path}: the archive ends within {entry.name!r}; download or copy it again")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ Source: your file.
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, Interval
+from paragan.core.printable import join_some
 from paragan.core.source import Source
 from paragan.datasets._encoded_images import NumberedClasses, number_classes
 from paragan.datasets._image_values import describe_range, round_values, top_of
@@ -59,7 +61,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (C, H, W). Raises `DataError` for a missing or invalid array."""
     values_NCHW = read_stored_images(options)
     classes = read_classes(options, len(values_NCHW))
-    rows = split_rows(options, classes, len(values_NCHW))[split]
+    splits = split_rows(options, classes, len(values_NCHW))
+    rows = splits[split]
     kept = (options.bits, options.range) if options.bits > 8 or options.range else ()
     fingerprint = compute_fingerprint(
         Path(options.path), options.image_array, options.label_array, options.held_out, split, *kept
@@ -67,13 +70,14 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     rounded = round_values(values_NCHW, options.range, options.bits, f"{options.path}: {options.image_array}")
     images_NCHW = torch.from_numpy(rounded)[rows].contiguous()
     limits = (float(values_NCHW.min()), float(values_NCHW.max())) if options.range is None else (0.0, 0.0)
-    notices = describe_range(*limits, top_of(values_NCHW))
+    notices = (*describe_range(*limits, top_of(values_NCHW)), *unread_arrays(options))
     images = InMemorySource(images_NCHW, fingerprint=fingerprint)
     if classes is not None:
         labels_N = torch.from_numpy(classes.labels.astype(np.int64))[rows]
         images = InMemorySource(images_NCHW, labels_N, classes.names, fingerprint)
         notices = (*notices, *classes.notices)
     images.notices = notices
+    images.reading = f"holds out {len(splits['held_out']):,}"
     return images
 
 
@@ -89,6 +93,15 @@ def read_stored_images(options: Options) -> Values:
     if not options.path or not path.is_file():
         raise DataError(f"data.path: no file {options.path!r}; pass an npz file: data.path=FILE.npz")
     where = f"{path}: {options.image_array}"
+    if path.suffix not in (".npz", ".npy") and not zipfile.is_zipfile(path):
+        raise DataError(f"{path} is no npz file; load it in Python, and save its images with numpy.savez")
+    present = npz.array_names(path)
+    if present and options.image_array not in present:
+        image, label = _likely(present, "x", "image"), _likely(present, "y", "label")
+        raise DataError(
+            f"{path}: no array {options.image_array!r}; the file has {', '.join(present)}; pass "
+            f"data.image_array={image} data.label_array={label}"
+        )
     array = npz.read_array(path, options.image_array)
     if array.dtype.kind not in "uif":
         raise DataError(f"{where}: the array is {array.dtype}; convert it to numbers and save it again")
@@ -96,6 +109,19 @@ def read_stored_images(options: Options) -> Values:
     if len(values_NCHW) < 2:
         raise DataError(f"{where}: only one image; at least two are required")
     return values_NCHW
+
+
+def _likely(names: list[str], start: str, word: str) -> str:
+    """Return the name that starts or contains so, one of training if there is one; NAME without."""
+    names = [name for name in names if name.lower().startswith(start) or word in name.lower()]
+    return max(names, key=lambda name: "train" in name, default="NAME")
+
+
+def unread_arrays(options: Options) -> tuple[str, ...]:
+    """Return a line about arrays that are not read, if there are some."""
+    read = (options.image_array, options.label_array, "class_names")
+    unread = [name for name in npz.array_names(Path(options.path)) if name not in read]
+    return (f"{options.path}: arrays that are not read: {join_some(unread)}",) if unread else ()
 
 
 def _with_channels_first(array: Values, where: str) -> Values:

@@ -7,7 +7,8 @@ R. Sara, "Spatial pattern templates for recognition of objects with regular stru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Annotated, Any, Literal, TypeVar
@@ -25,7 +26,8 @@ from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_decoding import PairDecoder, SideFormat
-from paragan.datasets._pair_files import PairedFiles, TwoSides, find_sides, match_names
+from paragan.datasets._pair_files import TwoSides, find_sides, join_pair, match_names
+from paragan.datasets.base.file_readers import FileReader
 from paragan.datasets.base.open_images import FileImages, list_images
 
 _T = TypeVar("_T")
@@ -76,14 +78,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     Raises `DataError` if the folder or file is missing, has fewer than two pairs or, unless `damaged` is
     `skip`, files without a partner, and if load_size is less than size.
     """
-    images, sides = open_pairs(options.path, options.damaged == "skip")
-    try:
-        decode = _decoder(options, images)
-    except DataError as error:
-        if sides is None or isinstance(images, PairedFiles):
-            raise
-        problem = f"no file of {sides.names[0]} has a partner of its name in {sides.names[1]}"
-        raise DataError(f"data.path={options.path}: {problem}; as pictures of two halves: {error}") from None
+    images, sides, decode = open_pairs(options, options.damaged == "skip")
     if options.damaged == "skip":
         images = exclude_damaged(images, decode, f"paired {decode}", options.path)
     rows = images.rows(split, options.held_out)
@@ -104,17 +99,51 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     return pairs
 
 
-def open_pairs(path: str, skip: bool = False) -> tuple[EncodedImages, TwoSides | None]:
-    """Open the pairs of a path, and the folders A and B there, if any, which `PairedFiles` are from.
+def open_pairs(options: Options, skip: bool = False) -> tuple[EncodedImages, TwoSides | None, PairDecoder]:
+    """Open the pairs of a path, the folders A and B there, if any, and what decodes a pair.
 
     skip: leave files without a partner out, with a notice. Raises `DataError` as `source`.
     """
+    path = options.path
     files, paths = list_images(path, "paired")
     sides = find_sides(paths)
     pairs, notices = ({}, ()) if sides is None else match_names(sides, path, skip)
     if pairs:
-        return PairedFiles(files, pairs, path, notices), sides
-    return FileImages(files, arrange(paths, path, "none")), sides
+        images: FileImages = PairedFiles(files, pairs, path, notices)
+        return images, sides, _decoder(options, images)
+    images = FileImages(files, arrange(paths, path, "none"))
+    try:
+        return images, None, _decoder(options, images)
+    except DataError as error:
+        if sides is None:
+            raise
+        problem = f"no file of {sides.names[0]} has a partner of its name in {sides.names[1]}"
+        raise DataError(f"data.path={path}: {problem}; as pictures of two halves: {error}") from None
+
+
+class PairedFiles(FileImages):
+    """Pairs of files under their common names. Both files are one bytes object, see `split_pair`."""
+
+    noun = "pairs"
+
+    def __init__(
+        self, files: FileReader, pairs: Mapping[str, tuple[str, str]], name: str, notices: tuple[str, ...]
+    ) -> None:
+        super().__init__(files, arrange(sorted(map(os.fsencode, pairs)), name, "none"), notices)
+        self._pairs = pairs
+        self.ignored = {kind: 2 * n if kind.startswith("images") else n for kind, n in self.ignored.items()}  # files
+
+    def read(self, rows: Sequence[int]) -> list[bytes]:
+        """Return both files of each pair."""
+        return [join_pair(*map(self._files.read, self._pairs[self._paths[row]])) for row in rows]
+
+    def where(self, row: int) -> str:
+        """Return the names of both files."""
+        return " + ".join(map(self._files.where, self._pairs[self._paths[row]]))
+
+    def stamp(self, row: int) -> str:
+        """Return size and modification time of both files, or their checksums."""
+        return " ".join(map(self._files.stamp, self._pairs[self._paths[row]]))
 
 
 class PairedImages(DerivedSource):
@@ -180,12 +209,11 @@ def _ordered(pair: Sequence[_T], reverse: bool) -> Sequence[_T]:
 
 
 def _reading(images: EncodedImages, sides: TwoSides | None, channels: tuple[int, int], reverse: bool) -> str:
-    sides = sides if isinstance(images, PairedFiles) else None
     names = ("the left half", "the right half") if sides is None else sides.names
     texts = [f"{name} ({'grey' if c == 1 else 'colour'})" for name, c in zip(names, channels, strict=True)]
     condition, target = _ordered(texts, reverse)
     num_others = sum(count for kind, count in images.ignored.items() if kind.startswith("images"))
     if sides is not None:
-        num_others = 2 * num_others + sides.num_others
+        num_others += sides.num_others
     others = f"; {num_others:,} other images are not read" if num_others else ""
     return f"from {condition} to {target}{others}"

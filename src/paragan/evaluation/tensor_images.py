@@ -60,7 +60,8 @@ def image_range(source: Source, sample: str) -> tuple[float, float] | None:
     if spec.is_image or not spec.dtype.is_floating_point:
         return (0.0, 0.0) if spec.is_image else None
     x = source.fetch(np.arange(min(_TRIED, len(source))))[sample]
-    return float(x.amin()), float(x.amax())
+    x = x[x.isfinite()]  # a run names samples that are not finite
+    return (float(x.amin()), float(x.amax())) if len(x) else (0.0, 0.0)
 
 
 def both_splits(train: Source, held_out: Source, sample: str) -> tuple[Source, Source]:

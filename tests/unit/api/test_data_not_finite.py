@@ -14,6 +14,9 @@ from paragan.core.errors import DataError, DivergedError
 from paragan.core.not_finite import rows_not_finite
 from paragan.core.source import DerivedSource, Source, TensorSpec
 from paragan.datasets import folder
+from paragan.datasets.base.program_data import DatasetSource
+from paragan.datasets.base.samples import SampleForm
+from paragan.evaluation.tensor_images import image_range
 from paragan.loading.loader import IterableStream, Loader
 from paragan.loading.pipeline import Pipeline
 from paragan.loading.subset import SubsetSource
@@ -212,3 +215,10 @@ def test_data_that_is_not_finite_is_named_before_a_network_is(tmp_path, value):
     held["x"][[3, 17], 2] = value
     with pytest.raises(DataError, match="data: x is not finite in 2 of 32 samples, number 3, 17; leave them out"):
         trainer(G(), D(), tmp_path, held)
+
+
+@pytest.mark.parametrize(("values", "limits"), [([-1, 1, torch.nan], (-1, 1)), ([torch.inf, 0, 1], (0, 1))])
+def test_range_of_images_is_that_of_the_finite_values(values, limits):
+    x = torch.tensor(values).repeat(64)[:64].view(1, 1, 8, 8).repeat(4, 1, 4, 4)
+    assert image_range(DatasetSource([{"x": sample} for sample in x], SampleForm()), "x") == limits
+    assert image_range(DatasetSource([{"x": x[0] * torch.nan}] * 4, SampleForm()), "x") == (0.0, 0.0)

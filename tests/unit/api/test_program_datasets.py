@@ -130,6 +130,10 @@ def test_what_is_not_used_of_a_data_set_is_said(tmp_path):
     assert all(word in notices["loader"] for word in ("shuffle", "batch_size", "sampler", "train.batch"))
     assert "caption, boxes" in notices["hugging-face"] and "left out" in notices["hugging-face"]
     assert notices["tuples"] == notices["mappings"] == ""
+    for more in ({"file": "3.png"}, {"file": "3.png", "boxes": [[1], [2, 3]]}, {"made": None}):  # of a `Dataset`
+        data = trainer([{**Pictures(dict)[row], **more} for row in range(ROWS)], tmp_path).source
+        assert f"{', '.join(more)} has no numbers and is left out" in " ".join(data.notices)
+        assert set(data.fetch([0, 3])) == {"x", "y"}
     three = TensorDataset(torch.rand(8, 1, 8, 8), torch.zeros(8, dtype=torch.int64), torch.zeros(8))
     assert "3 values" in " ".join(trainer(three, tmp_path).source.notices)
 

@@ -170,7 +170,7 @@ def test_what_is_something_else_is_refused_with_both_ways(tmp_path, counts, word
         (["00000/ 3", "00001/ 3"], ("00000", "00001"), 6),
         (["images/ 3", "masks/ 3"], ("images", "masks"), 6),
         (["cats/1.png 1", "cats/2.png 1", "dogs/1.png 1", "dogs/2.png 1"], ("cats", "dogs"), 4),
-        (["a/ 3", "b/ 3", "test/ 2"], ("a", "b", "test"), 6),
+        (["a/ 3", "b/ 3", "test/ 2"], ("a", "b", "test"), 8),
     ],
 )
 def test_the_setting_decides_what_folders_are(tmp_path, counts, folders, none):

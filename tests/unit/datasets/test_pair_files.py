@@ -249,7 +249,7 @@ def test_files_of_different_shape_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "names", [("A/{}_A.png", "B/{}_B.png"), ("trainA/{}.png", "trainB/x{}.png"), ("low/{}x4.png", "high/{}.png")]
+    "names", [("A/{}_A.png", "B/{}_C.png"), ("trainA/{}.png", "trainB/x{}.png"), ("low/{}x4.png", "high/{}.png")]
 )
 def test_two_folders_without_equal_names_are_said(tmp_path, names):
     write(tmp_path, names, range(4))

@@ -24,6 +24,7 @@ from paragan.storage import zip_files
 MAX_FILE_BYTES = 256 << 20
 _MAX_UNPACKED_BYTES = 4 << 30  # of compressed tar files, which are held in memory
 _MAX_NAMED = 3
+_ENCRYPTED = 1  # flag of a member of a zip file
 
 
 class FileReader(ABC):
@@ -171,6 +172,8 @@ class ZipReader(_ArchiveReader):
         # opening a pipe would block
         with zip_files.raise_data_errors(self.name), open_regular_file(path):
             self._archive = zipfile.ZipFile(path)
+        if any(member.flag_bits & _ENCRYPTED for member in self._archive.infolist()):
+            raise DataError(f"{path}: the files are encrypted; unpack it with its password, and pass the folder")
         members = {member.filename.replace("\\", "/"): member for member in self._archive.infolist()}
         self._members = {_path_inside(name): member for name, member in members.items() if not name.endswith("/")}
 

@@ -55,14 +55,16 @@ def find_labels(files: FileReader, paths: list[bytes]) -> FileLabels:
     return _read_web_labels(files, paths, b".cls") or _read_web_labels(files, paths, b".json") or FileLabels()
 
 
-def read_label_table(path: str, paths: list[bytes]) -> FileLabels:
+def read_label_table(path: str, paths: list[bytes], folder: str = "") -> FileLabels:
     """Return the labels of images in a CSV file with columns of file names and of labels.
 
     File names may lack folders and suffix, or have more folders. Raises `DataError` for a file without such columns,
-    if no row names an image, and if one names several.
+    if no row names an image, and if one names several. folder: of the images.
     """
     if not Path(path).is_file():
-        raise DataError(f"data.labels: no file {path!r}; pass a CSV file with columns file_name and label, or true")
+        near = Path(folder, path)
+        fix = f"data.labels={near}" if near.is_file() else "a CSV file with columns file_name and label, or true"
+        raise DataError(f"data.labels: no file {path!r} in {os.getcwd()}; pass {fix}")
     content = _read(FolderReader(Path(path).parent), Path(path).name)
     labels, notice = _labels_of(_csv_rows(content, path), path)
     if labels is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -11,10 +12,13 @@ from pathlib import Path
 
 from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
+from paragan.core.printable import join_some
 from paragan.datasets import _image_paths, _tar_files
 from paragan.datasets._encoded_images import EncodedImages, ShardImages, describe_empty_classes
-from paragan.datasets._folder_layout import Choice, arrange, is_of_masks
+from paragan.datasets._folder_layout import Choice, arrange, is_of_masks, pairs_error
+from paragan.datasets._image_formats import kind_of_file
 from paragan.datasets._image_paths import ArrangedPaths, PathList
+from paragan.datasets._pair_files import kind_of_pairs
 from paragan.datasets._split_names import parse_split
 from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader, ZipReader
@@ -23,7 +27,6 @@ from paragan.datasets.base.reduced_copies import without_reduced_copies
 from paragan.datasets.base.table_images import TableImages, has_arrow_files, table_files
 from paragan.storage.shard_folder import ShardFolder, has_shards
 
-_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2", ".zst")
 ARRAY_SUFFIXES = (".npz", ".npy")
 _FORMATS = "png jpg webp bmp gif tiff ppm avif jp2 heic"
 _MAX_NAMED = 5
@@ -81,6 +84,7 @@ def open_encoded_images(
         files = open_reader(path, option=option)
         paths = files.images()
         tables = table_files(root) if root.is_dir() else []
+        tables = [table for table in tables if not table.with_suffix(".tar").exists()]  # of img2dataset
         if tables and (not paths or any(parse_split(os.fsencode(table.stem))[0] for table in tables)):
             packed = TableImages(tables, path)
             packed.ignored = {**packed.ignored, **({"images in other files": len(paths)} if paths else {})}
@@ -92,15 +96,17 @@ def open_encoded_images(
             )
         return packed
     if not paths and root.is_dir() and (tars := _tars_in(root)):
+        others = files.ignored - Counter(kind_of_file(os.fsencode(tar)) for tar in tars)
         files = open_tars(tars, root)
         paths = files.images()
+        files.ignored += others
     check_image_count(files, paths, option)
     return _arrange_images(files, paths, classes, labels)
 
 
 def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labels: str) -> FileImages:
     """Return the sorted images of a folder or archive with their labels, those of files before those of folders."""
-    from_files = read_label_table(labels, paths) if labels else find_labels(files, paths)
+    from_files = read_label_table(labels, paths, files.name) if labels else find_labels(files, paths)
     has_labels = bool(from_files.by_path)
     originals = paths if has_labels or classes == "folders" else without_reduced_copies(files, paths)
     arranged = arrange(originals, files.name, classes, has_labels)
@@ -108,11 +114,17 @@ def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labe
         if from_files.is_web and isinstance(files, TarReader):
             arranged = arranged.in_order(files.in_order(arranged.paths))
         return _label_from_files(files, arranged, from_files)
+    if classes is None and len(arranged.class_names) == 2 and kind_of_pairs(originals) is not None:
+        raise pairs_error(files.name, list(map(os.fsencode, arranged.class_names)))
     notices = (*arranged.notices, *from_files.notices)
     if isinstance(files, TarReader) and files.has_several:
         arranged = replace(arranged.in_order(files.in_order(originals)), labels=None, class_names=())
     else:
         notices = (*notices, *_class_folder_warnings(files, paths, arranged))
+    tables = [path for path in files.label_files if path.lower().endswith(b".csv")]
+    if tables and not (arranged.class_names or labels or from_files.notices) and isinstance(files, FolderReader):
+        table = files.where(os.fsdecode(max(tables, key=lambda path: b"train" in path or b"label" in path)))
+        notices = (*notices, f"{table}: not read; if it has a class for each image, pass data.labels={table}")
     return FileImages(files, arranged, notices)
 
 
@@ -138,7 +150,11 @@ def _label_from_files(files: FileReader, arranged: ArrangedPaths, labels: FileLa
 
 def _tars_in(root: Path) -> list[Path]:
     paths = sorted([*root.glob("*.*"), *root.glob("*/*.*")])
-    return [path for path in paths if (path.suffix == ".tgz" or ".tar" in path.suffixes) and _tar_files.is_tar(path)]
+    return [path for path in paths if _is_archive(path) and path.suffix != ".zip" and _tar_files.is_tar(path)]
+
+
+def _is_archive(path: Path) -> bool:
+    return path.suffix in (".zip", ".tgz") or ".tar" in path.suffixes
 
 
 def _class_folder_warnings(files: FileReader, paths: list[bytes], arranged: ArrangedPaths) -> tuple[str, ...]:
@@ -188,8 +204,10 @@ def check_image_count(files: FileReader, paths: list[bytes], option: str = "data
     root = Path(files.name)
     count = "only one image" if paths else f"no images ({_FORMATS})"
     required = "at least one is required" if min_images == 1 else "at least two are required"
-    archives = sorted(str(file) for file in root.glob("*") if file.suffix in _ARCHIVES) if root.is_dir() else []
+    archives = sorted(str(file) for file in root.glob("*") if _is_archive(file))
     hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
+    if len(archives) > 1:
+        hint = f"unpack the archives ({join_some(archives)}), or pass one of them"
     if any(kind.encode() in ENDINGS for kind in files.ignored):
         hint = f"for audio, train the recipe vocoder or codec with data.path={files.name}"
     ignored = ", ".join(f"{number:,} {kind}" for kind, number in files.ignored.most_common(_MAX_NAMED))

@@ -27,14 +27,13 @@ class SampleForm:
 
     dtype: of the networks' weights, to which floating-point numbers are cast; None: none are. names:
     of the values of a tuple, in order; further values are left out. collate: makes a batch of a list
-    of samples; None: they are stacked, and padded. has_text: columns without numbers are left out.
+    of samples; None: they are stacked, and padded. left_out: names of values without numbers, such as text.
     """
 
     padding: Padding = field(default_factory=Padding)
     dtype: torch.dtype | None = None
     names: tuple[str, ...] = ()
     collate: Callable[[list[Any]], Any] | None = None
-    has_text: bool = False
     left_out: frozenset[str] = frozenset()
 
     def of_first(self, sample: Any) -> tuple[SampleForm, dict[str, TensorSpec], tuple[str, ...]]:
@@ -45,7 +44,9 @@ class SampleForm:
             used = ", ".join(self.names)
             notices += (f"data: a sample has {len(batch)} values, and only the first are used: {used}",)
         named = self._named(batch, 0)
-        left_out = [name for name, value in named.items() if self.has_text and not _has_numbers(value)]
+        left_out = [name for name, value in named.items() if not _has_numbers(value)]
+        if len(left_out) == len(named) or not isinstance(batch, Mapping):
+            left_out = []  # which is refused by its name
         if left_out:
             notices += (f"data: {', '.join(left_out)} has no numbers and is left out",)
         stored = {name: as_tensor(value, name, "sample 0") for name, value in named.items() if name not in left_out}

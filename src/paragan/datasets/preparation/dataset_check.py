@@ -6,6 +6,7 @@ import hashlib
 import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +23,42 @@ from paragan.datasets._image_decoding import check_values_finite
 from paragan.datasets._image_formats import image_suffix
 from paragan.datasets._image_values import StoredValues, ValueSummary, read_values
 from paragan.datasets._options import PixelOptions
-from paragan.datasets._pair_files import PairedFiles, guess_pairs, split_pair
+from paragan.datasets._pair_decoding import is_pair
+from paragan.datasets._pair_files import kind_of_pairs, split_pair
 from paragan.datasets.base.audio_files import ENDINGS
-from paragan.datasets.base.open_images import ARRAY_SUFFIXES, describe_missing, open_encoded_images, open_reader
+from paragan.datasets.base.open_images import (
+    ARRAY_SUFFIXES,
+    describe_missing,
+    open_encoded_images,
+    open_reader,
+)
 from paragan.datasets.preparation.dataset_report import RECIPES, DatasetReport, add_advice
 from paragan.storage.shard_folder import has_shards
 
 _KINDS = {"folder": folder, "shards": shards, "npz": npz, "audio": audio, "paired": paired, "unpaired": unpaired}
 
 
-def guess_data_set(path: str) -> str:
-    """Return the name of the data set that reads a path. Raises `DataError` for a path that does not exist."""
+def guess_data_set(path: str, settings: Sequence[str] = ()) -> str:
+    """Return the name of the data set that reads a path. Raises `DataError` for a path that does not exist.
+
+    settings: words, of which `data.classes` says what folders are.
+    """
     if path and not is_url(path) and not Path(path).exists():
         raise DataError(f"{describe_missing(path)}; pass the folder of your images")
     if has_shards(path):
         return "shards"
     if Path(path).suffix in ARRAY_SUFFIXES:
         return "npz"
-    return "audio" if _holds_audio(path) else guess_pairs(path) or "folder"
+    if any(word.startswith("data.classes=") for word in settings):
+        return "folder"
+    try:
+        files = open_reader(path)
+        paths = files.images()
+    except DataError:  # which reading the images reports, if it is one
+        return "folder"
+    if paths:
+        return kind_of_pairs(paths) or "folder"
+    return "audio" if any(kind.encode() in ENDINGS for kind in files.ignored) else "folder"
 
 
 def check_dataset(
@@ -64,6 +83,8 @@ def check_dataset(
     report = DatasetReport(path=path, recipe=RECIPES.get(data.name, "own"))
     if data.name == "audio":
         return _check_audio(data.options, report, settings)
+    if size is not None and data.name == "paired":
+        data = Choice(data.name, replace(data.options, size=size))
     images = _open(data, report)
     _describe(images, report, data.options)
     sides = _examine(images, report, progress, data.options)
@@ -88,8 +109,9 @@ def _open(data: Choice, report: DatasetReport) -> EncodedImages:
         report.pairs = unpaired.describe_kinds(images, kinds, options.held_out)
         return images
     if data.name == "paired":
-        pairs, sides = paired.open_pairs(options.path, skip=True)
-        names = sides.names if sides and isinstance(pairs, PairedFiles) else ("the left half", "the right half")
+        pairs, sides, decode = paired.open_pairs(options, skip=True)
+        pairs.decode_pair = decode
+        names = sides.names if sides else ("the left half", "the right half")
         report.pairs = "; ".join((f"{len(pairs):,} of {names[0]} and {names[1]}", *pairs.notices))
         return pairs
     labels = getattr(options, "labels", None)
@@ -109,9 +131,10 @@ class _ArrayImages(EncodedImages):
         self._order = np.concatenate([rows["train"], rows["held_out"]])
         self.num_train = len(rows["train"])
         self.split_hashes = np.zeros(len(self._order), np.uint32)
+        self.notices = npz.unread_arrays(options)
         if classes is not None:
-            self.labels, self.class_names, self.notices = classes
-            self.labels = classes.labels[self._order]
+            self.labels, self.class_names = classes.labels[self._order], classes.names
+            self.notices += classes.notices
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         return [self.values(row).values_HWC.tobytes() for row in rows]
@@ -134,14 +157,6 @@ def _describe(images: EncodedImages, report: DatasetReport, options: Any) -> Non
     report.summary = images.describe(options.held_out)
     report.splits = {split: len(rows) for split, rows in splits.items()}
     report.ignored = dict(images.ignored)
-
-
-def _holds_audio(path: str) -> bool:
-    """Return whether a folder or archive has audio files and no images."""
-    if not path or has_shards(path) or not (Path(path).is_dir() or Path(path).suffix == ".zip"):
-        return False
-    files = open_reader(path)
-    return not files.images() and any(kind.encode() in ENDINGS for kind in files.ignored)
 
 
 def _check_audio(options: audio.Options, report: DatasetReport, settings: Sequence[str]) -> DatasetReport:
@@ -176,7 +191,7 @@ def _examine(
             height, width, _ = stored.values_HWC.shape
             sides.append(min(height, width))
             report.not_square += width != height
-            report.num_halves += width == 2 * height
+            report.not_halves += [] if is_pair(width, height) else [images.name(row)]
             formats[image_format] += 1
             summary.add(stored)
         if parts:
@@ -202,7 +217,9 @@ def _read(images: EncodedImages, row: int) -> list[tuple[str, StoredValues]]:
     if isinstance(images, _ArrayImages):
         return [(images.format, images.values(row))]
     (data,) = images.read([row])
-    files = split_pair(data) if isinstance(images, PairedFiles) else (data,)
+    if images.decode_pair is not None:  # which refuses what is no pair
+        images.decode_pair(data, images.where(row))
+    files = split_pair(data) if isinstance(images, paired.PairedFiles) else (data,)
     return [((image_suffix(file) or ".other")[1:], read_values(file, images.where(row))) for file in files]
 
 

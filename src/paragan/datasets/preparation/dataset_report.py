@@ -25,7 +25,8 @@ class DatasetReport:
     """Result of the check of a data set.
 
     images: number of image files. damaged: a message each. sides: minimum, median and maximum
-    shorter side in pixels. num_halves: images twice as wide as high, as pairs are. kinds: images by
+    shorter side in pixels. not_halves: images that are not twice as
+    wide as high, as pairs are. kinds: images by
     kind: colour, grey, alpha, 16-bit. pairs: of files in two folders, and those without a partner, in
     words. duplicates: an image and the first that equals it. warnings: about values, and class folders
     without images. summary: what a run makes of it, in words. splits: number of images. ranges: lowest
@@ -39,7 +40,7 @@ class DatasetReport:
     damaged: list[str] = field(default_factory=list)
     sides: tuple[int, int, int] = (0, 0, 0)
     not_square: int = 0
-    num_halves: int = 0
+    not_halves: list[str] = field(default_factory=list)
     kinds: dict[str, int] = field(default_factory=dict)
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     classes: dict[str, int] = field(default_factory=dict)
@@ -70,11 +71,12 @@ def add_advice(
     report.size = size or chosen or max(fitting, 2 * _SIZE_MULTIPLE)
     report.num_smaller = sum(side < min(height_and_width(report.size)) for side in sides)
     is_folder = data.name not in ("shards", "npz")
-    holds_pairs = report.num_halves > 0.9 * report.images and data.name == "folder"
+    holds_pairs = data.name == "folder" and len(report.not_halves) < 0.1 * len(sides)
     of_size = [] if data.name == "npz" else _size_advice(report, holds_pairs)  # arrays are trained on at their size
     report.advice = [*_advice(report, data.name), *of_size, *_class_advice(report.classes)]
     report.recipe = RECIPES["paired"] if holds_pairs else report.recipe
     is_paired = report.recipe == RECIPES["paired"]
+    has_damage = report.damaged or "damaged=skip" in report.pairs or (holds_pairs and report.not_halves)
     wanted = {
         "data.name": None if is_folder else data.name,
         "data.path": report.path,
@@ -82,7 +84,7 @@ def add_advice(
         "data.direction": "a_to_b" if data.name == "paired" else None,
         "data.channels": 1 if report.is_grey and data.name != "npz" and not is_paired else None,
         "data.range": None if report.range is None else "[{:g},{:g}]".format(*report.range),
-        "data.damaged": "skip" if is_folder and (report.damaged or "damaged=skip" in report.pairs) else None,
+        "data.damaged": "skip" if is_folder and has_damage else None,
     }
     words = [f"{key}={value}" for key, value in wanted.items() if value is not None and key not in passed]
     report.command = f"{program_command()} {shlex.join(['train', report.recipe, *words, *settings])}"
@@ -108,6 +110,8 @@ def _advice(report: DatasetReport, dataset: str) -> list[str]:
             f"{_files(report.kinds['alpha'])} partly transparent: they are put on white (data.background=0: on black), "
             "and generated images are opaque; data.channels=4 trains on transparency, too"
         )
+    if report.pairs and "/" in report.pairs and dataset in ("paired", "unpaired"):
+        lines.append("the folders are sides of pairs by their names; data.classes=folders reads them as classes")
     if report.duplicates:
         lines.append(f"{_files(len(report.duplicates))} duplicates of others: held-out scores may be too good")
     return lines
@@ -124,6 +128,8 @@ def _size_advice(report: DatasetReport, holds_pairs: bool) -> list[str]:
             "images are twice as wide as high, as pairs of input and target are: the command trains on pairs, from the "
             "right half to the left; `train own` would crop the middle, with the seam"
         )
+        if report.not_halves:
+            lines.append(f"no pairs, left out by data.damaged=skip: {join_some([repr(n) for n in report.not_halves])}")
     elif report.not_square and not report.pairs:
         lines.append(
             f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash; "
