@@ -153,6 +153,9 @@ def test_a_network_that_has_the_names_itself_gets_them_unchanged():
         {"model.1.weight": torch.zeros(2, 2), "model.2.weight": torch.zeros(4)},
         {"blocks.0.0.conv1.weight": torch.zeros(2), "blocks.0.0.conv1.u0": torch.zeros(5)},
         {"blocks.0.0.conv1.u0": torch.zeros(5)},
+        {"model.1.weight": torch.zeros(()), "model.2.weight": torch.zeros(4)},
+        {"blocks.0.0.conv2d1.bias": torch.zeros(())},
+        {"blocks.0.0.conv2d1.bias": torch.zeros(4), "linear0.bias": torch.zeros(4), "bn4.weight": torch.zeros(())},
     ],
 )
 def test_known_names_with_other_shapes_are_other_weights(state):

@@ -38,7 +38,9 @@ def possible_weights(stored: StoredTensors) -> Iterator[ProjectWeights]:
     """Yield what the tensors of a known project may be; they are read if it is one."""
     for layout in project_layouts():
         if any(layout.KNOWN_BY.match(name) for name in stored):
-            with suppress(RuntimeError, ValueError, LookupError):  # of shapes that the project's tensors never have
+            with suppress(
+                RuntimeError, ValueError, LookupError, TypeError
+            ):  # of shapes that the project's tensors never have
                 yield from layout.networks(plain_weights(stored))
 
 
