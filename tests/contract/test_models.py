@@ -68,9 +68,16 @@ def condition_for(net: nn.Module, x: Tensor) -> Tensor | None:
     return torch.randn(BATCH, *shape, generator=draws, dtype=torch.float64).tanh()[: len(x)].to(x.dtype)
 
 
-def call(net: nn.Module, x: Tensor, y: Tensor | None = None) -> Tensor | DiscriminatorOutput:
+def more_inputs(net: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
+    """What a network is called with after samples and labels."""
+    if getattr(net, "reconstructs", False):
+        return (torch.arange(len(x), device=x.device) % 4,)  # quarters to decode
     condition = condition_for(net, x)
-    return net(x, y) if condition is None else net(x, y, condition)
+    return () if condition is None else (condition,)
+
+
+def call(net: nn.Module, x: Tensor, y: Tensor | None = None) -> Tensor | DiscriminatorOutput:
+    return net(x, y, *more_inputs(net, x))
 
 
 def tensor_of(output: Tensor | DiscriminatorOutput) -> Tensor:
@@ -81,7 +88,7 @@ def all_of(output: Tensor | DiscriminatorOutput) -> Tensor:
     """Features, too: what a label says may be there alone."""
     if not isinstance(output, DiscriminatorOutput):
         return output
-    return torch.cat([value.reshape(BATCH, -1) for value in (output.logits_B, output.features)], 1)
+    return torch.cat([value.reshape(BATCH, -1) for value in (output.logits_B, *output.layers)], 1)
 
 
 def again(name: str, side: str) -> tuple[pytest.MarkDecorator, ...]:
@@ -114,8 +121,9 @@ def test_shapes_and_ranges(name, side, classes, shape):
         assert (0.9 < largest <= 1) == getattr(net, "bounded", True)
     else:
         patches = 2 if getattr(net, "takes_condition", False) else 0  # one that sees images from images judges places
+        patches += getattr(net, "reconstructs", False)  # patches of both branches in one row
         assert isinstance(out, DiscriminatorOutput) and len(out.logits_B) == BATCH and out.logits_B.dim() == 1 + patches
-        assert out.features is not None and out.features.shape[0] == BATCH
+        assert out.layers and all(len(features) == BATCH for features in out.layers)
 
 
 @every_network
@@ -223,7 +231,7 @@ def test_stacked_equals_each_alone(name, side, classes):
     parameters, buffers = stack_module_state(nets)
     template = copy.deepcopy(nets[0])
     begin_update(template)
-    given = () if (condition := condition_for(nets[0], x)) is None else (condition,)
+    given = more_inputs(nets[0], x)
     out = torch.vmap(lambda p, b: tensor_of(functional_call(template, (p, b), (x, y, *given))))(parameters, buffers)
     for i, net in enumerate(nets):
         begin_update(net)

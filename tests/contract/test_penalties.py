@@ -16,7 +16,7 @@ from paragan.core.types import Rows, Side
 from paragan.layers.init import initialise
 from paragan.layers.update_once import hold_updates
 from paragan.loading.loader import Loader
-from paragan.models import contragan, flow_unet, sngan, stylegan2
+from paragan.models import contragan, fastgan, flow_unet, sngan, stylegan2
 from tests.one_turn import BATCH, CLASSES, OPTIONS, SHAPE, nets, play, turn
 from tests.unlabelled_networks import UNLABELLED
 
@@ -65,6 +65,8 @@ def stirred(made=None):
         pair[Side.G] = stylegan2.Generator(options, SHAPE, CLASSES).double()
     if made is not None and made.name == "flow_matching":
         pair[Side.G] = FlowOfShortLatents(flow_unet.Options(width=4, embed=5), SHAPE, CLASSES).double()
+    if made is not None and made.name == "reconstruction":
+        pair[Side.D] = fastgan.Discriminator(fastgan.Options(width=4), SHAPE, CLASSES).eval()  # parts have own means
     initialise(pair[Side.D].double(), 11, "d")
     hold_updates(pair[Side.D])
     with torch.no_grad():

@@ -52,6 +52,7 @@ GAMES = {
     "data to data": Game(d={"data_to_data": {"weight": 0.8}}, g={"data_to_data": {"weight": 0.8}}, nets="contragan"),
     "StyleGAN2": Game(g=LENGTHS, d=R1, nets="stylegan2"),
     "StyleGAN2, shared fakes": Game(g=LENGTHS, d=R1, scheme="shared_fakes", nets="stylegan2"),
+    "reconstruction": Game(d={"reconstruction": {"weight": 0.8}}, augment="diffaugment", nets="fastgan"),
     "auxiliary": Game(d={"auxiliary": {"weight": 0.8}}, g={"auxiliary": {"weight": 0.8}}, nets="auxiliary"),
     "balancer, lazy term": Game(balanced=True, g={"near": {"interval": 2}}),
     "spectral norm, AdaBelief": Game(optimizer="adabelief", nets="spectral"),

@@ -52,6 +52,7 @@ def test_three_ranks_are_one_process(three_ranks, name):
         ("contrastive", "zero1", "zero3"),
         slow("data to data", "zero3", "zero1"),
         ("auxiliary", "ddp", "zero3"),
+        ("reconstruction", "ddp", "zero3"),
         slow("balancer, lazy term", "zero1", "zero2"),
         ("balancer, lazy term", "zero3", "ddp"),
         slow("lazy WGAN-GP, LeCam", "zero1", "zero2"),

@@ -21,7 +21,7 @@ from paragan.game.policy import Policy
 from paragan.game.prior import Prior
 from paragan.layers.init import initialise
 from paragan.losses import relativistic_average
-from paragan.models import contragan, sngan, stylegan2
+from paragan.models import contragan, fastgan, sngan, stylegan2
 from paragan.optim import adabelief
 from paragan.parallel import none
 from paragan.schemes import extragradient, shared_fakes, synchronous
@@ -41,6 +41,7 @@ ZOO = {
     "contragan": (contragan, contragan.Options(latent=LATENT, width=4, shared=5, embed=6)),
     "stylegan2": (stylegan2, stylegan2.Options(**STYLE)),
     "auxiliary": (sngan, sngan.Options(latent=LATENT, width=4, head="auxiliary")),
+    "fastgan": (fastgan, fastgan.Options(latent=LATENT, width=2, conditional=True)),
 }
 
 
@@ -49,7 +50,7 @@ class Game:
     """d, g: options of the players' penalties by name; `near` is a lazy term on G's images. k: updates of D per step.
 
     nets: `plain`; `batch norm` in both players; `spectral` norm in both, and features; `contragan`, with embeddings;
-    `auxiliary`: SNGAN with class logits; `stylegan2`, whose D compares images.
+    `auxiliary`: SNGAN with class logits; `stylegan2`, whose D compares images; `fastgan`, with decoders.
     """
 
     loss: str = "hinge"

@@ -61,6 +61,13 @@ GAMES = {
         "scheme=synchronous",
         "penalties=[contrastive]",
     ),
+    "FastGAN": (
+        "digits",
+        "model={name: fastgan, latent: 8, width: 4}",
+        "loss=hinge",
+        "augment=diffaugment",
+        "penalties=[reconstruction]",
+    ),
     "NAdam, RMSprop": ("digits", *NET, *optimizers("NAdam", "RMSprop")),
     "RAdam, Adafactor": ("digits", *NET, *optimizers("RAdam", "Adafactor")),
     "ASGD, Rprop": ("digits", *NET, *optimizers("ASGD", "Rprop")),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from paragan.config.overrides import Overrides, merge, write_word
+from paragan.config.recipe_by_size import larger_recipe, replaced_by, replacement_line, take_by_size
 from paragan.config.run_config import FORMAT, RunConfig, compare, outside_names, to_tree
 from paragan.config.sections import ANY
 from paragan.core import registry, strict_yaml
@@ -75,7 +76,11 @@ def read_with_places(
         trust = not _is_of_a_run(recipe, tree) if outside.trust is None else outside.trust
         outside = replace(outside, trust=trust, used=used_code(Path(recipe).parent))
     of_run = _check_format(tree) and Path(recipe).name == "config.yaml"
+    by_size = take_by_size(recipe, tree)
     writer = _write(tree, overrides, problems)
+    if larger := replaced_by(by_size, tree):
+        warn(replacement_line(recipe, larger, tree))
+        return read_with_places(larger, overrides, outside, warn)
     anew = f"{program_command()} train RECIPE --out {shlex.quote(str(Path(recipe).parent))} --fresh"
     cure = f"change these lines of the file, or train anew with a recipe, which has settings of today: {anew}"
     config = _validate(tree, problems, outside, cure if of_run else "")
@@ -129,6 +134,9 @@ def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
     """Return the differences from the recipe: dotted key -> [recipe's value, value here]."""
     try:
         plain = read_recipe(recipe, outside=outside_names(config))
+        larger = larger_recipe(take_by_size(recipe, _open(recipe, [])), getattr(config.data.options, "size", None))
+        of_size = read_recipe(larger) if larger else plain
+        plain = of_size if of_size.model.name == config.model.name else plain
     except ConfigError:  # the recipe is incomplete without overrides
         return {}
     changed = compare(plain, replace(config, history=plain.history))

@@ -118,9 +118,9 @@ class ImageOutput(nn.Module):
 
     keeps_float32 = True
 
-    def __init__(self, inputs: int, channels: int, wrap: Wrap = identity_wrap) -> None:
+    def __init__(self, inputs: int, channels: int, wrap: Wrap = identity_wrap, bias: bool = True) -> None:
         super().__init__()
-        self.conv = wrap(nn.Conv2d(inputs, channels, 3, padding=1))
+        self.conv = wrap(nn.Conv2d(inputs, channels, 3, padding=1, bias=bias))
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
         with autocast_off(h):

@@ -17,8 +17,8 @@ from paragan.layers.precision import autocast_off
 class UpConv2d(nn.Conv2d):
     """Layer equal to `conv3x3(F.interpolate(x, scale_factor=2))`: (B, out, 2H, 2W)."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__(inputs, outputs, 3, padding=1)
+    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
+        super().__init__(inputs, outputs, 3, padding=1, bias=bias)
 
     def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         # a transposed convolution reads its taps backwards

@@ -113,6 +113,28 @@ def stylegan2(side: int, base: int) -> tuple[int, int]:
     return g, d
 
 
+def fastgan_128() -> tuple[int, int]:
+    """Liu et al. 2021, without the layers of more than 128 px: no convolution has a bias."""
+
+    def gated(a: int, b: int, area: int = 9) -> int:
+        return a * 2 * b * area + 4 * b
+
+    def excitation(a: int, b: int) -> int:
+        return a * b * 16 + b * b
+
+    widths = [1024, 512, 256, 128, 128, 64]  # of G's maps of 4 to 128 px
+    g = gated(256, 1024, 16) + sum(gated(a, b) for a, b in pairwise(widths)) + 64 * 3 * 9
+    g += sum(gated(b, b) + 2 for b in widths[1::2])  # a second layer, and two strengths of noise
+    g += excitation(1024, 128) + excitation(512, 64)
+    d = 3 * 32 * 9 + excitation(32, 256) + excitation(64, 512)
+    d += sum(a * b * 17 + b * b * 9 + 6 * b for a, b in pairwise([32, 64, 128, 256, 512]))
+    d += 512 * 1024 + 2 * 1024 + 1024 * 16
+    d += sum(a * b * 16 for a, b in pairwise([3, 32, 64, 128, 256])) + 2 * (64 + 128 + 256) + 256 * 16
+    decoders = [[512, 128, 64, 64, 32], [256, 128, 64, 64, 32], [256, 128, 64, 64]]  # the last makes 64 px
+    d += sum(sum(gated(a, b) for a, b in pairwise(each)) + each[-1] * 3 * 9 for each in decoders)
+    return g, d
+
+
 _BROCK_64 = "flavour: brock, width: 64, latent: 120"
 _TAPERED = "768, 768, 768, 768, 384"
 _CONTRAST = "base: 16384, mapping: 2, head: contrast"
@@ -130,8 +152,10 @@ BROCK = "BigGAN-PyTorch, printed at the start"
 MIMICRY = "mimicry's table"
 KARRAS = "StyleGAN2-ADA, printed at the start"
 R3GAN = "R3GAN's presets, printed at the start"
+LIU = "FastGAN-pytorch, counted"
 BY_HAND = "no number is published: the sum over layers"
 ISOLA = "pytorch-CycleGAN-and-pix2pix, printed at the start"
+_TO_128 = 64 * 3  # of their 1x1 convolution to a second image, of 128 px
 # no bias before instance norm, which removes it: authors' D with three such layers
 _REMOVED = 2 * (128 + 256 + 512)
 
@@ -169,6 +193,10 @@ SIZES = [
     Case(STUDIO, "contragan", "", (3, 128, 128), 1000, 70_433_988, 90_343_202),
     Case(STUDIO, "reacgan", "", (3, 32, 32), 10, 9_416_196, 2_517_186),
     Case(STUDIO, "reacgan", "", (3, 128, 128), 1000, 70_433_988, 90_343_202),
+    Case(LIU, "fastgan", "", (3, 256, 256), 0, 29_127_846 - _TO_128, 11_526_160),
+    Case(LIU, "fastgan", "", (3, 512, 512), 0, 29_174_392 - _TO_128, 11_526_496),
+    Case(LIU, "fastgan", "", (3, 1024, 1024), 0, 29_176_512 - _TO_128, 11_528_192),
+    Case(BY_HAND, "fastgan", "", (3, 128, 128), 0, *fastgan_128()),
     Case(R3GAN, "r3gan", "", (3, 32, 32), 10, 20_781_952, 21_280_512),
     Case(R3GAN, "r3gan", "width: 1536", (3, 64, 64), 1000, 103_570_432, 107_205_120),
     Case(R3GAN, "r3gan", "width: 1536", (3, 32, 32), 1000, 82_914_304, 86_548_992),
