@@ -12,7 +12,7 @@ px 29,127,654 / 11,526,160; 512 px 29,174,200 / 11,526,496; 1024 px 29,176,320 /
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import torch
 import torch.nn.functional as F
@@ -171,8 +171,7 @@ class LastMapOutput(nn.Module):
         self.image = ImageOutput(inputs, channels, spectral_norm, bias=False)
 
     def forward(self, maps: Maps, y_B: Tensor | None = None) -> Tensor:
-        image: Tensor = self.image(maps[-1])
-        return image
+        return self.image(maps[-1])
 
 
 class ImageStart(nn.Module):
@@ -183,11 +182,8 @@ class ImageStart(nn.Module):
         self.stride = 2 ** max(0, doublings - _SMALL)  # of the small image's pixels
         halvings = max(0, doublings - 1 - _D_LARGEST)
         widths = [max(1, width // 8)] * max(0, halvings - 1) + [outputs]
-        layers: list[nn.Module] = []
-        for number, (a, b) in enumerate(pairwise((colours, *widths))):
-            norm = AffineBatchNorm(b) if number else nn.Identity()
-            layers += [_conv(a, b, 4, 2, 1) if halvings else _conv(a, b, 3, 1, 1), norm, _activation()]
-        self.layers = nn.Sequential(*layers)
+        same = [_conv(colours, outputs, 3, 1, 1), nn.LeakyReLU(_SLOPE)]
+        self.layers = nn.Sequential(*(_strided([colours, *widths]) if halvings else same))
 
     def forward(self, x: Tensor | tuple[Tensor, Tensor], y_B: Tensor | None = None) -> State:
         image, part_B = (x, None) if isinstance(x, Tensor) else x
@@ -199,10 +195,9 @@ class HalvingBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, excite: Excitation | None) -> None:
         super().__init__()
-        self.main = nn.Sequential(
-            *_strided(inputs, outputs), _conv(outputs, outputs, 3, 1, 1), AffineBatchNorm(outputs), _activation()
-        )
-        self.direct = nn.Sequential(nn.AvgPool2d(2), _conv(inputs, outputs, 1), AffineBatchNorm(outputs), _activation())
+        strided = _normed(_conv(inputs, outputs, 4, 2, 1), outputs)
+        self.main = nn.Sequential(*strided, *_normed(_conv(outputs, outputs, 3, 1, 1), outputs))
+        self.direct = nn.Sequential(nn.AvgPool2d(2), *_normed(_conv(inputs, outputs, 1), outputs))
         self.excite = excite
 
     def forward(self, state: State, y_B: Tensor | None = None) -> State:
@@ -222,8 +217,7 @@ class EncoderHead(nn.Module):
         doublings = min(sizes.doublings, _SMALL) - 1
         halvings = max(1, doublings)
         half = [max(1, (4 * options.width) >> number) for number in range(halvings)][::-1]
-        strided = [_strided(a, b, number > 0) for number, (a, b) in enumerate(pairwise((colours, *half)))]
-        self.branch = nn.Sequential(*[layer for layers in strided for layer in layers])
+        self.branch = nn.Sequential(*_strided([colours, *half]))
         self.logits = PatchLogits(last, 2 * last, classes)
         self.small_logits = PatchLogits(half[-1], None)
         of_part = max(0, min(sizes.doublings - 1, _SMALL) - 1)
@@ -233,11 +227,10 @@ class EncoderHead(nn.Module):
     def forward(self, state: State, y_B: Tensor | None = None) -> tuple[Tensor, Tensor | Maps]:
         image, part_B, maps = state
         small = self.branch(image)
-        last = maps[-1]
-        logits_BP = torch.cat([self.logits(last, y_B), self.small_logits(small)], 1)
+        logits_BP = torch.cat([self.logits(maps[-1], y_B), self.small_logits(small)], 1)
         if part_B is None:
-            return logits_BP, at_least_float32(last).mean((2, 3))
-        encoded = (last, small, take_quarter(maps[-2:][0], part_B))
+            return logits_BP, at_least_float32(maps[-1]).mean((2, 3))
+        encoded = (maps[-1], small, take_quarter(maps[-2:][0], part_B))
         return logits_BP, tuple(decode(h) for decode, h in zip(self.decoders, encoded, strict=True))
 
 
@@ -252,7 +245,7 @@ class PatchLogits(nn.Module):
 
     def __init__(self, inputs: int, hidden: int | None, classes: int = 0) -> None:
         super().__init__()
-        layers = [] if hidden is None else [_conv(inputs, hidden, 1), AffineBatchNorm(hidden), _activation()]
+        layers = [] if hidden is None else _normed(_conv(inputs, hidden, 1), hidden)
         self.layers = nn.Sequential(*layers, _conv(inputs if hidden is None else hidden, 1, 4))
         self.embed = spectral_norm(nn.Embedding(classes, inputs)) if classes else None
 
@@ -273,7 +266,7 @@ class Decoder(nn.Module):
         super().__init__()
         widths = [inputs, *(max(1, factor * width) for factor in _DECODER_WIDTHS[:doublings])]
         ups = [(spectral_norm(UpConv2d(a, 2 * b, bias=False)), GatedNorm(b)) for a, b in pairwise(widths)]
-        self.layers = nn.Sequential(*[layer for pair in ups for layer in pair], _conv(widths[-1], colours, 3, 1, 1))
+        self.layers = nn.Sequential(*chain.from_iterable(ups), _conv(widths[-1], colours, 3, 1, 1))
 
     def forward(self, h: Tensor) -> Tensor:
         return at_least_float32(self.layers(h)).tanh()
@@ -288,20 +281,20 @@ def _stage(options: Options, widths: list[int], number: int, sizes: MapSizes, cl
         convs.append(_conv(width, 2 * width, 3, 1, 1))
         noises = [Noise(sizes.size(number)) if options.noise else None for _ in convs]
     gates = [GatedNorm(width, classes, noise) for noise in noises]
-    is_excited = number in _EXCITED
-    excite = Excitation(widths[number - 4], width, sizes.lowest) if is_excited else None
+    excite = Excitation(widths[number - 4], width, sizes.lowest) if number in _EXCITED else None
     return DoublingBlock(convs, gates, excite)
 
 
-def _strided(inputs: int, outputs: int, has_norm: bool = True) -> list[nn.Module]:
-    """Return a 4x4 convolution of stride two, a norm and an activation."""
-    norms: list[nn.Module] = [AffineBatchNorm(outputs)] if has_norm else []
-    return [_conv(inputs, outputs, 4, 2, 1), *norms, _activation()]
+def _strided(widths: list[int]) -> list[nn.Module]:
+    """Return 4x4 convolutions of stride two, each with an activation, and with a norm but for the first."""
+    first = [_conv(widths[0], widths[1], 4, 2, 1), nn.LeakyReLU(_SLOPE)]
+    others = [_normed(_conv(a, b, 4, 2, 1), b) for a, b in pairwise(widths[1:])]
+    return [*first, *chain.from_iterable(others)]
+
+
+def _normed(conv: nn.Module, outputs: int) -> list[nn.Module]:
+    return [conv, AffineBatchNorm(outputs), nn.LeakyReLU(_SLOPE)]
 
 
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0) -> nn.Module:
     return spectral_norm(nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False))
-
-
-def _activation() -> nn.Module:
-    return nn.LeakyReLU(_SLOPE)
