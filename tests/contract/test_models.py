@@ -64,16 +64,13 @@ def condition_for(net: nn.Module, x: Tensor) -> Tensor | None:
     if not getattr(net, "takes_condition", False):
         return None
     draws = torch.Generator().manual_seed(1)
-    shape = net.tested_shape
-    return torch.randn(BATCH, *shape, generator=draws, dtype=torch.float64).tanh()[: len(x)].to(x.dtype)
+    return torch.randn(BATCH, *net.tested_shape, generator=draws, dtype=torch.float64).tanh()[: len(x)].to(x.dtype)
 
 
 def more_inputs(net: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
-    """What a network is called with after samples and labels."""
-    if getattr(net, "reconstructs", False):
-        return (torch.arange(len(x), device=x.device) % 4,)  # quarters to decode
-    condition = condition_for(net, x)
-    return () if condition is None else (condition,)
+    """What a network is called with after samples and labels: a condition, or quarters to decode."""
+    parts = torch.arange(len(x)) % 4 if getattr(net, "reconstructs", False) else condition_for(net, x)
+    return () if parts is None else (parts,)
 
 
 def call(net: nn.Module, x: Tensor, y: Tensor | None = None) -> Tensor | DiscriminatorOutput:
@@ -86,9 +83,8 @@ def tensor_of(output: Tensor | DiscriminatorOutput) -> Tensor:
 
 def all_of(output: Tensor | DiscriminatorOutput) -> Tensor:
     """Features, too: what a label says may be there alone."""
-    if not isinstance(output, DiscriminatorOutput):
-        return output
-    return torch.cat([value.reshape(BATCH, -1) for value in (output.logits_B, *output.layers)], 1)
+    outputs = (output.logits_B, *output.layers) if isinstance(output, DiscriminatorOutput) else (output,)
+    return torch.cat([value.reshape(BATCH, -1) for value in outputs], 1)
 
 
 def again(name: str, side: str) -> tuple[pytest.MarkDecorator, ...]:
@@ -120,8 +116,7 @@ def test_shapes_and_ranges(name, side, classes, shape):
         largest = call(net, x, y).abs().max()
         assert (0.9 < largest <= 1) == getattr(net, "bounded", True)
     else:
-        patches = 2 if getattr(net, "takes_condition", False) else 0  # one that sees images from images judges places
-        patches += getattr(net, "reconstructs", False)  # patches of both branches in one row
+        patches = 2 * getattr(net, "takes_condition", False) + getattr(net, "reconstructs", False)
         assert isinstance(out, DiscriminatorOutput) and len(out.logits_B) == BATCH and out.logits_B.dim() == 1 + patches
         assert out.layers and all(len(features) == BATCH for features in out.layers)
 
@@ -258,8 +253,7 @@ def test_low_precision_and_layout(name, side, classes):
 @pytest.mark.parametrize("name", MODELS)
 def test_discriminators_can_be_differentiated_twice(name):
     net = stirred(build(name, "Discriminator", 0))
-    x, _ = inputs(net, 0)
-    x.requires_grad_()
+    x = inputs(net, 0)[0].requires_grad_()
     (grad,) = torch.autograd.grad(tensor_of(call(net, x)).sum(), x, create_graph=True)
     grad.square().sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())

@@ -222,7 +222,7 @@ class EncoderHead(nn.Module):
         self.small_logits = PatchLogits(half[-1], None)
         of_part = max(0, min(sizes.doublings - 1, _SMALL) - 1)
         inputs = ((last, doublings), (half[-1], halvings), (before, of_part))
-        self.decoders = nn.ModuleList([Decoder(a, number, options.width // 2, colours) for a, number in inputs])
+        self.decoders = nn.ModuleList([MapDecoder(a, number, options.width // 2, colours) for a, number in inputs])
 
     def forward(self, state: State, y_B: Tensor | None = None) -> tuple[Tensor, Tensor | Maps]:
         image, part_B, maps = state
@@ -259,7 +259,7 @@ class PatchLogits(nn.Module):
             return logits_BP + towards.sum(1, keepdim=True)
 
 
-class Decoder(nn.Module):
+class MapDecoder(nn.Module):
     """Map to an image of `doublings` doublings in [-1, 1], at least float32: 3x3 convolutions and gated norms."""
 
     def __init__(self, inputs: int, doublings: int, width: int, colours: int) -> None:
