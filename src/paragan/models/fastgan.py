@@ -93,7 +93,7 @@ class Discriminator(BlockDiscriminator):
             HalvingBlock(a, b, Excitation(widths[step - 2], b, sizes.lowest) if step >= 2 else None)
             for step, (a, b) in enumerate(pairwise(widths))
         ]
-        self.blocks = nn.ModuleList([start, *downs, EncoderHead(options, widths, shape[0], sizes, self.num_classes)])
+        self.blocks = nn.ModuleList([start, *downs, EncoderHead(options, widths, shape, self.num_classes)])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None, part_B: Tensor | None = None) -> DiscriminatorOutput:
         inputs = x_BCHW if part_B is None else (x_BCHW, part_B)
@@ -211,18 +211,18 @@ class HalvingBlock(nn.Module):
 class EncoderHead(nn.Module):
     """Last block of D: logits of both branches, features, and what the decoders rebuild."""
 
-    def __init__(self, options: Options, widths: list[int], colours: int, sizes: MapSizes, classes: int) -> None:
+    def __init__(self, options: Options, widths: list[int], shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
+        doublings = map_sizes(shape).doublings
         last, before = widths[-1], widths[-2:][0]
-        doublings = min(sizes.doublings, _SMALL) - 1
-        halvings = max(1, doublings)
+        halvings = max(1, min(doublings, _SMALL) - 1)
         half = [max(1, (4 * options.width) >> number) for number in range(halvings)][::-1]
-        self.branch = nn.Sequential(*_strided([colours, *half]))
+        self.branch = nn.Sequential(*_strided([shape[0], *half]))
         self.logits = PatchLogits(last, 2 * last, classes)
         self.small_logits = PatchLogits(half[-1], None)
-        of_part = max(0, min(sizes.doublings - 1, _SMALL) - 1)
-        inputs = ((last, doublings), (half[-1], halvings), (before, of_part))
-        self.decoders = nn.ModuleList([MapDecoder(a, number, options.width // 2, colours) for a, number in inputs])
+        whole, part = (max(0, min(number, _SMALL) - 1) for number in (doublings, doublings - 1))
+        inputs = ((last, whole), (half[-1], halvings), (before, part))
+        self.decoders = nn.ModuleList([MapDecoder(a, number, options.width // 2, shape[0]) for a, number in inputs])
 
     def forward(self, state: State, y_B: Tensor | None = None) -> tuple[Tensor, Tensor | Maps]:
         image, part_B, maps = state
