@@ -62,7 +62,7 @@ def read_images(path: str, extractor: FeatureExtractor, update: Update = lambda 
         return _read_statistics(Path(path), extractor)
     images = _ArrayImages(Path(path)) if path.endswith(_ENDING) else open_encoded_images(path, option="score")
     order = Order(len(images), 0).at(np.arange(len(images)))  # metrics with a limit read the first ones
-    computed: list[Tensor] = []
+    features_NF = torch.empty(0)
 
     def decode(row: int) -> Tensor:
         if isinstance(images, _ArrayImages):
@@ -73,9 +73,13 @@ def read_images(path: str, extractor: FeatureExtractor, update: Update = lambda 
         for first in range(0, len(images), _AT_ONCE):
             rows = [int(row) for row in order[first : first + _AT_ONCE]]
             decoded = list(threads.map(decode, rows))
-            computed += _features(extractor, decoded, [images.where(row) for row in rows])
+            block_BF = torch.cat(_features(extractor, decoded, [images.where(row) for row in rows]))
+            if not first:
+                # In one piece: small tensors that stay between large ones that go would pin the heap (2 GB of 64 px).
+                features_NF = torch.empty(len(images), block_BF.shape[1])
+            features_NF[first : first + len(rows)] = block_BF
             update(min(first + _AT_ONCE, len(images)), len(images))
-    return _image_set(path, torch.cat(computed), images.ignored)
+    return _image_set(path, features_NF, images.ignored)
 
 
 def _image_set(name: str, features_BF: Tensor, ignored: Mapping[str, int]) -> ImageSet:

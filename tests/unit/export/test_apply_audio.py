@@ -59,8 +59,9 @@ def test_written_audio_is_that_of_the_network(runs, recordings, tmp_path, name):
     assert np.abs(difference).max() <= 1.5 / 32767
 
 
-def test_chunks_equal_the_whole_away_from_seams(runs):
-    sampler = pg.load(runs / "codec")
+@pytest.mark.parametrize("name", ["vocoder", "codec"])
+def test_chunks_equal_the_whole_away_from_seams(runs, name):
+    sampler = pg.load(runs / name)
     x = torch.randn(1, 1, 12_800).clamp(-1, 1) / 4
     whole, chunks = sampler.apply(x), sampler.apply(x, tile=4096, overlap=2048)
     torch.testing.assert_close(chunks, whole, rtol=0, atol=1e-3)

@@ -131,6 +131,20 @@ def test_export_torch_program_equals_network(name, exporting, tmp_path):
     assert torch.allclose(program(z, y), images.tensor, atol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sngan", "mlp"])  # dcgan: test_export_folder.py
+def test_export_onnx_model_equals_every_network(name, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    train(tmp_path / "run", *NETS[name], "model.conditional=true")
+    sampler = pg.load(tmp_path / "run")
+    assert formats.onnx_program(traceable(sampler), tmp_path / "g.onnx") < 1e-4
+    session = onnxruntime.InferenceSession(tmp_path / "g.onnx")
+    for count in (1, 7):
+        images = sampler.sample(count, seed=5)
+        inputs = {"z": sampler.latents(count, seed=5).numpy(), "labels": torch.tensor(images.labels).numpy()}
+        assert torch.allclose(torch.from_numpy(session.run(None, inputs)[0]), images.tensor, atol=1e-4)
+
+
 def test_export_program_that_differs_is_refused(run, tmp_path, monkeypatch):
     sampler = pg.load(run)
 
