@@ -238,13 +238,9 @@ def _are_pairs(names: list[bytes]) -> bool:
 
 def _have_equal_files(paths: list[bytes], tops: list[bytes]) -> bool:
     """Return whether most of the first file names of all folders are equal but for the suffix."""
-    stems = [{os.path.splitext(path[len(top) :])[0] for path in _images_in(paths, top)} for top in tops]
+    firsts = [[path[len(top) :] for path in paths[rows_in(paths, top)][:_NUM_COMPARED]] for top in tops]
+    stems = [{os.path.splitext(name)[0] for name in names} for names in firsts]
     return 2 * len(set.intersection(*stems)) > max(2, *map(len, stems))
-
-
-def _images_in(paths: list[bytes], top: bytes) -> list[bytes]:
-    rows = rows_in(paths, top)
-    return paths[rows.start : min(rows.stop, rows.start + _NUM_COMPARED)]
 
 
 def _masks_of_images(paths: list[bytes]) -> list[int]:

@@ -89,15 +89,12 @@ class PairDecoder:
             return a, b
         a = side_a.read(data, where)
         b = a if side_a.limits == side_b.limits else side_b.read(data, where)
-        self._check_ratio(*a.size, where)
-        return a.crop((0, 0, a.width // 2, a.height)), b.crop((a.width // 2, 0, a.width, a.height))
-
-    def _check_ratio(self, width: int, height: int, where: str) -> None:
-        if not is_pair(width, height, self.size):
+        if not is_pair(*a.size, self.size):
             raise DataError(
-                f"{where}: {width} x {height} pixels are no pair; a pair is one picture twice as wide as high, of even "
-                f"width (A left, B right), or a file of the same name in each of {SIDE_NAMES}"
+                f"{where}: {a.width} x {a.height} pixels are no pair; a pair is one picture twice as wide as high, of "
+                f"even width (A left, B right), or a file of the same name in each of {SIDE_NAMES}"
             )
+        return a.crop((0, 0, a.width // 2, a.height)), b.crop((a.width // 2, 0, a.width, a.height))
 
     def with_own_channels(self, images: EncodedImages) -> PairDecoder:
         """Return the decoder with the channels of the files, 1 if all of a few are grey, where none are set.

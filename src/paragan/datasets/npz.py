@@ -59,9 +59,7 @@ class Options:
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (C, H, W). Raises `DataError` for a missing or invalid array."""
-    values_NCHW = read_stored_images(options)
-    classes = read_classes(options, len(values_NCHW))
-    splits = split_rows(options, classes, len(values_NCHW))
+    values_NCHW, classes, splits, notices = read_file(options)
     rows = splits[split]
     kept = (options.bits, options.range) if options.bits > 8 or options.range else ()
     fingerprint = compute_fingerprint(
@@ -70,24 +68,28 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     rounded = round_values(values_NCHW, options.range, options.bits, f"{options.path}: {options.image_array}")
     images_NCHW = torch.from_numpy(rounded)[rows].contiguous()
     limits = (float(values_NCHW.min()), float(values_NCHW.max())) if options.range is None else (0.0, 0.0)
-    notices = (*describe_range(*limits, top_of(values_NCHW)), *unread_arrays(options))
     images = InMemorySource(images_NCHW, fingerprint=fingerprint)
     if classes is not None:
         labels_N = torch.from_numpy(classes.labels.astype(np.int64))[rows]
         images = InMemorySource(images_NCHW, labels_N, classes.names, fingerprint)
-        notices = (*notices, *classes.notices)
-    images.notices = notices
+    images.notices = (*describe_range(*limits, top_of(values_NCHW)), *notices)
     images.reading = f"holds out {len(splits['held_out']):,}"
     return images
 
 
-def split_rows(options: Options, classes: NumberedClasses | None, count: int) -> dict[str, Tensor]:
-    """Return the rows of both splits."""
-    strata_N = np.zeros(count) if classes is None else classes.labels
-    return stratified_split(torch.from_numpy(strata_N.astype(np.int64)), options.held_out, "npz")
+def read_file(options: Options) -> tuple[Values, NumberedClasses | None, dict[str, Tensor], tuple[str, ...]]:
+    """Return images as stored, (N, C, H, W), their classes, the rows of both splits, and lines about the file."""
+    values_NCHW = _read_stored_images(options)
+    classes = _read_classes(options, len(values_NCHW))
+    labels_N = np.zeros(len(values_NCHW)) if classes is None else classes.labels
+    splits = stratified_split(torch.from_numpy(labels_N.astype(np.int64)), options.held_out, "npz")
+    read = (options.image_array, options.label_array, "class_names")
+    unread = [name for name in npz.array_names(Path(options.path)) if name not in read]
+    notices = (f"{options.path}: arrays that are not read: {join_some(unread)}",) if unread else ()
+    return values_NCHW, classes, splits, (*notices, *(classes.notices if classes else ()))
 
 
-def read_stored_images(options: Options) -> Values:
+def _read_stored_images(options: Options) -> Values:
     """Return the values of a file as stored, (N, C, H, W); `DataError` if they are missing or invalid."""
     path = Path(options.path)
     if not options.path or not path.is_file():
@@ -117,13 +119,6 @@ def _likely(names: list[str], start: str, word: str) -> str:
     return max(names, key=lambda name: "train" in name, default="NAME")
 
 
-def unread_arrays(options: Options) -> tuple[str, ...]:
-    """Return a line about arrays that are not read, if there are some."""
-    read = (options.image_array, options.label_array, "class_names")
-    unread = [name for name in npz.array_names(Path(options.path)) if name not in read]
-    return (f"{options.path}: arrays that are not read: {join_some(unread)}",) if unread else ()
-
-
 def _with_channels_first(array: Values, where: str) -> Values:
     """Return images as (N, C, H, W). Raises `DataError` for another number of axes, and if both may be channels."""
     array = array[..., None] if array.ndim == 3 else array
@@ -140,7 +135,7 @@ def _with_channels_first(array: Values, where: str) -> Values:
     )
 
 
-def read_classes(options: Options, count: int) -> NumberedClasses | None:
+def _read_classes(options: Options, count: int) -> NumberedClasses | None:
     """Return labels and class names; None if the file has no array under the default name."""
     path = Path(options.path)
     present = npz.array_names(path)

@@ -108,14 +108,11 @@ def open_pairs(options: Options, skip: bool = False) -> tuple[EncodedImages, Two
     files, paths = list_images(path, "paired")
     sides = find_sides(paths)
     pairs, notices = ({}, ()) if sides is None else match_names(sides, path, skip)
-    if pairs:
-        images: FileImages = PairedFiles(files, pairs, path, notices)
-        return images, sides, _decoder(options, images)
-    images = FileImages(files, arrange(paths, path, "none"))
+    images = PairedFiles(files, pairs, path, notices) if pairs else FileImages(files, arrange(paths, path, "none"))
     try:
-        return images, None, _decoder(options, images)
+        return images, sides if pairs else None, _decoder(options, images)
     except DataError as error:
-        if sides is None:
+        if pairs or sides is None:
             raise
         problem = f"no file of {sides.names[0]} has a partner of its name in {sides.names[1]}"
         raise DataError(f"data.path={path}: {problem}; as pictures of two halves: {error}") from None

@@ -189,13 +189,14 @@ class TarReader(_ArchiveReader):
     """Reader of tar files: plain ones are read in place, images and texts of compressed ones are held in memory.
 
     Paths of several tar files begin with the split that a tar file is named after, if it is, and file
-    names with its number, because two may have the same names.
+    names with its number, because two may have the same names. has_several: there are more than one.
     """
 
     def __init__(self, tars: Sequence[Path], name: Path) -> None:
         super().__init__(name)
         self._tars = tars
-        self._prefixes = [split_folder(tar, name) if len(tars) > 1 else "" for tar in tars]
+        self.has_several = len(tars) > 1
+        self._prefixes = [split_folder(tar, name) if self.has_several else "" for tar in tars]
         self._members: dict[str, tuple[int, int, int]] = {}  # tar file, offset, number of bytes
         self._contents: dict[str, bytes] = {}  # of compressed tar files
         self._num_left = _MAX_UNPACKED_BYTES
@@ -211,11 +212,6 @@ class TarReader(_ArchiveReader):
         """Return paths in the order of the archive."""
         wanted = set(paths)
         return [path for path in map(os.fsencode, self._members) if path in wanted]
-
-    @property
-    def has_several(self) -> bool:
-        """Whether these are several tar files."""
-        return len(self._tars) > 1
 
     def read(self, path: str, limit: int | None = None) -> bytes:
         if path in self._contents:

@@ -26,12 +26,7 @@ from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_decoding import is_pair
 from paragan.datasets._pair_files import kind_of_pairs, split_pair
 from paragan.datasets.base.audio_files import ENDINGS
-from paragan.datasets.base.open_images import (
-    ARRAY_SUFFIXES,
-    describe_missing,
-    open_encoded_images,
-    open_reader,
-)
+from paragan.datasets.base.open_images import ARRAY_SUFFIXES, describe_missing, open_encoded_images, open_reader
 from paragan.datasets.preparation.dataset_report import RECIPES, DatasetReport, add_advice
 from paragan.storage.shard_folder import has_shards
 
@@ -125,16 +120,12 @@ class _ArrayImages(EncodedImages):
     def __init__(self, options: npz.Options) -> None:
         self._path = options.path
         self.format = Path(options.path).suffix[1:]
-        self._values_NCHW = npz.read_stored_images(options)
-        classes = npz.read_classes(options, len(self._values_NCHW))
-        rows = npz.split_rows(options, classes, len(self._values_NCHW))
+        self._values_NCHW, classes, rows, self.notices = npz.read_file(options)
         self._order = np.concatenate([rows["train"], rows["held_out"]])
         self.num_train = len(rows["train"])
         self.split_hashes = np.zeros(len(self._order), np.uint32)
-        self.notices = npz.unread_arrays(options)
         if classes is not None:
             self.labels, self.class_names = classes.labels[self._order], classes.names
-            self.notices += classes.notices
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         return [self.values(row).values_HWC.tobytes() for row in rows]
