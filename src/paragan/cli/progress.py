@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _PERIOD_S = 10.0
-Update = Callable[[int, int], None]  # (number done, total)
+Update = Callable[[float, int], None]  # (number done, with a share of the next one; total)
 
 
 @contextmanager
@@ -50,13 +50,14 @@ def _log_lines(unit: str) -> Update:
     start = time.monotonic()
     last = start
 
-    def update(done: int, total: int) -> None:
+    def update(done: float, total: int) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= _PERIOD_S and done < total:
             last = now
             left = (now - start) / done * (total - done)
-            line = f"{done:,} of {total:,} {unit}, about {left:.0f} s left"
+            share = "" if done == int(done) else f" ({done / total:.0%})"
+            line = f"{int(done):,} of {total:,} {unit}{share}, about {left:.0f} s left"
             print(line, file=sys.stderr, flush=True)
 
     return update

@@ -8,6 +8,7 @@ import typer
 
 from paragan.cli.arguments import AsJson
 from paragan.cli.progress import show_progress
+from paragan.core.errors import ConfigError
 from paragan.core.printable import print_to_stderr
 
 _GENERATED = "Generated images: a folder, archive, shards or array (.npz); or statistics (.npz with mu and sigma)."
@@ -15,8 +16,8 @@ Generated = Annotated[str, typer.Argument(metavar="GENERATED", help=_GENERATED)]
 Real = Annotated[str, typer.Argument(metavar="REAL", help="Real images, or statistics, to compare with.")]
 _FEATURES = "Extractor: a name that `list features` prints, a .pt2 file, or {name: …} as in a recipe."
 Features = Annotated[str, typer.Option(metavar="NAME|FILE", help=_FEATURES)]
-_METRICS = "Metrics, separated by commas."
-Metrics = Annotated[str, typer.Option(metavar="NAMES", help=_METRICS)]
+_METRICS = "Metrics, separated by commas (default: fd,kid,precision,recall,density,coverage)."
+Metrics = Annotated[str | None, typer.Option(metavar="NAMES", help=_METRICS)]
 _SAVE = "Write the statistics of REAL, for later calls and for other programs."
 Save = Annotated[Path | None, typer.Option("--save-stats", metavar="FILE", help=_SAVE)]
 
@@ -26,7 +27,7 @@ def score_folders(
     real: Real,
     *,
     features: Features = "inception",
-    metrics: Metrics = "fd,kid,precision,recall,density,coverage",
+    metrics: Metrics = None,
     save_stats: Save = None,
     as_json: AsJson = False,
 ) -> None:
@@ -38,34 +39,36 @@ def score_folders(
     from paragan.evaluation import folder_scores
     from paragan.runs.evaluate import open_extractor
 
-    names = [name.strip() for name in metrics.split(",")]
+    names = list(folder_scores.METRICS) if metrics is None else [name.strip() for name in metrics.split(",")]
     for name in names:
         folder_scores.check_metric(name)
     if save_stats is not None:
         folder_scores.check_statistics_path(save_stats)
     extractor = open_extractor(features)
     with show_progress("images") as update:
-        real_set = folder_scores.read_images(real, extractor, update)
+        real_set = folder_scores.read_images(real, extractor, update, "REAL")
         if save_stats is not None:
             folder_scores.save_statistics(real_set, save_stats, extractor)
-        generated_set = folder_scores.read_images(generated, extractor, update)
-    for images in (real_set, generated_set):
-        if images.ignored:
-            kinds = ", ".join(f"{number:,} {kind}" for kind, number in images.ignored.items())
-            print_to_stderr(f"warning: {images.name}: not compared: {kinds}")
+            print_to_stderr(f"statistics of {real}: {save_stats}")
+        generated_set = folder_scores.read_images(generated, extractor, update, "GENERATED")
+    for line in (*real_set.warnings(), *generated_set.warnings()):
+        print_to_stderr(f"warning: {line}")
     values = folder_scores.compare(generated_set, real_set, names)
+    missing = {name: value for name, value in values.items() if isinstance(value, str)}
     counts = [None if images.features is None else len(images.features) for images in (generated_set, real_set)]
     if as_json:
         facts = {"features": extractor.name, "sha256": extractor.sha256, "images": counts}
         numbers = {name: value if isinstance(value, float) else None for name, value in values.items()}
-        missing = {name: value for name, value in values.items() if isinstance(value, str)}
         print(json.dumps({**facts, "metrics": numbers, "missing": missing}))
-        return
-    print(f"{generated} and {real}: {_count(counts[0])} and {_count(counts[1])}, features {extractor.name}")
-    for name, value in values.items():
-        published = extractor.published_names.get(name, name)
-        text = f"{value:.6g}  ({folder_scores.direction_mark(name)})" if isinstance(value, float) else value
-        print(f"  {published:10}  {text}")
+    else:
+        print(f"{generated} and {real}: {_count(counts[0])} and {_count(counts[1])}, features {extractor.name}")
+        for name, value in values.items():
+            published = extractor.published_names.get(name, name)
+            text = f"{value:.6g}  ({folder_scores.direction_mark(name)})" if isinstance(value, float) else value
+            print(f"  {published:10}  {text}")
+    if metrics is not None and missing:
+        listed = "; ".join(f"{name} {reason}" for name, reason in missing.items())
+        raise ConfigError(f"--metrics: {listed}; pass other images, or leave it out")
 
 
 def _count(number: int | None) -> str:

@@ -50,17 +50,28 @@ class ImageSet:
     features: SampleFeatures | None = None
     ignored: Mapping[str, int] = field(default_factory=dict)
 
+    def warnings(self) -> list[str]:
+        """Return lines about what a score of these images does not show."""
+        kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.ignored.items())
+        lines = [f"{self.name}: not compared: {kinds}"] if kinds else []
+        if self.features is not None and len(self.features) <= len(self.mean_F):
+            few = f"{len(self.features):,} images for {len(self.mean_F):,} features"
+            lines.append(f"{self.name}: {few}: fd is too high unless there are many more images than features")
+        return lines
 
-def read_images(path: str, extractor: FeatureExtractor, update: Update = lambda done, total: None) -> ImageSet:
+
+def read_images(
+    path: str, extractor: FeatureExtractor, update: Update = lambda done, total: None, option: str = "score"
+) -> ImageSet:
     """Return the features of all images of a folder, archive, shards or array, or the statistics of an .npz file.
 
     Images of any size are passed at their size, which the extractor brings to its own. Features are in memory, images
     of files are not, but for some at a time. Raises `DataError` for a damaged image, and for one that the extractor
-    refuses.
+    refuses. option: name of the path in messages.
     """
     if path.endswith(_ENDING) and set(_STATISTICS) <= set(npz.array_names(Path(path))):
         return _read_statistics(Path(path), extractor)
-    images = _ArrayImages(Path(path)) if path.endswith(_ENDING) else open_encoded_images(path, option="score")
+    images = _ArrayImages(Path(path)) if path.endswith(_ENDING) else open_encoded_images(path, option=option)
     order = Order(len(images), 0).at(np.arange(len(images)))  # metrics with a limit read the first ones
     features_NF = torch.empty(0)
 
@@ -126,7 +137,8 @@ def _features(extractor: FeatureExtractor, images: Sequence[Tensor], names: Sequ
         if len(shape) != 3 or not extractor.accepts((shape[0], shape[1], shape[2])):
             raise DataError(
                 f"{files[0]}: {extractor.name} takes images of {'x'.join(map(str, extractor.input_shape))}, not of "
-                f"{'x'.join(map(str, shape))}; choose another of --features"
+                f"{'x'.join(map(str, shape))}; choose another of --features, or one that "
+                "resizes, such as '{name: cifar10, resize: bilinear}'"
             )
         computed.append(extractor.compute(torch.stack(same_size)).features_BF)
     return computed
@@ -211,9 +223,12 @@ def _value(name: str, generated: ImageSet, real: ImageSet) -> float | str:
 
 def check_metric(name: str) -> None:
     """Raise `ConfigError` for a metric that needs more than features of two sets of images."""
+    choice = f"choose of {', '.join(METRICS)}"
+    if "." not in name and name not in registry.names("metrics"):
+        raise ConfigError(f"--metrics: no metric {name!r}; {choice}")
     kind: type[Metric] = registry.load_module("metrics", name).Metric
     if kind.needs != frozenset({Needs.FEATURES}) or kind.reference in ("both", "classifier"):
-        raise ConfigError(f"--metrics: {name} needs more than two sets of images; choose of {', '.join(METRICS)}")
+        raise ConfigError(f"--metrics: {name} cannot be computed from the features of two folders; {choice}")
 
 
 def direction_mark(name: str) -> str:

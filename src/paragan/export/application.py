@@ -21,7 +21,7 @@ from paragan.core.printable import size_text
 from paragan.core.source import AudioFormat
 from paragan.datasets.base.whole_images import whole_image
 from paragan.export.sampled_images import SampledImages
-from paragan.export.tiles import Call, Tiling, call_in_tiles, cut, pad_to_multiple
+from paragan.export.tiles import Call, Progress, Tiling, call_in_tiles, cut, no_progress, pad_to_multiple
 from paragan.game.sampling import Mode
 
 MAX_PIXELS = 1 << 22  # of an output that is computed in one piece
@@ -51,6 +51,7 @@ class Application:
     net: the generator. call: maps inputs (B, channels, *sizes) in [-1, 1] to outputs whose sizes are `scale` times
     as large. kind: of both. multiple, minimum: of the sizes that the network takes; others are padded, and the
     output is cut. audio: format of audio; None: not known. derive: computes the input of `net` from audio.
+    progress: receives the share of the tiles that are done.
     """
 
     net: nn.Module
@@ -62,6 +63,7 @@ class Application:
     scale: Fraction
     audio: AudioFormat | None = None
     derive: Call | None = None
+    progress: Progress = no_progress
 
     def __call__(self, x: Tensor, *, tile: int | None = None, overlap: int | None = None) -> Tensor:
         """Return the outputs of x (B, channels, *sizes), on the CPU.
@@ -71,7 +73,7 @@ class Application:
         Raises `ConfigError` if the network fails on inputs of this size.
         """
         x = self._checked(x)
-        _check_tiles(tile, overlap)
+        self.check_tiles(tile, overlap)
         axes = x.dim() - 2
         largest = math.ceil((MAX_PIXELS if self.kind == "image" else MAX_SAMPLES) / self.scale**axes)
         tiling = Tiling(
@@ -82,8 +84,19 @@ class Application:
             minimum=self.minimum,
             scale=self.scale,
             is_signal=self.kind == "audio",
+            progress=self.progress,
         )
         return call_in_tiles(partial(_checked_call, self.call), x, tiling)
+
+    def check_tiles(self, tile: int | None, overlap: int | None) -> None:
+        """Raise `ConfigError` for a tile and an overlap that do not fit together; arguments of a call."""
+        for name, value, least in (("tile", tile, 1), ("overlap", overlap, 0)):
+            if value is not None and (type(value) is not int or value < least):
+                raise ConfigError(f"apply: {name}={value!r} is invalid; pass an integer from {least}")
+        side = tile or _TILE[self.kind]
+        width = _OVERLAP[self.kind] if overlap is None else overlap
+        if width >= side:
+            raise ConfigError(f"apply: tiles of {side} with an overlap of {width}; pass a larger tile or less overlap")
 
     @property
     def has_tokens(self) -> bool:
@@ -216,12 +229,6 @@ def _smallest_size(call: Call, shape: Sequence[int], multiple: int) -> int:
             return size
         size *= 2
     return max(shape[1:])
-
-
-def _check_tiles(tile: int | None, overlap: int | None) -> None:
-    for name, value, least in (("tile", tile, 1), ("overlap", overlap, 0)):
-        if value is not None and (type(value) is not int or value < least):
-            raise ConfigError(f"apply: {name}={value!r} is invalid; pass an integer from {least}")
 
 
 def _check_codes(quantizer: nn.Module, tokens: Tensor) -> None:

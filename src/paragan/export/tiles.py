@@ -13,6 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Call = Callable[[Tensor], Tensor]
+Progress = Callable[[float], None]
+
+
+def no_progress(share: float) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +27,7 @@ class Tiling:
     max_elements: largest input, height x width or samples, that is passed whole. tile: side of a tile with its
     overlap, at least twice as large. overlap: of neighbouring tiles; both are rounded up to a multiple. multiple,
     minimum: of every size that the network takes. scale: size of the output divided by that of the input. is_signal:
-    pad with silence, not with the values at the edge.
+    pad with silence, not with the values at the edge. progress: receives the share of the tiles that are done.
     """
 
     max_elements: int
@@ -32,6 +37,7 @@ class Tiling:
     minimum: int
     scale: Fraction
     is_signal: bool = False
+    progress: Progress = no_progress
 
 
 def call_in_tiles(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
@@ -68,7 +74,8 @@ def _blended(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
     overlap = -(-tiling.overlap // tiling.multiple) * tiling.multiple
     tile = max(-(-tiling.tile // tiling.multiple) * tiling.multiple, 2 * overlap)
     total = weights = torch.zeros(())
-    for windows in product(*(_windows(size, tile, overlap) for size in sizes)):
+    tiles = list(product(*(_windows(size, tile, overlap) for size in sizes)))
+    for done, windows in enumerate(tiles, start=1):
         y = call(cut(x, windows))
         if not total.dim():
             total = y.new_zeros(*y.shape[:2], *(int(size * tiling.scale) for size in sizes))
@@ -77,6 +84,7 @@ def _blended(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
         weight = _weight(places, weights.shape, int(overlap * tiling.scale)).to(y)
         cut(total, places).add_(y * weight)
         cut(weights, places).add_(weight)
+        tiling.progress(done / len(tiles))
     return total.div_(weights)  # in place: an output may take gigabytes
 
 

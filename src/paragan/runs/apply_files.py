@@ -6,21 +6,24 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
 from paragan.core.errors import ConfigError, DataError, is_out_of_memory
+from paragan.core.printable import print_to_stderr
 from paragan.core.source import AudioFormat
 from paragan.datasets.base.audio_files import ENDINGS, File, read_info, read_part, require_packages
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 from paragan.datasets.base.open_images import open_reader
-from paragan.datasets.base.whole_images import advising_a_user, decode_whole
+from paragan.datasets.base.whole_images import advising_a_user, decode_whole, has_frames
 from paragan.export.application import Application
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
@@ -29,12 +32,13 @@ from paragan.runs.output_folder import OutputFiles, digest_of_weights, output_pa
 from paragan.writers.audio import to_wave
 
 _RECORD = "applied.json"
+_MAX_PEAK = 2.0  # of audio; what decodes lossy files, and resamples, exceeds 1 by less
 _TOKENS = ".safetensors"
 _WEIGHTS = "weights"  # in the metadata of tokens
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2", ".zst")
 Tokens = Literal["encode", "decode"]
-Update = Callable[[int, int], None]  # (number done, total)
+Update = Callable[[float, int], None]  # (number done, with the share of the tiles of the next one; total)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +83,7 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
     application = sampler.application(request.direction, request.seed, request.mode)
     if request.tokens is not None and not application.has_tokens:
         raise ConfigError("apply: this generator has no tokens; leave --encode and --decode out")
+    application.check_tiles(request.tile, request.overlap)
     files, names = _list_inputs(application, source, request)
     if out.resolve().is_relative_to(source.resolve()):
         raise ConfigError(f"--out: '{out}' is in the folder of the inputs; pass another folder")
@@ -93,11 +98,16 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
             applied.num_existing += 1
         else:
             with _naming(files.where(name), applied.damaged):
-                content = _output(application, request, files, name, sampler.config.data.options, weights)
+                by_tiles = replace(application, progress=partial(_update_share, update, done - 1, len(names)))
+                content = _output(by_tiles, request, files, name, sampler.config.data.options, weights)
                 outputs.write(path, content, made_of)
                 applied.num_written += 1
         update(done, len(names))
     return applied
+
+
+def _update_share(update: Update, done: int, total: int, share: float) -> None:
+    update(done + min(share, 0.99), total)
 
 
 def _list_inputs(application: Application, source: Path, request: ApplyRequest) -> tuple[FileReader, list[str]]:
@@ -217,7 +227,10 @@ def _read_input(application: Application, files: FileReader, name: str, trained:
     """
     where = files.where(name)
     if application.audio is None:
-        return decode_whole(files.read(name), where, application.channels, trained)[None]
+        x = decode_whole(data := files.read(name), where, application.channels, trained)[None]
+        if has_frames(data):
+            print_to_stderr(f"warning: {where}: the first of several frames is read")
+        return x
     file: File = os.fsencode(where) if isinstance(files, FolderReader) else io.BytesIO(files.read(name))
     return _read_audio(file, where, application.audio)
 
@@ -231,6 +244,8 @@ def _read_audio(file: File, where: str, audio: AudioFormat, max_size: float = ma
     if max(info.num_samples * info.channels, info.length_at(rate) * channels) > max_size:  # of a small file
         raise DataError(f"{where}: more than {max_size:,} samples; cut it into parts")
     audio_CT = read_part(file, info, where, start=0, count=info.length_at(rate), sample_rate=rate, channels=channels)
+    if (peak := np.abs(audio_CT).max(initial=0)) > _MAX_PEAK:
+        raise DataError(f"{where}: a value of {peak:.3g}, but audio is in [-1, 1]; scale it")
     return torch.from_numpy(audio_CT)[None]
 
 

@@ -252,3 +252,36 @@ def test_damaged_image_is_named(folders, features, tmp_path, capsys):
     (tmp_path / "bad.png").write_bytes((tmp_path / "good.png").read_bytes()[:300])
     assert main(["score", str(tmp_path), str(folders / "real"), "--features", features]) == 2
     assert "bad.png" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--metrics", "kid"], ["--metrics", "fd,coverage", "--json"]])
+def test_metric_that_is_named_and_cannot_be_computed_is_an_error(folders, features, tmp_path, capsys, words):
+    np.savez(tmp_path / "s.npz", mu=np.zeros(32), sigma=np.eye(32))
+    command = ["score", str(folders / "real"), str(tmp_path / "s.npz"), "--features", features]
+    assert main([*command, *words]) == 2
+    assert "--metrics: " in capsys.readouterr().err
+    assert main(command) == 0
+    assert "statistics" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["missing", "REAL"], "GENERATED: no folder 'missing'"),
+        (["REAL", "missing"], "REAL: no folder 'missing'"),
+        (["REAL", "REAL", "--metrics", "nonsense"], "no metric 'nonsense'; choose of fd, kid, precision,"),
+        (["REAL", "REAL", "--metrics", "ssim"], "ssim cannot be computed from the features of two folders; choose of"),
+    ],
+)
+def test_messages_of_score_name_what_exists(folders, features, capsys, words, message):
+    words = [str(folders / "real") if word == "REAL" else word for word in words]
+    assert main(["score", *words, "--features", features]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "score=" not in error and "REAL=" not in error and "GENERATED=" not in error
+
+
+@pytest.mark.parametrize(("number", "is_few"), [(8, True), (64, True), (65, False)])
+def test_fewer_images_than_features_are_a_warning(number, is_few):
+    images = folder_scores._image_set("photos", torch.randn(number, 64), {})
+    assert any("64 features" in line for line in images.warnings()) == is_few

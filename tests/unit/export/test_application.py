@@ -167,7 +167,7 @@ def test_folder_of_other_results_is_refused_and_left_alone(image_runs, image_dat
     assert main(["apply", str(image_runs / "superres"), *words]) == 0
     before = {path: path.read_bytes() for path in images(out)}
     assert main(["apply", str(image_runs / "vqgan"), *words]) == 2
-    assert main(["apply", str(image_runs / "superres"), *words, "--tile", "16"]) == 2
+    assert main(["apply", str(image_runs / "superres"), *words, "--tile", "256"]) == 2
     (out / "applied.json").write_text(json.dumps({}))
     assert main(["apply", str(image_runs / "superres"), *words]) == 2
     (out / "applied.json").unlink()

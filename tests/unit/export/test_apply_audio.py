@@ -95,3 +95,11 @@ def test_folder_without_audio_is_one_line(runs, tmp_path, capsys):
     message = capsys.readouterr().err.strip()
     assert "audio" in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(("peak", "is_refused"), [(3.95, True), (2.5, True), (1.2, False)])
+def test_audio_far_outside_of_its_range_is_named_and_left_out(runs, tmp_path, capsys, peak, is_refused):
+    soundfile.write(tmp_path / "loud.wav", np.sin(np.arange(800)) * peak, RATE, subtype="FLOAT")
+    words = ["apply", str(runs / "codec"), str(tmp_path / "loud.wav"), "--out", str(tmp_path / "out")]
+    assert main(words) == (2 if is_refused else 0)
+    assert ("loud.wav: a value of" in capsys.readouterr().err) == is_refused

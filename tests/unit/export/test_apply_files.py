@@ -242,3 +242,30 @@ def test_folder_of_a_call_that_wrote_nothing_is_free_for_another(superres, image
     inputs = folder_of(tmp_path / "in", "1.png")
     assert apply(image_runs / "vqgan", inputs, tmp_path / "out") == 0
     assert apply(superres, inputs, tmp_path / "out") == 2
+
+
+@pytest.mark.parametrize("words", [["--tile", "16", "--overlap", "16"], ["--tile", "8"], ["--overlap", "2000"]])
+def test_overlap_that_is_no_smaller_than_the_tile_is_refused_once(image_runs, image_data, tmp_path, capsys, words):
+    command = ["apply", str(image_runs / "superres"), str(image_data / "inputs"), "--out", str(tmp_path / "out")]
+    assert main([*command, *words]) == 2
+    assert capsys.readouterr().err.count("overlap of") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_progress_within_a_large_image_is_that_of_its_tiles(image_runs, image_data, tmp_path):
+    request = apply_files.ApplyRequest(tile=32, overlap=16)
+    shares = []
+    source = image_data / "inputs" / "square.png"
+    generator = pg.load(image_runs / "superres")
+    apply_files.apply_to_files(generator, source, tmp_path / "out", request, lambda done, total: shares.append(done))
+    assert len(shares) == 10  # 3 x 3 tiles, and the file
+    assert shares == sorted(shares) and 0 < shares[0] < 0.2 and shares[-1] == 1
+
+
+@pytest.mark.parametrize(("kind", "number"), [("GIF", 3), ("PNG", 2), ("GIF", 1), ("TIFF", 2)])
+def test_animation_is_named_of_which_the_first_frame_is_read(image_runs, tmp_path, capsys, kind, number):
+    first, *others = (Image.new("RGB", (8, 8), (60 * k, 0, 0)) for k in range(number))
+    first.save(tmp_path / f"x.{kind.lower()}", kind, save_all=True, append_images=others)
+    source = str(tmp_path / f"x.{kind.lower()}")
+    assert main(["apply", str(image_runs / "vqgan"), source, "--out", str(tmp_path / "out")]) == 0
+    assert ("first of several frames" in capsys.readouterr().err) == (number > 1)

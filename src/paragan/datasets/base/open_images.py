@@ -220,7 +220,7 @@ def check_path(path: str, dataset: str = "folder", option: str = "data.path", fi
 
     fix: what to do without one, in messages.
     """
-    fix = fix or f"pass {option}=DIR"
+    fix = fix or (f"pass {option}=DIR" if "." in option else "check its path")  # an argument has no name to pass
     if is_url(path):
         raise DataError(
             f"{option}: data set {dataset!r} reads local files; pass data.name=shards for shards at an address"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import torch
@@ -50,6 +51,13 @@ def decode_cropped(data: bytes, where: str, shape: tuple[int, int, int]) -> Tens
     shape: channels, height, width. where: the file in messages. Raises `DataError` if the image is damaged.
     """
     return torch.tensor(PixelFormat(size=shape[1:], options=PixelOptions(channels=shape[0])).decode(data, where))
+
+
+def has_frames(data: bytes) -> bool:
+    """Return whether an encoded image is an animation, or has pages, of which the first one is decoded."""
+    with suppress(OSError), Image.open(io.BytesIO(data)) as image:
+        return image.format in ("GIF", "WEBP", "PNG", "TIFF") and getattr(image, "is_animated", False)
+    return False
 
 
 def whole_image(image: Image.Image, channels: int, background: int = 255, where: str = "image") -> Tensor:
