@@ -1,6 +1,7 @@
 """`paragan score`: distances between two folders of images."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -62,13 +63,18 @@ def score_folders(
         print(json.dumps({**facts, "metrics": numbers, "missing": missing}))
     else:
         print(f"{generated} and {real}: {_count(counts[0])} and {_count(counts[1])}, features {extractor.name}")
-        for name, value in values.items():
-            published = extractor.published_names.get(name, name)
-            text = f"{value:.6g}  ({folder_scores.direction_mark(name)})" if isinstance(value, float) else value
-            print(f"  {published:10}  {text}")
+        _print_values(values, extractor.published_names)
     if metrics is not None and missing:
         listed = "; ".join(f"{name} {reason}" for name, reason in missing.items())
         raise ConfigError(f"--metrics: {listed}; pass other images, or leave it out")
+
+
+def _print_values(values: Mapping[str, float | str], published: Mapping[str, str]) -> None:
+    from paragan.evaluation import folder_scores
+
+    for name, value in values.items():
+        text = f"{value:.6g}  ({folder_scores.direction_mark(name)})" if isinstance(value, float) else value
+        print(f"  {published.get(name, name):10}  {text}")
 
 
 def _count(number: int | None) -> str:
