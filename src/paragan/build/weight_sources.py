@@ -101,7 +101,10 @@ def read_source(path: Path, key: str, say: Callable[[str], None]) -> SourceWeigh
         if is_torch_file(path) or generator_file.is_foreign(path):  # whose network it is, its names tell
             networks = dict.fromkeys(("g", "d"), open_weights([path], f"{key}.path"))
             return SourceWeights(sha256=file_sha256(path), networks=networks, averages={})
-        file = generator_file.read(path)
+        try:
+            file = generator_file.read(path)
+        except CheckpointError as error:
+            raise CheckpointError(f"{key}.path {error}") from None
         generator = {"g": StoredTensors.of(file.weights)}
         return SourceWeights(sha256=file_sha256(path), networks=generator, averages=generator, step=file.info.step)
     is_checkpoint = (path / MANIFEST).is_file()
