@@ -14,7 +14,7 @@ Remedy = Callable[[Settings], Settings]
 _ADAPTIVE = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "AdaBelief", "OptimisticAdam")
 # of learning rates of Adam. Recipes: 5e-5 to 2.5e-3, D and G within a factor of 4 of one another
 _SLOW, _FAST = 5e-5, 3e-3
-_USUAL_RATES = (2e-4, 1e-3)
+_USUAL_RATES = (2e-4, 5e-4)
 _MAX_RATIO = 10.0
 _MAX_UPDATES = 5  # of D in a step: Gulrajani et al. 2017
 _MIN_BATCH = 8
