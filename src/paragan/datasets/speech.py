@@ -49,8 +49,17 @@ class Options(AudioOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.path and (self.sample_rate, self.channels, self.segment <= 8000) != (8000, 1, True):
-            raise ValueError("path is empty, and synthesised speech has 8 kHz, 1 channel and 1 s; pass data.path=DIR")
+        refused = {
+            "sample_rate": self.sample_rate != 8000,
+            "channels": self.channels != 1,
+            "segment": self.segment > 8000,
+        }
+        if not self.path and any(refused.values()):
+            named = ", ".join(f"{name}={getattr(self, name)}" for name, is_refused in refused.items() if is_refused)
+            raise ValueError(
+                f"{named}, but without a path speech is synthesised: 8 kHz, 1 channel, 8,000 samples; pass "
+                f"data.path=DIR, or leave {'it' if named.count('=') == 1 else 'them'} out"
+            )
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

@@ -1,6 +1,7 @@
 """Synthesised speech."""
 
 import numpy as np
+import pytest
 import torch
 
 from paragan.datasets import speech
@@ -27,3 +28,17 @@ def test_audio_has_voice_noise_and_pauses():
     spectrum = torch.stft(audio, 512, window=torch.hann_window(512), return_complex=True).abs().mean(2)
     ratio = spectrum[:, :64].mean(1) / spectrum[:, 192:].mean(1)  # below 1 kHz to above 3 kHz
     assert ratio.median() > 2 and ratio.max() > 2 * ratio.min()  # vowels, and fricatives
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"segment": 8192}, "segment=8192, but"),
+        ({"sample_rate": 16000}, "sample_rate=16000, but"),
+        ({"channels": 2, "segment": 9024}, "channels=2, segment=9024, but"),
+    ],
+)
+def test_settings_that_synthesised_speech_does_not_have_are_named(settings, named):
+    with pytest.raises(ValueError, match=named):
+        speech.Options(**settings)
+    speech.Options(**settings, path="recordings")
