@@ -210,7 +210,6 @@ def _reading(images: EncodedImages, sides: TwoSides | None, channels: tuple[int,
     texts = [f"{name} ({'grey' if c == 1 else 'colour'})" for name, c in zip(names, channels, strict=True)]
     condition, target = _ordered(texts, reverse)
     num_others = sum(count for kind, count in images.ignored.items() if kind.startswith("images"))
-    if sides is not None:
-        num_others += sides.num_others
+    num_others += sides.num_others if sides else 0
     others = f"; {num_others:,} other images are not read" if num_others else ""
     return f"from {condition} to {target}{others}"

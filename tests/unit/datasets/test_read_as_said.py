@@ -284,7 +284,7 @@ def test_signal_while_damaged_files_are_looked_for_ends_the_run_at_once(tmp_path
         return set()
 
     monkeypatch.setattr(_damaged_images, "_decode_all", decode_all)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
     config = read_recipe("own", [f"data.path={tmp_path / 'set'}", "data.damaged=skip", "data.size=8"])
     with install(message="") as interrupt:
         with pytest.raises(StoppedError) as raised:

@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 
 from paragan.datasets import folder, low_resolution, paired
-from paragan.datasets.preparation.dataset_check import check_dataset
+from paragan.datasets.base.open_images import open_encoded_images
+from paragan.datasets.preparation.dataset_check import check_dataset, guess_data_set
 
 SIDE = 32
 NUM = 6
@@ -98,3 +99,12 @@ def test_a_damaged_image_is_no_copy(tmp_path):
         put(tmp_path / "b" / f"{number}.png", number, 4)
     (tmp_path / "b" / "0.png").write_bytes((tmp_path / "b" / "0.png").read_bytes()[:60])
     assert len(read(tmp_path, folder)) == 2 * NUM
+
+
+def test_reduced_copies_are_no_sides_of_pairs_in_check_and_training(tmp_path):
+    for row in range(4):
+        put(tmp_path / "HR" / f"{row}.png", row)
+        put(tmp_path / "LR" / f"{row}.png", row, factor=4)
+    report = check_dataset(str(tmp_path))
+    assert guess_data_set(str(tmp_path)) == "folder" and report.images == 4
+    assert report.ignored == open_encoded_images(str(tmp_path)).ignored

@@ -27,6 +27,7 @@ from paragan.datasets._pair_decoding import is_pair
 from paragan.datasets._pair_files import kind_of_pairs, split_pair
 from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.open_images import ARRAY_SUFFIXES, describe_missing, open_encoded_images, open_reader
+from paragan.datasets.base.reduced_copies import without_reduced_copies
 from paragan.datasets.preparation.dataset_report import RECIPES, DatasetReport, add_advice
 from paragan.storage.shard_folder import has_shards
 
@@ -48,7 +49,7 @@ def guess_data_set(path: str, settings: Sequence[str] = ()) -> str:
         return "folder"
     try:
         files = open_reader(path)
-        paths = files.images()
+        paths = without_reduced_copies(files, files.images())
     except DataError:  # which reading the images reports, if it is one
         return "folder"
     if paths:
