@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypedDict, Unpack, overload, runtime_checkable
 
 import torch
 from PIL import Image
@@ -29,6 +29,16 @@ MAX_SAMPLES = 1 << 21  # of audio, likewise
 _TILE = {"image": 1024, "audio": 1 << 19}
 _OVERLAP = {"image": 64, "audio": 1 << 13}
 Kind = Literal["image", "audio"]
+Input = Tensor | Image.Image
+
+
+class ApplyOptions(TypedDict, total=False):
+    """Options of `Applicable.apply`, by name."""
+
+    tile: int | None
+    overlap: int | None
+    seed: int | None
+    mode: Mode | None
 
 
 @runtime_checkable
@@ -160,33 +170,46 @@ class Applicable(ABC):
         several inputs, or of other tensors than images and audio.
         """
 
-    def apply(
-        self,
-        x: Tensor | Image.Image,
-        direction: str | None = None,
-        *,
-        tile: int | None = None,
-        overlap: int | None = None,
-        seed: int | None = None,
-        mode: Mode | None = None,
-    ) -> Tensor | Image.Image:
-        """Apply a generator of images from images, or of audio, to an input of any size; return the same kind.
+    @overload
+    def apply(self, x: Tensor, direction: str | None = None, **options: Unpack[ApplyOptions]) -> Tensor: ...
 
-        x: a tensor (C, H, W) or (B, C, H, W), audio (C, T) or (B, C, T), in [-1, 1], or a Pillow image. The other
-        arguments are those of `application` and of `Application`. Raises `ConfigError` as they do.
+    @overload
+    def apply(self, x: Image.Image, direction: str | None = None, **options: Unpack[ApplyOptions]) -> Image.Image: ...
+
+    @overload
+    def apply(
+        self, x: Iterable[Input], direction: str | None = None, **options: Unpack[ApplyOptions]
+    ) -> Iterator[Input]: ...
+
+    def apply(
+        self, x: Input | Iterable[Input], direction: str | None = None, **options: Unpack[ApplyOptions]
+    ) -> Input | Iterator[Input]:
+        """Apply a generator of images from images, or of audio, to inputs of any size; return the same kind.
+
+        x: a tensor (C, H, W) or (B, C, H, W), audio (C, T) or (B, C, T), in [-1, 1], or a Pillow image; or a list or
+        iterator of such, of which each is read and applied when its result is asked for. direction, seed, mode: as of
+        `application`; tile, overlap: as of `Application`. Raises `ConfigError` as they do.
         """
-        if not isinstance(x, (Tensor, Image.Image)):
-            command = f"`{program_command()} apply`"
-            raise ConfigError(
-                f"apply: x is of type {type(x).__name__}; pass a tensor or a Pillow image, and files to {command}"
-            )
-        application = self.application(direction, seed, mode)
-        if not isinstance(x, Tensor):
-            x_BCHW = whole_image(x, application.channels)[None]
-            return SampledImages(application(x_BCHW, tile=tile, overlap=overlap))[0]
-        is_batch = x.dim() == (4 if application.kind == "image" else 3)
-        y = application(x if is_batch else x[None], tile=tile, overlap=overlap)
-        return y if is_batch else y[0]
+        application = self.application(direction, options.get("seed"), options.get("mode"))
+        sizes = {"tile": options.get("tile"), "overlap": options.get("overlap")}
+        application.check_tiles(**sizes)
+        if isinstance(x, (list, tuple, Iterator)):
+            return (_apply_to_one(application, one, sizes) for one in x)
+        return _apply_to_one(application, x, sizes)
+
+
+def _apply_to_one(application: Application, x: Any, sizes: Mapping[str, int | None]) -> Input:
+    if isinstance(x, Image.Image):
+        x_BCHW = whole_image(x, application.channels)[None]
+        return SampledImages(application(x_BCHW, **sizes))[0]
+    if not isinstance(x, Tensor):
+        command = f"`{program_command()} apply`"
+        raise ConfigError(
+            f"apply: x is of type {type(x).__name__}; pass tensors or Pillow images, and files to {command}"
+        )
+    is_batch = x.dim() == (4 if application.kind == "image" else 3)
+    y = application(x if is_batch else x[None], **sizes)
+    return y if is_batch else y[0]
 
 
 def find_application(

@@ -30,7 +30,7 @@ def test_tensors_without_a_range_are_refused(image_runs, name, dtype):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    "x", [np.zeros((3, 8, 8), np.float32), ["a.png"], "a.png", None], ids=["array", "list", "name", "none"]
+    "x", [np.zeros((3, 8, 8), np.float32), {"x": 1}, "a.png", None], ids=["array", "dict", "name", "none"]
 )
 def test_other_inputs_are_named_by_their_type(image_runs, name, x):
     with pytest.raises(pg.ConfigError, match=type(x).__name__):
@@ -63,3 +63,40 @@ def test_small_tiles_give_an_output_everywhere(image_runs, options):
     y = pg.load(image_runs / "superres").apply(Image.new("RGB", (40, 32), (90, 200, 10)), **options)
     assert y.size == (160, 128)
     assert np.asarray(y).std((0, 1)).max() < 60
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("make", [list, tuple, iter])
+def test_iterables_of_inputs_give_an_iterator_of_results(image_runs, name, make):
+    sampler = pg.load(image_runs / name)
+    images = [Image.new("RGB", (40, 32), (90, 200, 10)), Image.new("RGB", (32, 48), "red")]
+    results = list(sampler.apply(make(images), mode="eval"))
+    assert [np.asarray(y).tolist() for y in results] == [
+        np.asarray(sampler.apply(image, mode="eval")).tolist() for image in images
+    ]
+
+
+def test_inputs_of_a_generator_are_read_when_their_result_is_asked_for(image_runs):
+    read = []
+
+    def tensors():
+        for number in range(3):
+            read.append(number)
+            yield torch.full((3, 32, 40), number / 3)
+
+    results = pg.load(image_runs / "superres").apply(tensors())
+    assert read == []
+    assert next(results).shape == (3, 128, 160)
+    assert read == [0]
+
+
+def test_a_wrong_input_within_an_iterable_is_named_by_its_type(image_runs):
+    results = pg.load(image_runs / "superres").apply([torch.zeros(3, 32, 40), "a.png"])
+    next(results)
+    with pytest.raises(pg.ConfigError, match="str"):
+        next(results)
+
+
+def test_options_are_checked_before_the_first_input_is_read(image_runs):
+    with pytest.raises(pg.ConfigError, match="tile=0"):
+        pg.load(image_runs / "superres").apply(iter(()), tile=0)
