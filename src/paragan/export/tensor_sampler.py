@@ -90,10 +90,11 @@ class TensorSampler(Sampler):
 
     def output_text(self) -> str:
         """Return what `apply` makes, or the tensor that the generator makes."""
+        size = "x".join("any length" if axis == -1 else str(axis) for axis in self.info.shape)
         if self._applied is not None:
             scale = self._applied.scale
-            return f"{self._applied.kind} of {'the same size' if scale == 1 else f'{scale} times the size'}"
-        size = "x".join("any length" if axis == -1 else str(axis) for axis in self.info.shape)
+            result = f"{self._applied.kind} of {'the same size' if scale == 1 else f'{scale} times the size'}"
+            return f"{result}; samples of {size} in training"
         return f"{self.sample_name} of {size}"
 
     def call_texts(self) -> list[str]:
