@@ -143,7 +143,7 @@ RULES = (
     AdviceRule(
         name="d_too_weak",
         sign=lasting(
-            4,
+            16,  # D of a good run is there for 10 kimg, four measurements, before the score has improved
             _JUDGED,
             lambda *row: mean_accuracy(row) < signs.UNDECIDED and row[2] < signs.CERTAIN,
             value=mean_accuracy,

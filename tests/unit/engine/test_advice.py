@@ -65,7 +65,7 @@ FEW = looks(  # the same recipe without penalty on 64 images
     d_accuracy_fake=[0.88, 0.91, 0.95, 0.95, 0.92, 0.97],
     d_overfitting=[0.27, 0.28, 0.39, 0.51, 0.71, 1.00],
 )
-WEAK = looks(d_accuracy_train=[0.5] * 4, d_accuracy_fake=[0.56] * 4, d_saturation=[0.0] * 4)
+WEAK = looks(d_accuracy_train=[0.5] * 16, d_accuracy_fake=[0.56] * 16, d_saturation=[0.0] * 16)
 CHASE = looks(d_accuracy_train=[0.32, 0.23], d_accuracy_fake=[0.38, 0.23], d_saturation=[0.44, 0.22])  # lr x 20
 STUCK = scores(105, 52, 52)  # the first is an untrained average's, of statistics that never ran
 FELL = scores(100, 20, 5)
@@ -93,8 +93,8 @@ SIGNS = [
     (looks(d_accuracy_train=[1, 1, 1], d_accuracy_fake=[1, 1, 1]), []),  # without a score nobody knows
     (WEAK + STUCK, ["d_too_weak"]),
     (WEAK + FELL, []),  # the end of a good game
-    (WEAK[:3] + STUCK, []),
-    (CHASE * 4 + STUCK, ["d_certain_and_wrong"]),  # its accuracy is low, but D is not weak
+    (WEAK[:15] + STUCK, []),
+    (CHASE * 8 + STUCK, ["d_certain_and_wrong"]),  # its accuracy is low, but D is not weak
     (looks(gradient_norm_ratio=[200, 1000, 150]), ["gradients_out_of_balance"]),
     (looks(gradient_norm_ratio=[1e-3, 1e-4, 2e-3]), ["gradients_out_of_balance"]),
     (looks(gradient_norm_ratio=[200, 1e-3, 150]), []),
