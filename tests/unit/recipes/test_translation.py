@@ -208,7 +208,7 @@ def test_an_exported_file_needs_pictures(run, tmp_path, monkeypatch):
     assert "| input | an image of 3x64x64 in [-1, 1] |" in card and "paragan apply" in card
     monkeypatch.chdir(tmp_path)
     exec(card.split("```python\n")[1].split("```")[0], {})  # noqa: S102 our own card
-    assert (tmp_path / "mine.png").exists()
+    assert (tmp_path / "result.png").exists()
     condition = pg.load(run[0]).pairs(2)[1]
     assert torch.equal(alone.sample(2, conditions=condition).tensor, pg.load(run[0]).sample(2).tensor)
     with pytest.raises(ConfigError, match="conditions are required, because this generator has no data"):
