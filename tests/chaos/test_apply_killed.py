@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import paragan as pg
@@ -98,3 +99,10 @@ def test_photo_of_twelve_megapixels_is_applied_in_tiles(image_run, tmp_path, mon
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
     with Image.open(tmp_path / "out" / "photo.png") as image:
         assert image.size == (16000, 12000)
+        enlarged = np.asarray(image.crop((4 * 1900, 4 * 1400, 4 * 2100, 4 * 1600)), np.float32)  # over two seams
+    with Image.open(tmp_path / "photo.jpg") as image:
+        context = np.asarray(image.crop((1800, 1300, 2200, 1700)), np.float32)
+    low = torch.from_numpy(context).permute(2, 0, 1)[None] / 127.5 - 1
+    with torch.no_grad():
+        expected = pg.load(run).net(low=low)[0, :, 400:1200, 400:1200].permute(1, 2, 0)
+    assert np.abs(enlarged - (expected.numpy().clip(-1, 1) + 1) * 127.5).max() <= 1.0  # one step of 255
