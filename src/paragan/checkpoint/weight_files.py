@@ -112,8 +112,10 @@ def _read_torch_file(path: Path, key: str) -> dict[str, Tensor]:
             content: object = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except Exception as error:  # the reader of a damaged file raises anything
         text = " ".join(str(error).split())
-        is_refused = "Weights only load failed" in text
-        reason = "holds Python objects, which can run code" if is_refused else f"cannot be read ({text[:100]})"
+        if "Weights only load failed" in text:
+            reason = "holds Python objects, which can run code"
+        else:  # torch's reader of zip files names its own source
+            reason = "is damaged" if isinstance(error, RuntimeError) else f"cannot be read ({text[:100]})"
         raise CheckpointError(f"{key} {path} {reason}; {_ADVICE}") from None
     if isinstance(content, dict) and isinstance(content.get("state_dict"), Mapping):
         content = content["state_dict"]

@@ -140,7 +140,7 @@ def test_eval_scores_where_nothing_may_be_written(quick_judge, tmp_path, capfd):
     before = tree(tmp_path)
     capfd.readouterr()
     assert main(["eval", str(tmp_path / "run")]) == 0
-    assert "fd[judge]" in capfd.readouterr().out
+    assert "fd " in capfd.readouterr().out
     assert tree(tmp_path) == before
 
 

@@ -71,7 +71,7 @@ def test_damaged_and_compressed_files_of_torch_are_one_line(tmp_path):
     for zipped in (True, False):
         torch.save({"weight": torch.zeros(1000)}, path, _use_new_zipfile_serialization=zipped)
         path.write_bytes(path.read_bytes()[:900])
-        with pytest.raises(CheckpointError, match=r"g.init.path .* (cannot be read|holds Python objects)"):
+        with pytest.raises(CheckpointError, match=r"g.init.path .* (is damaged|holds Python objects)"):
             open_weights([path], "g.init.path")
     compressed(path)
     with pytest.raises(CheckpointError, match="compressed, which torch never writes"):
