@@ -30,8 +30,8 @@ def test_a_preset_opens_with_what_it_is_and_where_it_comes_from(name):
 @pytest.mark.parametrize(("name", "recipe"), CASES)
 def test_a_preset_changes_a_recipe_and_words_change_it_again(name, recipe):
     plain = config.read_recipe(recipe)
-    if plain.g.init is not None and name in GRIDS:
-        with pytest.raises(ConfigError, match=r"(g\.init|the setting players) .* a grid"):
+    if name in GRIDS and (plain.g.init is not None or plain.rollback is not None):
+        with pytest.raises(ConfigError, match=r"(g\.init|the setting players|rollback) .* a grid"):
             config.read_recipe(recipe, [f"preset={name}"])
         return
     preset = config.read_recipe(recipe, [f"preset={name}"])

@@ -32,7 +32,8 @@ def test_a_run_on_other_channels_is_trained_scored_and_shown(tmp_path, capsys, v
     for number, image in enumerate(values):
         (tmp_path / "data" / f"{number}.tif").write_bytes(tiff(image, alpha=image.shape[2] == 4))
     pg.train("own", {**WORDS, **words, "data.path": str(tmp_path / "data")}, out=tmp_path / "run")
-    assert f"{words['data.channels']}-channel images" in capsys.readouterr().out
+    kind = {4: "RGBA", 5: "16-bit 5-channel"}[words["data.channels"]]
+    assert f"{kind} images" in capsys.readouterr().out
     records = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     assert any("fd[judge]" in record for record in records)
     sheets = [path.read_bytes() for path in (tmp_path / "run" / "samples").glob("*.png")]

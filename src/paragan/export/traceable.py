@@ -113,6 +113,8 @@ def traceable(sampler: Sampler, direction: str | None = None) -> Traceable:
         return tuple(sampler.latents(batch) if name == LATENT else x for name in names)
 
     output = "images" if application.kind == "image" else "audio"
+    if output in names:  # of a codec: a graph of ONNX has one value of a name
+        output = "decoded"
     return Traceable(net=net, names=names, axes=axes, inputs=inputs, prefix=prefix, output=output)
 
 

@@ -83,7 +83,7 @@ def applied(root, tmp_path, name, file, content, *words):
     """The bytes of the file that `apply` writes."""
     (tmp_path / file).write_bytes(content)
     assert main(["apply", str(root / name), str(tmp_path / file), "--out", str(tmp_path / "out"), *words]) == 0
-    [path] = [path for path in (tmp_path / "out").iterdir() if path.suffix != ".json"]
+    [path] = [path for path in (tmp_path / "out").iterdir() if path.suffix not in (".json", ".jsonl")]
     return path.read_bytes()
 
 

@@ -46,7 +46,7 @@ def test_exported_file_has_equal_weights_and_a_card(run, tmp_path):
     x = held_out(2)
     torch.testing.assert_close(again.net(audio=x).images, pg.load(run).net(audio=x).images, rtol=0, atol=0)
     card = (tmp_path / "README.md").read_text()
-    assert "audio of 1x1024" in card and "generator.net(audio=audio)" in card
+    assert "1x1024" in card and "generator.apply(audio)" in card
     assert (tmp_path / "samples.png").is_file()
 
 

@@ -85,7 +85,10 @@ def finished(request, tmp_path_factory):
 
 
 def written(folder):
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {"applied.json"}
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {
+        "applied.json",
+        "inputs.jsonl",
+    }
 
 
 def test_page_applies_to_files_of_every_size(finished):
