@@ -60,7 +60,9 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
                 began_s = time.monotonic()
             elif steps == 6:
                 left_s = (time.monotonic() - began_s) / 4 * (classifier.STEPS - 6)
-                subject = f"a classifier on your {len(context.train):,} images, by which scores compare"
+                subject = (
+                    f"a classifier on your {len(context.train):,} images, by which scores compare (fd: 0 if equal)"
+                )
                 wait = f"about {left_s:.0f} s, once for these images (evaluation.mode=background: without a wait)"
                 context.say(f"score     training {subject}: {wait}")
             lines(steps)

@@ -104,8 +104,9 @@ def start_lines(
     features = None if source.has_pairs else request.config.evaluation.features
     if features is not None and not is_named:
         features = evaluation.resolved(request.config, source).features
-    if features is not None:
-        lines.append(f"score     {_extractor_text(features.name)}")
+    if features is not None and features.name not in ("auto", JUDGE):  # these say it where they are trained
+        summary = registry.summary("features", features.name)
+        lines.append(f"score     features of {features.name} (evaluation.features): {summary}")
     if trainer.score is None and is_named:
         lines.append(_no_score_line(trainer))
     lines += _range_warning(trainer)
@@ -116,12 +117,6 @@ def start_lines(
     if request.config.train.executor in ("compile", "graphs"):
         lines.append("executor  compiled: the first steps take a minute or two")
     return "\n".join(lines)
-
-
-def _extractor_text(name: str) -> str:
-    if name in ("auto", JUDGE):
-        return "compared with your images by a classifier that is trained on them; fd is 0 for equal images"
-    return f"features of {name} (evaluation.features): {registry.summary('features', name)}"
 
 
 def _data_text(source: Source) -> str:
