@@ -66,9 +66,7 @@ def letters(target: Path, count: int = 2000) -> None:
 def emoji(target: Path) -> None:
     """1,911 emoji of 64 px on white."""
     for name, stored in _emoji_files():
-        image = Image.open(io.BytesIO(stored)).convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        Image.alpha_composite(white, image).convert("RGB").save(target / name)
+        _on_white(stored).save(target / name)
 
 
 def emoji_rgba(target: Path) -> None:
@@ -80,17 +78,12 @@ def emoji_rgba(target: Path) -> None:
 def hundred(target: Path) -> None:
     """100 emoji of faces on white."""
     for name, stored in _emoji_files("Smileys & Emotion")[:100]:
-        image = Image.open(io.BytesIO(stored)).convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        Image.alpha_composite(white, image).convert("RGB").save(target / name)
+        _on_white(stored).save(target / name)
 
 
 def facades(target: Path) -> None:
     """The photos (left halves) of 500 pairs of CMP facades, 256 px."""
-    archive = DATA / "facades" / "facades-train-val.tar"
-    if not archive.exists():
-        raise ParaganError(f"folder facades: {archive} is missing")
-    with tarfile.open(archive) as tar:
+    with _archive("facades/facades-train-val.tar") as tar:
         for member in tar:
             if member.isfile() and member.name.endswith(".jpg"):
                 pair = Image.open(io.BytesIO(_read(tar, member)))
@@ -119,10 +112,7 @@ def fashion(target: Path, per_class: int = 1000) -> None:
 
 def tiny(target: Path) -> None:
     """The 25,000 training images of 50 classes of Tiny-ImageNet, 64 px."""
-    archive = DATA / "tiny-imagenet-50" / "tiny-imagenet-50.tar.xz"
-    if not archive.exists():
-        raise ParaganError(f"folder tiny: {archive} is missing")
-    with tarfile.open(archive) as tar:
+    with _archive("tiny-imagenet-50/tiny-imagenet-50.tar.xz") as tar:
         for member in tar:
             parts = Path(member.name).parts
             if member.isfile() and "train" in parts and member.name.lower().endswith((".jpg", ".jpeg")):
@@ -150,6 +140,19 @@ def _emoji_files(category: str | None = None) -> list[tuple[str, bytes]]:
         names = sorted(entry["image"] for entry in entries if category in (None, entry["category"]))
         prefix = "package/img/google/64/"
         return [(name, _read(tar, tar.getmember(prefix + name))) for name in names]
+
+
+def _on_white(stored: bytes) -> Image.Image:
+    image = Image.open(io.BytesIO(stored)).convert("RGBA")
+    white = Image.new("RGBA", image.size, "white")
+    return Image.alpha_composite(white, image).convert("RGB")
+
+
+def _archive(name: str) -> tarfile.TarFile:
+    path = DATA / name
+    if not path.exists():
+        raise ParaganError(f"{path} is missing")
+    return tarfile.open(path)
 
 
 def _package(name: str) -> tarfile.TarFile:

@@ -25,7 +25,7 @@ from benchmarks.command import run_command
 from benchmarks.own_folders import CHECKING
 from paragan.core.errors import ParaganError
 
-SCORE_KIMG = {32: 16, 64: 6, 128: 2}
+SCORE_KIMG = 16  # between scores at 32 px; at other sizes by the number of pixels
 LOST = 100.0  # largest R1 term: at most 5.1 in runs that held, 667 and more in lost ones
 TICKS = os.sysconf("SC_CLK_TCK")
 app = typer.Typer(add_completion=False)
@@ -64,7 +64,7 @@ def _command(folder: Path, size: int, seed: int, run: Path, words: Sequence[str]
     printed = re.search(r"^To train: paragan (train .*)$", check.stdout, re.MULTILINE)
     if printed is None:
         raise ParaganError(f"{folder}: data check prints no command: {check.stdout[-200:]}{check.stderr[-200:]}")
-    schedule = [f"every.score_kimg={SCORE_KIMG[size]}", "train.kimg=100000"]
+    schedule = [f"every.score_kimg={SCORE_KIMG * (32 / size) ** 2:g}", "train.kimg=100000"]
     own = [word for word in printed[1].split() if not word.startswith("data.size=")]
     return [*program, *own, f"data.size={size}", f"seed={seed}", *schedule, *words, "--out", str(run)]
 

@@ -194,11 +194,11 @@ class Applicable(ABC):
         sizes = {"tile": options.get("tile"), "overlap": options.get("overlap")}
         application.check_tiles(**sizes)
         if isinstance(x, (list, tuple, Iterator)):
-            return (_apply_to_one(application, one, sizes) for one in x)
-        return _apply_to_one(application, x, sizes)
+            return (_apply_to_input(application, item, sizes) for item in x)
+        return _apply_to_input(application, x, sizes)
 
 
-def _apply_to_one(application: Application, x: Any, sizes: Mapping[str, int | None]) -> Input:
+def _apply_to_input(application: Application, x: Any, sizes: Mapping[str, int | None]) -> Input:
     if isinstance(x, Image.Image):
         x_BCHW = whole_image(x, application.channels)[None]
         return SampledImages(application(x_BCHW, **sizes))[0]
