@@ -9,7 +9,7 @@ EXTENSIONS = (
     *(".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".dib", ".gif", ".tif", ".tiff"),
     *(".ppm", ".pgm", ".pbm", ".pnm", ".avif", ".jp2", ".j2k", ".jpx", ".heic", ".heif"),
 )
-# Frequent beside images; not opened to see what they are. Raw photos begin like TIFF, with a thumbnail.
+# Frequent next to images; not opened to see what they are. Raw photos begin like TIFF, with a thumbnail.
 _OTHER_EXTENSIONS = (
     *(".txt", ".json", ".jsonl", ".csv", ".tsv", ".xml", ".yaml", ".yml", ".cls", ".caption", ".npy", ".npz", ".md"),
     *(".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2", ".zst", ".7z", ".rar", ".parquet", ".arrow", ".html", ".pdf"),

@@ -187,7 +187,7 @@ class Applicable(ABC):
         """Apply a generator of images from images, or of audio, to inputs of any size; return the same kind.
 
         x: a tensor (C, H, W) or (B, C, H, W), audio (C, T) or (B, C, T), in [-1, 1], or a Pillow image; or a list or
-        iterator of such, of which each is read and applied when its result is asked for. direction, seed, mode: as of
+        iterator of such, of which each is read and applied when its result is requested. direction, seed, mode: as of
         `application`; tile, overlap: as of `Application`. Raises `ConfigError` as they do.
         """
         application = self.application(direction, options.get("seed"), options.get("mode"))

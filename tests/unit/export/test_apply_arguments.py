@@ -76,7 +76,7 @@ def test_iterables_of_inputs_give_an_iterator_of_results(image_runs, name, make)
     ]
 
 
-def test_inputs_of_a_generator_are_read_when_their_result_is_asked_for(image_runs):
+def test_inputs_of_a_generator_are_read_one_after_the_other(image_runs):
     read = []
 
     def tensors():
