@@ -4,6 +4,7 @@ All strengths are those of Karras et al. 2020, "Training Generative Adversarial 
 Limited Data", appendix B.
 """
 
+from collections.abc import Collection
 from math import pi
 
 import torch
@@ -18,7 +19,7 @@ _GATES = (
     *("band_0", "band_1", "band_2", "band_3", "noise", "hole"),
 )
 _UNIFORM = ("flip", "turn", "shift_x", "shift_y", "luma", "hole_x", "hole_y")
-_ANGLES = ("rotation", "second_rotation", "hue")  # uniform on the circle
+_ANGLES = ("rotation", "second_rotation", "hue")  # uniform on the circle, as NAME cos and NAME sin
 _FACTORS = {  # log-normal around 1: standard deviation of the power of two
     **{"scale": 0.2, "stretch": 0.2, "contrast": 0.5, "saturation": 1.0},
     **{f"band_{band}": 1.0 for band in range(4)},
@@ -45,19 +46,23 @@ class Draws:
         self._where = (seed, stream, rows)
         self._like = like_BCHW
         self._p = p
+        # One draw for each distribution: columns are in the order of the tables above.
         uniform = rng.uniform(seed, stream, rows, (len(_GATES) + len(_UNIFORM) + len(_ANGLES),))
-        gates, uniform = uniform.split([len(_GATES), uniform.shape[1] - len(_GATES)], 1)
-        num_normal = len(_FACTORS) + len(_NORMAL)
-        normal = rng.normal(seed, f"{stream}/normal", rows, (num_normal,)).double()
-        normal = normal * torch.tensor([*_FACTORS.values(), *_NORMAL.values()], dtype=torch.float64)
-        angles = (2 * uniform[:, len(_UNIFORM) :].double() - 1) * pi
-        values = [uniform[:, : len(_UNIFORM)].double(), angles.cos(), angles.sin()]
-        values += [normal[:, : len(_FACTORS)].exp2(), normal[:, len(_FACTORS) :]]
-        names = [f"{name} cos" for name in _ANGLES] + [f"{name} sin" for name in _ANGLES]
-        columns = torch.cat(values, 1).to(like_BCHW, non_blocking=True).unbind(1)
-        gates = gates.to(like_BCHW.device, non_blocking=True)
-        self._gates = dict(zip(_GATES, gates.unbind(1), strict=True))
-        self._values = dict(zip((*_UNIFORM, *names, *_FACTORS, *_NORMAL), columns, strict=True))
+        gates, uniform, turns = uniform.split([len(_GATES), len(_UNIFORM), len(_ANGLES)], 1)
+        deviations = torch.tensor([*_FACTORS.values(), *_NORMAL.values()], dtype=torch.float64)
+        normal = rng.normal(seed, f"{stream}/normal", rows, deviations.shape).double() * deviations
+        powers, normal = normal.split([len(_FACTORS), len(_NORMAL)], 1)
+        angles = (2 * turns.double() - 1) * pi
+        values = {
+            **_by_name(_UNIFORM, uniform.double()),
+            **_by_name([f"{name} cos" for name in _ANGLES], angles.cos()),
+            **_by_name([f"{name} sin" for name in _ANGLES], angles.sin()),
+            **_by_name(_FACTORS, powers.exp2()),
+            **_by_name(_NORMAL, normal),
+        }
+        columns = torch.stack([*values.values()], 1).to(like_BCHW, non_blocking=True)  # one copy to the device
+        self._values = _by_name(values, columns)
+        self._gates = _by_name(_GATES, gates.to(like_BCHW.device, non_blocking=True))
 
     def happens(self, name: str) -> Tensor:
         """Return whether a transform is applied, with probability p: bool (B,)."""
@@ -76,6 +81,10 @@ class Draws:
         seed, stream, rows = self._where
         shape = tuple(self._like.shape[1:])
         return rng.normal(seed, f"{stream}/{name}", rows, shape).to(self._like, non_blocking=True)
+
+
+def _by_name(names: Collection[str], columns: Tensor) -> dict[str, Tensor]:
+    return dict(zip(names, columns.unbind(1), strict=True))
 
 
 def per_image(values_B: Tensor) -> Tensor:

@@ -16,9 +16,9 @@ from paragan.datasets._image_decoding import PixelSettingError
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._tiff_bands import Tiff, Values
 
-_GREY, _GREY_AND_ALPHA = 0, 4  # kinds of PNG
+_GREY, _GREY_AND_ALPHA = 0, 4  # colour types of PNG
 _LUMA = {0: 0.299, 1: 0.587, 2: 0.114}
-_WIDE_MODES = ("F", *_image_decoding.HIGH_DEPTH_MODES)
+_WIDE_MODES = ("F", *_image_decoding.HIGH_DEPTH_MODES)  # one band of more than 8 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +93,16 @@ def _pillow_values(image: Image.Image, data: bytes) -> StoredValues:
     if _is_deep_png(data):
         values = _deep_png_values(image, data)
         has_alpha = values.shape[2] in (2, 4)
+    elif image.mode in _WIDE_MODES:
+        values = np.asarray(image)
+        has_alpha = False
+        if image.format == "PPM" and image.mode == "I":  # 16 bits, which Pillow widens to 32
+            values = values.astype(np.uint16)
     else:
-        has_alpha = _image_decoding.has_transparency(image) and image.mode not in _WIDE_MODES
-        mode = "RGBA" if has_alpha else "L" if image.mode in ("1", "L") else "RGB"
-        values = np.asarray(image if image.mode in (mode, *_WIDE_MODES) else image.convert(mode))
-        values = values.astype(np.uint16) if image.format == "PPM" and image.mode == "I" else values
+        has_alpha = _image_decoding.has_transparency(image)
+        opaque_mode = "L" if image.mode in ("1", "L") else "RGB"
+        mode = "RGBA" if has_alpha else opaque_mode
+        values = np.asarray(image if image.mode == mode else image.convert(mode))
     return StoredValues(
         values_HWC=values.reshape(image.height, image.width, -1),
         has_alpha=has_alpha,
@@ -111,18 +116,27 @@ def _is_deep_png(data: bytes) -> bool:
 
 
 def _deep_png_values(image: Image.Image, data: bytes) -> Values:
-    """Return the values (H, W, C) of a PNG of 16 bits, of which Pillow has the high ones; `tRNS` becomes alpha."""
+    """Return the values (H, W, C) of a PNG of 16 bits; `tRNS` becomes alpha.
+
+    Pillow decodes grey to 16 bits, and other kinds to the high byte of each value only.
+    """
     values = np.atleast_3d(np.asarray(image)).astype(np.uint16)
-    if (kind := data[25]) != _GREY:
-        low = Image.open(io.BytesIO(data), formats=("PNG",))
-        raw_mode = "RGBA" if kind == _GREY_AND_ALPHA else f"{low.mode};16L"  # all bytes; or those that are low
-        low.tile = [tile._replace(args=raw_mode) for tile in low.tile]  # type: ignore[attr-defined]
-        low_HWC = np.asarray(low)
-        values = low_HWC.view(">u2").astype(np.uint16) if kind == _GREY_AND_ALPHA else values * 256 + low_HWC
+    kind = data[25]  # colour type of the header
+    if kind == _GREY_AND_ALPHA:  # four bytes in a pixel, as in RGBA of 8 bits
+        values = _pixels_as(data, "RGBA").view(">u2").astype(np.uint16)
+    elif kind != _GREY:  # in the other order of bytes, the low one is taken for the high one
+        values = values * 256 + _pixels_as(data, f"{image.mode};16L")
     if (colour := image.info.get("transparency")) is not None:
         is_opaque_HW = (values != colour).any(2)
         values = np.dstack([values, is_opaque_HW * np.uint16(_image_decoding.TOP_OF_16_BITS)])
     return values
+
+
+def _pixels_as(data: bytes, raw_mode: str) -> Values:
+    """Decode a PNG as if its file stored pixels in this raw mode of Pillow."""
+    image = Image.open(io.BytesIO(data), formats=("PNG",))
+    image.tile = [tile._replace(args=raw_mode) for tile in image.tile]  # type: ignore[attr-defined]
+    return np.asarray(image)
 
 
 def read_levels(data: bytes, where: str, options: PixelOptions) -> Iterator[Image.Image]:
@@ -136,18 +150,22 @@ def read_levels(data: bytes, where: str, options: PixelOptions) -> Iterator[Imag
         _image_decoding.check_values(colours_HWC, where)
     mixtures = _mix_bands(colours_HWC.shape[2], stored.has_alpha, options.channels, where)
     alpha_HW = _levels(stored.values_HWC[..., -1], full_range, where) if stored.has_alpha else np.float32(1)
-    is_kept = options.channels == len(mixtures) + 1
-    transpose = _image_decoding.TRANSPOSE_OF_ORIENTATION.get(stored.orientation)
-    for weights in (*mixtures, {}) if is_kept else mixtures:
+    has_alpha_channel = options.channels == len(mixtures) + 1  # otherwise colours are blended with the background
+    for weights in mixtures:
         level_HW = np.zeros(colours_HWC.shape[:2], np.float32)
         for band, weight in weights.items():
             level_HW += weight * _levels(colours_HWC[..., band], options.range or full_range, where)
-        if not weights:
-            level_HW += alpha_HW
-        elif stored.has_alpha and not is_kept:
+        if stored.has_alpha and not has_alpha_channel:
             level_HW = level_HW * alpha_HW + (1 - alpha_HW) * np.float32(options.background / 255)
-        image = Image.fromarray(level_HW)
-        yield image if transpose is None else image.transpose(transpose)
+        yield _upright(level_HW, stored.orientation)
+    if has_alpha_channel:
+        yield _upright(np.full(colours_HWC.shape[:2], alpha_HW), stored.orientation)
+
+
+def _upright(level_HW: Values, orientation: int) -> Image.Image:
+    image = Image.fromarray(level_HW)
+    transpose = _image_decoding.TRANSPOSE_OF_ORIENTATION.get(orientation)
+    return image if transpose is None else image.transpose(transpose)
 
 
 def _mix_bands(num_bands: int, has_alpha: bool, channels: int, where: str) -> list[dict[int, float]]:

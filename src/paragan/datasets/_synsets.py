@@ -26,7 +26,7 @@ from paragan.datasets.base.open_images import FileImages
 Labels = NDArray[np.int32]
 WnidList = tuple[Mapping[str, str], str]  # WNID by file name without extension, and the list in messages
 
-_WNID = re.compile(r"n\d{8}")
+WNID = re.compile(r"n\d{8}")
 _WNID_AND_NAME = re.compile(r"\b(n\d{8})[ \t]+([^\r\n]+)")
 
 
@@ -46,7 +46,7 @@ def source(
     read_list: returns the labels of images that are in no class folders; None: all are. words: lines of
     a WNID and words, as in words.txt. Raises `DataError` for an image without a label.
     """
-    if read_list is None or any(_WNID.fullmatch(os.fsdecode(name)) for name in folder_names(paths, top)):
+    if read_list is None or any(WNID.fullmatch(os.fsdecode(name)) for name in folder_names(paths, top)):
         labels = _labels_from_folders(paths, top, wnids, display_path(files, top))
     else:
         labels = _labels_from_list(paths, *read_list(), wnids)
@@ -68,7 +68,7 @@ def display_path(files: FileReader, folder: bytes) -> str:
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:
     """Return the sorted class folders. Raises `DataError` for other names, or fewer than two."""
     wnids = tuple(sorted(folders))
-    other = next((name for name in wnids if not _WNID.fullmatch(name)), None)
+    other = next((name for name in wnids if not WNID.fullmatch(name)), None)
     if other is not None or len(wnids) < 2:
         problem = f"folder {other!r} is not a WordNet ID" if other is not None else "fewer than two class folders"
         raise DataError(
@@ -89,11 +89,6 @@ def read_lines(lines: Iterable[str], line_form: tuple[str, str], where: str, fir
             raise DataError(f"{where}: line {number}: {line[:40]!r} is not {line_form[1]}; download the file again")
         wnid_of[PurePath(match[1]).stem] = match[2]
     return wnid_of, where
-
-
-def find_wnids(text: str) -> set[str]:
-    """Return all WNIDs in a text."""
-    return set(_WNID.findall(text))
 
 
 def _labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], where: str) -> Labels:

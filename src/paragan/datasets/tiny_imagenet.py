@@ -88,7 +88,7 @@ def _class_wnids(files: FileReader, paths: list[bytes], root: bytes) -> tuple[st
     where = _synsets.display_path(files, top)
     wnids = _synsets.check_wnids(map(os.fsdecode, _image_paths.folder_names(paths, top)), where)
     listing, text = _read_first(files, root, _CLASSES)
-    listed = _synsets.find_wnids(text)
+    listed = set(_synsets.WNID.findall(text))
     if missing := sorted(listed.difference(wnids)):
         raise DataError(
             f"{where}: no images of class {missing[0]}, one of {len(listed)} in {listing}; unpack "

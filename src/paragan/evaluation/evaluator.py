@@ -69,8 +69,8 @@ class Evaluator:
 
     def score_network(self, generator: CalledNetwork, prior: Prior) -> Score:
         """Score a generator on the latents of the stream "score"."""
-        found = self.score(sample_generator(generator, prior, self.num_images, self.mode))
-        return replace(found, protocol={**found.protocol, **prior.protocol, **steps_protocol(generator.module)})
+        score = self.score(sample_generator(generator, prior, self.num_images, self.mode))
+        return replace(score, protocol={**score.protocol, **prior.protocol, **steps_protocol(generator.module)})
 
     def score(self, generate: Generate) -> Score:
         """Score `num_images` rows of `generate`; `DivergedError` if images are not finite."""
@@ -81,7 +81,7 @@ class Evaluator:
         fakes = compute_features(
             generate, self.extractor, self.num_images, self._block_size, world, self.say, self._needs_images
         )
-        values = self._measure(fakes, fakes)
+        values = self._measure(against_train=fakes, against_held_out=fakes)
         by_name = {self._recorded_name(metric): metric.kind for metric in self.metrics}
         return Score(
             metrics=values,
@@ -100,7 +100,7 @@ class Evaluator:
         return _AT_ONCE if self.mode != "eval" else max(4, min(_AT_ONCE, _AT_ONCE * 64 * 64 // (height * width)))
 
     @property
-    def _num_reference(self) -> int:
+    def _num_train(self) -> int:
         return min(self.num_images, len(self.train))
 
     @property
@@ -110,14 +110,14 @@ class Evaluator:
         return count if all(metric.count(count) for metric in self.metrics) else 0
 
     def _num_compared(self, metric: ChosenMetric) -> int:
-        """Return the number of reference images of a metric, or 0 if they are too few."""
+        """Return the number of real images that a metric compares with, or 0 if they are too few."""
         if metric.kind.reference == "classifier":
             return min(MAX_FOR_ACCURACY, len(self.held_out))
         if metric.kind.reference == "both":
             return min(_MAX_TRAIN, len(self.train)) if self._num_held_out(metric) else 0
         if metric.kind.reference == "held_out":
             return self._num_held_out(metric)
-        return metric.count(min(self.num_images, len(self.train)))
+        return metric.count(self._num_train)
 
     def _num_held_out(self, metric: ChosenMetric) -> int:
         return metric.count(min(self.num_images, len(self.held_out)))
@@ -129,7 +129,7 @@ class Evaluator:
     def protocol(self) -> dict[str, Any]:
         """Settings that must be equal where two scores are compared."""
         extractor = self.extractor
-        reference = {"split": "train", "num_images": self._num_reference}
+        reference = {"split": "train", "num_images": self._num_train}
         compared = {metric.kind.name: self._compared(metric) for metric in self.metrics}
         return {
             "extractor": extractor.name,
@@ -153,18 +153,17 @@ class Evaluator:
         options = {} if metric.options is None else asdict(metric.options)
         return {"split": kind.reference, "num_images": self._num_compared(metric), **kind.settings, **options}
 
-    def _measure(self, samples: SampleFeatures, covering: SampleFeatures) -> dict[str, float]:
-        """Compute the metrics. covering: samples for metrics whose reference is held-out images."""
+    def _measure(self, against_train: SampleFeatures, against_held_out: SampleFeatures) -> dict[str, float]:
+        """Compute the metrics of two sets of images: that for metrics with a reference of each split."""
         values = {}
         for metric in self.metrics:
-            if not self._num_compared(metric) or (
-                Needs.LABELS in metric.kind.needs and samples.requested_labels_B is None
-            ):
+            lacks_labels = Needs.LABELS in metric.kind.needs and against_train.requested_labels_B is None
+            if lacks_labels or not self._num_compared(metric):
                 continue
-            is_tested = metric.kind.reference in ("held_out", "classifier")
+            samples = against_held_out if metric.kind.reference in ("held_out", "classifier") else against_train
             name = self._recorded_name(metric)
             try:
-                compared = self._compared_rows(metric, covering if is_tested else samples)
+                compared = self._compared_rows(metric, samples)
                 values[name] = number_of(self._empty_metric(metric).update(compared).compute())
             except (StopRequested, DivergedError):
                 raise
@@ -181,7 +180,7 @@ class Evaluator:
 
     def _intervals(self, fakes: SampleFeatures, values: dict[str, float]) -> dict[str, tuple[float, float]]:
         """Return the intervals of these values by name; a metric may have none."""
-        found = {}
+        intervals = {}
         for metric in self.metrics:
             name = self._recorded_name(metric)
             if name not in values or not metric.kind.has_interval:
@@ -192,10 +191,10 @@ class Evaluator:
             def compute(rows: Tensor, empty: Metric = empty, compared: SampleFeatures = compared) -> float:
                 return number_of(empty.update(compared.select(rows)).compute())
 
-            found[name] = half_sample_interval(
+            intervals[name] = half_sample_interval(
                 values[name], compute, len(compared), self.resamples, metric.kind.is_share
             )
-        return {name: ends for name, ends in found.items() if ends is not None}
+        return {name: ends for name, ends in intervals.items() if ends is not None}
 
     def _compared_rows(self, metric: ChosenMetric, samples: SampleFeatures) -> SampleFeatures:
         """Return the images of a score that a metric compares."""
@@ -221,18 +220,21 @@ class Evaluator:
                 held_out = self._held_out.rows(0, self._num_held_out(metric))
                 return SplitFeatures(self._train.rows(0, count), held_out)
             case _:
-                return self.reference.rows(0, count)
+                return self.train_reference.rows(0, count)
 
     @cached_property
     def _real_values(self) -> dict[str, float]:
-        """Metrics of held-out images in place of generated ones, as a reference.
+        """Metrics of held-out images in place of generated ones: what a perfect generator could reach.
 
-        Training images replace the held-out ones. Empty if they are too few. Also emits the warning
-        about the extractor, once, before the first score.
+        Metrics that compare with held-out images get training images, or they would compare images with themselves.
+        Empty if they are too few. Also emits the warning about the extractor, once, before the first score.
         """
         if warning := accuracy_warning(self.extractor, self.accuracy, self._num_real):
             self.say(warning)
-        return self._measure(self._held_out.rows(0, self._num_real), self.reference) if self._num_real else {}
+        if not self._num_real:
+            return {}
+        real = self._held_out.rows(0, self._num_real)
+        return self._measure(against_train=real, against_held_out=self.train_reference)
 
     @cached_property
     def accuracy(self) -> float | None:
@@ -244,22 +246,22 @@ class Evaluator:
         return accuracy(self._held_out)
 
     @cached_property
-    def reference(self) -> SampleFeatures:
-        """Features of the real training images. Raises `ConfigError` if they are all equal."""
-        found = self._train.rows(0, self._num_reference)
-        if len(found) > 1 and (found.features_BF == found.features_BF[0]).all():
+    def train_reference(self) -> SampleFeatures:
+        """Features of as many training images as are generated. Raises `ConfigError` if they are all equal."""
+        features = self._train.rows(0, self._num_train)
+        if len(features) > 1 and (features.features_BF == features.features_BF[0]).all():
             raise ConfigError(
                 f"evaluation.features: {self.extractor.name} returns equal features for all real images; use another "
                 "extractor, or evaluation.features=judge"
             )
         if self._needs_images:
-            return replace(found, image_BCHW=real_images(self.train, self._num_reference))
-        return found
+            return replace(features, image_BCHW=real_images(self.train, self._num_train))
+        return features
 
     @cached_property
     def _train(self) -> SampleFeatures:
         """Features of the training images, as many as any metric needs."""
-        enough = max(self._num_reference, *map(self._num_compared, self.metrics))
+        enough = max(self._num_train, *map(self._num_compared, self.metrics))
         return real_features(self.extractor, self.train, min(enough, len(self.train)), self.say, self.world)
 
     @property

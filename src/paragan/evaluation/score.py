@@ -16,8 +16,7 @@ class Score:
     metrics: values by name. num_images: number of generated images. protocol: must be equal for two
     scores to compare. real: values of held-out real images by the same metrics, as a reference, if
     any. directions: of the metrics; lower is better by default. intervals: 95 % intervals of the
-    values, of those that have one. seconds: duration without the work
-    that only the first score has.
+    values, of those that have one. seconds: duration without the work that only the first score has.
     """
 
     metrics: dict[str, float]

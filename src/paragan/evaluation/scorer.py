@@ -81,10 +81,9 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
 
     @cache
     def fitting_evaluator() -> Evaluator:
-        found = evaluator()
-        return (
-            _judge_evaluator(found, options, context) if knows_other_images(found.extractor, found.accuracy) else found
-        )
+        by_choice = evaluator()
+        is_unfit = knows_other_images(by_choice.extractor, by_choice.accuracy)
+        return _judge_evaluator(by_choice, options, context) if is_unfit else by_choice
 
     if isinstance(prepared, FeatureExtractor):
         evaluator()  # report an extractor for other images before anything is written

@@ -53,21 +53,21 @@ class Ema:
 
     @torch.no_grad()
     def update(
-        self, net: nn.Module, ok: Tensor, images: int, batch: int, shares: Sequence[Tensor] | None = None
+        self, net: nn.Module, ok: Tensor, images: int, batch: int, shards: Sequence[Tensor] | None = None
     ) -> None:
         """Average in the weights of `net` after an update.
 
-        images: of its turns so far, over all ranks. shares: weights as the average is sharded on
+        images: of its turns so far, over all ranks. shards: weights as the average is sharded on
         this rank; those of `net` unless given.
         """
         # 0 after a skipped step, without a host sync
-        share = ok.to(self._weights[0].dtype) * self.weight(images, batch)
-        numbered = enumerate(zip(self._weights, net.parameters() if shares is None else shares, strict=True))
+        factor = ok.to(self._weights[0].dtype) * self.weight(images, batch)
+        numbered = enumerate(zip(self._weights, net.parameters() if shards is None else shards, strict=True))
         pairs = [pair for number, pair in numbered if number not in self._constant]
         # Offloaded weights are on the host.
         weights = [_real(weight).to(average.device, non_blocking=True) for average, weight in pairs]
-        each: Sequence[Any] = [share] * len(pairs)  # torch's stub declares only numbers
-        torch._foreach_lerp_([average for average, _ in pairs], weights, each)
+        factors: Sequence[Any] = [factor] * len(pairs)  # torch's stub declares only numbers
+        torch._foreach_lerp_([average for average, _ in pairs], weights, factors)
         for average, buffer in zip(self._buffers, net.buffers(), strict=True):
             average.copy_(torch.where(ok, buffer, average))
 

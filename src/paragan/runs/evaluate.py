@@ -84,6 +84,7 @@ def open_extractor(features: str, device: str = "auto") -> FeatureExtractor:
     """
     if features.endswith(".pt2"):
         features = f"{{name: exported, weights: {json.dumps(features)}}}"
+    # by a recipe, so that names, options and messages are those of the setting
     chosen = read_recipe("digits", [f"evaluation.features={features}"]).evaluation.features
     if chosen is None or chosen.name in ("auto", "judge"):
         raise ConfigError(

@@ -39,8 +39,8 @@ _DRAWS = threading.Lock()  # the global generators are those of the process
 class TensorSource(Source):
     """A `Source` of tensors by name, in memory; their first axis is the samples.
 
-    Arrays and tables (`_column_names`) are converted. A list of tensors has samples of different
-    lengths, which are padded (`_ragged`). dtype: of the networks' weights, to which floating-point
+    Arrays and tables (`column_names`) are converted. A list of tensors has samples of different
+    lengths, which are padded (`ragged`). dtype: of the networks' weights, to which floating-point
     numbers are cast; None: none are.
     """
 
@@ -48,24 +48,25 @@ class TensorSource(Source):
         arrays, self.column_names = split_names(data)
         columns = _columns(arrays)
         self._count = _num_samples(columns)
-        self.notices = cast_notices({name: held[0] for name, held in columns.items()}, dtype)
-        self._held: dict[str, Tensor] = {}
+        self.notices = cast_notices({name: column[0] for name, column in columns.items()}, dtype)
+        self._stacked: dict[str, Tensor] = {}
         self._ragged: dict[str, list[Tensor]] = {}
-        first: dict[str, Tensor] = {}
-        held: Tensor | list[Tensor]
         for name, column in columns.items():
             if isinstance(column, Tensor) and name not in padding.axes:
-                held = self._held[name] = cast(column, dtype).detach().cpu()
+                self._stacked[name] = cast(column, dtype).detach().cpu()
             else:
-                held = self._ragged[name] = [cast(row, dtype) for row in column]
-            first[name] = held[0]
-            self.notices += _rows_not_finite(name, held, self.column_names.get(name, ()))
+                self._ragged[name] = [cast(row, dtype) for row in column]
+        samples: Mapping[str, Tensor | list[Tensor]] = {**self._stacked, **self._ragged}
+        for name in columns:
+            self.notices += _rows_not_finite(name, samples[name], self.column_names.get(name, ()))
+        first = {name: samples[name][0] for name in columns}
         self._padding = padding.checked(first).including(self._ragged)
         axes = self._padding.axes
-        longest = {name: max(row.shape[axes[name]] for row in held) for name, held in self._ragged.items()}
+        longest = {name: max(row.shape[axes[name]] for row in rows) for name, rows in self._ragged.items()}
         self.tensors = self._padding.specs(first, longest)
-        rows = np.linspace(0, self._count - 1, min(self._count, _HASHED)).astype(np.int64)
-        content = [held.contiguous().view(-1).view(torch.uint8).numpy().tobytes() for held in self.fetch(rows).values()]
+        hashed = np.linspace(0, self._count - 1, min(self._count, _HASHED)).astype(np.int64)
+        tensors = [tensor.contiguous().view(-1) for tensor in self.fetch(hashed).values()]
+        content = [tensor.view(torch.uint8).numpy().tobytes() for tensor in tensors]
         self.fingerprint = compute_fingerprint(self._count, self.tensors, *content)
 
     def __len__(self) -> int:
@@ -74,13 +75,13 @@ class TensorSource(Source):
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return copies of rows. indices: int64 array (B,) in [0, N)."""
         rows = torch.as_tensor(indices, dtype=torch.int64)
-        tensors = {name: held.index_select(0, rows) for name, held in self._held.items()}
-        ragged = {name: [held[row] for row in rows.tolist()] for name, held in self._ragged.items()}
+        tensors = {name: values.index_select(0, rows) for name, values in self._stacked.items()}
+        ragged = {name: [values[row] for row in rows.tolist()] for name, values in self._ragged.items()}
         return {**tensors, **self._padding.stacked(ragged)}
 
     def row_labels(self) -> NDArray[np.int64] | None:
         """Return the tensor `label`, int64 (N,) or (N, 1); None without one."""
-        label_N = self._held.get("label")
+        label_N = self._stacked.get("label")
         is_known = label_N is not None and label_N.dtype == torch.int64 and label_N.numel() == len(self)
         return label_N.flatten().numpy() if label_N is not None and is_known else None
 
@@ -204,11 +205,11 @@ def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
     """Return all samples by name: a tensor, or a list of tensors that may differ in length."""
     check_names(data)
     columns: dict[str, Tensor | list[Tensor]] = {}
-    for name, held in data.items():
-        if not isinstance(held, (list, tuple)):
-            columns[name] = flat_label(as_tensor(held, name, "the mapping"), name, 1)
+    for name, values in data.items():
+        if not isinstance(values, (list, tuple)):
+            columns[name] = flat_label(as_tensor(values, name, "the mapping"), name, 1)
             continue
-        rows = [as_tensor(row, name, f"sample {number}") for number, row in enumerate(held)]
+        rows = [as_tensor(row, name, f"sample {number}") for number, row in enumerate(values)]
         has_numbers = bool(rows) and not any(row.dim() for row in rows)
         columns[name] = torch.stack(rows) if has_numbers else rows
     return columns
@@ -216,30 +217,30 @@ def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
 
 def _num_samples(columns: Mapping[str, Tensor | list[Tensor]]) -> int:
     """Return the length of all columns. Raises `DataError` if they differ or there are no samples."""
-    counts = {name: 0 if isinstance(held, Tensor) and not held.dim() else len(held) for name, held in columns.items()}
+    counts = {name: 0 if isinstance(rows, Tensor) and not rows.dim() else len(rows) for name, rows in columns.items()}
     if len(set(counts.values())) != 1 or 0 in counts.values():
         lengths = ", ".join(f"{name} {count}" for name, count in counts.items()) or "no tensor"
         raise DataError(f"data: tensors need one first axis, the samples; found {lengths}")
     return max(counts.values())
 
 
-def _rows_not_finite(name: str, held: Tensor | list[Tensor], columns: Sequence[str]) -> tuple[str, ...]:
+def _rows_not_finite(name: str, samples: Tensor | list[Tensor], columns: Sequence[str]) -> tuple[str, ...]:
     """Return a line about samples with NaN or infinity, whose updates are skipped. Raises `DataError` for many."""
-    if isinstance(held, Tensor):
-        rows = rows_not_finite(held)
+    if isinstance(samples, Tensor):
+        rows = rows_not_finite(samples)
     else:
-        rows = [row for row, value in enumerate(held) if rows_not_finite(value[None])]
+        rows = [row for row, sample in enumerate(samples) if rows_not_finite(sample[None])]
     if not rows:
         return ()
     some = join_some(rows, 3)
-    wrong = [column for number, column in enumerate(columns) if not held[rows[0]][number].isfinite()]
+    wrong = [column for number, column in enumerate(columns) if not samples[rows[0]][number].isfinite()]
     some += f", column {wrong[0]!r}" if wrong else ""
-    text = f"data: {name} is not finite in {len(rows):,} of {len(held):,} samples, number {some}"
+    text = f"data: {name} is not finite in {len(rows):,} of {len(samples):,} samples, number {some}"
     cure = "leave them out or replace the values (an empty cell of a table is read as NaN)"
-    if len(rows) > _MAX_NOT_FINITE * len(held):  # few batches would be without one
+    if len(rows) > _MAX_NOT_FINITE * len(samples):  # few batches would be without one
         raise DataError(f"{text}; {cure}")
     return (f"{text}: updates on them are skipped; {cure}",)
 
 
-def _name_of(held: Any) -> str:
-    return f"{getattr(held, '__module__', '')}.{getattr(held, '__qualname__', type(held).__qualname__)}"
+def _name_of(named: Any) -> str:
+    return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', type(named).__qualname__)}"

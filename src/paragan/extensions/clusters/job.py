@@ -11,9 +11,14 @@ from paragan.core.errors import ConfigError
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,39}[a-z0-9])?")  # fits Slurm, and Kubernetes with a suffix
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MIN_VALUES = {
-    **dict.fromkeys(("nodes", "ranks_per_node", "cpus_per_rank", "memory_mb", "time_limit_min"), 1),
-    **dict.fromkeys(("gpus_per_rank", "retries"), 0),
+_MIN_VALUES = {  # by field
+    "nodes": 1,
+    "ranks_per_node": 1,
+    "cpus_per_rank": 1,
+    "memory_mb": 1,
+    "time_limit_min": 1,
+    "gpus_per_rank": 0,
+    "retries": 0,
     "save_s": 1,
 }
 
@@ -73,7 +78,7 @@ class ClusterJob:
         return self.nodes * self.ranks_per_node
 
     def out_of(self, seed: int | None) -> str:
-        """Return the run folder, or its address in an object store; None: there are no seeds."""
+        """Return the run folder of a seed, or its address in an object store. seed: None for a job without seeds."""
         return self.out if seed is None else f"{self.out}/seed-{seed}"
 
     def command(self, *more: str) -> list[str]:
@@ -124,9 +129,9 @@ def one_host_script(job: ClusterJob) -> str:
 
 
 def check_unset(job: ClusterJob, target: str, **names: str) -> None:
-    """Raise `ConfigError` for a field that the target does not have. names: field -> option."""
+    """Raise `ConfigError` for a field that was set and that the target does not have. names: field -> option."""
     for field, option in names.items():
-        if getattr(job, field) not in (None, (), 0, 1):
+        if getattr(job, field) != getattr(ClusterJob, field):  # the default
             hosts = "for several hosts use `launch slurm`, `launch kubernetes`, or torchrun on each"
             cure = hosts if field == "nodes" else "leave it out"
             raise ConfigError(f"{option} does not apply to `launch {target}`; {cure}")

@@ -69,7 +69,7 @@ class MixtureScorer:
 
     @cached_property
     def _empty(self) -> fd.Metric:
-        return fd.Metric.from_reference(self.judge().reference)
+        return fd.Metric.from_reference(self.judge().train_reference)
 
 
 def normalize_weights(weights: Sequence[float]) -> tuple[float, ...]:

@@ -5,7 +5,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import lcm
 from typing import Any
@@ -53,20 +53,20 @@ def measure_profile(
     """
     device = devices.select_device(config.train.threads)
     sizes = tuple(sorted(set(rows)) or _batch_sizes(config))
-    alone = _on_one_worker(config)
+    measured_config = _on_one_worker(config)
     with torch.random.fork_rng(devices=[]):
-        measured = _measure_sizes(alone, data, model, device, sizes, say)
-    batch = next(noise_batches(alone, data, device, 1))
+        measured = _measure_sizes(measured_config, data, model, device, sizes, say)
+    batch = next(noise_batches(measured_config, data, device, 1))
     row_bytes = {name: tensor.element_size() * tensor[0].numel() for name, tensor in batch.tensors.items()}
     return RunProfile(
         recipe=recipe,
-        model=alone.model.name,
+        model=config.model.name,
         fingerprint=updates_fingerprint(config),
         machine=devices.machine(device),
         device=str(device),
         threads=torch.get_num_threads(),
-        batch=alone.train.batch,
-        d_updates=alone.d.updates_per_step,
+        batch=config.train.batch,
+        d_updates=config.d.updates_per_step,
         sample_bytes=sum(row_bytes.values()),
         fake_bytes=row_bytes["image"] + row_bytes.get("label", 0),
         memory=Curve(sizes, tuple(float(memory(size)) for size in sizes)),
@@ -74,40 +74,59 @@ def measure_profile(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Costs:
+    """Measurements at one batch size, in seconds, as in `RunProfile`. update_s: of one update of each player."""
+
+    step_s: float
+    update_s: dict[Side, float]
+    generate_s: float
+    load_s: float
+    cpu_share: float
+
+
 def _measure_sizes(
     config: RunConfig, data: build.Data, model: Model | None, device: torch.device, sizes: tuple[int, ...], say: Say
 ) -> dict[str, Any]:
-    """Return what was measured at all batch sizes, by its names in a profile."""
+    """Return the measured fields of a `RunProfile`: of a process that is no rank, then of one rank of several."""
 
     def worker(game: GAN, size: int) -> _Worker:
         return _Worker(config=config, data=data, game=game, device=device, size=size)
 
-    alone = build.gan(config, data, device, model=model)
-    alone_s = [worker(alone, size).step_s() for size in sizes]
+    alone_game = build.gan(config, data, device, model=model)
+    alone_step_s = [worker(alone_game, size).step_s() for size in sizes]
     with lone_rank(device) as world:
         game = build.gan(config, data, device, colocated_roles(world), model)
-        counted = worker(game, sizes[0])
+        counted = worker(game, sizes[0])  # the number of collectives is that of any size
         generate_norms, _ = _count_norms(world, counted.generate)
         norms = {side: _count_norms(world, partial(counted.update, side)) for side in game.slots}
         costs = [_measure(worker(game, size), say) for size in sizes]
-    curves = {name: Curve(sizes, tuple(cost[name] for cost in costs)) for name in costs[0]}
-    curves["alone_step_s"] = Curve(sizes, tuple(alone_s))
-    players = {side.value: _player(game, side, curves.pop(side.value), norms[side]) for side in game.slots}
+    players = {}
+    for side in game.slots:
+        update_s = Curve(sizes, tuple(cost.update_s[side] for cost in costs))
+        players[side] = _player(game, side, update_s, norms[side])
     return {
-        "g": players.pop("g"),
-        "d": players.pop("d"),
-        "further": players,
+        "g": players[Side.G],
+        "d": players[Side.D],
+        "further": {side.value: player for side, player in players.items() if side.is_extra},
         "generate_norms": generate_norms,
-        **curves,
+        "alone_step_s": Curve(sizes, tuple(alone_step_s)),
+        "step_s": Curve(sizes, tuple(cost.step_s for cost in costs)),
+        "generate_s": Curve(sizes, tuple(cost.generate_s for cost in costs)),
+        "load_s": Curve(sizes, tuple(cost.load_s for cost in costs)),
+        "cpu_share": Curve(sizes, tuple(cost.cpu_share for cost in costs)),
     }
 
 
 def _on_one_worker(config: RunConfig) -> RunConfig:
-    """Return the config of one eager process whose players take turns; D trains in each or in none."""
-    alone = replace(config, devices=None, train=replace(config.train, executor="eager")).with_all_losses_active
-    for name, player in alone.player_options.items():
-        alone = alone.with_player(name, replace(player, strategy=None))
-    return build.with_synchronous_scheme(replace(alone, d=replace(alone.d, update_probability=1.0)))
+    """Return the config of one eager process whose players take turns.
+
+    Steps cost the same: none leaves out the update of D by chance, and losses that begin later are active.
+    """
+    config = replace(config, devices=None, train=replace(config.train, executor="eager")).with_all_losses_active
+    for name, player in config.player_options.items():
+        config = config.with_player(name, replace(player, strategy=None))
+    return build.with_synchronous_scheme(replace(config, d=replace(config.d, update_probability=1.0)))
 
 
 class _Worker:
@@ -155,21 +174,29 @@ def _count_norms(world: LoneRank, run: Callable[[], None]) -> tuple[int, int]:
     return world.calls["norm"] - number, world.sent["norm"] - num_bytes
 
 
-def _measure(worker: _Worker, say: Say) -> dict[str, float]:
-    """Return the seconds of the parts of a step, and of the players' updates by side, on one batch size."""
+def _measure(worker: _Worker, say: Say) -> _Costs:
+    """Return the seconds of a step and of its parts at one batch size."""
     say(f"measuring updates of {worker.size:,} samples")
-    worker.generate()
-    costs = {"step_s": worker.step_s()}
-    for side, period in worker.periods.items():
-        costs[side.value] = _seconds(worker.device, partial(worker.update, side), period)
-    wall_s = time.perf_counter()
-    cpu_s = time.process_time()
-    worker.step()
-    costs["cpu_share"] = min(1.0, (time.process_time() - cpu_s) / (time.perf_counter() - wall_s))
-    costs["generate_s"] = _seconds(worker.device, worker.generate)
-    is_loaded = not isinstance(worker.data.train, ShapeOnlySource) and not worker.config.loading.prefetch
-    costs["load_s"] = load_seconds(worker.config, worker.data, worker.device, worker.size) if is_loaded else 0.0
-    return costs
+    worker.generate()  # D's update needs fakes
+    step_s = worker.step_s()
+    update_s = {
+        side: _seconds(worker.device, partial(worker.update, side), period) for side, period in worker.periods.items()
+    }
+    cpu_share = _cpu_share(worker.step)
+    generate_s = _seconds(worker.device, worker.generate)
+    load_s = 0.0
+    if not isinstance(worker.data.train, ShapeOnlySource) and not worker.config.loading.prefetch:
+        load_s = load_seconds(worker.config, worker.data, worker.device, worker.size)
+    return _Costs(step_s=step_s, update_s=update_s, generate_s=generate_s, load_s=load_s, cpu_share=cpu_share)
+
+
+def _cpu_share(run: Callable[[], None]) -> float:
+    """Return the share of a call in which this process computed; the rest is an accelerator's."""
+    wall_began = time.perf_counter()
+    cpu_began = time.process_time()
+    run()
+    cpu_s = time.process_time() - cpu_began
+    return min(1.0, cpu_s / (time.perf_counter() - wall_began))
 
 
 def _period(game: GAN, side: Side) -> int:
@@ -212,6 +239,7 @@ def _batch_sizes(config: RunConfig) -> list[int]:
 
 
 def _player(game: GAN, side: Side, update_s: Curve, norms: tuple[int, int]) -> PlayerProfile:
+    """Return the profile of a player. norms: number and bytes of the all-reduces of batch norm in an update."""
     player = game.slots[side]
     assert isinstance(player, Player)
     trains = side is not Side.D or not game.d_pauses

@@ -76,6 +76,7 @@ def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> 
 
     comparisons: laws that compare a run with the reference run; "not run" without one.
     """
+    # `run_law` returns a row also where a check raises; what later laws need of a check is put into these
     traits: dict[Side, NetworkTraits] = {}
     for side in Side:
         called = run_law("called in float64", side.value.upper(), partial(_look, subject, side, traits))
@@ -89,9 +90,9 @@ def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> 
     for side in Side:
         check = partial(check_frozen_opponent, subject, side)
         yield run_law("frozen means frozen", side.value.upper(), check)
-    plain: list[Trace] = []
-    yield run_law(DETERMINISTIC, "none", lambda: deterministic(subject, traits, plain))
-    ready = PreparedLaws(subject, traits, plain[0] if plain else None)
+    traces: list[Trace] = []
+    yield run_law(DETERMINISTIC, "none", lambda: deterministic(subject, traits, traces))
+    ready = PreparedLaws(subject, traits, traces[0] if traces else None)
     for comparison in comparisons:
         yield from comparison(ready)
 
@@ -118,15 +119,15 @@ def law_result(difference: TraceDifference, traits: Traits) -> LawResult:
     return failed_result("; ".join(filter(None, reasons)), difference.largest)
 
 
-def deterministic(subject: VerifiedNetworks, traits: Traits, plain: list[Trace]) -> LawResult:
-    """Compare two runs from different random states; `plain` receives the first if they agree."""
-    traces = []
-    for seed in (1, 2):
-        with rng.seeded_globally(seed):
-            traces.append(ReferenceRun(subject=subject).trace())
-    difference = compare_traces(traces[1], traces[0], 0.0)
+def deterministic(subject: VerifiedNetworks, traits: Traits, traces: list[Trace]) -> LawResult:
+    """Compare two runs from different random states; `traces` receives one if they are equal."""
+    with rng.seeded_globally(1):
+        first = ReferenceRun(subject=subject).trace()
+    with rng.seeded_globally(2):
+        second = ReferenceRun(subject=subject).trace()
+    difference = compare_traces(second, first, 0.0)
     if not difference.name:
-        plain.append(traces[0])
+        traces.append(first)
         return passed_result(0.0)
     why = "something outside the networks keeps state between runs"
     if difference.step == 0:

@@ -101,7 +101,7 @@ class RowMove:
         return moved
 
     def back(self) -> RowMove:
-        """Return the adjoint."""
+        """Return the adjoint, which is recorded on every rank: second derivatives may need it on any."""
         return replace(self, before=self.after, after=self.before, is_recorded_always=True)
 
     def transfer(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -113,7 +113,9 @@ class RowMove:
         # All sends begin before any wait, or two ranks that exchange rows would wait for each other.
         for rank, span in enumerate(after):
             common = _overlap(before[local], span)
-            for tensor, out in zip(tensors, moved, strict=True) if len(common) else ():
+            if not common:
+                continue
+            for tensor, out in zip(tensors, moved, strict=True):
                 rows = tensor[_within(common, before[local])]
                 if rank == local:
                     out[_within(common, span)] = rows
@@ -122,8 +124,10 @@ class RowMove:
         requests = []
         for rank, span in enumerate(before):
             common = _overlap(span, after[local])
-            for out in moved if len(common) and rank != local else ():
-                # Tensors in one order at both ends: messages between two ranks have no numbers.
+            if not common or rank == local:
+                continue
+            # Tensors in one order at both ends: messages between two ranks have no numbers.
+            for out in moved:
                 requests.append(self.messages.receive(out[_within(common, after[local])], rank))
         for request in requests:
             self.messages.wait(request)
@@ -137,7 +141,8 @@ class _MoveRows(torch.autograd.Function):
     def forward(ctx: Any, move: RowMove, leaf: Tensor | None, *tensors: Tensor) -> Any:
         ctx.move = move
         moved = move.transfer([tensor.detach() for tensor in tensors])
-        # Added to an input gradient, the empty token makes every rank's backward reach this move; it costs nothing.
+        # The token costs nothing. The pipeline adds it to the input gradient of a penalty, whose backward then reaches
+        # this move on every rank, also where no row of the gradient came through it.
         return (*moved, moved[0].new_empty(0, dtype=torch.float32))
 
     @staticmethod

@@ -51,9 +51,12 @@ class Strategy:
     """
 
     capabilities: frozenset[Capability] = ALL - {Capability.RANKS}
-    """What it has of what settings and terms need."""
+    """What settings, losses and penalties may need of a strategy, and this one has."""
     sharded_copies: int = 0
-    """Copies of the weights that are divided by all ranks, of: two moments and an average, gradients, weights."""
+    """Tensors of the size of the weights of which each rank has a part only, for forecasts of memory.
+
+    3: two moments of the optimiser and an average; 4: gradients too; 5: the weights too.
+    """
     needs_hosts: bool = False
     """Whether it requires several hosts with several ranks each."""
     exemption: str = ""

@@ -53,7 +53,8 @@ class ThreadStep:
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "G", torch.set_num_threads, (threads,))
         self._newest: Update | None = None
-        # Kernels are chosen for all threads: the same ones in every turn, whatever the other thread computes.
+        # Of both players, for the attention of either thread: torch has one choice of kernels for the process, which
+        # would otherwise depend on what the other thread computes.
         self._penalties = [penalty for of_player in gan.penalties.values() for penalty in of_player]
 
     @property
@@ -66,7 +67,7 @@ class ThreadStep:
         try:
             with differentiable_attention(self._penalties):
                 d = self.discriminator.step(self.gan, reals)
-            self._wait(self.generator.staleness)
+            self._wait_for_g(max_pending=self.generator.staleness)
         except BaseException as error:
             self._is_stopping.set()
             if isinstance(error, RankError) and self._has_failed():
@@ -76,13 +77,17 @@ class ThreadStep:
         return self.gan.report(reals[-1].rows.total, updates)
 
     def quiesce(self) -> None:
-        """Wait until G has made all its steps and has D's newest state, exactly."""
-        self._wait(0)
+        """Wait until G has made all its steps and has D's newest state, exactly.
+
+        A run that resumes here starts from that state; during steps, D may send rounded differences.
+        """
+        self._wait_for_g(max_pending=0)
         _, d = self._players()
         opponent = self.generator.opponent
-        if d.version > opponent.version or not opponent.is_exact:
+        has_newest = opponent.version >= d.version and opponent.is_exact
+        if not has_newest:
             self.discriminator.publish_exactly(d)
-            self.generator.wait_for_d(d.version // self.generator.limits.k)
+            self.generator.wait_for_d(d.version // self.generator.limits.k)  # k updates of D are one step
         self.generator.forget_change()
 
     def close(self) -> None:
@@ -101,8 +106,11 @@ class ThreadStep:
             self._stream.wait(loaded)
             return self.generator.step(self.gan, reals)
 
-    def _wait(self, max_pending: int) -> None:
-        """Wait until G is at most that many steps late; a report never depends on its speed."""
+    def _wait_for_g(self, max_pending: int) -> None:
+        """Wait until G is at most that many steps late.
+
+        The oldest steps are waited for, also if later ones are done: what a report has never depends on G's speed.
+        """
         while len(self._pending) > max_pending:
             self._newest = self._pending[0].result(self.generator.limits.timeout_s)
             del self._pending[0]
@@ -112,14 +120,14 @@ class ThreadStep:
 
 
 class ThreadLink:
-    """Both ends of a link between threads. room: messages in flight. `RankError` on a time-out.
+    """Both ends of a link between threads. capacity: messages in flight. `RankError` on a time-out.
 
     On an accelerator the receiver's stream waits for the work of the sender's stream, the host does not.
     """
 
-    def __init__(self, room: int = 2, timeout_s: float = 300.0) -> None:
+    def __init__(self, capacity: int = 2, timeout_s: float = 300.0) -> None:
         self.timeout_s = timeout_s
-        self._queue: queue.Queue[Message] = queue.Queue(room)
+        self._queue: queue.Queue[Message] = queue.Queue(capacity)
 
     def send(self, message: Message) -> None:
         """Add a message, as soon as the queue has room."""
