@@ -77,16 +77,19 @@ def train(
         networks = gan.networks(world)
         return networks.recorded_in(chosen), networks
 
-    where = out or f"runs/{name}"
-    address = where if isinstance(where, str) and is_url(where) else ""
-    folder = Path(where)
-    if address:
-        check_extension("buckets", f"out={address}")
-        from paragan.extensions.buckets.remote_run import working_folder
-
-        folder = working_folder(address)
+    folder, address = _run_place(out or f"runs/{name}")
     run_in_folder(RunRequest(config=chosen, name=name, out=folder, fresh=fresh, address=address), objects)
     return Run(folder, gan, address)
+
+
+def _run_place(out: str | Path) -> tuple[Path, str]:
+    """Return the folder of a run on this machine, and its address in an object store; empty if it has none."""
+    if not (isinstance(out, str) and is_url(out)):
+        return Path(out), ""
+    check_extension("buckets", f"out={out}")
+    from paragan.extensions.buckets.remote_run import working_folder
+
+    return working_folder(out), out
 
 
 def run_in_folder(request: RunRequest, objects: Callable[[World], tuple[RunConfig, Model | None]]) -> None:

@@ -68,8 +68,7 @@ def load_initial_weights(
         lines.append(f"{key} from {', '.join(options.init.paths)}: {_describe(Side(name), loaded, limit=None)}")
         if options.init.partial:
             say(_table(key, loaded))
-        init = replace(options.init, sha256=source.sha256)
-        recorded = recorded.with_player(name, replace(options, init=init))
+        recorded = recorded.with_player(name, replace(options, init=replace(options.init, sha256=source.sha256)))
     return recorded, lines
 
 

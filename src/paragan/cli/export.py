@@ -15,6 +15,7 @@ from paragan.core.files import create_subfolder
 
 if TYPE_CHECKING:
     from paragan.export.bundle import Bundle
+    from paragan.export.discriminator import ExportedDiscriminator
     from paragan.export.sampler import Sampler
 
 
@@ -61,21 +62,16 @@ def export(
 
     if "onnx" in requested:
         check_onnx()
-    has_programs = bool(set(requested) - {"safetensors"})
-    if direction is not None and not has_programs:
+    if direction is not None and not _has_programs(requested):
         raise ConfigError("--direction is of programs, and the weights have both; add --format, or leave it out")
     outside_code = trusted(trust, code)
     if player == "d":
         discriminator = open_discriminator(path, outside_code, best)
-        if has_programs:
-            discriminator.check_programs()
-            _announce_tracing()
+        _check_programs(discriminator, requested)
         print("\n".join(discriminator.write(_folder(path, out, "export-d"), requested)))
         return
     bundle = _open_bundle(open_generator(path, outside_code, best, steps=steps), path, direction)
-    if has_programs:
-        bundle.check_programs()
-        _announce_tracing()
+    _check_programs(bundle, requested)
     if out is not None and single_file is not None:
         print(bundle.write_file(out, single_file.value))
     else:
@@ -92,8 +88,14 @@ def _open_bundle(sampler: Sampler, path: Path, direction: str | None) -> Bundle:
     return Bundle(sampler=sampler, tree=tree, score=sampler.score, outside=outside, direction=direction)
 
 
-def _announce_tracing() -> None:
-    print("tracing the network and comparing outputs; takes up to a minute", file=sys.stderr, flush=True)
+def _has_programs(formats: list[str]) -> bool:
+    return not {"safetensors"}.issuperset(formats)
+
+
+def _check_programs(exported: Bundle | ExportedDiscriminator, formats: list[str]) -> None:
+    if _has_programs(formats):
+        exported.check_programs()
+        print("tracing the network and comparing outputs; takes up to a minute", file=sys.stderr, flush=True)
 
 
 def _folder(path: Path, out: Path | None, name: str = "export") -> Path:

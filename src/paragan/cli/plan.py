@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -95,9 +94,8 @@ def plan_command(
         memory_gb=memory,
         is_measured=measure or operators,
         is_profiled=operators,
+        forecast=None if workers is None else _forecast_request(context.params),
     )
-    if workers is not None:
-        request = replace(request, forecast=_forecast_request(context.params))
     with show_lines() as show:
         plan = plan_run(request, show)
     print(json.dumps(plan.to_dict(), indent=1) if as_json else format_plan(plan))

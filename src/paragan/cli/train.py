@@ -45,8 +45,7 @@ def train_command(
     Ctrl-C saves a checkpoint; run the same command again to resume.
     """
     recipe, overrides, named = parse_words(words, context)
-    if change:
-        overrides.append("train.change_rates=true")
+    overrides += ["train.change_rates=true"] if change else []
     moved = code_folder(trust or None, code)
     outside = moved or (ANY if trust else None)
     config = load_config(recipe, overrides, outside)

@@ -57,7 +57,6 @@ def verify(
         trust=trust,
         code=code_folder(trust or None, code),
     )
-
     results = []
     with show_lines() as say:
         for result in run_verification(request):

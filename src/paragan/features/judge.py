@@ -125,11 +125,7 @@ def train_or_load(
     nothing is written. cache: folder of the newest 64 judges of all runs. Raises `CheckpointError` if
     `folder` cannot be written and `must_save` is set.
     """
-    task = CLASSES
-    if len(train.class_names) < 2:
-        task = ROTATION
-        train = RotatedSource(train)
-        held_out = RotatedSource(held_out)
+    task, train, held_out = _task_of(train, held_out)
     fingerprint = _fingerprint(train, held_out, seed)
     saved = None if folder is None else _load(train, folder, fingerprint, seed)
     if not world.any(saved is None):
@@ -148,6 +144,13 @@ def train_or_load(
     if entry is not None and world.is_main:
         _cache(judge, entry, weights, fingerprint)
     return judge
+
+
+def _task_of(train: Source, held_out: Source) -> tuple[str, Source, Source]:
+    """Return the task of a judge with its images: their classes, or their rotations without two classes."""
+    if len(train.class_names) < 2:
+        return ROTATION, RotatedSource(train), RotatedSource(held_out)
+    return CLASSES, train, held_out
 
 
 def _trained(train: Source, held_out: Source, seed: int, progress: Callable[[int], None]) -> FeatureExtractor:

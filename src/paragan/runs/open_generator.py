@@ -72,12 +72,7 @@ def open_generator(
             raise ConfigError(f"best is for run folders, and {path} is a file; leave it out")
         return _open_file(path, outside, model, device, steps=steps, settings=settings)
     _check_no_settings(path, settings)
-    if not (path / "config.yaml").is_file():
-        problem = "is a folder without config.yaml" if path.is_dir() else "does not exist"
-        raise CheckpointError(
-            f"{path} {problem}; pass a run folder, made by `{program_command()} train`, "
-            f"or a file written by `{program_command()} export`"
-        )
+    _check_run_folder(path)
     source = str(path / "config.yaml")
     config = read_with_steps(lambda words: read_recipe(source, words, outside), steps)
     module = _model_module(config, model, str(path))
@@ -171,6 +166,15 @@ def _open_file(
     config = read_with_steps(partial(parse_recipe, file.config, f"{path} (config)", outside), steps)
     module = _model_module(config, model, str(path))
     return replace(_sampler(config, module, file.weights, file.info, str(path), device), score=file.score)
+
+
+def _check_run_folder(path: Path) -> None:
+    if not (path / "config.yaml").is_file():
+        problem = "is a folder without config.yaml" if path.is_dir() else "does not exist"
+        raise CheckpointError(
+            f"{path} {problem}; pass a run folder, made by `{program_command()} train`, "
+            f"or a file written by `{program_command()} export`"
+        )
 
 
 def _check_no_settings(path: Path, settings: Sequence[str]) -> None:

@@ -92,11 +92,7 @@ def start_lines(
             f"warning: train.batch={batch} is larger than the data set ({len(source):,} samples): each batch repeats "
             "samples"
         )
-    for name, player in sorted(players.items(), reverse=True):
-        layout = " channels-last" if player["channels_last"] else ""
-        trained = f" ({player['trained']:,} train)" if "trained" in player else ""
-        facts = f"{player['weights']:,} weights{trained}, {player['precision']}{layout} on {player['device']}"
-        lines.append(f"{player_label(name):<8}  {facts}")
+    lines += [_player_line(name, player) for name, player in sorted(players.items(), reverse=True)]
     lines += map(_unused_labels_line, trainer.gan.missing_label_penalties.items())
     if not trainer.prior.uses_labels:
         lines.append(IGNORED_LABELS_WARNING)
@@ -117,6 +113,13 @@ def start_lines(
     if request.config.train.executor in ("compile", "graphs"):
         lines.append("executor  compiled: the first steps take a minute or two")
     return "\n".join(lines)
+
+
+def _player_line(name: str, player: Mapping[str, Any]) -> str:
+    layout = " channels-last" if player["channels_last"] else ""
+    trained = f" ({player['trained']:,} train)" if "trained" in player else ""
+    facts = f"{player['weights']:,} weights{trained}, {player['precision']}{layout} on {player['device']}"
+    return f"{player_label(name):<8}  {facts}"
 
 
 def _data_text(source: Source) -> str:

@@ -13,17 +13,17 @@ PROJECT = "HiFi-GAN (jik876/hifi-gan)"
 KNOWN_BY = re.compile(r"(module\.)?(generator\.)?conv_pre\.|m[ps]d\.discriminators\.")
 _N = r"(\d{1,3})"
 _AUDIO = {"name": "audio", "sample_rate": 22050, "n_fft": 1024, "fmax": 8000}  # of its published configs
+_D_RULES: list[Rule] = [
+    (rf"(m[ps]d)\.discriminators\.{_N}\.conv_post\.(.+)", r"\1.\2.last.\3"),
+    (rf"(m[ps]d)\.discriminators\.{_N}\.convs\.(.+)", r"\1.\2.convs.\3"),
+]
 
 
 def networks(weights: Weights) -> Iterator[ProjectWeights]:
     """Yield D, or G with the settings of V1, V2 or V3; dilations and audio settings are not in the file."""
     g = {name.removeprefix("generator."): value for name, value in weights.items()}
     if "conv_pre.weight" not in g:
-        rules: list[Rule] = [
-            (rf"(m[ps]d)\.discriminators\.{_N}\.conv_post\.(.+)", r"\1.\2.last.\3"),
-            (rf"(m[ps]d)\.discriminators\.{_N}\.convs\.(.+)", r"\1.\2.convs.\3"),
-        ]
-        tensors = renamed(weights, rules)
+        tensors = renamed(weights, _D_RULES)
         yield ProjectWeights(project=PROJECT, side=Side.D, tensors=tensors, settings={"name": "hifigan"})
         return
     stages = numbers(g, rf"ups\.{_N}\.weight")
@@ -37,7 +37,7 @@ def networks(weights: Weights) -> Iterator[ProjectWeights]:
         index = 2 * int(conv) + int(series) - 1 if series else conv
         return f"blocks.{int(block) // kernels}.residuals.{int(block) % kernels}.convs.{index}.{rest}"
 
-    rules = [
+    rules: list[Rule] = [
         (r"conv_pre\.(.+)", r"first.\1"),
         (r"conv_post\.(.+)", r"last.\1"),
         (rf"ups\.{_N}\.(.+)", r"blocks.\1.up.\2"),

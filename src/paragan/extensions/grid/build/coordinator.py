@@ -50,11 +50,7 @@ def evolution_on_workers(
 
     external_workers: processes started by a launcher; None: `begin` starts local workers.
     """
-    assert config.grid is not None and config.workers is not None
-    if config.workers > config.grid.num_cells:
-        most = config.grid.num_cells
-        problem = f"{config.workers} workers are too many for a grid of {most} cells"
-        raise ConfigError(f"workers: {problem}; use at most {most}")
+    _check_num_workers(config)
     factory = GridFactory(config, folder, say, stop=stop)
     first = factory.cell(0)
     local = factory.population([first], lambda text: None)
@@ -81,6 +77,15 @@ def evolution_on_workers(
         end=server.end,
     )
     return population_trainer(factory, first, population, folder, say, stop)
+
+
+def _check_num_workers(config: RunConfig) -> None:
+    assert config.grid is not None and config.workers is not None
+    num_cells = config.grid.num_cells
+    if config.workers > num_cells:
+        raise ConfigError(
+            f"workers: {config.workers} workers are too many for a grid of {num_cells} cells; use at most {num_cells}"
+        )
 
 
 class _CoordinatorServer:
