@@ -115,7 +115,7 @@ def start_lines(
     return "\n".join(lines)
 
 
-def _player_line(name: str, player: Mapping[str, Any]) -> str:
+def _player_line(name: str, player: Mapping[str, object]) -> str:
     layout = " channels-last" if player["channels_last"] else ""
     trained = f" ({player['trained']:,} train)" if "trained" in player else ""
     facts = f"{player['weights']:,} weights{trained}, {player['precision']}{layout} on {player['device']}"
