@@ -82,7 +82,7 @@ def write_plots(table: Table, found: dict[str, Any], runs: Runs) -> None:
         (IMAGES / f"async-{table.name}-losses.svg").write_text(plots.losses(pairs))
 
 
-def say(found: dict[str, Any]) -> None:
+def print_results(found: dict[str, Any]) -> None:
     """The table on the console, as the pages have it."""
     print(f"\n| row | {found['metric']} at the end | after {found['equal seconds']:.0f} s | ms G, D | CPU ms/image |")
     print("|---|---:|---:|---:|---:|")
@@ -127,7 +127,7 @@ def main(words: Sequence[str] | None = None) -> None:
     cost = costs(table, rows, given.data, given.keep)
     runs = measured(table, rows, given.seeds, given.data, given.keep)
     found = result(table, rows, runs, cost)
-    say(found)
+    print_results(found)
     if not given.no_result:
         part = given.name or "probes" * given.probes
         write("-".join(["asynchronous", table.name, part]).rstrip("-"), found)

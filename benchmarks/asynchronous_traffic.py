@@ -107,7 +107,7 @@ def row_of(table: Sequence[str], words: Sequence[str], data: str | None, steps: 
     }
 
 
-def say(rows: dict[str, dict[str, Any]]) -> None:
+def print_results(rows: dict[str, dict[str, Any]]) -> None:
     """The table on the console, as the page has it."""
     print("| settings | KB on links, counted | of `sync` | KB measured | of `sync` |\n|---|---:|---:|---:|---:|")
     for name, row in rows.items():
@@ -134,7 +134,7 @@ def main() -> None:
         row["ratio measured"] = round(row["measured on the interface"] / base["measured on the interface"], 3)
         rows[name] = row
         print(f"{name}: {row['links']:,} counted, {row['measured on the interface']:,} measured", flush=True)
-    say(rows)
+    print_results(rows)
     about = {"unit": "bytes per step, all ranks", "ranks": RANKS, "batch": given.batch, "steps": given.steps}
     write(f"asynchronous-traffic-{given.table}", {**about, "limits": LIMITS, "rows": rows})
 

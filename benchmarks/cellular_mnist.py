@@ -106,7 +106,7 @@ def refuse_unequal(runs: Runs) -> None:
         raise SystemExit(f"updates: found {found[other]} in {other}, expected those of {first}, {found[first]}")
 
 
-def say(found: Mapping[str, Any]) -> None:
+def print_results(found: Mapping[str, Any]) -> None:
     """The tables on the console, as the page has them."""
     print(f"\n| arm | what | {' | '.join(f'seed {seed}' for seed in range(found['seeds']))} | mean |")
     print("|---|---|" + "---:|" * (found["seeds"] + 1))
@@ -137,7 +137,7 @@ def main(words: Sequence[str] | None = None) -> None:
     runs = measured(study, arms, given.seeds)
     refuse_unequal(runs)
     found = {"recipe": study.recipe, "kimg": study.kimg, **summed(runs)}
-    say(found)
+    print_results(found)
     if not given.no_result:
         path = write("cellular-mnist", found)
         path.with_suffix(".svg").write_text(plots.plot(found))

@@ -83,7 +83,7 @@ def fuzz_heartbeat(draws: Random, folder: Path) -> None:
     about = about if isinstance(about, dict) else {}
     lines = [_Line(messages, about)]
     membership = Membership(
-        accept=lambda: lines.pop() if lines else None, say=lambda text: None, heartbeat_s=1.0, timeout_s=1.0
+        accept=lambda: lines.pop() if lines else None, log=lambda text: None, heartbeat_s=1.0, timeout_s=1.0
     )
     membership.admit()
     has_ended(about)

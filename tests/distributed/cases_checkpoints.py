@@ -146,7 +146,7 @@ def save_held(world: World, folder: str, step: int) -> None:
 def read_held(world: World, folder: str) -> list:
     """Step, values and both tensors of the newest; what was said."""
     said: list[str] = []
-    found = CheckpointWriter(folder=Path(folder), say=said.append, world=world).newest()
+    found = CheckpointWriter(folder=Path(folder), log=said.append, world=world).newest()
     stored: StoredTensors = found.groups["g"]
     return [found.step, found.values, stored["net/w"].tolist(), stored["net/one"].item(), len(said)]
 

@@ -246,7 +246,7 @@ class ScalingManager:
             folder=None if self._fresh else self._out,
             batch=self.config.train.batch,
             rule=rule,
-            say=self._log,
+            log=self._log,
         )
         return planned
 

@@ -50,7 +50,7 @@ def never() -> bool:
 
 
 def extractor_context(
-    data: Data, folder: Path, say: Callable[[str], None], device: torch.device, **rest: Any
+    data: Data, folder: Path, log: Callable[[str], None], device: torch.device, **rest: Any
 ) -> ExtractorContext:
     """Return what the extractor of a run may read.
 
@@ -58,7 +58,7 @@ def extractor_context(
     """
     train, held_out = data.scored
     context = ExtractorContext(name="", train=train, held_out=held_out, folder=folder / "judge", **rest)
-    return replace(context, device=device, say=say, is_cached=data.is_packaged)
+    return replace(context, device=device, log=log, is_cached=data.is_packaged)
 
 
 def scorer(
@@ -84,7 +84,7 @@ def _tensor_scorer(
 
     if options.features is None:
         inputs = prior.generator_arguments or ()
-        return TensorEvaluator(held_out=data.held_out, options=options, sample=sample, inputs=inputs, say=context.say)
+        return TensorEvaluator(held_out=data.held_out, options=options, sample=sample, inputs=inputs, log=context.log)
     if not tensor_images.is_scored(data.train, sample):
         tensors = describe_tensors(data.train.tensors)
         raise ConfigError(

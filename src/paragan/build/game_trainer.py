@@ -25,7 +25,7 @@ from paragan.hardware import device as devices, heap
 def trainer(
     config: RunConfig,
     folder: Path,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     stop: Callable[[], bool],
     reading: bool = False,
     world: World = ALONE,
@@ -45,14 +45,14 @@ def trainer(
     order.refuse(game, data.train.tensors)
     if not reading:
         check_execution(config, device, order, game, world.size)
-    describe_micro_batches(game.slots.values(), say)
+    describe_micro_batches(game.slots.values(), log)
     stops = never if roles.is_split else stop
-    context = extractor_context(data, folder, say, device, must_save=not reading, world=roles.batch_world, stop=stops)
+    context = extractor_context(data, folder, log, device, must_save=not reading, world=roles.batch_world, stop=stops)
     loop = loop_class(config, roles, reading)(
         gan=game,
         scheme=order,
         batches=batches(config, data, device, roles, game.prior.reads_batches),
-        checkpoints=CheckpointWriter(folder=folder / "checkpoints", keep=config.every.keep, say=say, world=world),
+        checkpoints=CheckpointWriter(folder=folder / "checkpoints", keep=config.every.keep, log=log, world=world),
         images=round(config.train.kimg * 1000),
         every=config.every,
         score=scorer(config, data, game.prior, context),
@@ -64,7 +64,7 @@ def trainer(
     if any(player.trains_part for player in config.player_options.values()) and config.initial_paths:
         from paragan.build.initial_weights import load_initial_weights  # few runs need it
 
-        load_initial_weights(config, loop, model, say)  # checkpoints hold only the weights that train
+        load_initial_weights(config, loop, model, log)  # checkpoints hold only the weights that train
     return loop
 
 

@@ -31,7 +31,7 @@ _MAX_NAMED = 4  # tensors in one line
 
 
 def load_initial_weights(
-    config: RunConfig, trainer: TrainingLoop, model: Model | None, say: Callable[[str], None]
+    config: RunConfig, trainer: TrainingLoop, model: Model | None, log: Callable[[str], None]
 ) -> tuple[RunConfig, list[str]]:
     """Copy the weights that `init`, `g.init`, `d.init`, … name into the players of `trainer`, at step 0.
 
@@ -52,7 +52,7 @@ def load_initial_weights(
 
     recorded = config
     if config.init is not None:
-        source = read_source(Path(config.init.path), "init", say)
+        source = read_source(Path(config.init.path), "init", log)
         source.check_unchanged("init", config.init.path, config.init.sha256)
         if source.is_of_one_network:
             source = source.only_of(max(Side, key=lambda side: _num_fitting(side, source, config, trainer)))
@@ -62,23 +62,23 @@ def load_initial_weights(
         if options.init is None:
             continue
         key = f"{player_key(name)}.init"
-        source = read_player_source(Side(name), options.init, say)
+        source = read_player_source(Side(name), options.init, log)
         source.check_unchanged(key, options.init.path, options.init.sha256)
         loaded = start(Side(name), source)
         lines.append(f"{key} from {', '.join(options.init.paths)}: {_describe(Side(name), loaded, limit=None)}")
         if options.init.partial:
-            say(_table(key, loaded))
+            log(_table(key, loaded))
         recorded = recorded.with_player(name, replace(options, init=replace(options.init, sha256=source.sha256)))
     return recorded, lines
 
 
-def load_base(net: nn.Module, side: Side, config: RunConfig, say: Callable[[str], None]) -> None:
+def load_base(net: nn.Module, side: Side, config: RunConfig, log: Callable[[str], None]) -> None:
     """Copy the weights that `g.init`, or `init`, names into a network in this process, as far as they fit."""
     options = config.player_options[side.value]
     if options.init is not None:
-        source = read_player_source(side, options.init, say)
+        source = read_player_source(side, options.init, log)
     elif config.init is not None:
-        source = read_source(Path(config.init.path), "init", say)
+        source = read_source(Path(config.init.path), "init", log)
     else:
         return
     weights, _ = source.of(side, options, net)
@@ -219,14 +219,14 @@ def _shorten(names: Iterable[str], limit: int | None = _MAX_NAMED) -> str:
     return f"{', '.join(named)}{more}"
 
 
-def merged_generator(net: nn.Module, config: RunConfig, state: GeneratorState, say: Callable[[str], None]) -> nn.Module:
+def merged_generator(net: nn.Module, config: RunConfig, state: GeneratorState, log: Callable[[str], None]) -> nn.Module:
     """Load the trained part of a run into its generator, merge the adapters, and return it as a plain network.
 
     net: as at step 0, but for `g.init`, which is read here. Raises `CheckpointError` if the base is
     not that of the training.
     """
     net = with_part(net, Side.G, config.g)
-    load_base(net, Side.G, config, say)
+    load_base(net, Side.G, config, log)
     tensors = net.state_dict()
     base = {name: tensors.pop(name) for name in fixed_names(net)}
     check_base(state.path, state.values, Side.G.value, fingerprint(base))

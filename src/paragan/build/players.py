@@ -119,12 +119,12 @@ def _make_strategy(chosen: Choice, options: PlayerOptions, device: torch.device)
     return registry.load_module("parallel", chosen.name).Strategy(chosen.options, memory)
 
 
-def describe_micro_batches(slots: Iterable[object], say: Callable[[str], None]) -> None:
+def describe_micro_batches(slots: Iterable[object], log: Callable[[str], None]) -> None:
     """Say which players normalise each of their micro-batches by itself."""
     for slot in slots:
         if isinstance(slot, Player) and slot.plain_network.mixes and slot.policy.micro_batches > 1:
             count = slot.policy.micro_batches
-            say(f"{slot.side.value}.micro_batches: batch norm normalises each of the {count} micro-batches by itself")
+            log(f"{slot.side.value}.micro_batches: batch norm normalises each of the {count} micro-batches by itself")
 
 
 def policy(options: PlayerOptions) -> Policy:

@@ -90,7 +90,7 @@ class SourceWeights:
             )
 
 
-def read_source(path: Path, key: str, say: Callable[[str], None]) -> SourceWeights:
+def read_source(path: Path, key: str, log: Callable[[str], None]) -> SourceWeights:
     """Read the newest undamaged weights at `path`; neither its config nor its code is used.
 
     key: the setting: init, g.init, … Raises `CheckpointError` if there are none.
@@ -109,7 +109,7 @@ def read_source(path: Path, key: str, say: Callable[[str], None]) -> SourceWeigh
         return SourceWeights(sha256=file_sha256(path), networks=generator, averages=generator, step=file.info.step)
     is_checkpoint = (path / MANIFEST).is_file()
     checkpoint = (
-        read_checkpoint(path) if is_checkpoint else CheckpointWriter(folder=path / "checkpoints", say=say).newest()
+        read_checkpoint(path) if is_checkpoint else CheckpointWriter(folder=path / "checkpoints", log=log).newest()
     )
     if checkpoint is None:
         raise CheckpointError(
@@ -119,12 +119,12 @@ def read_source(path: Path, key: str, say: Callable[[str], None]) -> SourceWeigh
     return _of_checkpoint(checkpoint, key)
 
 
-def read_player_source(side: Side, options: WeightsOptions, say: Callable[[str], None]) -> SourceWeights:
+def read_player_source(side: Side, options: WeightsOptions, log: Callable[[str], None]) -> SourceWeights:
     """Read the weights that a player's `init` names."""
     key = f"{player_key(side.value)}.init"
     paths = [Path(path) for path in options.paths]
     if len(paths) == 1 and paths[0].is_dir():
-        return read_source(paths[0], key, say)
+        return read_source(paths[0], key, log)
     weights = {side.value: open_weights(paths, f"{key}.path")}
     return SourceWeights(sha256=sha256_of_files(paths), networks=weights, averages={})
 

@@ -25,12 +25,12 @@ class GeneratorState:
     path: Path
 
 
-def read_newest(folder: Path, say: Callable[[str], None], player: str = "g") -> GeneratorState:
+def read_newest(folder: Path, log: Callable[[str], None], player: str = "g") -> GeneratorState:
     """Read the newest checkpoint of a run folder whose network of a player is undamaged.
 
-    say: receives a line for every damaged checkpoint that is skipped.
+    log: receives a line for every damaged checkpoint that is skipped.
     """
-    state = CheckpointWriter(folder=folder / "checkpoints", say=say).read_newest(partial(_read, player))
+    state = CheckpointWriter(folder=folder / "checkpoints", log=log).read_newest(partial(_read, player))
     if state is None:
         raise CheckpointError(f"{folder}: no checkpoint yet; train first, or lower every.save_kimg")
     return state

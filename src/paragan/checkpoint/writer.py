@@ -42,14 +42,14 @@ _FileInfo = dict[str, tuple[str, int]]  # sha256 and size in bytes, by file name
 class CheckpointWriter:
     """The checkpoints of one run. Every method that writes or loads is collective over `world`.
 
-    keep: number of newest checkpoints that are not pruned; older ones are thinned by age. say: receives a
+    keep: number of newest checkpoints that are not pruned; older ones are thinned by age. log: receives a
     line on rank 0 for every damaged checkpoint that is skipped. protected: steps whose checkpoints are not
     pruned either.
     """
 
     folder: Path
     keep: int = 3
-    say: Callable[[str], None] = print
+    log: Callable[[str], None] = print
     world: World = ALONE
     protected: set[int] = field(default_factory=set, compare=False)
 
@@ -184,7 +184,7 @@ class CheckpointWriter:
             except NewerFormat:
                 raise
             except CheckpointError as error:
-                self.say(f"{error}; trying the one before")
+                self.log(f"{error}; trying the one before")
         if self.paths():
             raise CheckpointError(f"{self.folder}: all checkpoints are damaged; start anew with --fresh")
         return None

@@ -77,7 +77,7 @@ def _planned_words(plan: str, config: RunConfig, recipe: str, folder: Path, fres
     from paragan.extensions.planning.planned_training import planned_words
 
     former = None if fresh else folder
-    return planned_words(plan, config, recipe, folder=former, describe=format_decisions, say=print)
+    return planned_words(plan, config, recipe, folder=former, describe=format_decisions, log=print)
 
 
 def _mirroring(request: RunRequest) -> AbstractContextManager[None]:

@@ -58,10 +58,10 @@ def verify(
         code=code_folder(trust or None, code),
     )
     results = []
-    with show_lines() as say:
+    with show_lines() as log:
         for result in run_verification(request):
             results.append(result)
-            say(to_printable(f"{result.law}, {result.strategy}: {result.result}"))
+            log(to_printable(f"{result.law}, {result.strategy}: {result.result}"))
     if as_json:
         print(json.dumps([asdict(result) for result in results], indent=1))
     else:

@@ -54,13 +54,13 @@ _PERIOD_S = 10.0  # between two lines
 class ProgressLines:
     """Function that reports a count of finished items: a line every 10 s, none for shorter work.
 
-    label: first word of the line. unit: what is counted. say: receives the lines.
+    label: first word of the line. unit: what is counted. log: receives the lines.
     """
 
     label: str
     unit: str
     total: int
-    say: Callable[[str], None]
+    log: Callable[[str], None]
     _began: float = field(default_factory=time.monotonic)
     _said: float = field(default_factory=time.monotonic)
 
@@ -72,4 +72,4 @@ class ProgressLines:
             return
         left_s = (now - self._began) / done * (self.total - done)
         self._said = now
-        self.say(f"{self.label:<9} {done:,} of {self.total:,} {self.unit}, about {left_s:.0f} s left")
+        self.log(f"{self.label:<9} {done:,} of {self.total:,} {self.unit}, about {left_s:.0f} s left")

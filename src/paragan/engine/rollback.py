@@ -244,7 +244,7 @@ class RollbackLoop(TrainingLoop):
         """Open the first readable one of these checkpoints. Collective."""
         folder = self.best.folder.parent
         # rank 0 chooses: with another choice on another rank the ranks would train different players
-        readable = run_on_main(self.world, partial(first_readable, paths, folder, self.checkpoints.say))
+        readable = run_on_main(self.world, partial(first_readable, paths, folder, self.checkpoints.log))
         if readable is None:
             raise DivergedError(f"step {self.clock.step}: no good checkpoint to roll back to: {reason}")
         opened: list[Checkpoint] = []

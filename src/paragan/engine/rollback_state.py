@@ -96,14 +96,14 @@ def rollback_targets(path: Path) -> list[Path]:
     return [CheckpointWriter(folder=path.parent).path_of(step) for step in older]
 
 
-def first_readable(paths: Sequence[Path], root: Path, say: Callable[[str], None]) -> str | None:
+def first_readable(paths: Sequence[Path], root: Path, log: Callable[[str], None]) -> str | None:
     """Return the first undamaged checkpoint, relative to the run folder; None: there is none.
 
-    say: receives what is wrong with a damaged one.
+    log: receives what is wrong with a damaged one.
     """
     for path in paths:
         try:
             return str(read_checkpoint(path).path.relative_to(root))
         except CheckpointError as error:
-            say(str(error))
+            log(str(error))
     return None

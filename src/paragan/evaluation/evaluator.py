@@ -40,7 +40,7 @@ class Evaluator:
     """Evaluator of generators against one data set.
 
     Statistics of the real images are computed once, at the first score. chosen: metrics that a
-    config names; None: all that apply. say: receives lines of progress, and a warning at the
+    config names; None: all that apply. log: receives lines of progress, and a warning at the
     first score if the accuracy of the extractor is low. resamples: halves of the images from which
     intervals are estimated. Raises `ConfigError` if the extractor does not accept the images, or a
     metric needs more images.
@@ -54,7 +54,7 @@ class Evaluator:
     chosen: Sequence[Choice] | None = None
     resamples: int = 0
     world: World = ALONE
-    say: Callable[[str], None] = lambda line: None
+    log: Callable[[str], None] = lambda line: None
     _empty: dict[str, Metric] = field(default_factory=dict, init=False)
     _failures: set[str] = field(default_factory=set, init=False)  # as reported
 
@@ -79,7 +79,7 @@ class Evaluator:
         # In mode `train-stats` every rank generates all images, because batches must be equal.
         world = self.world if self.mode == "eval" else ALONE
         fakes = compute_features(
-            generate, self.extractor, self.num_images, self._block_size, world, self.say, self._needs_images
+            generate, self.extractor, self.num_images, self._block_size, world, self.log, self._needs_images
         )
         values = self._measure(against_train=fakes, against_held_out=fakes)
         by_name = {self._recorded_name(metric): metric.kind for metric in self.metrics}
@@ -176,7 +176,7 @@ class Evaluator:
         text = f"warning: score: {name} has no value: {describe_error(error)}"
         if text not in self._failures:
             self._failures.add(text)
-            self.say(text)
+            self.log(text)
 
     def _intervals(self, fakes: SampleFeatures, values: dict[str, float]) -> dict[str, tuple[float, float]]:
         """Return the intervals of these values by name; a metric may have none."""
@@ -215,7 +215,7 @@ class Evaluator:
             case "held_out":
                 return self._held_out.rows(0, count)
             case "classifier":
-                return classifier_test(self.held_out, self.say)
+                return classifier_test(self.held_out, self.log)
             case "both":
                 held_out = self._held_out.rows(0, self._num_held_out(metric))
                 return SplitFeatures(self._train.rows(0, count), held_out)
@@ -230,7 +230,7 @@ class Evaluator:
         Empty if they are too few. Also emits the warning about the extractor, once, before the first score.
         """
         if warning := accuracy_warning(self.extractor, self.accuracy, self._num_real):
-            self.say(warning)
+            self.log(warning)
         if not self._num_real:
             return {}
         real = self._held_out.rows(0, self._num_real)
@@ -262,7 +262,7 @@ class Evaluator:
     def _train(self) -> SampleFeatures:
         """Features of the training images, as many as any metric needs."""
         enough = max(self._num_train, *map(self._num_compared, self.metrics))
-        return real_features(self.extractor, self.train, min(enough, len(self.train)), self.say, self.world)
+        return real_features(self.extractor, self.train, min(enough, len(self.train)), self.log, self.world)
 
     @property
     def _needs_images(self) -> bool:
@@ -276,19 +276,19 @@ class Evaluator:
         needs_accuracy = self.extractor.accuracy is None and classifies_data(self.extractor)
         count = MAX_FOR_ACCURACY if needs_accuracy else enough
         count = max(enough, min(count, len(self.held_out)))
-        return real_features(self.extractor, self.held_out, count, self.say, self.world)
+        return real_features(self.extractor, self.held_out, count, self.log, self.world)
 
 
-def classifier_test(held_out: Source, say: Callable[[str], None]) -> ClassifierTest:
+def classifier_test(held_out: Source, log: Callable[[str], None]) -> ClassifierTest:
     """Return a test of generated images: the accuracy on held-out ones of a classifier trained on them.
 
-    held_out: up to 10,000 images are used. say: receives lines of progress.
+    held_out: up to 10,000 images are used. log: receives lines of progress.
     """
 
     def accuracy_after(image_NCHW: Tensor, label_N: Tensor) -> float:
         generated = InMemorySource(image_NCHW, label_N, held_out.class_names)
         progress = ProgressLines(
-            label="score", unit="steps of a classifier of generated images", total=classifier.STEPS, say=say
+            label="score", unit="steps of a classifier of generated images", total=classifier.STEPS, log=log
         )
         net = classifier.train_classifier(generated, _CLASSIFIER_SEED, progress)
         num_classes = len(held_out.class_names)

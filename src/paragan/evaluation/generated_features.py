@@ -40,13 +40,13 @@ def compute_features(
     num_images: int,
     block_size: int,
     world: World,
-    say: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
     with_images: bool = False,
 ) -> SampleFeatures:
     """Compute the features of all rows, gathered on every rank. Collective.
 
     Blocks are distributed round-robin. Every rank calls the generator, which may be sharded,
-    equally often. say: receives lines of progress. with_images: also return the images. Raises
+    equally often. log: receives lines of progress. with_images: also return the images. Raises
     `DivergedError` if images are not finite, and an error of the extractor on all ranks.
     """
     blocks = [(first, min(block_size, num_images - first)) for first in range(0, num_images, block_size)]
@@ -54,7 +54,7 @@ def compute_features(
     mine += blocks[-1:] * (-(-len(blocks) // world.size) - len(mine))
     found = []
     failure: Exception | None = None  # the other ranks count on this one until all have finished
-    progress = ProgressLines(label="score", unit="images", total=num_images, say=say)
+    progress = ProgressLines(label="score", unit="images", total=num_images, log=log)
     for first, count in mine:
         progress(first)
         x, labels = generate(first, count)

@@ -35,7 +35,7 @@ class TargetEvaluator(ABC):
 
     held_out: Source
     options: EvaluationOptions
-    say: Callable[[str], None] = lambda line: None
+    log: Callable[[str], None] = lambda line: None
 
     def __post_init__(self) -> None:
         self._failures: set[str] = set()  # as reported
@@ -101,7 +101,7 @@ class TargetEvaluator(ABC):
             text = f"warning: score: {name} has no value: {describe_error(cause)}"
             if text not in self._failures:
                 self._failures.add(text)
-                self.say(text)
+                self.log(text)
         return Score(
             metrics=values,
             num_images=count,

@@ -23,7 +23,7 @@ _MAX_BYTES = 2 << 30  # 50,000 images by the Inception network take 0.6 GB
 
 
 def real_features(
-    extractor: FeatureExtractor, source: Source, count: int, say: Callable[[str], None], world: World = ALONE
+    extractor: FeatureExtractor, source: Source, count: int, log: Callable[[str], None], world: World = ALONE
 ) -> SampleFeatures:
     """Return the features of `count` images, always the same, with labels; from the cache if it has them. Collective.
 
@@ -36,7 +36,7 @@ def real_features(
         return samples["image"], samples.get("label")
 
     def compute() -> SampleFeatures:
-        return compute_features(rows, extractor, count, REAL_AT_ONCE, world, say)
+        return compute_features(rows, extractor, count, REAL_AT_ONCE, world, log)
 
     if not extractor.is_slow or not source.fingerprint:
         return compute()

@@ -51,7 +51,7 @@ def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Calla
             )
         from paragan.evaluation.pair_evaluator import PairEvaluator
 
-        return PairEvaluator(held_out=held_out, options=options, say=context.say)
+        return PairEvaluator(held_out=held_out, options=options, log=context.log)
     evaluator = build_evaluator(options, context)
     return None if evaluator is None else lambda player, prior: evaluator()(player, prior)
 
@@ -100,13 +100,13 @@ def _evaluator_by(extractor: FeatureExtractor, options: EvaluationOptions, conte
         chosen=options.metrics,
         resamples=options.resamples,
         world=context.world,
-        say=context.say,
+        log=context.log,
     )
 
 
 def _judge_evaluator(unfit: Evaluator, options: EvaluationOptions, context: ExtractorContext) -> Evaluator:
     """Return the evaluator by the judge, in place of one whose extractor knows other images, and say so."""
-    context.say(
+    context.log(
         f"score     the extractor {unfit.extractor.name} is right on {unfit.accuracy:.1%} of held-out images, less "
         "than twice chance: it was trained on other images, and a classifier "
         "trained on your images is used (to choose: evaluation.features=…)"

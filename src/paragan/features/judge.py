@@ -49,7 +49,7 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
 
     @cache
     def train_or_load_once() -> FeatureExtractor:
-        lines = ProgressLines(label="score", unit="steps of the classifier", total=classifier.STEPS, say=context.say)
+        lines = ProgressLines(label="score", unit="steps of the classifier", total=classifier.STEPS, log=context.log)
         began_s = 0.0
 
         def progress(steps: int) -> None:
@@ -64,7 +64,7 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
                     f"a classifier on your {len(context.train):,} images, by which scores compare (fd: 0 if equal)"
                 )
                 wait = f"about {left_s:.0f} s, once for these images (evaluation.mode=background: without a wait)"
-                context.say(f"score     training {subject}: {wait}")
+                context.log(f"score     training {subject}: {wait}")
             lines(steps)
 
         judge = train_or_load(

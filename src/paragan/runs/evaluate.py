@@ -96,7 +96,7 @@ def open_extractor(features: str, device: str = "auto") -> FeatureExtractor:
         train=images,
         held_out=images,
         device=device_by_name(device),
-        say=lambda line: print(line, file=sys.stderr),
+        log=lambda line: print(line, file=sys.stderr),
     )
     prepared = registry.load_module("features", chosen.name).prepare(chosen.options, context)
     extractor: FeatureExtractor = prepared if isinstance(prepared, FeatureExtractor) else prepared()

@@ -28,7 +28,7 @@ _MAX_NAMED = 5
 
 
 def former_run(
-    folder: RunFolder, config: RunConfig, say: Callable[[str], None], code: CodeFolder | None = None
+    folder: RunFolder, config: RunConfig, log: Callable[[str], None], code: CodeFolder | None = None
 ) -> RunConfig | None:
     """Return the config of the run that `config` resumes; None if a new run starts.
 
@@ -51,7 +51,7 @@ def former_run(
     compared = compare(before, config).items()
     changed = {key: both for key, both in compared if not (_may_change(key) or _is_moved_code(*both, folder, code))}
     if changed and folder.failed_before_start:
-        say(f"the former run, which ended before its first step, was moved to {folder.set_aside()}")
+        log(f"the former run, which ended before its first step, was moved to {folder.set_aside()}")
         return None
     rates = {key for key in changed if _RATES.fullmatch(key) and config.grid is None}
     if refused := changed.keys() - (rates if config.train.change_rates else set()):

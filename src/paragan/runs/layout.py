@@ -38,7 +38,7 @@ _GAMES = 3  # built for each comparison
 _PAIRS = 4  # of steps of each game; one of all may be in favour of the fastest so far
 _BUDGET_S = 180.0  # after which no candidate is begun
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 Step = Callable[[], float]
 
 
@@ -80,7 +80,7 @@ class TrialRun:
 
 
 def choose_layout(
-    config: RunConfig, out: Path, fresh: bool, world: World, say: Say, model: Model | None = None
+    config: RunConfig, out: Path, fresh: bool, world: World, log: Log, model: Model | None = None
 ) -> RunConfig:
     """Return the config with the settings that its layout `auto` leaves open.
 
@@ -92,7 +92,7 @@ def choose_layout(
     plain = replace(config, train=replace(config.train, layout="plain"))
 
     def choose() -> dict[str, Any]:
-        chosen = (None if fresh else _recorded(plain, out)) or _measured(plain, world, say, model)
+        chosen = (None if fresh else _recorded(plain, out)) or _measured(plain, world, log, model)
         return {key: {name: getattr(chosen.player_options[key], name) for name in _SETTINGS} for key in ("g", "d")}
 
     chosen = run_on_main(world, choose)
@@ -114,18 +114,18 @@ def _completed(player: PlayerOptions, chosen: Mapping[str, Any]) -> PlayerOption
     return replace(player, **{k: v for k, v in chosen.items() if getattr(player, k) == getattr(defaults, k)})
 
 
-def _measured(config: RunConfig, world: World, say: Say, model: Model | None) -> RunConfig:
+def _measured(config: RunConfig, world: World, log: Log, model: Model | None) -> RunConfig:
     """Measure steps in turns, unless networks are compiled, recomputed or sharded."""
     if (why := _why_plain(config, world)) is not None:
-        say(f"layout    plain: {why}")
+        log(f"layout    plain: {why}")
         return config
     try:
-        return fastest_layout(TrialRun(config, world, model), build.with_synchronous_scheme(config), say)
+        return fastest_layout(TrialRun(config, world, model), build.with_synchronous_scheme(config), log)
     except Exception as error:
         is_apart = build.scheme(config).is_concurrent and world.size > 1  # a rank has one player
         if not (is_apart and is_out_of_memory(error)):
             raise
-    say("layout    plain: both players do not fit into one process, and are not measured")
+    log("layout    plain: both players do not fit into one process, and are not measured")
     return config
 
 
@@ -140,14 +140,14 @@ def _why_plain(config: RunConfig, world: World) -> str | None:
     return None
 
 
-def fastest_layout(trial: TrialRun, config: RunConfig, say: Say) -> RunConfig:
+def fastest_layout(trial: TrialRun, config: RunConfig, log: Log) -> RunConfig:
     """Measure steps; return the config with what makes them faster, if anything does."""
     deadline_s = time.perf_counter() + _BUDGET_S
     for side, setting, value in _candidates(config, trial.networks(), trial.device):
         text = f"{side.value}.{setting}={str(value).lower()}"
         changed = config.with_player(side.value, replace(config.player_options[side.value], **{setting: value}))
         if time.perf_counter() > deadline_s:
-            say(f"layout    {text}: not tried, {_BUDGET_S:.0f} s are over")
+            log(f"layout    {text}: not tried, {_BUDGET_S:.0f} s are over")
             continue
         try:
             with torch.random.fork_rng(devices=[]):
@@ -155,12 +155,12 @@ def fastest_layout(trial: TrialRun, config: RunConfig, say: Say) -> RunConfig:
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            say(f"layout    {text}: left out ({error_line(error)})")
+            log(f"layout    {text}: left out ({error_line(error)})")
             continue
         if gain is None:
-            say(f"layout    {text}: not faster")
+            log(f"layout    {text}: not faster")
         else:
-            say(f"layout    {text}: chosen, a step takes {gain:.1%} less")
+            log(f"layout    {text}: chosen, a step takes {gain:.1%} less")
             config = changed
     return config
 

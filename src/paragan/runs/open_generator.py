@@ -50,7 +50,7 @@ def open_generator(
     path: Path,
     trust: bool | CodeFolder = False,
     best: bool = False,
-    say: Callable[[str], None] = print_to_stderr,
+    log: Callable[[str], None] = print_to_stderr,
     model: Callable[[RunConfig], Model] | None = None,
     device: str | torch.device = "auto",
     *,
@@ -59,7 +59,7 @@ def open_generator(
 ) -> Sampler:
     """Open the generator of a run folder or an exported file; the options are `paragan.load`'s.
 
-    steps: of its solver, in place of `model.steps`. settings: words, of a published project's file. say: receives a
+    steps: of its solver, in place of `model.steps`. settings: words, of a published project's file. log: receives a
     line for every damaged checkpoint that is skipped. model: returns networks from memory, if the config names none.
     Raises `CheckpointError` for anything but a run folder with a checkpoint, an exported file and a generator of a
     published project, `ConfigError` for an invalid config.
@@ -76,9 +76,9 @@ def open_generator(
     source = str(path / "config.yaml")
     config = read_with_steps(lambda words: read_recipe(source, words, outside), steps)
     module = _model_module(config, model, str(path))
-    state = generator_state.read_best(path) if best else generator_state.read_newest(path, say)
+    state = generator_state.read_best(path) if best else generator_state.read_newest(path, log)
     info = _generator_info(state)
-    weights = _merged_weights(config, module, info, state, say) if config.g.trains_part else state.weights
+    weights = _merged_weights(config, module, info, state, log) if config.g.trains_part else state.weights
     sampler = _sampler(config, module, weights, info, str(state.path), device)
     sampler = replace(sampler, score=read_score(path, best))
     if config.data.name == FROM_MEMORY:
@@ -108,14 +108,14 @@ def open_discriminator(path: Path, trust: bool | CodeFolder = False, best: bool 
 
 
 def _merged_weights(
-    config: RunConfig, module: Model, info: GeneratorInfo, state: GeneratorState, say: Callable[[str], None]
+    config: RunConfig, module: Model, info: GeneratorInfo, state: GeneratorState, log: Callable[[str], None]
 ) -> dict[str, Tensor]:
     """Return the weights of the whole generator of a run that trains a part of it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(rng.key(config.seed, "construct", Side.G.value))
         net = _construct(config, module.Generator, info)
         initialise(net, config.seed, Side.G.value)
-        return merged_generator(net, config, state, say).state_dict()
+        return merged_generator(net, config, state, log).state_dict()
 
 
 def _model_module(config: RunConfig, model: Callable[[RunConfig], Model] | None, where: str) -> Model:

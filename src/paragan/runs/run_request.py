@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from paragan.core.network_factory import Model
     from paragan.engine.training_loop import TrainingLoop
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +67,17 @@ class Runner:
         """Start the processes of a run and return its exit code; None: as `runs.start` does for one game."""
         return None
 
-    def trainer(self, request: RunRequest, world: World, say: Say, stop: Callable[[], bool]) -> TrainingLoop:
+    def trainer(self, request: RunRequest, world: World, log: Log, stop: Callable[[], bool]) -> TrainingLoop:
         """Return the trainer of a session at step 0. Collective."""
         from paragan import build  # imports torch, which a launcher does not need
 
-        return build.trainer(request.config, request.out, say, stop, world=world, model=request.model)
+        return build.trainer(request.config, request.out, log, stop, world=world, model=request.model)
 
-    def open(self, config: RunConfig, folder: Path, say: Say) -> TrainingLoop:
+    def open(self, config: RunConfig, folder: Path, log: Log) -> TrainingLoop:
         """Return a trainer at step 0 that only reads the run folder."""
         from paragan import build
 
-        return build.trainer(config, folder, say, lambda: False, reading=True)
+        return build.trainer(config, folder, log, lambda: False, reading=True)
 
     def start_lines(self, config: RunConfig) -> Sequence[str]:
         """Return lines about the length of the run that only this kind of run has."""

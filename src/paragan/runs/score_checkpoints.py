@@ -57,9 +57,9 @@ class _Scorer:
     def _trainer(self) -> TrainingLoop:
         from paragan import build
 
-        return build.trainer(self._config, self._run, self._say, lambda: False, reading=True)
+        return build.trainer(self._config, self._run, self._log, lambda: False, reading=True)
 
-    def _say(self, line: str) -> None:
+    def _log(self, line: str) -> None:
         with suppress(OSError):  # a full disk
             print(line, file=sys.stderr, flush=True)
         if line.startswith("warning:") and line not in self._warnings:

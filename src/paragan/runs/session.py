@@ -63,11 +63,11 @@ def open_session(
 @contextmanager
 def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner: Runner) -> Iterator[Session]:
     folder = RunFolder(request.out, None if request.place is None else request.place.lock_fd)
-    say = printer(world)
+    log = printer(world)
     rank_checks.check_same_config(request.config, world)
     rank_checks.check_batch(request.config, world)
-    request = replace(request, config=_completed_config(request, world, say))
-    trainer = runner.trainer(request, world, say, stop)  # before the folder: bad settings leave nothing behind
+    request = replace(request, config=_completed_config(request, world, log))
+    trainer = runner.trainer(request, world, log, stop)  # before the folder: bad settings leave nothing behind
     before = _prepare_folder(request, folder) if world.is_main else None
     with folder if world.is_main else nullcontext():
         world.barrier()  # rank 0 has prepared the folder
@@ -77,7 +77,7 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
             _prepare_history(folder, trainer, resumed)
         rank_checks.check_same_state(trainer, world)
         _check_length(trainer, request.config, folder)
-        config, messages = _config_of_session(request, before, trainer, resumed, say)
+        config, messages = _config_of_session(request, before, trainer, resumed, log)
         request = replace(request, config=config)
         text = dump(config, None if request.address else folder.path)  # no path into the cache of a bucket's copy
         is_complete = world.any(before == config and folder.is_finished(trainer.clock.step)) and trainer.is_finished
@@ -85,7 +85,7 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
             _record_start(request, folder, text, world.size, is_complete)
         about = describe_run(request, trainer)
         lines = partial(start_lines, resumed=resumed, runner=runner)
-        say((complete_line if is_complete else lines)(about, request, trainer))
+        log((complete_line if is_complete else lines)(about, request, trainer))
         try:
             yield Session(
                 trainer=trainer,
@@ -118,13 +118,13 @@ def check_start(request: RunRequest, num_ranks: int = 1) -> None:
     trainer.release()
 
 
-def _completed_config(request: RunRequest, world: World, say: Callable[[str], None]) -> RunConfig:
+def _completed_config(request: RunRequest, world: World, log: Callable[[str], None]) -> RunConfig:
     """Return the config with what it leaves to `auto`. Collective."""
     if request.config.train.layout != "auto":
         return request.config
     from paragan.runs.layout import choose_layout  # a plain run does not need it
 
-    return choose_layout(request.config, request.out, _starts_fresh(request), world, say, request.model)
+    return choose_layout(request.config, request.out, _starts_fresh(request), world, log, request.model)
 
 
 def _prepare_history(folder: RunFolder, trainer: TrainingLoop, resumed: bool) -> None:
@@ -141,7 +141,7 @@ def _config_of_session(
     before: RunConfig | None,
     trainer: TrainingLoop,
     resumed: bool,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> tuple[RunConfig, list[str]]:
     """Return the config with what former sessions and initial weights add, and messages about it. Loads the weights."""
     config = with_history(with_recorded_init(request.config, before), before, trainer.clock.step)
@@ -149,7 +149,7 @@ def _config_of_session(
     if config.initial_paths and not resumed:
         from paragan.build.initial_weights import load_initial_weights  # few runs need it
 
-        config, loaded = load_initial_weights(config, trainer, request.model, say)
+        config, loaded = load_initial_weights(config, trainer, request.model, log)
         messages += loaded
     return config, messages
 

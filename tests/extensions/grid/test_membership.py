@@ -51,7 +51,7 @@ def begun(clock):
             waiting.put(line)
         accept = lambda: None if waiting.empty() else waiting.get()  # noqa: E731
         found = Membership(
-            accept=accept, say=said.append, heartbeat_s=HEARTBEAT_S, timeout_s=timeout_s, is_recoverable=is_recoverable
+            accept=accept, log=said.append, heartbeat_s=HEARTBEAT_S, timeout_s=timeout_s, is_recoverable=is_recoverable
         )
         made.append(found)
         found.admit()

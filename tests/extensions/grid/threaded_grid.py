@@ -62,7 +62,7 @@ class Grid:
             self.add_worker((hooks or {}).get(number))
         membership = Membership(
             accept=lambda: self.waiting.pop(0) if self.waiting else None,
-            say=self.said.append,
+            log=self.said.append,
             heartbeat_s=heartbeat_s,
             timeout_s=timeout_s,
         )
@@ -84,7 +84,7 @@ class Grid:
         line = Line(here, there)
         status = WorkerStatus()
         self.beats.append(PeriodicHeartbeat(line.send, 0.1, status))
-        population = partial(self.factory.population, say=lambda text: None)
+        population = partial(self.factory.population, log=lambda text: None)
         worker = Worker(
             connection=line,
             make_cell=self.factory.cell,

@@ -40,11 +40,11 @@ def source(tmp_path_factory):
     return folder
 
 
-def started(folder, *words, say=lambda text: None):
+def started(folder, *words, log=lambda text: None):
     """A trainer at step 0, its config and the lines about its weights."""
     config = read_recipe("digits", [*WORDS, *words])
     trainer = build.trainer(config, folder, print, lambda: False)
-    return trainer, *load_initial_weights(config, trainer, None, say)
+    return trainer, *load_initial_weights(config, trainer, None, log)
 
 
 def refused(folder, capsys, *words) -> str:
@@ -75,7 +75,7 @@ def test_a_discriminator_from_an_encoder_reports_only_its_head_as_new(tmp_path, 
     save_file({name: value for name, value in weights.items() if name not in head}, tmp_path / "encoder.safetensors")
     words = [f"d.init={{path: {tmp_path / 'encoder.safetensors'}, prefix: encoder., partial: true}}"]
     said = []
-    trainer, _, (line,) = started(tmp_path, *words, say=said.append)
+    trainer, _, (line,) = started(tmp_path, *words, log=said.append)
     fresh = build.trainer(read_recipe("digits", WORDS), tmp_path, print, lambda: False).players["d"].net.state_dict()
     mine = trainer.players["d"].net.state_dict()
     new = {name.removeprefix("encoder.") for name in head}

@@ -39,7 +39,7 @@ def again(pieces: Pieces, values):
 @pytest.fixture
 def store(tmp_path):
     said: list[str] = []
-    store = CheckpointWriter(folder=tmp_path / "checkpoints", keep=3, say=said.append)
+    store = CheckpointWriter(folder=tmp_path / "checkpoints", keep=3, log=said.append)
     store.__dict__["said"] = said
     return store
 

@@ -41,16 +41,16 @@ def test_show_progress_on_a_terminal_draws_a_bar_and_removes_it(capsys, terminal
 
 
 def test_show_lines_without_a_terminal_prints_every_line(capsys):
-    with show_lines() as say:
-        say("item 1")
-        say("item 2")
+    with show_lines() as log:
+        log("item 1")
+        log("item 2")
     assert capsys.readouterr().err == "item 1\nitem 2\n"
 
 
 def test_show_lines_on_a_terminal_replaces_its_line(capsys, terminal):
-    with show_lines() as say:
-        say("[red]item 1")
-        say("[red]item 2")
+    with show_lines() as log:
+        log("[red]item 1")
+        log("[red]item 2")
     assert capsys.readouterr().err.endswith("\x1b[2K")
 
 

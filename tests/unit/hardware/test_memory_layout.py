@@ -34,7 +34,7 @@ def train(folder, *words):
     return main(["train", "digits", *WORDS, *words, "--out", str(folder / "run")])
 
 
-def laid_out(trial, config, say):
+def laid_out(trial, config, log):
     g = replace(config.g, channels_last=False, channel_multiple=8)
     return replace(config, g=g, d=replace(config.d, channel_multiple=8))
 
@@ -134,7 +134,7 @@ def test_chosen_layout_is_recorded_and_a_resumed_run_repeats_it(tmp_path, monkey
     recorded = read_recipe(str(tmp_path / "run/config.yaml"))
     assert recorded.train.layout == "plain" and recorded.g.channels_last is False
     assert recorded.g.channel_multiple == recorded.d.channel_multiple == 8
-    monkeypatch.setattr(layout, "fastest_layout", lambda trial, config, say: config)  # another day's choice
+    monkeypatch.setattr(layout, "fastest_layout", lambda trial, config, log: config)  # another day's choice
     assert train(tmp_path, "train.layout=auto", "train.kimg=0.04") == 0
     assert read_recipe(str(tmp_path / "run/config.yaml")).g.channel_multiple == 8
     assert train(tmp_path, "train.layout=auto", "--fresh") == 0

@@ -117,11 +117,11 @@ class BucketCheckpoints:
             self.bucket.download(f"{self.folder}/{name}/{file}", folder / file, max_bytes)
         read_checkpoint(folder)
 
-    def download_newest(self, path_of: Callable[[str], Path], say: Callable[[str], None]) -> tuple[str, list[str]]:
+    def download_newest(self, path_of: Callable[[str], Path], log: Callable[[str], None]) -> tuple[str, list[str]]:
         """Download the newest undamaged checkpoint; return its name, and those of damaged ones.
 
         path_of: the folder of a checkpoint; one with the same manifest and undamaged files is not
-        replaced. say: receives a line for each that is skipped. The name is empty without a
+        replaced. log: receives a line for each that is skipped. The name is empty without a
         checkpoint. Raises `CheckpointError` if all are damaged.
         """
         skipped: list[str] = []
@@ -133,7 +133,7 @@ class BucketCheckpoints:
             except NewerFormat:
                 raise
             except CheckpointError as error:
-                say(f"{error}; trying the one before")
+                log(f"{error}; trying the one before")
                 skipped.append(name)
         if skipped:
             raise CheckpointError(f"{self.bucket.address}: all checkpoints are damaged; give another --out DIR")

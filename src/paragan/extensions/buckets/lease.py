@@ -41,13 +41,13 @@ class Lease:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew_in_time, name="lease", daemon=True)
 
-    def acquire(self, say: Callable[[str], None], former: str = "") -> None:
+    def acquire(self, log: Callable[[str], None], former: str = "") -> None:
         """Take the lease; wait up to `expiry_s` for a holder that may have died.
 
-        say: receives a line before a wait. former: owner that has certainly died. Raises
+        log: receives a line before a wait. former: owner that has certainly died. Raises
         `CheckpointError` if another process holds it.
         """
-        if not any(self._try_to_acquire(say, former) for _ in range(_NUM_TRIES)):
+        if not any(self._try_to_acquire(log, former) for _ in range(_NUM_TRIES)):
             raise StorageError(f"{self._bucket.where(LEASE)}: the lease exists, and cannot be read; check the store")
         self._thread.start()
 
@@ -69,7 +69,7 @@ class Lease:
                 self._put({"owner": ""})  # so that a contender's lease is never removed
                 self._bucket.delete(LEASE)
 
-    def _try_to_acquire(self, say: Callable[[str], None], former: str) -> bool:
+    def _try_to_acquire(self, log: Callable[[str], None], former: str) -> bool:
         """Return False if the lease was released meanwhile."""
         try:
             self._put(self._body())
@@ -79,7 +79,7 @@ class Lease:
         try:
             held, self._version = self._read()
             if held.get("owner") not in ("", former, self.owner):
-                self._wait_for_expiry(held, say)
+                self._wait_for_expiry(held, log)
             self._put(self._body())
             return True
         except MissingFileError:
@@ -88,10 +88,10 @@ class Lease:
         except ConflictError:
             raise self._in_use(held) from None
 
-    def _wait_for_expiry(self, held: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    def _wait_for_expiry(self, held: Mapping[str, Any], log: Callable[[str], None]) -> None:
         """Return after a release, or `expiry_s` without a renewal; refuse a live holder."""
         problem = f"{self._bucket.address} was in use by {_describe(held)}"
-        say(f"{problem}; waiting {self._expiry_s:g} s for a sign of life")
+        log(f"{problem}; waiting {self._expiry_s:g} s for a sign of life")
         deadline = time.monotonic() + self._expiry_s
         while time.monotonic() < deadline:
             time.sleep(min(_POLL_S, self._expiry_s / 10))

@@ -67,7 +67,7 @@ def mirrored(request: RunRequest) -> Iterator[None]:
             lock.seek(0)
             lock.write(lease.owner.encode())
             mirror = RunMirror(
-                bucket=bucket, folder=request.out, lease=lease, keep=request.config.every.keep, say=print_to_stderr
+                bucket=bucket, folder=request.out, lease=lease, keep=request.config.every.keep, log=print_to_stderr
             )
             _restore(mirror, bucket, request.out)
             mirror.start()

@@ -154,12 +154,12 @@ def _state(path: Path) -> tuple[int, int] | None:
 
 
 class RunMirror:
-    """Uploads of one run folder. keep: number of checkpoints in the bucket. say: receives warnings.
+    """Uploads of one run folder. keep: number of checkpoints in the bucket. log: receives warnings.
 
     lease: held by this process; once it is lost, the process stops by SIGTERM.
     """
 
-    def __init__(self, bucket: ObjectBucket, folder: Path, lease: Lease, keep: int, say: Callable[[str], None]) -> None:
+    def __init__(self, bucket: ObjectBucket, folder: Path, lease: Lease, keep: int, log: Callable[[str], None]) -> None:
         self.checkpoints = BucketCheckpoints(bucket, "checkpoints", refuse=lease.check_lost)
         self.best = BucketCheckpoints(bucket, "best", ("score.json",), lease.check_lost)
         self.files = MirroredFiles(bucket=bucket, folder=folder, refuse=lease.check_lost)
@@ -167,7 +167,7 @@ class RunMirror:
         self._staging = folder.with_name(f"{folder.name}.upload")
         self._lease = lease
         self._keep = keep
-        self._say = say
+        self._log = log
         self._uploaded: set[tuple[str, int]] = set()  # folder, and time of the manifest
         self._failure = ""  # of the newest try
         self._ending = threading.Event()
@@ -217,7 +217,7 @@ class RunMirror:
         except Exception as error:  # also an unexpected one: the thread must not end in silence
             self._failure = describe_error(error)
             if not before and not self._lease.is_lost:
-                self._say(f"warning: {self._failure}; training continues")
+                self._log(f"warning: {self._failure}; training continues")
 
     def _upload_new(self, is_last: bool) -> None:
         if is_last:

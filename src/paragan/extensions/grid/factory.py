@@ -53,7 +53,7 @@ class GridFactory:
         self,
         config: RunConfig,
         folder: Path,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         must_keep: bool = True,
         device: torch.device | None = None,
         stop: Callable[[], bool] = lambda: False,
@@ -66,7 +66,7 @@ class GridFactory:
         self.data = data = build.open_data(config)
         check_capabilities(GRID, [Need("data of pairs", Capability.PAIRS, "use other data")] * data.has_pairs)
         self.makers = {side: build.network_factory(config, side, data, device) for side in Side}
-        context = evaluation.extractor_context(data, folder, say, device, must_save=must_keep, stop=stop)
+        context = evaluation.extractor_context(data, folder, log, device, must_save=must_keep, stop=stop)
         self.judge = evaluation.evaluator(config, context)
         self.generator = EvalNetwork(self.makers[Side.G]())
         self.prior = build.prior(config, data, device, {Side.G: self.generator.net})
@@ -112,7 +112,7 @@ class GridFactory:
                 raise
             raise ConfigError(f"grid.cells, cell {number}: {error}") from None
 
-    def population(self, cells: Sequence[Cell], say: Callable[[str], None]) -> Population:
+    def population(self, cells: Sequence[Cell], log: Callable[[str], None]) -> Population:
         """Build a population of some cells of the grid."""
         eval_networks = {side: EvalNetwork(self.makers[side](), cells[0].players[side].calling) for side in Side}
         judge = self.judge
@@ -122,7 +122,7 @@ class GridFactory:
             cells=cells,
             topology=topology_of(self.options),
             make_evaluator=partial(self._fitness_evaluator, eval_networks),
-            executor=select_executor(self.options, cells, self.config.train.batch, say),
+            executor=select_executor(self.options, cells, self.config.train.batch, log),
             mixture_scorer=judge and MixtureScorer(self.generator, judge, self.prior, self.options.mixture.num_images),
             opponent=partial(self._opponent_network, cells[0]),
         )

@@ -21,7 +21,7 @@ from paragan.extensions.grid.build.trainer import evolution
 from paragan.extensions.grid.build.worker import join_coordinator
 from paragan.extensions.grid.evolution import Evolution
 from paragan.extensions.grid.workers.handshake import ExternalWorkers
-from paragan.runs.run_request import Runner, RunRequest, Say
+from paragan.runs.run_request import Log, Runner, RunRequest
 from paragan.runs.train import train_run
 
 
@@ -56,15 +56,15 @@ class GridRunner(Runner):
         with install() as interrupt:
             return train_run(replace(request, place=None), interrupt)
 
-    def trainer(self, request: RunRequest, world: World, say: Say, stop: Callable[[], bool]) -> Evolution:
+    def trainer(self, request: RunRequest, world: World, log: Log, stop: Callable[[], bool]) -> Evolution:
         if world.size > 1:
             raise ConfigError(f"devices={world.size} is not available for a grid; set workers to share out its cells")
         if request.config.workers is not None:
-            return evolution_on_workers(request.config, request.out, say, stop, self.external_workers)
-        return evolution(request.config, request.out, say, stop)
+            return evolution_on_workers(request.config, request.out, log, stop, self.external_workers)
+        return evolution(request.config, request.out, log, stop)
 
-    def open(self, config: RunConfig, folder: Path, say: Say) -> Evolution:
-        return evolution(config, folder, say, lambda: False, reading=True)
+    def open(self, config: RunConfig, folder: Path, log: Log) -> Evolution:
+        return evolution(config, folder, log, lambda: False, reading=True)
 
     def start_lines(self, config: RunConfig) -> Sequence[str]:
         """Return a line about a grid whose length is no whole number of generations."""

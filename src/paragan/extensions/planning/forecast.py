@@ -28,7 +28,7 @@ _MAX_WORKERS = 1 << 16
 _NUM_STEPS = 200
 _WARM_UP = 20
 _FREE = Link(0.0, float("inf"))
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class ForecastRequest:
 
 
 def forecast_run(
-    config: RunConfig, recipe: str, request: ForecastRequest, data: build.Data, memory: Callable[[int], int], say: Say
+    config: RunConfig, recipe: str, request: ForecastRequest, data: build.Data, memory: Callable[[int], int], log: Log
 ) -> ForecastPlan:
     """Return the forecasts of a request that `check_forecast` has passed.
 
@@ -65,12 +65,12 @@ def forecast_run(
                 "measure this one: name another file"
             )
     else:
-        profile = measure_profile(config, recipe, data, memory, say=say)
+        profile = measure_profile(config, recipe, data, memory, log=log)
         if request.profile is not None:
             profile.write(request.profile)
     goal = Goal(config.train.kimg, request.scaling)
     game = simulated_game_of(config, profile)
-    say(f"simulating {', '.join(f'{count:,}' for count in request.workers)} workers")
+    log(f"simulating {', '.join(f'{count:,}' for count in request.workers)} workers")
     plan = ForecastPlan(profile, cluster, goal, forecasts(game, cluster, goal, request.workers))
     if request.plot is not None:
         write_forecast_plot(plan, request.plot)

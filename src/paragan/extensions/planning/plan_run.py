@@ -43,7 +43,7 @@ from paragan.runs.start import LESS_MEMORY
 
 _GIGA = 10**9
 _STATE = ("weights", "gradients", "optimizer", "ema")  # terms of memory that ranks can divide
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +79,8 @@ def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memo
     return plan_run(PlanRequest(config=config, recipe=recipe, memory_gb=memory_gb, is_measured=measure))
 
 
-def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
-    """Return the plan of a request. say: called with a line before each long part."""
+def plan_run(request: PlanRequest, log: Log = lambda line: None) -> Plan:
+    """Return the plan of a request. log: called with a line before each long part."""
     check_capabilities(PLAN, request.config.needs)
     if request.forecast is not None:
         check_forecast(request.config, request.forecast)
@@ -90,21 +90,21 @@ def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
     simulated = simulated_game(config, data, device)
     outside = has_outside_networks(config, None)
     with reraise_as_config_error("plan: a simulated step") if outside else contextlib.nullcontext():
-        say("counting parameters and operations")
+        log("counting parameters and operations")
         players = simulated.players(config.train.batch)
-        say("simulating the memory of a step")
+        log("simulating the memory of a step")
         memory = simulated.memory(config.train.batch)
         if request.memory_bytes is not None:
-            memory = _with_largest_batch(memory, request.memory_bytes, config, simulated, say)
+            memory = _with_largest_batch(memory, request.memory_bytes, config, simulated, log)
     measured = None
     operators: Mapping[str, tuple[OperatorTime, ...]] = {}
     if request.is_measured:
-        say("measuring some steps")
+        log("measuring some steps")
         measured = measure_times(config, data, device)
         if request.is_profiled:
-            say("profiling operators")
+            log("profiling operators")
             operators = profile_operators(config, data, device, measured.batch)
-    forecast, chosen = _forecast(request, data, simulated, say)
+    forecast, chosen = _forecast(request, data, simulated, log)
     return Plan(
         recipe=request.recipe,
         model=ModelPlan(config.model.name, players),
@@ -119,13 +119,13 @@ def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
 
 
 def _forecast(
-    request: PlanRequest, data: build.Data, simulated: SimulatedGame, say: Say
+    request: PlanRequest, data: build.Data, simulated: SimulatedGame, log: Log
 ) -> tuple[ForecastPlan | None, ParallelPlan | None]:
     """Return the forecasts, and the settings for the largest number of workers, if requested."""
     goal = request.forecast
     if goal is None:
         return None, None
-    forecast = forecast_run(request.config, request.recipe, goal, data, simulated.peak_bytes, say)
+    forecast = forecast_run(request.config, request.recipe, goal, data, simulated.peak_bytes, log)
     if not goal.is_chosen:
         return forecast, None
     workers = max(goal.workers)
@@ -195,12 +195,12 @@ def simulated_game(config: RunConfig, data: build.Data, device: torch.device) ->
 
 
 def _with_largest_batch(
-    memory: MemoryPlan, limit: int, config: RunConfig, simulated: SimulatedGame, say: Say
+    memory: MemoryPlan, limit: int, config: RunConfig, simulated: SimulatedGame, log: Log
 ) -> MemoryPlan:
     """Return the plan of the memory with the largest batch that fits into `limit` bytes."""
 
     def peak_bytes(batch: int) -> int:
-        say(f"simulating batch {batch:,}")
+        log(f"simulating batch {batch:,}")
         return simulated.peak_bytes(batch)
 
     parts = lcm(*(player.micro_batches for player in config.player_options.values()))

@@ -29,11 +29,11 @@ AUTO = "auto"
 _THIS_HOST = "loopback"
 _USABLE = 0.85  # of a process's memory: the rest is for libraries, other programs and errors of the forecast
 _PLANNED = ("train.batch", "scheme", "g.", "d.", "loading.prefetch")  # settings that a plan may change
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def planned_words(
-    plan: str, config: RunConfig, recipe: str, *, folder: Path | None, describe: Callable[[ParallelPlan], str], say: Say
+    plan: str, config: RunConfig, recipe: str, *, folder: Path | None, describe: Callable[[ParallelPlan], str], log: Log
 ) -> list[str]:
     """Return the settings of a plan as `key=value` words.
 
@@ -41,7 +41,7 @@ def planned_words(
     plan as text. Raises `ConfigError` for a plan that does not fit.
     """
     if folder is not None and (folder / "config.yaml").is_file():
-        say(f"plan      {folder} has its settings; --fresh plans a new run")
+        log(f"plan      {folder} has its settings; --fresh plans a new run")
         return to_words(settings_of_run(config, folder))
     place = from_environment()
     workers = count_devices(config) if place is None else place.size
@@ -52,8 +52,8 @@ def planned_words(
             f"--plan auto measures one process, and this is {place}; write the plan first: "
             "plan RECIPE --workers N --choose --json > FILE, then --plan FILE"
         )
-    chosen = plan_here(_profiled(config, recipe, say), workers, config.train.batch)
-    say(describe(chosen))
+    chosen = plan_here(_profiled(config, recipe, log), workers, config.train.batch)
+    log(describe(chosen))
     return to_words(chosen.settings)
 
 
@@ -66,7 +66,7 @@ def plan_program(
     folder: Path | None,
     batch: int,
     rule: str,
-    say: Say,
+    log: Log,
 ) -> tuple[RunConfig, ParallelPlan | None]:
     """Return the config of a program with the settings of a plan, and a new plan if there is one.
 
@@ -79,15 +79,15 @@ def plan_program(
         return apply_plan(config, Path(plan), world.size)
     document = None
     if world.is_main:
-        source = _profiled(config, config.model.name, say, networks)
+        source = _profiled(config, config.model.name, log, networks)
         document = asdict(plan_here(source, world.size, batch, rule))
     chosen = ParallelPlan.of(world.gather(document)[0])
     for decision in chosen.decisions:
-        say(f"plan      {decision.key or 'unchanged'}: {decision.value} ({decision.reason})")
+        log(f"plan      {decision.key or 'unchanged'}: {decision.value} ({decision.reason})")
     return with_settings(config, chosen.settings), chosen
 
 
-def _profiled(config: RunConfig, recipe: str, say: Say, model: Model | None = None) -> PlanSource:
+def _profiled(config: RunConfig, recipe: str, log: Log, model: Model | None = None) -> PlanSource:
     """Return the config with its data, and the profile of one worker, measured here.
 
     model: networks from memory, instead of the config's; their memory is not planned.
@@ -98,7 +98,7 @@ def _profiled(config: RunConfig, recipe: str, say: Say, model: Model | None = No
     peak_bytes: Callable[[int], int] = lambda batch: 0  # noqa: E731
     if model is None:
         peak_bytes = simulated_game(config, data, devices.select_device(config.train.threads)).peak_bytes
-    return PlanSource(config, data, measure_profile(config, recipe, data, peak_bytes, say=say, model=model), model)
+    return PlanSource(config, data, measure_profile(config, recipe, data, peak_bytes, log=log, model=model), model)
 
 
 def settings_of_run(config: RunConfig, folder: Path) -> dict[str, Any]:

@@ -33,7 +33,7 @@ _MAX_PERIOD = 32
 _MAX_SIZES = 4
 _MIN_ROWS = 2  # batch norm needs two samples
 _OF_THE_MODEL = ("data", "model", "loss", "penalties", "augment", "balancer")
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def measure_profile(
@@ -42,7 +42,7 @@ def measure_profile(
     data: build.Data,
     memory: Callable[[int], int],
     rows: Sequence[int] = (),
-    say: Say = lambda line: None,
+    log: Log = lambda line: None,
     model: Model | None = None,
 ) -> RunProfile:
     """Time the updates of one worker at several batch sizes, and count what they would exchange.
@@ -55,7 +55,7 @@ def measure_profile(
     sizes = tuple(sorted(set(rows)) or _batch_sizes(config))
     measured_config = _on_one_worker(config)
     with torch.random.fork_rng(devices=[]):
-        measured = _measure_sizes(measured_config, data, model, device, sizes, say)
+        measured = _measure_sizes(measured_config, data, model, device, sizes, log)
     batch = next(noise_batches(measured_config, data, device, 1))
     row_bytes = {name: tensor.element_size() * tensor[0].numel() for name, tensor in batch.tensors.items()}
     return RunProfile(
@@ -86,7 +86,7 @@ class _Costs:
 
 
 def _measure_sizes(
-    config: RunConfig, data: build.Data, model: Model | None, device: torch.device, sizes: tuple[int, ...], say: Say
+    config: RunConfig, data: build.Data, model: Model | None, device: torch.device, sizes: tuple[int, ...], log: Log
 ) -> dict[str, Any]:
     """Return the measured fields of a `RunProfile`: of a process that is no rank, then of one rank of several."""
 
@@ -100,7 +100,7 @@ def _measure_sizes(
         counted = worker(game, sizes[0])  # the number of collectives is that of any size
         generate_norms, _ = _count_norms(world, counted.generate)
         norms = {side: _count_norms(world, partial(counted.update, side)) for side in game.slots}
-        costs = [_measure(worker(game, size), say) for size in sizes]
+        costs = [_measure(worker(game, size), log) for size in sizes]
     players = {}
     for side in game.slots:
         update_s = Curve(sizes, tuple(cost.update_s[side] for cost in costs))
@@ -174,9 +174,9 @@ def _count_norms(world: LoneRank, run: Callable[[], None]) -> tuple[int, int]:
     return world.calls["norm"] - number, world.sent["norm"] - num_bytes
 
 
-def _measure(worker: _Worker, say: Say) -> _Costs:
+def _measure(worker: _Worker, log: Log) -> _Costs:
     """Return the seconds of a step and of its parts at one batch size."""
-    say(f"measuring updates of {worker.size:,} samples")
+    log(f"measuring updates of {worker.size:,} samples")
     worker.generate()  # D's update needs fakes
     step_s = worker.step_s()
     update_s = {

@@ -43,7 +43,7 @@ from paragan.runs.session import end_session, open_session, record_failure
 
 _PROGRAM_GOAL = "fd"
 _PROGRAM_TRIALS = 10  # of a program: in the length of its run
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 Configure = Callable[[Sequence[str]], RunConfig]
 
 
@@ -99,7 +99,7 @@ def check_trials(configure: Configure, dimensions: Sequence[Dimension]) -> None:
                 raise ConfigError("tune trains pairs of networks, and a grid varies its cells itself; leave grid out")
 
 
-def tune(tuning: Tuning, interrupt: Interrupt, say: Say) -> list[TrialRecord]:
+def tune(tuning: Tuning, interrupt: Interrupt, log: Log) -> list[TrialRecord]:
     """Run trials until enough have ended; return them on rank 0. Collective.
 
     A trial that diverges or fails is recorded and does not end the study. The next call continues an
@@ -121,11 +121,11 @@ def tune(tuning: Tuning, interrupt: Interrupt, say: Say) -> list[TrialRecord]:
                 trials = study.ended()
                 left_s = (time.monotonic() - begun) / num_done * (tuning.plan.max_trials - len(trials))
                 left = f"; about {format_duration(left_s)} left" if left_s else ""
-                say(trial_line(tuning.plan, trials, trial.number) + left)
+                log(trial_line(tuning.plan, trials, trial.number) + left)
             gc.collect()  # the networks of a trial refer to each other
         if study is not None and study.num_running and not interrupt.requested:
             are = "1 trial is" if study.num_running == 1 else f"{study.num_running} trials are"
-            say(f"{are} still running elsewhere; the same command prints all results once they have ended")
+            log(f"{are} still running elsewhere; the same command prints all results once they have ended")
         return [] if study is None else study.ended()
     finally:
         if study is not None:
@@ -236,7 +236,7 @@ class ProgramTuning:
     place: RankEnv | None
     folder: Path
 
-    def apply(self, dimensions: Sequence[Dimension], trials: int, fresh: bool, say: Callable[[str], None]) -> RunConfig:
+    def apply(self, dimensions: Sequence[Dimension], trials: int, fresh: bool, log: Callable[[str], None]) -> RunConfig:
         """Return the config with the values of the best trial. Collective.
 
         A run that exists keeps its values, unless `fresh`. Raises `ConfigError` as `tune`, and if no
@@ -262,11 +262,11 @@ class ProgramTuning:
         tuning = Tuning(
             plan=plan, configure=self._with, folder=folder, world=self.world, place=self.place, model=self.networks
         )
-        best = best_trial(plan, tune(tuning, Interrupt(), say))
+        best = best_trial(plan, tune(tuning, Interrupt(), log))
         values = self.world.gather(None if best is None else best.values)[0]
         if values is None:
             raise ConfigError(f"tune: no trial has a score; {folder / 'logs'} has what each printed")
-        say(f"tune      {' '.join(trial_words(values))}")
+        log(f"tune      {' '.join(trial_words(values))}")
         return self._with(trial_words(values))
 
     def _with(self, words: Sequence[str]) -> RunConfig:

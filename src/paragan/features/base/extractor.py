@@ -135,7 +135,7 @@ class ExtractorContext:
     name: under which the extractor is recorded. folder: of the trained extractor; None: it is not
     saved. is_cached: whether later runs on the same data may use it. device, dtype, batch_size: of calls
     of the network; batch_size None: as the extractor suggests. must_save: failing to write the
-    extractor is an error. say: receives progress and warnings. world: all ranks. stop: True ends the
+    extractor is an error. log: receives progress and warnings. world: all ranks. stop: True ends the
     training; collective.
     """
 
@@ -148,7 +148,7 @@ class ExtractorContext:
     dtype: torch.dtype = torch.float32
     batch_size: int | None = None
     must_save: bool = False
-    say: Callable[[str], None] = lambda line: None
+    log: Callable[[str], None] = lambda line: None
     world: World = ALONE
     stop: Callable[[], bool] = lambda: False
 

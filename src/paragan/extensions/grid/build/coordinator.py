@@ -42,7 +42,7 @@ _REFUSED_S = 10.0  # between two messages about refused connections
 def evolution_on_workers(
     config: RunConfig,
     folder: Path,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     stop: Callable[[], bool],
     external_workers: ExternalWorkers | None = None,
 ) -> Evolution:
@@ -51,13 +51,13 @@ def evolution_on_workers(
     external_workers: processes started by a launcher; None: `begin` starts local workers.
     """
     _check_num_workers(config)
-    factory = GridFactory(config, folder, say, stop=stop)
+    factory = GridFactory(config, folder, log, stop=stop)
     first = factory.cell(0)
     local = factory.population([first], lambda text: None)
     server = _CoordinatorServer(
         config=config,
         folder=folder,
-        say=say,
+        log=log,
         external_workers=external_workers,
         topology=local.topology,
         like=first.centre,
@@ -76,7 +76,7 @@ def evolution_on_workers(
         begin=server.begin,
         end=server.end,
     )
-    return population_trainer(factory, first, population, folder, say, stop)
+    return population_trainer(factory, first, population, folder, log, stop)
 
 
 def _check_num_workers(config: RunConfig) -> None:
@@ -100,7 +100,7 @@ class _CoordinatorServer:
         self,
         config: RunConfig,
         folder: Path,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         external_workers: ExternalWorkers | None,
         topology: Topology,
         like: Centre,
@@ -111,7 +111,7 @@ class _CoordinatorServer:
         host, port = config.coordinator_address
         self.config = config
         self.folder = folder
-        self.say = say
+        self.log = log
         self.external_workers = external_workers
         self.token = os.environ.get(TOKEN) or new_token()
         self.listener = Listener(self.token, host, port)
@@ -122,7 +122,7 @@ class _CoordinatorServer:
         self.processes = LocalProcesses()
         membership = Membership(
             accept=self._accept,
-            say=say,
+            log=log,
             heartbeat_s=grid.heartbeat_s,
             timeout_s=timeout_s,
             on_failure=self._kill,
@@ -150,7 +150,7 @@ class _CoordinatorServer:
         self.coordinator.await_workers(config.workers, self._start_error)
         if config.transport != "mpi":
             token = shlex.quote(str(self.folder / "ranks" / "token"))
-            self.say(f"workers   to add a worker, run  {TOKEN_FILE}={token} {program_command()} worker {host}:{port}")
+            self.log(f"workers   to add a worker, run  {TOKEN_FILE}={token} {program_command()} worker {host}:{port}")
 
     def end(self) -> None:
         """Release the workers; local ones that do not end are killed."""
@@ -169,7 +169,7 @@ class _CoordinatorServer:
                 if not reason:
                     connection.send("welcome", **self.welcome)
                     return connection
-                self.say(f"workers   {connection.peer_info.get('host', connection.peer_address)} was refused: {reason}")
+                self.log(f"workers   {connection.peer_info.get('host', connection.peer_address)} was refused: {reason}")
                 connection.send("refused", reason=reason)
             connection.close()
         return None
@@ -179,7 +179,7 @@ class _CoordinatorServer:
         refused = self.listener.refused
         if refused and time.monotonic() >= self.silent_until:
             self.silent_until = time.monotonic() + _REFUSED_S
-            self.say(f"workers   refused connections: {len(refused)}, the last: {refused[-1]}")
+            self.log(f"workers   refused connections: {len(refused)}, the last: {refused[-1]}")
             refused.clear()
 
     def _start_workers(self, count: int) -> None:

@@ -15,12 +15,12 @@ from paragan.loading.loader import Loader
 
 
 def evolution(
-    config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
+    config: RunConfig, folder: Path, log: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
 ) -> Evolution:
     """Return the trainer of a grid at generation 0; writes nothing. reading: it never will."""
-    factory = GridFactory(config, folder, say, not reading, stop=stop)
+    factory = GridFactory(config, folder, log, not reading, stop=stop)
     cells = [factory.cell(number) for number in range(factory.options.num_cells)]
-    return population_trainer(factory, cells[0], factory.population(cells, say), folder, say, stop)
+    return population_trainer(factory, cells[0], factory.population(cells, log), folder, log, stop)
 
 
 def population_trainer(
@@ -28,7 +28,7 @@ def population_trainer(
     first: Cell,
     population: Population,
     folder: Path,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     stop: Callable[[], bool],
 ) -> Evolution:
     """Return the trainer of a population. first: a cell of it, or an equal one."""
@@ -41,7 +41,7 @@ def population_trainer(
         batches=first.batches
         if has_all_data
         else Loader(data, config.train.batch, config.seed, factory.device),  # for the record
-        checkpoints=CheckpointWriter(folder=folder / "checkpoints", keep=config.every.keep, say=say),
+        checkpoints=CheckpointWriter(folder=folder / "checkpoints", keep=config.every.keep, log=log),
         images=round(config.train.kimg * 1000),
         every=replace(config.every, log_steps=1),
         stop=stop,

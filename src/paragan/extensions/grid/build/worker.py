@@ -30,7 +30,7 @@ def join_coordinator(
     token: str,
     host: str,
     port: int,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     device: str = "auto",
     external_workers: ExternalWorkers | None = None,
     config: str = "",
@@ -62,7 +62,7 @@ def join_coordinator(
             store = _connect_store(host, welcome["store"], run.train.timeout_s)
             with deterministic_kernels(run.train.deterministic):
                 folder = Path(welcome["folder"])
-                return _build_worker(run, connection, folder, store, status, torch_device, say).run()
+                return _build_worker(run, connection, folder, store, status, torch_device, log).run()
     finally:
         connection.close()
 
@@ -74,15 +74,15 @@ def _build_worker(
     store: dist.Store,
     status: WorkerStatus,
     device: torch.device,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> Worker:
     assert run.grid is not None
     torch.set_num_threads(run.train.threads or torch.get_num_threads())
-    factory = GridFactory(run, folder, say, device=device)
+    factory = GridFactory(run, folder, log, device=device)
     return Worker(
         connection=connection,
         make_cell=factory.cell,
-        make_population=partial(factory.population, say=say),
+        make_population=partial(factory.population, log=log),
         make_communicator=communicator_factory(run, store),
         status=status,
         timeout_s=run.train.timeout_s,

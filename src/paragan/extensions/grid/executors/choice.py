@@ -48,9 +48,9 @@ class AutoExecutor:
     chosen: name of the choice.
     """
 
-    def __init__(self, executors: Mapping[str, Executor], say: Callable[[str], None]) -> None:
+    def __init__(self, executors: Mapping[str, Executor], log: Callable[[str], None]) -> None:
         self.executors = executors
-        self.say = say
+        self.log = log
         self.chosen: str | None = None
 
     def __call__(self, cells: Sequence[Cell], num_batches: int, loss_of: LossOf) -> dict[int, dict[str, Tensor]]:
@@ -58,7 +58,7 @@ class AutoExecutor:
             seconds = self._measure(cells, loss_of)
             self.chosen = min(seconds, key=lambda name: seconds[name])
             times = ", ".join(f"{name} {1000 * step_s / len(cells):.2f}" for name, step_s in seconds.items())
-            self.say(f"executor  {self.chosen} (ms per cell and step: {times})")
+            self.log(f"executor  {self.chosen} (ms per cell and step: {times})")
         return self.executors[self.chosen](cells, num_batches, loss_of)
 
     def _measure(self, cells: Sequence[Cell], loss_of: LossOf) -> dict[str, float]:
@@ -89,7 +89,7 @@ class AutoExecutor:
         return seconds
 
 
-def select_executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: Callable[[str], None]) -> Executor:
+def select_executor(options: GridOptions, cells: Sequence[Cell], rows: int, log: Callable[[str], None]) -> Executor:
     """Return the executor of `grid.executor` for these cells; `auto` measures the possible ones.
 
     rows: images per batch. Raises `ConfigError` if the cells cannot be stacked or recorded.
@@ -107,7 +107,7 @@ def select_executor(options: GridOptions, cells: Sequence[Cell], rows: int, say:
         if no_graph is None and graph is not None:
             executors["recorded"] = partial(stack, graph=graph)
     if options.executor == "auto" and len(cells) > 1 and len(executors) > 1:
-        return AutoExecutor(executors, say)
+        return AutoExecutor(executors, log)
     return executors["loop" if options.executor == "auto" else options.executor]
 
 

@@ -175,7 +175,7 @@ class Coordinator:
         self.membership.collect("ready", membership=self._membership_number)
         self.membership.is_stale = False  # only now: a failure before all are ready has to assign once more
         counts = ", ".join(str(self._owners.count(member.rank)) for member in active)
-        self.membership.say(f"workers   {len(active)} with {counts} cells, from generation {self.at}")
+        self.membership.log(f"workers   {len(active)} with {counts} cells, from generation {self.at}")
 
     def _connect(self, ranks: Mapping[str, int], sources: Sequence[str | None]) -> None:
         """Connect the workers of a new membership, and send cells to their new workers."""

@@ -63,7 +63,7 @@ class Membership:
     """
 
     accept: Callable[[], ControlConnection | None]
-    say: Callable[[str], None]
+    log: Callable[[str], None]
     heartbeat_s: float
     timeout_s: float
     on_failure: Callable[[Mapping[str, Any]], None] = lambda about: None
@@ -181,14 +181,14 @@ class Membership:
         """Report a worker that is silent or responds again; remove it if it has failed."""
         if silence is None:
             if member.is_suspect:
-                self.say(f"workers   {member.name} responds again")
+                self.log(f"workers   {member.name} responds again")
         elif has_ended(member.connection.peer_info):
             self._remove(member, "its process has ended")
         elif silence.is_failure:
             self._remove(member, f"no heartbeat for {silence.seconds:.1f} s")
         elif not member.is_suspect:
             since = f"{silence.seconds:.1f} s (fails at {silence.fail_after_s:.1f} s)"
-            self.say(f"workers   {member.name} is late: no heartbeat for {since}")
+            self.log(f"workers   {member.name} is late: no heartbeat for {since}")
         member.is_suspect = silence is not None
 
     def _receive(self, member: Member, message: Mapping[str, Any], now: float) -> None:
@@ -230,7 +230,7 @@ class Membership:
         return not missing
 
     def _remove(self, member: Member, why: str) -> None:
-        self.say(f"workers   {member.name} failed: {why}")
+        self.log(f"workers   {member.name} failed: {why}")
         self.members.remove(member)
         self._detector.forget(member.name)
         self.is_stale = True
