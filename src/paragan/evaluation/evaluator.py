@@ -23,7 +23,7 @@ from paragan.evaluation.generated_features import Generate, compute_features, sa
 from paragan.evaluation.interval import half_sample_interval, number_of
 from paragan.evaluation.reference_features import real_features, real_images
 from paragan.evaluation.score import Score
-from paragan.features.base import classifier as classifier
+from paragan.features.base import classifier
 from paragan.features.base.extractor import MAX_FOR_ACCURACY, FeatureExtractor, accuracy
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player

@@ -25,7 +25,7 @@ from paragan.core.files import create_subfolder, read_bytes, remove_tree, write_
 from paragan.core.interrupt import StopRequested
 from paragan.core.printable import ProgressLines
 from paragan.core.source import Source, image_specs
-from paragan.features.base import classifier as classifier
+from paragan.features.base import classifier
 from paragan.features.base.classifier import build_classifier, train_classifier
 from paragan.features.base.extractor import CLASSES, ExtractorContext, FeatureExtractor
 from paragan.storage.download import cache_dir
