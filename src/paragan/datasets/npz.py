@@ -28,6 +28,7 @@ from paragan.storage import npz
 
 _CHANNELS = (1, 3)  # of either layout; other numbers are on the shorter axis
 _MAX_CHANNELS = 16
+_ALONE = (3, 4)  # channels of one colour image, with or without alpha, that is no stack of grey ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +122,13 @@ def _likely(names: list[str], start: str, word: str) -> str:
 
 def _with_channels_first(array: Values, where: str) -> Values:
     """Return images as (N, C, H, W). Raises `DataError` for another number of axes, and if both may be channels."""
-    array = array[..., None] if array.ndim == 3 else array
+    if array.ndim == 3 and array.size:
+        if array.shape[0] in _ALONE or array.shape[2] <= max(_ALONE):
+            raise DataError(
+                f"{where}: the shape {array.shape} is that of one image with channels; save several, (N, H, W, C), and "
+                "grey ones of this shape as (N, H, W, 1)"
+            )
+        array = array[..., None]
     if array.ndim == 4 and array.size:
         _, first, height, last = array.shape
         is_last = last in _CHANNELS or (first not in _CHANNELS and last < min(first, height))
@@ -151,11 +158,12 @@ def _read_classes(options: Options, count: int) -> NumberedClasses | None:
     if "class_names" not in present:
         return number_classes(labels, where)
     names = npz.read_array(path, "class_names")
-    if names.dtype.kind != "U" or names.ndim != 1 or len(names) <= labels.max():
-        is_text = names.dtype.kind == "U" and names.ndim == 1
+    is_text = names.dtype.kind == "U" and names.ndim == 1
+    if not is_text or len(names) <= labels.max() or len(np.unique(names)) < len(names):
         content = f"{len(names)} names" if is_text else f"{names.dtype} {names.shape}"
         raise DataError(
-            f"{path}: class_names: the array holds {content}; save one name for each of {int(labels.max()) + 1} classes"
+            f"{path}: class_names: the array holds {content}; save one name for each of {int(labels.max()) + 1} "
+            "classes, as text, none of them twice"
         )
     _check_unicode(names, f"{path}: class_names")
     return number_classes(labels, where, tuple(map(str, names)))

@@ -79,6 +79,11 @@ def test_other_names_of_arrays(save):
         ({"images": IMAGES.astype(np.int16)}, "values of int16 from 0 to 255"),
         ({"images": IMAGES[:, :2, :2, [0, 0]]}, "(40, 2, 2, 2)"),
         ({"images": IMAGES[0, 0]}, "the shape is (6, 3)"),
+        ({"images": IMAGES[0]}, "one image"),
+        ({"images": IMAGES[0].transpose(2, 0, 1)}, "one image"),
+        ({"images": IMAGES[0][..., [0, 1, 2, 0]]}, "one image"),
+        ({"images": IMAGES[0][..., [0, 1, 2, 0]].transpose(2, 0, 1)}, "one image"),
+        ({"images": IMAGES[0][..., :1]}, "one image"),
         ({"images": IMAGES[:0]}, "the shape is (0, 8, 6, 3)"),
         ({"images": IMAGES[:1]}, "only one image"),
         ({"images": IMAGES, "labels": LABELS[:-1]}, "(39,); save one integer per image, shape (40,)"),
@@ -90,6 +95,7 @@ def test_other_names_of_arrays(save):
             "the array holds 1 names; save one name for each",
         ),
         ({"images": IMAGES, "labels": LABELS, "class_names": np.arange(4)}, "save one name for each"),
+        ({"images": IMAGES, "labels": LABELS, "class_names": np.array(["a", "b", "a", "c"])}, "twice"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(save, arrays, found):

@@ -30,8 +30,10 @@ _TABLES = (b"metadata.jsonl", b"metadata.csv")
 _MAX_BYTES = 128 << 20  # of a file with the labels of many images; parsing it takes several times as much
 _NUM_TRIED = 100
 _MAX_SAMPLE_BYTES = 1 << 20  # of a file with the label of one image
+_JsonRow = dict[str, object] | tuple[str, object]  # or a list of two
 _Name = TypeVar("_Name", str, bytes)
-_DAMAGE_ERRORS = (ValueError, TypeError, RecursionError, csv.Error)
+_DAMAGE_ERRORS = (ValueError, TypeError, RecursionError, OverflowError, csv.Error)
+_BEFORE_HEADER = re.compile(r"(?:[ \t]*(?:#[^\r\n]*|sep=.)?[\r\n]+)*")  # Excel writes sep=; into a first line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ def find_labels(files: FileReader, paths: list[bytes]) -> FileLabels:
 
 
 def read_label_table(path: str, paths: list[bytes], folder: str = "") -> FileLabels:
-    """Return the labels of images in a CSV file with columns of file names and of labels.
+    """Return the labels of images in a CSV, JSON or JSONL file with columns of file names and of labels.
 
     File names may lack folders and suffix, or have more folders. Raises `DataError` for a file without such columns,
     if no row names an image, and if one names several. folder: of the images.
@@ -65,10 +67,9 @@ def read_label_table(path: str, paths: list[bytes], folder: str = "") -> FileLab
         near = Path(folder, path)
         fix = f"data.labels={near}" if near.is_file() else "a CSV file with columns file_name and label, or true"
         raise DataError(f"data.labels: no file {path!r} in {os.getcwd()}; pass {fix}")
-    content = _read(FolderReader(Path(path).parent), Path(path).name)
-    labels, notice = _labels_of(_csv_rows(content, path), path)
+    labels, notice = _labels_of(_rows(FolderReader(Path(path).parent), Path(path).name), path)
     if labels is None:
-        raise DataError(f"{notice}; name two of them file_name and label")
+        raise DataError(f"{notice}; pass a table with rows below a header, and columns named file_name and label")
     image_of: dict[str, bytes] = {}
     for image in paths:
         row = next((tail for tail in _tails(image) if tail in labels), None)
@@ -108,7 +109,8 @@ def number_labels(
     where: the labels in messages. name: returns the name of an image. names: of the classes 0, 1, ...
     of integers. Raises `DataError` for other labels, as for several of one image.
     """
-    labels = _parse(labels)
+    with _raise_data_errors(where):
+        labels = _parse(labels)
     for row, label in enumerate(labels):
         if isinstance(label, list | tuple | dict):
             raise DataError(f"{where}: {name(row)} has several labels, {str(label)[:40]}; {_PROGRAM}")
@@ -123,7 +125,8 @@ def number_labels(
             if len(parts) > 1 and parts <= number_of.keys():
                 raise DataError(f"{where}: {text!r} are several labels of an image; {_PROGRAM}")
         labels = [number_of[str(label)] for label in labels]
-    return number_classes(np.array(labels, np.int64), where, names)
+    with _raise_data_errors(where):
+        return number_classes(np.array(labels, np.int64), where, names)
 
 
 def _parse(labels: Sequence[object]) -> Sequence[object]:
@@ -146,13 +149,11 @@ def _read_dataset_json(files: FileReader, top: bytes) -> FileLabels | None:
     with _raise_data_errors(files.where(path)):
         content = json.loads(_read(files, path))
         pairs = content.get("labels") if isinstance(content, dict) else None
-        if not pairs:
-            return None
-        by_path: dict[bytes, object] = {}
-        for name, label in pairs.items() if isinstance(pairs, dict) else pairs:
-            _add(by_path, top + os.fsencode(str(name).removeprefix("./")), label)
+        labels, _ = _labels_of(_json_rows(pairs), files.where(path))
+    if labels is None:
+        return None
     files.set_read(os.fsencode(path))
-    return FileLabels(where=files.where(path), by_path=by_path)
+    return FileLabels(where=files.where(path), by_path={top + os.fsencode(name): labels[name] for name in labels})
 
 
 def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels:
@@ -160,9 +161,7 @@ def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels:
     by_path: dict[bytes, object] = {}
     for table in tables:
         where = files.where(os.fsdecode(table))
-        content = _read(files, os.fsdecode(table))
-        rows = _csv_rows if table.endswith(b".csv") else _json_rows
-        labels, notice = _labels_of(rows(content, where), where)
+        labels, notice = _labels_of(_rows(files, os.fsdecode(table)), where)
         if labels is None:
             return FileLabels(where=where, notices=(f"{notice}, so there are no classes",))
         folder = table.rpartition(b"/")[0]
@@ -202,17 +201,14 @@ def _read_web_labels(files: FileReader, paths: list[bytes], suffix: bytes) -> Fi
 
 
 def _read_web_label(files: FileReader, path: str) -> object:
-    """Return the number of a class in a `.cls` file, or the label in a `.json` file; None if it has none."""
+    """Return the text of a `.cls` file, or the label in a `.json` file; None if it has none."""
     content = _read(files, path, _MAX_SAMPLE_BYTES)
-    if path.endswith(".json"):
-        with _raise_data_errors(files.where(path)):
-            values = json.loads(content)
-        names = [name for name in LABEL_NAMES if name in values] if isinstance(values, dict) else []
-        return values[names[0]] if names else None
-    text = content.strip()
-    if not text.isdigit():
-        raise DataError(f"{files.where(path)} holds {text[:20]!r}; expected the number of a class")
-    return int(text)
+    with _raise_data_errors(files.where(path)):
+        if not path.endswith(".json"):
+            return _decode(content).strip()
+        values = json.loads(content)
+    names = [name for name in LABEL_NAMES if name in values] if isinstance(values, dict) else []
+    return values[names[0]] if names else None
 
 
 def _keys(path: bytes) -> Iterator[bytes]:
@@ -234,10 +230,11 @@ def _labels_of(rows: Iterable[Mapping[str, object]], where: str) -> tuple[dict[s
         file = next((names[name] for name in _FILE_NAMES if name in names), None)
         label = next((names[name] for name in LABEL_NAMES if name in names), None)
         if file is None or label is None:
-            return None, f"{where}: no columns of file names and labels among {', '.join(map(str, row))}"
-        unread = unread or [str(name) for name in row if name not in (file, label)]
+            return None, f"{where}: no columns of file names and labels among {join_some(list(map(str, row)))}"
+        unread = unread or [str(name) or "''" for name in row if name not in (file, label)]
         _add(labels, str(row[file]).strip().replace("\\", "/").removeprefix("./"), row[label])
-    return labels or None, f"{where}: columns that are not read: {join_some(unread)}" if unread else ""
+    notice = f"{where}: columns that are not read: {join_some(unread)}" if unread else ""
+    return (labels, notice) if labels else (None, f"{where}: no labels of files")
 
 
 def _add(labels: dict[_Name, object], name: _Name, label: object) -> None:
@@ -245,28 +242,51 @@ def _add(labels: dict[_Name, object], name: _Name, label: object) -> None:
     labels[name] = label if name not in labels or labels[name] == label else [labels[name], label]
 
 
-def _csv_rows(content: bytes, where: str) -> Iterator[Mapping[str, object]]:
-    text = content.decode("utf-8-sig", "surrogateescape")
-    head = text.partition("\n")[0]
-    delimiter = max(",;\t", key=head.count)
+def _rows(files: FileReader, path: str) -> Iterator[Mapping[str, object]]:
+    """Yield the rows of a table by the suffix of its name: JSON, JSONL, or values between delimiters."""
+    where = files.where(path)
+    content = _read(files, path)
+    suffix = os.path.splitext(path)[1].lower()
     with _raise_data_errors(where):
-        yield from csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+        if suffix == ".json":
+            values = json.loads(content)
+            yield from _json_rows(values.get("labels", values) if isinstance(values, dict) else values)
+        elif suffix == ".jsonl":
+            for number, line in enumerate(io.StringIO(_decode(content)), start=1):
+                with _raise_data_errors(f"{where}: line {number}"):
+                    if line.strip():
+                        yield dict(json.loads(line))
+        else:
+            yield from _csv_rows(_decode(content))
 
 
-def _json_rows(content: bytes, where: str) -> Iterator[Mapping[str, object]]:
-    for number, line in enumerate(content.splitlines(), start=1):
-        with _raise_data_errors(f"{where}: line {number}"):
-            row = json.loads(line) if line.strip() else {}
-            if not isinstance(row, dict):
-                raise ValueError("no object")
-        if row:
-            yield row
+def _json_rows(content: dict[str, object] | list[_JsonRow] | None) -> Iterator[Mapping[str, object]]:
+    """Yield the objects of a list, or the pairs of a file and its label in a list or mapping."""
+    for row in content.items() if isinstance(content, dict) else content or ():
+        yield row if isinstance(row, dict) else dict(zip(("file_name", "label"), row, strict=True))
+
+
+def _csv_rows(text: str) -> Iterator[Mapping[str, object]]:
+    text = _BEFORE_HEADER.sub("", text, count=1)
+    delimiter = max(",;\t|", key=text.partition("\n")[0].count)
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+    names = [name.strip().lower() for name in rows.fieldnames or ()]
+    if twice := [name for name in (*_FILE_NAMES, *LABEL_NAMES) if names.count(name) > 1]:
+        raise ValueError(f"two columns are named {twice[0]}")
+    return rows
+
+
+def _decode(content: bytes) -> str:
+    """Return text of UTF-8, 16 or 32, with or without a mark; other bytes are kept, as names of files have them."""
+    text = content.decode(json.detect_encoding(content), "surrogateescape")
+    if "\0" in text[:1000]:
+        raise ValueError("it is no text")
+    return text
 
 
 def _read(files: FileReader, path: str, max_bytes: int = 0) -> bytes:
     content = files.read(path)
-    max_bytes = max_bytes or _MAX_BYTES
-    if len(content) > max_bytes:
+    if len(content) > (max_bytes := max_bytes or _MAX_BYTES):
         raise DataError(f"{files.where(path)}: {len(content):,} bytes of labels, the limit is {max_bytes:,}")
     return content
 
