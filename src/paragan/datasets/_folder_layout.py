@@ -224,9 +224,9 @@ def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> tuple[s
 
 
 def pairs_error(name: str, folders: list[bytes]) -> DataError:
-    """Return the error for folders that look like the sides of pairs."""
+    """Return the error for folders or files that look like the sides of pairs."""
     return DataError(
-        f"{name}: folders {_listed(folders)} look like images and their counterparts; train on them with "
+        f"{name}: {_listed(folders)} look like images and their counterparts; train on them with "
         f"data.name=paired or data.name=unpaired, or choose: {_BOTH_WAYS}"
     )
 

@@ -1,4 +1,4 @@
-"""Files in two folders, such as A/ and B/, trainA/ and trainB/, or input/ and target/, and pairs of them by name."""
+"""Files of two folders or names, such as trainA/ and trainB/, or 1_input.png and 1_target.png, and pairs of them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _NAMES = tuple(
     for names in (b"a b", b"input target", b"low high", b"lr hr", b"source target", b"before after", b"blur sharp")
 )
 _SPLITS = b"train|training|held_out|val|valid|validation|test|testing"
-_FOLDER = re.compile(
-    rb"(?is)(|.*?/)(%s|)[_-]?(%s)/(.*)" % (_SPLITS, b"|".join(name for pair in _NAMES for name in pair))
-)
+_SIDES = b"|".join(name for pair in _NAMES for name in pair)
+_FOLDER = re.compile(rb"(?is)(|.*?/)(%s|)[_-]?(%s)/(.*)" % (_SPLITS, _SIDES))
+_FILE = re.compile(rb"(?is)(.*[^/])[_.-](%s)(\.\w+)" % _SIDES)
 SIDE_NAMES = (
-    "A/ and B/ (also trainA/ and trainB/, input/ and target/, source/ and target/, low/ and high/, lr/ and hr/)"
+    "A/ and B/ (also trainA/ and trainB/, input/ and target/, source/ and target/, low/ and high/, lr/ and hr/), "
+    "or the files 1_A.png and 1_B.png"
 )
 _SUFFIX = re.compile(rb"\.[0-9]?[A-Za-z]\w*$")  # not the number in `frame.7`
 _LENGTH_BYTES = 8
@@ -32,10 +33,10 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True)
 class TwoSides:
-    """Files of two folders, those of A and those of B.
+    """Files of two sides, those of A and those of B.
 
-    names: of the folders, in words. paths: of each side, by the path without the side, which is
-    `train/1.png` of `trainA/1.png`, `train/A/1.png` and `A/train/1.png`. num_others: files in neither.
+    names: of the folders, or of the files (`*_A`), in words. paths: of each side, by the path without the side, which
+    is `train/1.png` of `trainA/1.png`, `train/A/1.png` and `A/train/1.png`. num_others: files in neither.
     """
 
     names: tuple[str, str]
@@ -57,29 +58,33 @@ class TwoSides:
 
 
 def find_sides(paths: list[bytes]) -> TwoSides | None:
-    """Return the files of two folders named as the sides of pairs; None if there are none. paths: sorted."""
+    """Return the files of two folders or file names of the sides of pairs; None if there are none. paths: sorted."""
     start = len(common_folders(paths)[-1])
     matches = [(path, match) for path in paths if (match := _FOLDER.fullmatch(path, start))]
+    if not (has_folders := bool(matches)):  # as 1_A.png were A/1.png
+        matches = [(path, match) for path in paths if (match := _FOLDER.fullmatch(_FILE.sub(rb"\2/\1\3", path)))]
     for names in _NAMES:
         sides: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
-        folders: tuple[set[str], set[str]] = (set(), set())
+        shown: tuple[set[str], set[str]] = (set(), set())
         of_names = [(path, match) for path, match in matches if match[3].lower() in names]
         for path, match in of_names:
             side = names.index(match[3].lower())
             rest = re.sub(rb"(?i)[-_]%s(?=\.\w+$)" % match[3], b"", match[4])  # 1_A.png of trainA/
             _add(sides[side], match[1] + (match[2] and match[2] + b"/") + rest, path)
-            folders[side].add(os.fsdecode(path[start : match.start(4)]))
+            shown[side].add(os.fsdecode(path[start : match.start(4)] if has_folders else b"*_" + match[3]))
         if all(sides):
-            a, b = (", ".join(sorted(side)[:_MAX_NAMED]) for side in folders)
+            a, b = (", ".join(sorted(side)[:_MAX_NAMED]) for side in shown)
             return TwoSides((a, b), sides, len(paths) - len(of_names))
     return None
 
 
 def kind_of_pairs(paths: list[bytes]) -> str | None:
-    """Return the data set for two folders that are named as sides: paired or unpaired; None if they are classes.
+    """Return the data set for files that are named as two sides: paired or unpaired; None if they are classes.
 
     Classes are often called a and b, sides A and B.
     """
+    if not (_FOLDER.fullmatch(paths[0]) or _FILE.fullmatch(paths[0])):  # as each of a million must
+        return None
     try:
         sides = find_sides(paths)
         if sides is None or sides.num_others or sides.names[0].endswith("a/"):

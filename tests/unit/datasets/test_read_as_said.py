@@ -61,7 +61,7 @@ def halves(root, count, others=()):
     return str(root)
 
 
-@pytest.mark.parametrize("names", [("images/{}.png", "masks/{}.png"), ("{}_A.png", "{}_B.png"), ("{}.png", "x{}.png")])
+@pytest.mark.parametrize("names", [("images/{}.png", "masks/{}.png"), ("{}_C.png", "{}_D.png"), ("{}.png", "x{}.png")])
 def test_check_refuses_squares_as_pairs_as_training_does(tmp_path, capsys, names):
     for row in range(6):
         for side in (0, 1):

@@ -114,8 +114,8 @@ def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labe
         if from_files.is_web and isinstance(files, TarReader):
             arranged = arranged.in_order(files.in_order(arranged.paths))
         return _label_from_files(files, arranged, from_files)
-    if classes is None and len(arranged.class_names) == 2 and kind_of_pairs(originals) is not None:
-        raise pairs_error(files.name, list(map(os.fsencode, arranged.class_names)))
+    if classes is None and len(arranged.class_names) in (0, 2) and kind_of_pairs(originals) is not None:
+        raise pairs_error(files.name, list(map(os.fsencode, arranged.class_names)) or originals[:2])
     notices = (*arranged.notices, *from_files.notices)
     if isinstance(files, TarReader) and files.has_several:
         arranged = replace(arranged.in_order(files.in_order(originals)), labels=None, class_names=())

@@ -112,6 +112,8 @@ def _advice(report: DatasetReport, dataset: str) -> list[str]:
         )
     if report.pairs and "/" in report.pairs and dataset in ("paired", "unpaired"):
         lines.append("the folders are sides of pairs by their names; data.classes=folders reads them as classes")
+    if "*_" in report.pairs:
+        lines.append("the files are sides of pairs by their names; data.classes=none reads them as one set")
     if report.duplicates:
         lines.append(f"{_files(len(report.duplicates))} duplicates of others: held-out scores may be too good")
     return lines

@@ -1,0 +1,49 @@
+"""Files whose names say the side of a pair, as 1_A.png and 1_B.png: pairs, and never single images without a word."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from paragan.datasets.base.open_images import open_encoded_images
+from paragan.datasets.preparation.dataset_check import check_dataset
+from tests.data_refusals import refusal
+from tests.unit.datasets.test_pair_files import archived, by_pillow, picture, source, write
+
+NAMES = [("{}_A.png", "{}_B.png"), ("x/{}-low.png", "x/{}-high.png"), ("a.{}.lr.png", "a.{}.hr.png")]
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip", "tar"])
+@pytest.mark.parametrize("names", NAMES)
+def test_files_of_two_sides_are_pairs(tmp_path, names, kind):
+    paths = write(tmp_path / "pairs", names, range(6))
+    path = archived(tmp_path / "pairs", kind)
+    pixels = {}
+    for split in ("train", "held_out"):
+        for x, condition in zip(*source(path, split).fetch(range(len(source(path, split)))).values(), strict=True):
+            pixels[condition.numpy().tobytes()] = x.numpy()
+    assert len(pixels) == 6
+    for a, b in paths:
+        assert np.array_equal(pixels[by_pillow(a).tobytes()], by_pillow(b))
+    report = check_dataset(str(path))
+    assert report.pairs.startswith("6 ") and "train pix2pix-facades" in report.command
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_files_of_two_sides_in_splits_are_pairs_of_each(tmp_path, names):
+    write(tmp_path, [f"train/{name}" for name in names], range(5))
+    write(tmp_path, [f"test/{name}" for name in names], range(3))
+    assert [len(source(tmp_path, split)) for split in ("train", "held_out")] == [5, 3]
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_files_of_two_sides_are_no_single_images(tmp_path, names):
+    write(tmp_path, names, range(6))
+    assert "data.name=paired" in refusal(lambda: open_encoded_images(str(tmp_path)))
+    assert len(open_encoded_images(str(tmp_path), classes="none")) == 12
+
+
+def test_one_file_of_neither_side_leaves_single_images(tmp_path):
+    write(tmp_path, NAMES[0], range(6))
+    picture(0).save(tmp_path / "cover.png")
+    assert len(open_encoded_images(str(tmp_path))) == 13
