@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 from paragan.core.printable import join_some
+from paragan.datasets import _split_names
 from paragan.datasets._image_paths import ArrangedPaths, common_folders, folder_names, rows_in
-from paragan.datasets._split_names import SPLITS, group_splits, parse_split, split_by_names, words_of
+from paragan.datasets._split_names import SPLITS, group_splits, parse_split, words_of
 
 Choice = Literal["folders", "none"] | None
 
@@ -24,7 +25,7 @@ _OF_IMAGES = frozenset(b"jpeg left right bit".split())
 _TARGETS = frozenset(b"mask annotation segmentation truth groundtruth gt".split())  # never classes
 _MASKS = _TARGETS | frozenset(b"label depth normal edge".split())
 _OF_MASKS = frozenset(b"ground clas object fine coarse part".split())
-_MASK_OF = re.compile(rb"(.+)[_-]masks?(?:[_-]\d+)?\.[^./]+", re.IGNORECASE | re.DOTALL)
+_PART = re.compile(rb"(?i)(k?[_-]?fold|cv|split|part|batch|chunk|shard|subset)[ _-]?\d+")  # of one set, never classes
 _NUM_COMPARED = 1000
 _MAX_SIDES = 3  # of equal file names, such as images, masks and edges
 _UNTRAINED = frozenset((split, ()) for split in SPLITS[1:])
@@ -76,11 +77,13 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
     for part in (*parts, *(_Part(top, -1) for top in unread)):
         splits[rows_in(paths, part.top)] = part.split
         labels[rows_in(paths, part.top)] = 0 if part.folder is None else classes.index(part.folder)
-    masks = _masks_of_images(paths) if choice is None else []
+    masks = _split_names.masks_of_images(paths) if choice is None else []
     splits[masks] = -2
     if not (splits == 1).any():
-        split_by_names(paths, splits)
+        _split_names.split_by_names(paths, splits)
     rows = np.concatenate([np.flatnonzero(splits == split) for split in (0, 1)])
+    if meaning is None and not classes:
+        notices += _split_names.describe_kinds(map(paths.__getitem__, rows), name)
     return ArrangedPaths(
         paths=paths if (np.diff(rows, prepend=-1) == 1).all() and len(rows) == len(paths) else [paths[r] for r in rows],
         labels=labels[rows] if classes else None,
@@ -125,6 +128,11 @@ def _find_splits_of_classes(paths: list[bytes], tops: list[_Part], name: str, ch
     parts = _find_splits(paths, classes, name, choice)
     with_splits = {part.folder for part in parts}
     whole = [part for part in classes if part.folder not in with_splits]
+    if parts and choice is None and all(map(_PART.fullmatch, folders)):
+        raise DataError(
+            f"{name}: {_listed(folders)} are parts of one set, with splits in each; pass the folder of one, or choose: "
+            f"{_BOTH_WAYS}"
+        )
     if parts and whole and choice is None:
         raise DataError(
             f"{name}: other classes have folders of splits, {os.fsdecode(whole[0].top)!r} has none; move its images "
@@ -176,7 +184,8 @@ def _find_classes(
         return parts, ()
     parts = [part for part in parts if not part.split or folder_names(paths, part.top)]  # not a test split in no order
     is_numbered = all(name.isdigit() and len(name) == len(names[0]) > 2 for name in names)
-    if choice is None and is_numbered:
+    is_flat = all(len(folder_names(paths, part.top + name + b"/")) < 2 for part in parts for name in names)
+    if choice is None and (is_numbered or (is_flat and all(map(_PART.fullmatch, names)))):
         return parts, (f"{name}: folders {_listed(names)} are read as numbered parts of one set; {_BOTH_WAYS}",)
     stray = next((path for part in parts if (path := _stray(paths, part.top))), None)
     if stray is not None:
@@ -201,7 +210,8 @@ def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> tuple[s
     Raises `DataError` if the names of classes, or of the folders in them, say that these may be something else.
     """
     tops = {part.folder: part.top for part in parts if part.folder and not part.split}
-    inner = {folder: frozenset(folder_names(paths, top)) for folder, top in tops.items()}
+    names = {folder: folder_names(paths, top) for folder, top in tops.items()}
+    inner = {folder: frozenset(name for name in of if not _PART.fullmatch(name)) for folder, of in names.items()}
     splits = [parse_split(folder) for folder in inner]
     is_plain = {("train", ()) in splits, not _UNTRAINED.isdisjoint(splits)}
     words = {split == "train" for split, _ in splits if split is not None}
@@ -241,15 +251,6 @@ def _have_equal_files(paths: list[bytes], tops: list[bytes]) -> bool:
     firsts = [[path[len(top) :] for path in paths[rows_in(paths, top)][:_NUM_COMPARED]] for top in tops]
     stems = [{os.path.splitext(name)[0] for name in names} for names in firsts]
     return 2 * len(set.intersection(*stems)) > max(2, *map(len, stems))
-
-
-def _masks_of_images(paths: list[bytes]) -> list[int]:
-    """Return the rows of files such as `1_mask.png` next to `1.jpg`."""
-    named = [
-        (row, match[1]) for row, path in enumerate(paths) if b"mask" in path and (match := _MASK_OF.fullmatch(path))
-    ]
-    stems = {os.path.splitext(path)[0] for path in paths} if named else set()
-    return [row for row, stem in named if stem in stems]
 
 
 def _names_in(paths: list[bytes], parts: list[_Part], unread: list[bytes]) -> set[bytes]:

@@ -1,9 +1,12 @@
-"""Which names are those of splits: one rule for folders, tar files and Parquet files."""
+"""Which names are those of splits, or of several kinds of files: one rule for folders, tar files and Parquet files."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +20,12 @@ _SPLIT_AT_END = {b"tr": "train", b"ts": "test"}  # imagesTr, imagesTs; alone the
 _FILLERS = frozenset(b"set split data dataset image img photo picture of".split())
 _HELD_OUT = re.compile(rb"h[eo]ld[-_ ]?out", re.IGNORECASE)
 _WORD = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+")
+_MASKS = b"mask annotation segmentation superpixel groundtruth".split()
+_MASK_OF = re.compile(rb"(?i)[_-](?:%s)s?(?:[_-]\d+)?\.[^./]+\Z" % b"|".join(_MASKS))
+_LAST_WORD = re.compile(rb"(?s)(.*?)[ _.-]?([A-Za-z]*)\.[^./]*")
+_NUM_COMPARED = 1000
+_MIN_SETS = 5
+_MAX_KINDS = 4
 _ENDING = re.compile(rb"(?<=.)(?:set|split|data|image|img)$")
 
 
@@ -64,6 +73,32 @@ def split_by_names(paths: list[bytes], splits: NDArray[np.int8]) -> None:
     held_out = next((word for word in SPLITS[1:] if word in words), None)
     if held_out and "train" in words:
         splits[rows] = [{"train": 0, held_out: 1}.get(word, -1) for word in words]
+
+
+def describe_kinds(paths: Iterable[bytes], where: str) -> tuple[str, ...]:
+    """Return a line if most of the sorted names come in sets that differ in the last word: 1_left.png, 1_right.png."""
+    kinds: defaultdict[bytes, set[bytes]] = defaultdict(set)
+    for path in islice(paths, _NUM_COMPARED):
+        if match := _LAST_WORD.fullmatch(path):
+            kinds[match[1]].add(match[2])
+    ((words, count),) = Counter(map(frozenset, kinds.values())).most_common(1) or [(frozenset(), 0)]
+    if count < max(_MIN_SETS, 0.9 * len(kinds)) or not 1 < len(words) <= _MAX_KINDS:
+        return ()
+    listed = ", ".join(repr(os.fsdecode(word)) for word in sorted(words))
+    return (
+        f"{where}: names of files come in sets that end in {listed}, and all of them are trained on; move each kind "
+        "into a folder of its own, or pass data.classes=none",
+    )
+
+
+def masks_of_images(paths: list[bytes]) -> list[int]:
+    """Return the rows of files such as `1_mask.png` next to `1.jpg`."""
+    text = b"\n".join(paths).lower()
+    if not any(word in text for word in _MASKS):  # most sets; a pattern for each of a million names takes seconds
+        return []
+    named = [(row, path[: match.start()]) for row, path in enumerate(paths) if (match := _MASK_OF.search(path))]
+    stems = {os.path.splitext(path)[0] for path in paths} if named else set()
+    return [row for row, stem in named if stem in stems]
 
 
 def split_folder(file: Path, root: Path) -> str:

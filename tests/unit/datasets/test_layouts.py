@@ -42,6 +42,9 @@ LAYOUTS = {  # what is there: (training images or None for a share, held-out ima
     "ffhq": (["images1024/00000/ 5", "images1024/01000/ 5"], 8, 2, (), {}),
     "stylegan": (["00000/ 5", "00001/ 5"], 8, 2, (), {}),
     "digits": (["0/ 5", "1/ 5"], 8, 2, ("0", "1"), {}),
+    "folds": (["fold_1/ 5", "fold_2/ 5"], 8, 2, (), {}),
+    "parts-of-classes": (["a/part1/ 3", "a/part2/ 3", "b/Part1/ 3", "b/Part2/ 1"], 8, 2, ("a", "b"), {}),
+    "segmentations": (["1.png 1", "1_Segmentation.png 1", "2.jpg 1", "2-superpixels_0.png 1"], 1, 1, (), {"masks": 2}),
     "masks": (["images/ 10", "masks/ 10"], 8, 2, (), {"images in masks/": 10}),
     "masks-in-splits": (
         ["train/image/ 6", "train/label/ 6", "val/image/ 2", "val/label/ 2"], 6, 2, (),
@@ -152,6 +155,8 @@ def test_an_archive_is_read_as_its_folder(tmp_path, name, pack):
         (["train/ 3", "test_public/ 2"], "test_public"),
         (["bus/ 3", "car/ 3", "train/steam/ 3", "train/electric/ 3"], "'steam'"),
         (["fold1/no/ 2", "fold1/yes/ 2", "fold2/no/ 2", "fold2/yes/ 2"], "'yes'"),
+        (["fold1/train/ 3", "fold1/test/ 2", "fold2/train/ 3", "fold2/test/ 2"], "splits in each"),
+        (["x/Split-0/train/ 3", "x/Split-0/val/ 2", "x/Split-1/train/ 3", "x/Split-1/val/ 2"], "splits in each"),
         (["brain/no/ 2", "brain/yes/ 2", "no/ 2", "yes/ 2"], "'brain'"),
     ],
 )
