@@ -27,7 +27,7 @@ from paragan.datasets.base.reduced_copies import without_reduced_copies
 from paragan.datasets.base.table_images import TableImages, has_arrow_files, table_files
 from paragan.storage.shard_folder import ShardFolder, has_shards
 
-ARRAY_SUFFIXES = (".npz", ".npy")
+ARRAY_SUFFIXES = frozenset((".npz", ".npy"))
 _FORMATS = "png jpg webp bmp gif tiff ppm avif jp2 heic"
 _MAX_NAMED = 5
 _CACHE_BYTES = 16 << 30  # of remote shards on the local disk
@@ -187,11 +187,12 @@ def open_reader(path: str, dataset: str = "folder", option: str = "data.path") -
     root = Path(path)
     if root.is_dir():
         return FolderReader(root)
-    is_file = root.is_file()  # an archive by its suffix first, to report it if it is damaged
-    if is_file and (root.suffix.lower() == ".zip" or zipfile.is_zipfile(root)):
-        return ZipReader(root)
-    if is_file and (".tar" in root.name or root.suffix == ".tgz" or _tar_files.is_tar(root)):
-        return open_tars([root], root)
+    if root.is_file():  # by content: a tar file may end with a zip file; then by suffix, to report a damaged one
+        is_tar = _tar_files.is_tar(root)
+        if not is_tar and (zipfile.is_zipfile(root) or root.suffix.lower() == ".zip"):
+            return ZipReader(root)
+        if is_tar or ".tar" in root.name or root.suffix == ".tgz":
+            return open_tars([root], root)
     raise DataError(
         f"{option}: {path!r} is not a folder, .zip or .tar file of images; pass the folder that contains them"
     )
@@ -208,6 +209,8 @@ def check_image_count(files: FileReader, paths: list[bytes], option: str = "data
     hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
     if len(archives) > 1:
         hint = f"unpack the archives ({join_some(archives)}), or pass one of them"
+    if not ARRAY_SUFFIXES.isdisjoint(files.ignored):
+        hint = "arrays are read from one file, of all images: data.name=npz data.path=FILE"
     if any(kind.encode() in ENDINGS for kind in files.ignored):
         hint = f"for audio, train the recipe vocoder or codec with data.path={files.name}"
     ignored = ", ".join(f"{number:,} {kind}" for kind, number in files.ignored.most_common(_MAX_NAMED))

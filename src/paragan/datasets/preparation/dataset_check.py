@@ -110,6 +110,8 @@ def _open(data: Choice, report: DatasetReport) -> EncodedImages:
         names = sides.names if sides else ("the left half", "the right half")
         report.pairs = "; ".join((f"{len(pairs):,} of {names[0]} and {names[1]}", *pairs.notices))
         return pairs
+    if data.name == "shards" and not has_shards(options.path):
+        raise DataError(f"data.path: no shards in {options.path!r}; make them with `data prepare SRC OUT`")
     labels = getattr(options, "labels", None)
     classes = getattr(options, "classes", None)
     return open_encoded_images(options.path, classes=classes, labels=labels if isinstance(labels, str) else "")

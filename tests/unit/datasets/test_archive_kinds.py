@@ -1,0 +1,73 @@
+"""Archives are known by their content, whatever their names say, and other files by what to do with them."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+
+from paragan.core.option_types import Choice
+from paragan.datasets import shards
+from paragan.datasets.base.open_images import open_encoded_images
+from paragan.datasets.preparation.dataset_check import check_dataset
+from tests.data_refusals import refusal
+from tests.image_folders import add_member, fill, png
+
+
+def zipped(numbers):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for number in numbers:
+            archive.writestr(f"{number}.png", png(number))
+    return stream.getvalue()
+
+
+def tarred(path, mode, numbers, last=()):
+    with tarfile.open(path, mode) as archive:
+        for number in numbers:
+            add_member(archive, f"{number}.png", png(number))
+        for name, content in last:
+            add_member(archive, name, content)
+    return path
+
+
+def names_in(path):
+    images = open_encoded_images(str(path))
+    return [images.name(row) for row in range(len(images))]
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
+@pytest.mark.parametrize("name", ["x.zip", "x.ZIP", "x", "x.tar"])
+def test_a_tar_file_of_any_name_is_read(tmp_path, mode, name):
+    assert names_in(tarred(tmp_path / name, mode, range(3))) == ["0.png", "1.png", "2.png"]
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.tgz", "x", "x.tar.gz"])
+def test_a_zip_file_of_any_name_is_read(tmp_path, name):
+    (tmp_path / name).write_bytes(zipped(range(3)))
+    assert names_in(tmp_path / name) == ["0.png", "1.png", "2.png"]
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x"])
+@pytest.mark.parametrize("after", [(), (("read.me", b"x" * 900),)])
+def test_a_tar_file_with_a_zip_file_at_its_end_is_read_as_a_tar_file(tmp_path, name, after):
+    path = tarred(tmp_path / name, "w", range(3), [("more.zip", zipped(range(7, 9))), *after])
+    assert names_in(path) == ["0.png", "1.png", "2.png"]
+
+
+def test_files_of_arrays_say_how_arrays_are_read(tmp_path):
+    for number in range(3):
+        np.save(tmp_path / f"{number}.npy", np.zeros((8, 8, 3), np.uint8))
+    assert "data.name=npz" in refusal(lambda: open_encoded_images(str(tmp_path)))
+
+
+@pytest.mark.parametrize("name", ["x.zip", ""])
+def test_a_check_of_shards_that_are_none_is_refused_as_training_is(tmp_path, name):
+    fill(tmp_path, ". 3")
+    (tmp_path / "x.zip").write_bytes(zipped(range(3)))
+    options = shards.Options(path=str(tmp_path / name))
+    assert "data prepare" in refusal(lambda: check_dataset(options.path, data=Choice("shards", options)))
+    refusal(lambda: shards.source(options, "train"))
