@@ -184,8 +184,10 @@ def _find_classes(
         return parts, ()
     parts = [part for part in parts if not part.split or folder_names(paths, part.top)]  # not a test split in no order
     is_numbered = all(name.isdigit() and len(name) == len(names[0]) > 2 for name in names)
-    is_flat = all(len(folder_names(paths, part.top + name + b"/")) < 2 for part in parts for name in names)
-    if choice is None and (is_numbered or (is_flat and all(map(_PART.fullmatch, names)))):
+    is_cut = all(map(_PART.fullmatch, names)) and all(
+        len(folder_names(paths, part.top + name + b"/")) < 2 for part in parts for name in names
+    )
+    if choice is None and (is_numbered or is_cut):
         return parts, (f"{name}: folders {_listed(names)} are read as numbered parts of one set; {_BOTH_WAYS}",)
     stray = next((path for part in parts if (path := _stray(paths, part.top))), None)
     if stray is not None:

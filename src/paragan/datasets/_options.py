@@ -64,7 +64,7 @@ class FolderOptions(PixelOptions):
     classes: Literal["folders", "none"] | None = None
     """Whether sub-folders are classes: `folders` or `none`; null: by their names, and labels in files come first."""
     labels: bool | FilePath = field(default=True, repr=False)
-    """Labels of the data; false: none, the run is unconditional. FILE.csv: columns of file names and of labels."""
+    """Labels of the data; false: none, the run is unconditional. FILE.csv (or .json): names of files and labels."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of the images held out from training, if the data has no folders `train` and `val`."""
     damaged: Literal["stop", "skip"] = "stop"

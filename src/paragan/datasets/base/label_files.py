@@ -26,6 +26,7 @@ _WHOLE = re.compile(r"\s*(0|-?[1-9]\d*)\s*")
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?\s*")
 _PROGRAM = "write one class for each image, or train on such targets in a program, with pg.Trainer"
 _FILE_NAMES = ("file_name", "filename", "file", "path", "image", "image_id", "image_path", "id", "name")
+_STYLEGAN = b"dataset.json"
 _TABLES = (b"metadata.jsonl", b"metadata.csv")
 _MAX_BYTES = 128 << 20  # of a file with the labels of many images; parsing it takes several times as much
 _NUM_TRIED = 100
@@ -49,8 +50,8 @@ class FileLabels:
 
 def find_labels(files: FileReader, paths: list[bytes]) -> FileLabels:
     """Return the labels in files next to sorted images, if there are some. Raises `DataError` for invalid files."""
-    for top in common_folders(paths):
-        if top + b"dataset.json" in files.label_files and (labels := _read_dataset_json(files, top)):
+    for table in (top + _STYLEGAN for top in common_folders(paths)):
+        if table in files.label_files and (labels := _read_tables(files, [table])).by_path:
             return labels
     if tables := [path for path in files.label_files if path.rpartition(b"/")[2] in _TABLES]:
         return _read_tables(files, tables)
@@ -143,21 +144,8 @@ def _parse(labels: Sequence[object]) -> Sequence[object]:
     return labels if len(numbers) < len(labels) else [int(number) for number in numbers]
 
 
-def _read_dataset_json(files: FileReader, top: bytes) -> FileLabels | None:
-    """Read pairs of a path and a label, as StyleGAN's tools write them; None for another content, or no labels."""
-    path = os.fsdecode(top) + "dataset.json"
-    with _raise_data_errors(files.where(path)):
-        content = json.loads(_read(files, path))
-        pairs = content.get("labels") if isinstance(content, dict) else None
-        labels, _ = _labels_of(_json_rows(pairs), files.where(path))
-    if labels is None:
-        return None
-    files.set_read(os.fsencode(path))
-    return FileLabels(where=files.where(path), by_path={top + os.fsencode(name): labels[name] for name in labels})
-
-
 def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels:
-    """Read tables with a row for each image of their folders, as Hugging Face's image folders have them."""
+    """Read tables with a row for each image of their folders, as image folders of Hugging Face and StyleGAN have."""
     by_path: dict[bytes, object] = {}
     for table in tables:
         where = files.where(os.fsdecode(table))
@@ -250,7 +238,8 @@ def _rows(files: FileReader, path: str) -> Iterator[Mapping[str, object]]:
     with _raise_data_errors(where):
         if suffix == ".json":
             values = json.loads(content)
-            yield from _json_rows(values.get("labels", values) if isinstance(values, dict) else values)
+            others = {} if path.endswith(_STYLEGAN.decode()) else values  # that name has other meanings, too
+            yield from _json_rows(values.get("labels", others) if isinstance(values, dict) else others)
         elif suffix == ".jsonl":
             for number, line in enumerate(io.StringIO(_decode(content)), start=1):
                 with _raise_data_errors(f"{where}: line {number}"):
@@ -261,7 +250,7 @@ def _rows(files: FileReader, path: str) -> Iterator[Mapping[str, object]]:
 
 
 def _json_rows(content: dict[str, object] | list[_JsonRow] | None) -> Iterator[Mapping[str, object]]:
-    """Yield the objects of a list, or the pairs of a file and its label in a list or mapping."""
+    """Yield the objects of a list, or the pairs of a file and its label in a list or mapping, StyleGAN's form."""
     for row in content.items() if isinstance(content, dict) else content or ():
         yield row if isinstance(row, dict) else dict(zip(("file_name", "label"), row, strict=True))
 
