@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 from paragan.core.printable import join_some
-from paragan.datasets import _split_names
 from paragan.datasets._image_paths import ArrangedPaths, common_folders, folder_names, rows_in
-from paragan.datasets._split_names import SPLITS, group_splits, parse_split, words_of
+from paragan.datasets._split_names import SPLITS, group_splits, masks_of_images, parse_split, split_by_names, words_of
 
 Choice = Literal["folders", "none"] | None
 
@@ -77,13 +76,11 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
     for part in (*parts, *(_Part(top, -1) for top in unread)):
         splits[rows_in(paths, part.top)] = part.split
         labels[rows_in(paths, part.top)] = 0 if part.folder is None else classes.index(part.folder)
-    masks = _split_names.masks_of_images(paths) if choice is None else []
+    masks = masks_of_images(paths) if choice is None else []
     splits[masks] = -2
     if not (splits == 1).any():
-        _split_names.split_by_names(paths, splits)
+        split_by_names(paths, splits)
     rows = np.concatenate([np.flatnonzero(splits == split) for split in (0, 1)])
-    if meaning is None and not classes:
-        notices += _split_names.describe_kinds(map(paths.__getitem__, rows), name)
     return ArrangedPaths(
         paths=paths if (np.diff(rows, prepend=-1) == 1).all() and len(rows) == len(paths) else [paths[r] for r in rows],
         labels=labels[rows] if classes else None,

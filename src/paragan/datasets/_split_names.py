@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -75,10 +73,10 @@ def split_by_names(paths: list[bytes], splits: NDArray[np.int8]) -> None:
         splits[rows] = [{"train": 0, held_out: 1}.get(word, -1) for word in words]
 
 
-def describe_kinds(paths: Iterable[bytes], where: str) -> tuple[str, ...]:
+def describe_kinds(paths: list[bytes], where: str) -> tuple[str, ...]:
     """Return a line if most of the sorted names come in sets that differ in the last word: 1_left.png, 1_right.png."""
     kinds: defaultdict[bytes, set[bytes]] = defaultdict(set)
-    for path in islice(paths, _NUM_COMPARED):
+    for path in paths[:_NUM_COMPARED]:
         if match := _LAST_WORD.fullmatch(path):
             kinds[match[1]].add(match[2])
     ((words, count),) = Counter(map(frozenset, kinds.values())).most_common(1) or [(frozenset(), 0)]

@@ -19,7 +19,7 @@ from paragan.datasets._folder_layout import Choice, arrange, is_of_masks, pairs_
 from paragan.datasets._image_formats import kind_of_file
 from paragan.datasets._image_paths import ArrangedPaths, PathList
 from paragan.datasets._pair_files import kind_of_pairs
-from paragan.datasets._split_names import parse_split
+from paragan.datasets._split_names import describe_kinds, parse_split
 from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader, ZipReader
 from paragan.datasets.base.label_files import FileLabels, find_labels, number_labels, read_label_table
@@ -116,7 +116,9 @@ def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labe
         return _label_from_files(files, arranged, from_files)
     if classes is None and len(arranged.class_names) in (0, 2) and kind_of_pairs(originals) is not None:
         raise pairs_error(files.name, list(map(os.fsencode, arranged.class_names)) or originals[:2])
-    notices = (*arranged.notices, *from_files.notices)
+    is_one_set = classes is None and not arranged.class_names
+    kinds = describe_kinds(arranged.paths, files.name) if is_one_set else ()
+    notices = (*arranged.notices, *from_files.notices, *kinds)
     if isinstance(files, TarReader) and files.has_several:
         arranged = replace(arranged.in_order(files.in_order(originals)), labels=None, class_names=())
     else:
