@@ -109,6 +109,6 @@ def test_an_endless_value_is_refused_in_one_line(word, capfd):
 @pytest.mark.parametrize("code", [0x110000, 0xFFFFFFFF, 0xD800])
 def test_class_names_that_are_no_text_are_refused(tmp_path, code, order):
     names = np.array([ord("a"), code], f"{order}u4").view(f"{order}U1")
-    np.savez(tmp_path / "a.npz", images=np.zeros((4, 8, 8), np.uint8), labels=[0, 1, 0, 1], class_names=names)
+    np.savez(tmp_path / "a.npz", images=np.zeros((5, 8, 8), np.uint8), labels=[0, 1, 0, 1, 0], class_names=names)
     with pytest.raises(DataError, match="class_names contains numbers that are not Unicode characters"):
         npz.source(npz.Options(path=str(tmp_path / "a.npz")), "train")

@@ -261,7 +261,7 @@ def test_check_reads_all_arrays_that_training_reads(tmp_path, shape, dtype, kind
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_check_counts_values_that_are_not_finite_as_damage(tmp_path, value):
-    images = NOISE.random((4, 8, 8)).astype(np.float32)
+    images = NOISE.random((5, 8, 8)).astype(np.float32)
     images[2, 3, 3] = value
     np.savez(tmp_path / "x.npz", images=images)
     (line,) = check_dataset(str(tmp_path / "x.npz")).damaged
