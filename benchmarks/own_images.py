@@ -43,6 +43,7 @@ def main(
     result: str = "own-images",
 ) -> None:
     """Train every folder at every size with every seed, one after the other; finished runs are read again."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # `nohup … &` leaves it ignored, in children too
     runs = []
     for name in names.split(","):
         for size in map(int, sizes.split(",")):

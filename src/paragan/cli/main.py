@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_removed(words)
         command = typer.main.get_command(command_line(words))
-        with _output_may_close(ends=words[:1] == ["watch"]):
+        with _warnings_as_lines(), _output_may_close(ends=words[:1] == ["watch"]):
             code = command(words, prog_name=program_command(), standalone_mode=False)
             _flush_output()
         return code if isinstance(code, int) else 0
@@ -78,6 +79,25 @@ def _output_may_close(ends: bool) -> Iterator[None]:
         yield
     finally:
         sys.stdout = before
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Print a warning of this package as the line `warning: TEXT`, without the file and line that raised it."""
+    before = warnings.showwarning
+    package = str(Path(__file__).parents[1])
+
+    def show(message: Warning | str, category: type[Warning], filename: str, *place: Any) -> None:
+        if category is UserWarning and filename.startswith(package):
+            print_to_stderr(f"warning: {message}")
+        else:
+            before(message, category, filename, *place)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def _flush_output() -> None:

@@ -156,7 +156,7 @@ class _Trial:
             if _ends_in(fake, function) and not lowest - 0.01 <= low <= high <= highest + 0.01:
                 _warn(
                     f"{self.calls[Side.G]} ends in a {function.lower()}, in ({lowest}, {highest}), and "
-                    f"{feed.arguments[0]!r} is from {low:.4g} to {high:.4g}: scale the data to that range, or leave it "
+                    f"{feed.arguments[0]!r} is from {low:.3g} to {high:.3g}: scale the data to that range, or leave it "
                     "out"
                 )
 

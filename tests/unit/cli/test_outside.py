@@ -75,3 +75,24 @@ def test_the_error_names_the_line_of_outside_code(tmp_path, monkeypatch, capsys)
     line = path.read_text()[: path.read_text().index("self.layer(z)")].count("\n") + 1
     main(["train", "own_place/recipe.yaml", "--out", "run"])
     assert f"nets.py:{line})" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("stands", "instead", "text"),
+    [
+        (G_OUT, f"{G_OUT}.sigmoid()", "Generator.forward(z, y) ends in a sigmoid, in (0, 1), and 'image' is from -1 to 1"),
+        (D_OUT, f"{D_OUT}.sigmoid()", "Discriminator.forward(x, y) ends in a sigmoid, and the losses take logits"),
+    ],
+)
+def test_a_warning_is_a_line_without_the_code_that_raised_it(stands, instead, text, tmp_path, monkeypatch, capsys):
+    name = f"warned_{'discriminator' if stands == D_OUT else 'generator'}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    new(name)
+    nets = tmp_path / name / "nets.py"
+    nets.write_text(nets.read_text().replace(stands, instead, 1))
+    assert main(["train", f"{name}/recipe.yaml", "train.kimg=0.01", "evaluation.features=null"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith("warning: model:")], lines
+    assert any(text in line for line in lines)
+    assert not any("UserWarning" in line or "validation.py" in line for line in lines)
