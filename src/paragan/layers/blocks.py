@@ -52,15 +52,29 @@ def run_blocks(blocks: Iterable[nn.Module] | BlockRunner, h: Any, y_B: Tensor | 
 
 
 class Stem(nn.Module):
-    """First block of a generator: latents (B, Z) to the smallest map (B, channels, *size)."""
+    """First block of a generator: latents (B, Z) to the smallest map (B, channels, *size).
 
-    def __init__(self, latent: int, channels: int, wrap: Wrap = identity_wrap, size: tuple[int, int] = (4, 4)) -> None:
+    classes: of which the map gets an embedding added, as Mirza & Osindero 2014 give the label to G; 0: none.
+    """
+
+    def __init__(
+        self,
+        latent: int,
+        channels: int,
+        wrap: Wrap = identity_wrap,
+        size: tuple[int, int] = (4, 4),
+        classes: int = 0,
+    ) -> None:
         super().__init__()
         self.size = size
         self.linear = wrap(nn.Linear(latent, channels * prod(size)))
+        self.embed = wrap(nn.Embedding(classes, channels * prod(size))) if classes else None
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return self.linear(z_BZ).unflatten(1, (-1, *self.size))
+        h = self.linear(z_BZ)
+        if self.embed is not None:
+            h = h + self.embed(check_labels(y_B, len(h))).to(h.dtype)
+        return h.unflatten(1, (-1, *self.size))
 
 
 class UpBlock(nn.Module):

@@ -2,7 +2,7 @@
 
 As in current benchmarks, D has a 3x3 before every 4x4 of stride two and a 3x3 after the last, and G
 ends in a 3x3. At 32 px unconditional, G has 3,812,355 and D 2,931,009 parameters. With labels:
-class-conditional norms in G, a projection in D.
+class-conditional norms in G (and, by option, an embedding at its smallest map), a projection in D.
 """
 
 from dataclasses import dataclass
@@ -33,6 +33,11 @@ class Options(NetworkOptions):
     width: Count = 64
     """Channels at the highest resolution, doubled at each lower one up to 16 times."""
     conditional: bool | None = False
+    class_embedding: bool = False
+    """Add an embedding of the class to G's smallest map; without it, classes differ only by the norms of G.
+
+    On 6,000 digits of MNIST, 32 thousand images: label accuracy 0.97 instead of 0.76 (docs/design/046).
+    """
     d_norm: Literal["batch", "spectral", "none"] = "batch"
     """Norm of D; `batch` is the paper's.
 
@@ -50,7 +55,8 @@ class Generator(BlockGenerator):
         self.latent = options.latent
         sizes = map_sizes(shape)
         widths = _widths(sizes.doublings, options.width)[::-1]
-        stem = Stem(options.latent, widths[0], size=sizes.lowest)
+        embedded = self.num_classes if options.class_embedding else 0
+        stem = Stem(options.latent, widths[0], size=sizes.lowest, classes=embedded)
         ups = [Up(a, b, self.num_classes) for a, b in pairwise(widths)]
         self.blocks = nn.ModuleList([stem, *ups, ImageOutput(widths[-1], shape[0])])
 
