@@ -51,6 +51,22 @@ def test_dcgan_grows_at_most_sixteenfold():
     assert max(p.shape[0] for p in net.parameters() if p.dim() == 4) == 16 * dcgan.Options().width
 
 
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 16, 16), (3, 24, 40)])
+def test_dcgan_embeds_the_class_at_its_smallest_map(shape):
+    def generator(embeds: bool, classes: int = 3) -> nn.Module:
+        options = dcgan.Options(width=4, conditional=classes > 0, class_embedding=embeds)
+        return dcgan.Generator(options, shape, classes).double()
+
+    plain, embedded = generator(False), generator(True)
+    missing, unexpected = embedded.load_state_dict(plain.state_dict(), strict=False)
+    assert (missing, unexpected) == (["blocks.0.embed.weight"], [])
+    z_BZ, y_B = torch.randn(4, 128, dtype=torch.float64), torch.tensor([2, 0, 1, 2])
+    before = plain.blocks[0](z_BZ, y_B)
+    expected = before + embedded.blocks[0].embed.weight[y_B].reshape(before.shape)
+    torch.testing.assert_close(embedded.blocks[0](z_BZ, y_B), expected)
+    assert generator(True, classes=0).state_dict().keys() == generator(False, classes=0).state_dict().keys()
+
+
 @pytest.mark.parametrize("norm", ["batch", "spectral", "none"])
 def test_dcgan_norms(norm):
     net = dcgan.Discriminator(dcgan.Options(width=4, d_norm=norm, conditional=True), (1, 8, 8), 3)
