@@ -50,7 +50,7 @@ def main(
             for seed in range(seeds):
                 run = out / f"{name}-{size}-{seed}"
                 if not (run / "exit.json").exists():
-                    train(_command(folders / name, size, seed, run, words or ()), cpu_s)
+                    train(command(folders / name, size, seed, run, words or ()), cpu_s)
                 runs.append({"folder": name, "size": size, "seed": seed, **outcome(run)})
                 print(json.dumps(runs[-1]))
     lost = sum(run["lost"] for run in runs)
@@ -59,7 +59,7 @@ def main(
     record.write(result, {"cpu_s": cpu_s, "words": list(words or ()), "lost": lost, "fell": fell, "runs": runs})
 
 
-def _command(folder: Path, size: int, seed: int, run: Path, words: Sequence[str]) -> list[str]:
+def command(folder: Path, size: int, seed: int, run: Path, words: Sequence[str]) -> list[str]:
     program = [sys.executable, "-m", "paragan"]
     check = subprocess.run([*program, "data", "check", str(folder)], capture_output=True, text=True, timeout=600)
     printed = re.search(r"^To train: paragan (train .*)$", check.stdout, re.MULTILINE)
