@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 from typer.exceptions import TyperException
@@ -87,11 +87,18 @@ def _warnings_as_lines() -> Iterator[None]:
     before = warnings.showwarning
     package = str(Path(__file__).parents[1])
 
-    def show(message: Warning | str, category: type[Warning], filename: str, *place: Any) -> None:
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
         if category is UserWarning and filename.startswith(package):
             print_to_stderr(f"warning: {message}")
         else:
-            before(message, category, filename, *place)
+            before(message, category, filename, lineno, file, line)
 
     warnings.showwarning = show
     try:
