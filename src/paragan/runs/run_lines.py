@@ -11,6 +11,7 @@ from paragan.config import RunConfig, changes, outside_names
 from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.dist import World
+from paragan.core.printable import join_some
 from paragan.core.source import Source, describe_tensors
 from paragan.core.tensor_game import LATENT
 from paragan.core.types import Rows, Side, player_label
@@ -22,6 +23,8 @@ from paragan.features.judge import JUDGE
 from paragan.game.label_use import IGNORED_LABELS_WARNING
 from paragan.runs.run_request import Runner, RunRequest
 from paragan.writers.console import clock_time, score_line
+
+_MAX_NAME = 20  # characters of the name of a class
 
 
 def describe_run(request: RunRequest, trainer: TrainingLoop) -> dict[str, Any]:
@@ -126,7 +129,8 @@ def _data_text(source: Source) -> str:
     count = f"{len(source):,}" if len(source) else "streamed"
     if not source.is_image:
         return f"{count} samples: {describe_tensors(source.tensors)}"
-    classes = f" of {len(source.class_names)} classes" if source.class_names else ""
+    names = join_some([name[:_MAX_NAME] for name in source.class_names], 4)
+    classes = f" of {len(source.class_names)} classes ({names})" if names else ""
     size = "x".join(map(str, source.shape[1:]))
     kind = {1: "grey", 3: "colour", 4: "RGBA"}.get(source.shape[0], f"{source.shape[0]}-channel")
     deep = "16-bit " if source.tensors["image"].dtype.itemsize == 2 else ""
