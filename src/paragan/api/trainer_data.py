@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ def source_of(data: Any, form: SampleForm, sample: str | None, name: str = "data
     if isinstance(data, Source):
         _check_format(data, form, name)
         return data
+    if isinstance(data, str | PathLike):
+        raise ConfigError(f"{name} is a path; train on files with pg.train('own', {{'data.path': {str(data)!r}}})")
     if is_table(data) or isinstance(data, Tensor | np.ndarray):
         data = {sample or "sample": data}
     if isinstance(data, Mapping):
@@ -32,7 +35,7 @@ def source_of(data: Any, form: SampleForm, sample: str | None, name: str = "data
         return IterableSource(data, form)
     if isinstance(data, Iterable) and not isinstance(data, Iterator):
         return IterableSource(_Epochs(data), form)
-    hint = "pass a mapping of tensors, a Dataset, a DataLoader, a function of the epoch, or a paragan.Source"
+    hint = "pass a mapping of tensors, a Dataset with a length, a DataLoader, a function of the epoch, or a pg.Source"
     if isinstance(data, Iterator):
         hint = "it ends after one epoch: pass a function of the epoch that returns such an iterator"
     raise ConfigError(f"{name} is of type {type(data).__name__}; {hint}")

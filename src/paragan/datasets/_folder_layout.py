@@ -21,7 +21,7 @@ Choice = Literal["folders", "none"] | None
 
 _IMAGES = frozenset(b"image img photo picture rgb original data".split())
 _OF_IMAGES = frozenset(b"jpeg left right bit".split())
-_TARGETS = frozenset(b"mask annotation segmentation truth groundtruth gt".split())  # never classes
+_TARGETS = frozenset(b"mask anno annotation segmentation truth groundtruth gt".split())  # never classes
 _MASKS = _TARGETS | frozenset(b"label depth normal edge".split())
 _OF_MASKS = frozenset(b"ground clas object fine coarse part".split())
 _PART = re.compile(rb"(?i)(k?[_-]?fold|cv|split|part|batch|chunk|shard|subset)[ _-]?\d+")  # of one set, never classes

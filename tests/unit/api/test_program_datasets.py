@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -202,6 +203,11 @@ def test_pictures_of_any_mode_are_channels_first(mode):
         assert {*tensor.flatten().tolist()} == {7000}
 
 
+class Unsized(Dataset):
+    def __getitem__(self, row):
+        return torch.zeros(1, 8, 8)
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -209,6 +215,9 @@ def test_pictures_of_any_mode_are_channels_first(mode):
         (["text"] * 4, "sample 0 is a str"),
         (DataLoader(Pictures(), batch_size=None), "batch_size=None"),
         (3, "DataLoader"),
+        (Unsized(), "with a length"),
+        ("my images", r"pg\.train\('own', .*my images"),
+        (Path("images"), r"pg\.train\('own'"),
     ],
 )
 def test_data_that_is_none_of_them_is_one_line(data, words, tmp_path):

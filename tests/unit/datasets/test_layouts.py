@@ -42,6 +42,11 @@ LAYOUTS = {  # what is there: (training images or None for a share, held-out ima
     "ffhq": (["images1024/00000/ 5", "images1024/01000/ 5"], 8, 2, (), {}),
     "stylegan": (["00000/ 5", "00001/ 5"], 8, 2, (), {}),
     "digits": (["0/ 5", "1/ 5"], 8, 2, ("0", "1"), {}),
+    "celeba-mask": (
+        ["CelebA-HQ-img/ 10", "CelebAMask-HQ-mask-anno/0/ 3", "CelebAMask-HQ-mask-anno/1/ 3"], 8, 2, (),
+        {"images in CelebAMask-HQ-mask-anno/": 6},
+    ),
+    "annos": (["img/ 10", "Annos/ 9"], 8, 2, (), {"images in Annos/": 9}),
     "folds": (["fold_1/ 5", "fold_2/ 5"], 8, 2, (), {}),
     "parts-of-classes": (["a/part1/ 3", "a/part2/ 3", "b/Part1/ 3", "b/Part2/ 1"], 8, 2, ("a", "b"), {}),
     "segmentations": (["1.png 1", "1_Segmentation.png 1", "2.jpg 1", "2-superpixels_0.png 1"], 1, 1, (), {"masks": 2}),
