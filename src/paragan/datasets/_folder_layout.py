@@ -126,10 +126,8 @@ def _find_splits_of_classes(paths: list[bytes], tops: list[_Part], name: str, ch
     with_splits = {part.folder for part in parts}
     whole = [part for part in classes if part.folder not in with_splits]
     if parts and choice is None and all(map(_PART.fullmatch, folders)):
-        raise DataError(
-            f"{name}: {_listed(folders)} are parts of one set, with splits in each; pass the folder of one, or choose: "
-            f"{_BOTH_WAYS}"
-        )
+        named = _listed(folders)
+        raise DataError(f"{name}: folders {named} are parts of one set, with splits in each; {_one_or(named)}")
     if parts and whole and choice is None:
         raise DataError(
             f"{name}: other classes have folders of splits, {os.fsdecode(whole[0].top)!r} has none; move its images "
@@ -223,10 +221,7 @@ def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> tuple[s
     if doubtful or (len(words) == 2 and any(is_plain)):
         within = f", and {_listed(sorted(inner[doubtful[0]]))} in them the classes" if doubtful else ""
         named = _listed(sorted(inner))
-        raise DataError(
-            f"{name}: folders {named} may be splits{within}; name them train and val, pass the folder of one of "
-            f"{named}, or choose: data.classes=folders makes {named} classes, data.classes=none trains without classes"
-        )
+        raise DataError(f"{name}: folders {named} may be splits{within}; name them train and val, {_one_or(named)}")
     merged = [folder for folder, folders in inner.items() if len(folders) > 1]
     line = f"{name}: {_listed(merged)} are one class each; move the folders in them up to make these the classes"
     return (line,) if merged else ()
@@ -238,6 +233,11 @@ def pairs_error(name: str, folders: list[bytes]) -> DataError:
         f"{name}: {_listed(folders)} look like images and their counterparts; train on them with "
         f"data.name=paired or data.name=unpaired, or choose: {_BOTH_WAYS}"
     )
+
+
+def _one_or(named: str) -> str:
+    ways = f"data.classes=folders makes {named} classes, data.classes=none trains without classes"
+    return f"pass the folder of one of {named}, or choose: {ways}"
 
 
 def _are_pairs(names: list[bytes]) -> bool:
