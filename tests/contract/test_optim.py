@@ -159,3 +159,19 @@ def test_a_weight_without_a_gradient_stays_and_has_no_state(name):
 def test_what_it_does_not_take(name, wrong, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         registry.load_module("optim", name).Optimizer(weights(), **wrong)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("name", NAMES)
+def test_complex_weights_are_pairs_of_real_ones(name, dtype):
+    draw = torch.Generator().manual_seed(0)
+    kind = registry.load_module("optim", name).Optimizer
+    whole = torch.randn(4, 3, dtype=dtype, generator=draw).requires_grad_()
+    pairs = torch.view_as_real(whole.detach().clone()).requires_grad_()
+    optimizers = kind([whole], lr=0.1), kind([pairs], lr=0.1)
+    for _ in range(STEPS):
+        whole.grad = torch.randn(4, 3, dtype=dtype, generator=draw)
+        pairs.grad = torch.view_as_real(whole.grad.clone())
+        for optimizer in optimizers:
+            optimizer.step()
+    assert torch.equal(torch.view_as_real(whole.detach()), pairs.detach())

@@ -119,6 +119,7 @@ BROKEN_METRICS = {
     "a tensor": ("return torch.tensor(2.0)", 2.0),
     "nothing": ("return None", None),
     "a text": ("return 'good'", None),
+    "no number": ("return float('nan')", None),
     "an error on halves alone": ("if len(self.seen.counts) < 0: raise ValueError\n        return 3.0", 3.0),
 }
 
@@ -146,6 +147,7 @@ def test_what_a_metric_returns_takes_no_other_value_down(tmp_path, capsys, kind)
     (first, *_) = scores(run)
     assert np.isfinite(first["fd[first]"])
     assert first.get("broken[first]") == value
+    assert [*first["directions"]] == ["broken[first]", "fd[first]"]  # the next best is not chosen by another metric
     assert ("has no value" in capsys.readouterr().out) is (value is None)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from paragan.api.object_module import check_no_lazy_layers, check_separate_weights
+from paragan.api.object_module import check_plain_layers, check_separate_weights
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.network_factory import copy_networks
@@ -78,17 +78,7 @@ def checked_module(net: Any, owner: str) -> nn.Module:
     if not isinstance(net, nn.Module):
         kind = f"the class {net.__name__}" if isinstance(net, type) else f"a {type(net).__name__}"
         raise ConfigError(f"{owner} is {kind}; pass a torch.nn.Module")
-    if isinstance(net, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        raise ConfigError(
-            f"{owner} is a {type(net).__name__}; pass the network inside it, {owner}.module: "
-            "paragan distributes it (devices=N, or torchrun)"
-        )
-    if hasattr(net, "_orig_mod"):  # torch's OptimizedModule
-        raise ConfigError(
-            f"{owner} was compiled by torch.compile; pass the network that you gave to it, and set "
-            "train.executor=compile to compile it here"
-        )
-    check_no_lazy_layers(owner, net)
+    check_plain_layers(owner, net)
     check_trains(owner, net)
     return net
 

@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from paragan.core.errors import ConfigError
+
 Held = TypeVar("Held")
 
 
@@ -57,7 +59,25 @@ def copy_networks(held: Held, *nets: nn.Module) -> Held:
     modules = (module for net in networks for module in net.modules())
     attributes = (value for module in modules for value in _tensors_in(vars(module)))
     computed = [value for value in attributes if value.grad_fn is not None]
-    return copy.deepcopy(held, {id(value): value.detach().clone() for value in computed})
+    try:
+        return copy.deepcopy(held, {id(value): value.detach().clone() for value in computed})
+    except (TypeError, RuntimeError) as error:
+        owner = next((name for net in networks for name in _uncopyable(net)), "")
+        raise ConfigError(
+            f"a network cannot be copied{f', because of its attribute {owner}' if owner else ''} ({error}); make "
+            "files, locks and connections in forward, or leave them out"
+        ) from None
+
+
+def _uncopyable(net: nn.Module) -> Iterator[str]:
+    """Yield the attributes that `copy.deepcopy` refuses, with the names of their layers."""
+    for place, module in net.named_modules():
+        for name, value in vars(module).items():
+            try:
+                if name not in ("_modules", "_parameters", "_buffers") and not isinstance(value, Tensor):
+                    copy.deepcopy(value)
+            except (TypeError, RuntimeError):
+                yield f"{place}.{name}".removeprefix(".")
 
 
 def _tensors_in(value: Any) -> Iterator[Tensor]:

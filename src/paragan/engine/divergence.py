@@ -42,7 +42,7 @@ class SkipMonitor:
             count = player.num_skipped()
             if count > self._reported[name]:
                 lines.append(f"{name}: {count - self._reported[name]} updates skipped, their gradients were not finite")
-            self._reported[name] = count
+            self._reported[name] = max(count, self._reported[name])
         return lines
 
     def raise_if_idle(self, step: int, at_the_end: bool = False) -> None:

@@ -82,13 +82,12 @@ class Evaluator:
             generate, self.extractor, self.num_images, self._block_size, world, self.log, self._needs_images
         )
         values = self._measure(against_train=fakes, against_held_out=fakes)
-        by_name = {self._recorded_name(metric): metric.kind for metric in self.metrics}
         return Score(
             metrics=values,
             num_images=self.num_images,
             protocol=self.protocol,
             real={name: real_values[name] for name in values if name in real_values},
-            directions={name: by_name[name].direction for name in values},
+            directions={self._recorded_name(m): m.kind.direction for m in self.metrics if self._applies(m, fakes)},
             intervals=self._intervals(fakes, values),
             seconds=time.monotonic() - began,
         )
@@ -157,8 +156,7 @@ class Evaluator:
         """Compute the metrics of two sets of images: that for metrics with a reference of each split."""
         values = {}
         for metric in self.metrics:
-            lacks_labels = Needs.LABELS in metric.kind.needs and against_train.requested_labels_B is None
-            if lacks_labels or not self._num_compared(metric):
+            if not self._applies(metric, against_train):
                 continue
             samples = against_held_out if metric.kind.reference in ("held_out", "classifier") else against_train
             name = self._recorded_name(metric)
@@ -170,6 +168,11 @@ class Evaluator:
             except Exception as error:  # of any kind: a metric may be a user's; the run goes on without its value
                 self.report_failure(name, error)
         return values
+
+    def _applies(self, metric: ChosenMetric, samples: SampleFeatures) -> bool:
+        """Return whether there are enough real images for a metric, and labels if it needs them."""
+        lacks_labels = Needs.LABELS in metric.kind.needs and samples.requested_labels_B is None
+        return bool(self._num_compared(metric)) and not lacks_labels
 
     def report_failure(self, name: str, error: Exception) -> None:
         """Say once why a metric, or the score of a mixture, has no value."""

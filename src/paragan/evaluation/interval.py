@@ -1,5 +1,6 @@
 """Intervals of metrics, by halves of the generated images."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,10 +41,13 @@ def half_sample_interval(
 
 
 def number_of(value: Any) -> float:
-    """Return a metric's value as a number; `TypeError` for others than numbers and tensors of one."""
+    """Return a metric's value as a number; `TypeError` or `ValueError` for others than numbers and tensors of one."""
     if isinstance(value, str):
         raise TypeError(f"compute returned the text {value[:40]!r}, not a number")
-    return float(value)
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError("compute returned NaN")
+    return number
 
 
 def _random_half(count: int, generator: torch.Generator) -> Tensor:

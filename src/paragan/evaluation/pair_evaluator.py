@@ -107,7 +107,7 @@ class TargetEvaluator(ABC):
             num_images=count,
             protocol=self.protocol,
             real={},
-            directions={metric.name: metric.direction for metric in self.empty if metric.name in values},
+            directions={metric.name: metric.direction for metric in self.empty},
             intervals=intervals,
             seconds=time.monotonic() - began,
         )

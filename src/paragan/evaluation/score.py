@@ -15,8 +15,9 @@ class Score:
 
     metrics: values by name. num_images: number of generated images. protocol: must be equal for two
     scores to compare. real: values of held-out real images by the same metrics, as a reference, if
-    any. directions: of the metrics; lower is better by default. intervals: 95 % intervals of the
-    values, of those that have one. seconds: duration without the work that only the first score has.
+    any. directions: of the metrics, also of those that failed and have no value; lower is better by
+    default. intervals: 95 % intervals of the values, of those that have one. seconds: duration
+    without the work that only the first score has.
     """
 
     metrics: dict[str, float]
@@ -61,8 +62,10 @@ class Score:
 
     @property
     def decisive(self) -> str | None:
-        """Metric that decides which checkpoint is the best: the first with a direction, or None."""
-        return next((name for name in self.metrics if self.direction(name)), None)
+        """Metric that decides which checkpoint is the best: the first with a direction; None without its value."""
+        names = dict.fromkeys((*self.directions, *self.metrics))
+        first = next((name for name in names if self.direction(name)), None)
+        return first if first in self.metrics else None
 
     def direction(self, metric: str) -> Direction:
         """Return which values of a metric are better."""

@@ -56,16 +56,32 @@ class Bundle:
         former = [path for path in others if path not in new and path.is_file()]
         removed = [path for path in former if not self._is_exported(path)]
         # first what may fail: the weights then still belong to the former programs
-        programs = {name: self.write_file(paths[name], name) for name in wanted if name != "safetensors"}
-        lines = [self.write_file(paths["safetensors"], "safetensors"), *programs.values()]
+        programs = self._write_programs({name: paths[name] for name in wanted if name != "safetensors"})
+        lines = [self.write_file(paths["safetensors"], "safetensors"), *programs]
         for path in removed:
             path.unlink()
         sheets = self._write_sheet(folder / "samples.png")
+        if not sheets and "samples.png" in self._card(folder):
+            removed.append(folder / "samples.png")
+            removed[-1].unlink(missing_ok=True)
         files = [path for path in (paths["safetensors"], *others, *map(Path, sheets)) if path.is_file()]
         text = render_card(self.sampler, _without_folders(self.tree), self.score, files, bool(self.outside))
         write_text(folder / "README.md", f"{text}\n{self._mark}\n")
         removals = [f"removed {path}, which an export of other weights had left" for path in removed]
         return [*removals, *lines, *sheets, str(folder / "README.md")]
+
+    def _write_programs(self, paths: Mapping[str, Path]) -> list[str]:
+        """Write programs and return their lines; after a failure none is left next to other weights."""
+        is_new = self._mark not in self._card(next(iter(paths.values())).parent) if paths else False
+        lines: list[str] = []
+        try:
+            for name, path in paths.items():
+                lines.append(self.write_file(path, name))
+        except BaseException:
+            for path in list(paths.values())[: len(lines) if is_new else 0]:
+                path.unlink()
+            raise
+        return lines
 
     def check_programs(self) -> None:
         """Raise `ConfigError` where there are no programs, such as for a missing direction."""
@@ -76,11 +92,14 @@ class Bundle:
 
     def _is_exported(self, path: Path) -> bool:
         """Return whether the model card next to a file lists it, unchanged, with these weights and this config."""
-        try:
-            card = read_bytes(path.with_name("README.md"), _MAX_BYTES).decode(errors="replace")
-        except OSError:
-            return False
+        card = self._card(path.parent)
         return self._mark in card and file_row(path, self.sampler.info.step) in card
+
+    def _card(self, folder: Path) -> str:
+        """Return the model card in a folder; empty if there is none."""
+        with suppress(OSError):
+            return read_bytes(folder / "README.md", _MAX_BYTES).decode(errors="replace")
+        return ""
 
     @cached_property
     def _mark(self) -> str:

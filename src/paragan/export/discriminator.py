@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from paragan import __version__
 from paragan.core.errors import ConfigError
 from paragan.core.files import write_bytes, write_text
+from paragan.core.network_factory import copy_networks
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample
 from paragan.export.formats import ENDINGS, WRITERS
 from paragan.export.generator_file import GeneratorInfo
@@ -135,7 +135,7 @@ class ExportedDiscriminator:
                 f"export --player d: programs are of discriminators of images, and this one takes samples of {size} as "
                 f"{', '.join(p.name for p in required)}; leave --format out: its weights can be exported"
             )
-        net = LogitsOnly(copy.deepcopy(self.net).cpu(), takes_condition).eval()
+        net = LogitsOnly(copy_networks(self.net).cpu(), takes_condition).eval()
 
         def inputs(batch: int, number: int) -> tuple[Tensor, ...]:
             generator = torch.Generator().manual_seed(number)

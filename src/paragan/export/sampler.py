@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
+from paragan.core.network_factory import copy_networks
 from paragan.core.printable import size_text
 from paragan.core.source import Source
 from paragan.evaluation.fixed_samples import fetch_pairs
@@ -97,7 +97,7 @@ class Sampler(Applicable, Summarised):
             return self.num_classes
         prior = replace(self._prior(1, None), device=next(self.net.parameters()).device)
         # equal images may be those of classes that have hardly trained
-        is_ignored = gives_equal_images(self.net, prior) and ignores_labels(copy.deepcopy(self.net), prior)
+        is_ignored = gives_equal_images(self.net, prior) and ignores_labels(copy_networks(self.net), prior)
         return 0 if is_ignored else self.num_classes
 
     @property

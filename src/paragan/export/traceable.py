@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
+from paragan.core.network_factory import copy_networks
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.tensor_game import LATENT
 from paragan.export.application import Application
@@ -102,7 +102,7 @@ def traceable(sampler: Sampler, direction: str | None = None) -> Traceable:
     if direction is not None:  # one network of several: its weights are a part of the file
         source = getattr(sampler.net, "directions", {})[direction]
         prefix = next(f"{name}." for name, module in sampler.net.named_modules() if module is source)
-    net = TensorsOnly(copy.deepcopy(source).cpu(), sampler.takes_condition).eval()
+    net = TensorsOnly(copy_networks(source).cpu(), sampler.takes_condition).eval()
     register_frozen_networks(net)
     names = _input_names(sampler, direction)
     sizes = _free_sizes(application)
@@ -129,7 +129,7 @@ def _input_names(sampler: Sampler, direction: str | None) -> tuple[str, ...]:
 
 
 def _of_latents(sampler: Sampler) -> Traceable:
-    net = TensorsOnly(copy.deepcopy(sampler.net).cpu()).eval()
+    net = TensorsOnly(copy_networks(sampler.net).cpu()).eval()
     register_frozen_networks(net)
 
     def inputs(batch: int, number: int) -> tuple[Tensor, ...]:

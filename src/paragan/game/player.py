@@ -89,10 +89,14 @@ class Player(FollowsPolicy):
 
     def num_skipped(self) -> int:
         """Count the updates that were skipped for their gradients. Reads from the device."""
-        return self.due_turns - int(self.updates)
+        # Another thread may count meanwhile, and its work on a device be behind the host: never too many.
+        due_turns = self.due_turns
+        if self.updates.device.type != "cpu":
+            torch.get_device_module(self.updates.device).synchronize(self.updates.device)
+        return max(0, due_turns - int(self.updates))
 
     def declare_draws(self) -> None:
-        """Note that a training-mode forward draws random numbers, so that every turn seeds the generator."""
+        """Note that a forward, a loss or a penalty draws random numbers, so that every turn seeds the generators."""
         self.net.draws = True  # type: ignore[assignment]  # as `layers.random` reads it, also of copies
         for called in (self.plain_network, self.training_network):
             called.draws = True
@@ -229,8 +233,8 @@ class Player(FollowsPolicy):
 
     def _count(self, ok: Tensor, batch: int) -> None:
         """Count an update; then adapt the loss scale, synchronize ranks and average weights."""
-        self.due_turns += 1
         self.updates += ok
+        self.due_turns += 1  # last, for `num_skipped` in another thread
         self.images += batch
         self._images_since_average += batch
         if self.scaler is not None:

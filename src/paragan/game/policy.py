@@ -64,6 +64,8 @@ class Policy:
             raise ConfigError(refusal(self.kind, self.arguments, error, where)) from None
         for number, group in enumerate(self.groups):
             self._check_group(number, group, optimizer)
+        if any(weight.is_complex() for group in groups for weight in group["params"]):
+            self._check_complex(arguments)
         return optimizer
 
     @property
@@ -111,6 +113,17 @@ class Policy:
                 settings["configured_lr"] = (settings["lr"], self.lr)
             placed.append({**settings, "lr": place(settings.get("lr", self.lr))})
         return self.kind(placed, lr=place(self.lr), **arguments)
+
+    def _check_complex(self, arguments: Mapping[str, Any]) -> None:
+        """Let the optimiser step a complex weight, which some refuse at their first step only."""
+        probe = torch.zeros(1, dtype=torch.complex64, requires_grad=True)
+        probe.grad = torch.zeros_like(probe)
+        try:
+            self.kind([probe], lr=self.lr, **arguments).step()
+        except (RuntimeError, TypeError) as error:
+            raise ConfigError(
+                f"optimizer: {self.kind.__name__} cannot train complex weights ({error}); use another, such as Adam"
+            ) from None
 
     def _check_group(self, number: int, group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
         """Let the constructor check a group's arguments; it checks only those for all groups."""

@@ -1,6 +1,5 @@
 """Sampling of images from a generator, and standing statistics of its batch norms."""
 
-import copy
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol, runtime_checkable
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
+from paragan.core.network_factory import copy_networks
 from paragan.core.outputs import GeneratorOutput
 from paragan.core.types import Rows
 from paragan.game.network import CalledNetwork, Calling
@@ -169,7 +169,7 @@ def with_standing_statistics(net: nn.Module, batches: Iterable[tuple[Tensor, Ten
     Running statistics lag behind the weights, and behind their average most of all. Other layers stay in evaluation
     mode. Raises `ConfigError` for a generator without batch norm.
     """
-    net = copy.deepcopy(net).eval()
+    net = copy_networks(net).eval()
     norms = [module for module in net.modules() if isinstance(module, BatchNorm | nn.modules.batchnorm._BatchNorm)]
     if not norms:
         raise ConfigError("--standing-stats: this generator has no batch norm; leave it out")

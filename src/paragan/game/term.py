@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from paragan.core.capabilities import Capability
@@ -43,6 +44,31 @@ class Term(Penalty):
             problem = f"term {self.name} returned {_description(values, rows.count)}"
             raise ConfigError(f"{problem}; return one value per sample: keep the batch axis")
         return self.weight_at(rows) * mean_per_sample(values)
+
+
+def refusing_constants(penalty: Penalty) -> Penalty:
+    """Let a user's penalty raise `ConfigError` where its values have no gradient; return it.
+
+    Those of paragan say themselves what they need, and may begin with a constant.
+    """
+    kind: Any = type(penalty)
+    if kind.__module__.startswith("paragan.") and kind is not Term:
+        return penalty
+
+    def call(self: Penalty, context: PenaltyContext) -> Tensor:
+        values: Tensor = kind.__call__(self, context)
+        if isinstance(values, Tensor) and torch.is_grad_enabled() and not values.requires_grad:
+            raise ConfigError(
+                f"penalty {penalty.name} of {penalty.side.value}: its values have no gradient, so it would train "
+                "nothing: is there a detach or a no_grad, or does it read data or frozen weights only?"
+            )
+        return values
+
+    # its class, as a function of it would lack its attributes; past the lock of frozen dataclasses
+    object.__setattr__(
+        penalty, "__class__", type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
+    )
+    return penalty
 
 
 def _description(values: Any, count: int) -> str:

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -71,11 +73,17 @@ def fixed_names(net: nn.Module) -> frozenset[str]:
 
 
 def check_trains(owner: str, net: nn.Module) -> None:
-    """Raise `ConfigError` for a player without a weight that can change."""
+    """Raise `ConfigError` for a player without a weight that can change, or with one that cannot be saved."""
     if not list(net.parameters()) and not isinstance(net, Frozen):
         raise ConfigError(
             f"{owner}: {type(net).__name__} has no weight to train; assign its layers to attributes, several as a "
             "torch.nn.ModuleList or ModuleDict: those in a list or dict are no part of a network"
+        )
+    tensors = chain(net.named_parameters(), net.named_buffers())
+    if (wide := next((name for name, tensor in tensors if tensor.dtype == torch.complex128), None)) is not None:
+        raise ConfigError(
+            f"{owner}: {wide} has complex128 numbers, which safetensors files, and so checkpoints, have not; "
+            "use complex64"
         )
     if not any(weight.requires_grad for weight in net.parameters()):
         raise ConfigError(

@@ -20,14 +20,15 @@ from paragan.core.source import Source
 from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
 from paragan.game.gan import GAN
 from paragan.game.label_use import check_label_arguments, ignores_labels
+from paragan.game.last_operation import are_probabilities, ends_in
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
+from paragan.game.term import refusing_constants
 from paragan.layers.random import repeats
 from paragan.loading.loader import normalise_images
 
 MAX_ROWS = 4
 _RANGES = {"Tanh": (-1, 1), "Sigmoid": (0, 1)}
-_SHAPES = ("View", "Reshape", "UnsafeView", "Squeeze", "Unsqueeze", "Select", "ToCopy", "Alias", "Clone", "Permute")
 Makers = Mapping[Side, Callable[[], nn.Module]]
 
 
@@ -93,7 +94,7 @@ def _first_samples(source: Source, game: GAN, count: int) -> Batch:
 class _Trial:
     """One forward and backward pass of both networks and the loss.
 
-    calls: of the networks, in messages. drawing: players whose forward draws from a global generator, of torch,
+    calls: of the networks, in messages. drawing: players whose turns draw from a global generator, of torch,
     numpy or `random`. extra: names of what else G returns.
     """
 
@@ -116,8 +117,8 @@ class _Trial:
         self._notice_hidden_state(Side.G, feed.fake_inputs)
         self._notice_hidden_state(Side.D, feed.real_inputs)
         if turns:
-            _run_each_penalty(self.game, self.nets, self.real, self.extra)
-        for side in self.drawing:  # its turns seed the generator, although the network does not say that it draws
+            self.drawing.update(_run_each_penalty(self.game, self.nets, self.real, self.extra))
+        for side in self.drawing:  # its turns seed the generators, although no layer says that it draws
             if isinstance(player := self.game.slots[side], Player):
                 player.declare_draws()
 
@@ -153,7 +154,7 @@ class _Trial:
             return
         low, high = (float(value) for value in feed.real_sample.aminmax())
         for function, (lowest, highest) in _RANGES.items():
-            if _ends_in(fake, function) and not lowest - 0.01 <= low <= high <= highest + 0.01:
+            if ends_in(fake, function) and not lowest - 0.01 <= low <= high <= highest + 0.01:
                 _warn(
                     f"{self.calls[Side.G]} ends in a {function.lower()}, in ({lowest}, {highest}), and "
                     f"{feed.arguments[0]!r} is from {low:.3g} to {high:.3g}: scale the data to that range, or leave it "
@@ -162,7 +163,7 @@ class _Trial:
 
     def _notice_sigmoid(self, output: DiscriminatorOutput) -> None:
         for name, member in output.by_name.items():
-            if _ends_in(member.logits_B, "Sigmoid"):
+            if are_probabilities(member.logits_B):
                 call = f"{self.calls[Side.D]} {name}".strip()
                 _warn(f"{call} ends in a sigmoid, and the losses take logits, any real numbers: leave it out")
 
@@ -210,14 +211,6 @@ def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=3)
 
 
-def _ends_in(values: Tensor, function: str) -> bool:
-    """Return whether the last operation, besides changes of shape and format, is this function."""
-    node = values.grad_fn
-    while node is not None and node.name().startswith(_SHAPES):
-        node = node.next_functions[0][0]
-    return node is not None and node.name().startswith(f"{function}Backward")
-
-
 def _generator_states(device: torch.device) -> dict[str, bytes]:
     states = rng.global_states()
     if device.type != "cpu":
@@ -237,8 +230,12 @@ def _description(value: Any) -> str:
     return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
-def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, extra: Sequence[str]) -> None:
-    """Run one turn of each side without penalties, and one with each. extra: names of what else G returns."""
+def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, extra: Sequence[str]) -> set[Side]:
+    """Run one turn of each side without penalties, and one with each; return the sides whose turns draw.
+
+    A loss, a penalty or the network of an extra player may draw from the global generators as G and D do.
+    extra: names of what else G returns.
+    """
     inputs = ", ".join(game.prior.feed("trial", real).tensors)
     names = (
         f"; a term reads images, fake, real (needs_real=True) and extra ({', '.join(extra) or 'none here'}) of the "
@@ -257,15 +254,20 @@ def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, ex
         extra_penalties={},
     )
     images = "" if game.augment is None else " with augmented images"
+    drawing = set()
     for side, penalties in game.penalties.items():
         for penalty in (None, *penalties):
             name = f"model: an update of {side.value.upper()}{images}" if penalty is None else f"penalty {penalty.name}"
             augment, copied = copy.deepcopy((without.augment, penalty))  # both may have state
-            tried = replace(without, augment=augment, **_only(side, copied))
+            tried = replace(without, augment=augment, **_only(side, copied and refusing_constants(copied)))
             with reraise_as_config_error(name, names):
                 turn = tried.turn(side, real)
+                before = _generator_states(game.prior.device)
                 if turn.is_due:
                     players[side].compute_gradients(turn, against=players[turn.opponent])
+                if _generator_states(game.prior.device) != before:
+                    drawing.add(side)
+    return drawing
 
 
 def _only(side: Side, penalty: Penalty | None) -> dict[str, Any]:

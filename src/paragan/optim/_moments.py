@@ -56,7 +56,9 @@ class MomentOptimizer(torch.optim.Optimizer):
                 self._step_group(group, weights, state)
 
     def _step_group(self, group: Mapping[str, Any], weights: list[Tensor], state: Mapping[str, list[Tensor]]) -> None:
-        grads = [weight.grad for weight in weights if weight.grad is not None]
+        grads = _as_real([weight.grad for weight in weights if weight.grad is not None])
+        weights = _as_real(weights)
+        state = {name: _as_real(tensors) for name, tensors in state.items()}
         if self.found_inf is None:
             taken = torch.ones_like(state["step"][0])
         else:
@@ -74,11 +76,16 @@ class MomentOptimizer(torch.optim.Optimizer):
     def _state_of(self, weight: Tensor) -> dict[str, Tensor]:
         state = self.state[weight]
         if not state:
-            exact = torch.float64 if weight.dtype == torch.float64 else torch.float32
+            exact = torch.promote_types(weight.dtype.to_real(), torch.float32)
             state["step"] = torch.zeros((), dtype=exact, device=weight.device)
             for name in self.names:
                 state[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
         return state
+
+
+def _as_real(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return views of complex tensors as pairs of real numbers, whose squares are not negative; others unchanged."""
+    return [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
 
 
 def lerp_moments(means: list[Tensor], values: Sequence[Tensor], beta: float, taken: Tensor) -> None:

@@ -61,8 +61,8 @@ class Penalty(OptionsPenalty):
 
 def _overlap(matrix: Tensor) -> Tensor:
     """Return the sum of squared inner products of different rows, each pair twice."""
-    gram = matrix @ matrix.T
-    return gram.fill_diagonal_(0).square().sum()
+    gram = (matrix @ matrix.mH).fill_diagonal_(0)
+    return torch.view_as_real(gram).square().sum() if gram.is_complex() else gram.square().sum()
 
 
 def _matrices(net: nn.Module) -> Iterator[Tensor]:
@@ -70,7 +70,9 @@ def _matrices(net: nn.Module) -> Iterator[Tensor]:
         if isinstance(module, (nn.Linear, nn.modules.conv._ConvNd)):
             weight = _weight_in_use(module)
             transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
-            yield (weight.transpose(0, 1) if transposed else weight).flatten(1)
+            matrix = (weight.transpose(0, 1) if transposed else weight).flatten(1)
+            if len(matrix) > 1:  # one filter differs from no other
+                yield matrix
 
 
 def _weight_in_use(module: nn.Module) -> Tensor:

@@ -29,7 +29,7 @@ def r1_penalty(logits_B: Tensor, x: Tensor) -> Tensor:
     the inner gradient.
     """
     (gradient,) = torch.autograd.grad(logits_B.sum(), x, create_graph=True)
-    return gradient.flatten(1).square().sum(1) / 2
+    return _squared_norm(gradient) / 2
 
 
 class Penalty(OptionsPenalty):
@@ -48,10 +48,15 @@ class Penalty(OptionsPenalty):
         output, x = self._inputs(context)
         logits = [mean_per_sample(member.logits_B) for member in output.by_name.values()]
         gradients = [context.input_gradient(logits_B, x) for logits_B in logits]
-        squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
-        return gamma / 2 * sum_of(squares)
+        return gamma / 2 * sum_of([_squared_norm(gradient) for gradient in gradients])
 
     def _inputs(self, context: PenaltyContext) -> tuple[DiscriminatorOutput, Tensor]:
         """Return D's output, and the samples with respect to which its logits are differentiated."""
         assert context.outputs.real is not None
         return context.outputs.real, context.feed.real_sample
+
+
+def _squared_norm(gradient: Tensor) -> Tensor:
+    """Return the squared norm per sample, of complex numbers that of both parts."""
+    parts = torch.view_as_real(gradient) if gradient.is_complex() else gradient
+    return parts.flatten(1).square().sum(1)

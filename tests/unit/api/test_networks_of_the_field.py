@@ -140,7 +140,7 @@ def test_attention_with_an_input_gradient(tmp_path, term, scheme):
 
 def test_wrapped_networks_are_refused_by_name(tmp_path):
     with pytest.raises(
-        ConfigError, match=r"generator is a DataParallel; pass the network inside it, generator\.module"
+        ConfigError, match="generator is a DataParallel; pass its attribute `module`, the network inside it"
     ):
         trainer(nn.DataParallel(G()), D(), tmp_path)
     with pytest.raises(ConfigError, match=r"discriminator was compiled by torch\.compile; pass the network"):

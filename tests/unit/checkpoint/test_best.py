@@ -13,8 +13,11 @@ from paragan.checkpoint.best import Best
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.cli.main import main
 from paragan.core.errors import CheckpointError
+from paragan.core.metric import Direction
 from paragan.evaluation.score import Score
 from tests import tiny_run
+
+FAILED = {"fd[judge]": Direction.LOWER, "coverage": Direction.HIGHER}  # the deciding metric has no value
 
 
 def score(value: float, metric: str = "fd[judge]", num_images: int = 100, **protocol) -> Score:
@@ -48,6 +51,7 @@ def kept(tmp_path):
         (score(9.0, coverage={"k": 3}, real={"num_images": 5}), False),  # of another metric
         (score(1.9, coverage={"k": 3}), True),
         (score(math.inf, metric="l1"), False),
+        (Score(metrics={"coverage": 0.9}, num_images=100, protocol={"by": ("a", 1)}, directions=FAILED), False),
     ],
 )
 def test_best_lower_score_of_same_protocol_wins(kept, other, better):

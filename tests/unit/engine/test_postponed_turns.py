@@ -1,6 +1,9 @@
 """Turns that an interval postpones are no skipped updates: no message, no rollback, no end."""
 
+from types import SimpleNamespace
+
 import pytest
+import torch
 
 from paragan.core.types import Side
 from paragan.engine.divergence import SkipMonitor
@@ -42,3 +45,27 @@ def test_a_skipped_update_between_postponed_turns_counts_once(tmp_path):
     player.due_turns += 1
     assert monitor.messages() == ["g: 1 updates skipped, their gradients were not finite"]
     assert monitor.messages() == []
+
+
+def test_an_update_that_another_thread_counts_is_no_skip(tmp_path):
+    """G's thread counts while the training thread reads: never more due turns than updates."""
+    player = train(tmp_path / "run", "train.kimg=0.016").players[Side.G.value]
+    read = []
+
+    class Taken(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            with torch._C.DisableTorchFunctionSubclass():
+                read.append(player.num_skipped())  # between the two counts
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    player._count(torch.ones((), dtype=torch.bool).as_subclass(Taken), 16)
+    assert read and not any(read)
+    assert player.num_skipped() == 0
+
+
+def test_a_count_that_was_read_too_early_is_not_reported_twice():
+    counts = iter((0, 1, 0, 1, 2))
+    player = SimpleNamespace(num_skipped=lambda: next(counts), due_turns=0, updates=torch.zeros((), dtype=torch.int64))
+    monitor = SkipMonitor({"g": player})
+    assert [len(monitor.messages()) for _ in range(4)] == [1, 0, 0, 1]

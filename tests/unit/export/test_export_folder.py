@@ -113,3 +113,33 @@ def test_a_format_that_fails_replaces_nothing(run, later, exporting, tmp_path, m
     with pytest.raises(CheckpointError):
         exporting(later, "--format", "torch", "--out", folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_second_format_that_fails_leaves_no_program_of_other_weights(run, later, exporting, tmp_path, monkeypatch):
+    exporting(run, "--format", "torch", "--out", tmp_path)
+    weights = (tmp_path / "generator.safetensors").read_bytes()
+
+    def fail(network, path):
+        raise CheckpointError("export: this cannot be traced")
+
+    monkeypatch.setitem(formats.WRITERS, "python", fail)
+    with pytest.raises(CheckpointError):
+        exporting(later, "--format", "torch", "--format", "python", "--out", tmp_path)
+    assert not (tmp_path / "generator.pt2").exists()
+    assert (tmp_path / "generator.safetensors").read_bytes() == weights
+    exporting(run, "--format", "torch", "--out", tmp_path)
+    with pytest.raises(CheckpointError):  # of the same weights: the first program belongs to them
+        exporting(run, "--format", "torch", "--format", "python", "--out", tmp_path)
+    assert (tmp_path / "generator.pt2").exists()
+
+
+def test_a_sheet_of_other_weights_does_not_stay(run, later, exporting, tmp_path, monkeypatch):
+    """Pairs whose data is missing have no sheet."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "samples.png").write_bytes(b"of the user")
+    exporting(run, "--out", tmp_path / "export")
+    monkeypatch.setattr("paragan.export.bundle.Bundle._write_sheet", lambda self, path: [])
+    for name in ("export", "mine"):
+        exporting(later, "--out", tmp_path / name)
+    assert not (tmp_path / "export" / "samples.png").exists()
+    assert (tmp_path / "mine" / "samples.png").read_bytes() == b"of the user"

@@ -108,19 +108,21 @@ def flat_label(value: Tensor, name: str, num_axes: int) -> Tensor:
 
 
 def cast(value: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Cast floating-point numbers, such as float64 of numpy and pandas, to the format of the networks' weights."""
+    """Cast numbers that are not whole, such as float64 of numpy and pandas, to the format of the networks' weights."""
+    if dtype is not None and value.is_complex():
+        return value.to(dtype.to_complex())
     return value if dtype is None or not value.is_floating_point() else value.to(dtype)
 
 
 def cast_notices(examples: Mapping[str, Tensor], dtype: torch.dtype | None) -> tuple[str, ...]:
     """Return a line about the tensors that are cast, if there are some."""
-    by_kind: dict[str, list[str]] = {}
+    by_kind: dict[tuple[str, str], list[str]] = {}
     for name, value in examples.items():
-        if cast(value, dtype).dtype != value.dtype:
-            by_kind.setdefault(dtype_name(value.dtype), []).append(name)
+        if (kind := cast(value, dtype).dtype) != value.dtype:
+            by_kind.setdefault((dtype_name(value.dtype), dtype_name(kind)), []).append(name)
     return tuple(
-        f"data: {', '.join(names)} of {kind} is cast to {dtype_name(dtype)}, the format of the weights"
-        for kind, names in by_kind.items()
+        f"data: {', '.join(names)} of {before} is cast to {after}, the format of the weights"
+        for (before, after), names in by_kind.items()
     )
 
 
@@ -128,6 +130,8 @@ def as_tensor(value: Any, name: str, owner: str) -> Tensor:
     """Return numbers, or a picture of Pillow as (C, H, W), as a tensor. Raises `DataError` for anything else."""
     if isinstance(value, Image.Image):
         value = _pixels(value)
+    if isinstance(value, np.ma.MaskedArray):
+        value = _unmasked(value, name, owner)
     is_read_only = isinstance(value, np.ndarray) and not value.flags.writeable
     if isinstance(value, np.ndarray) and not value.dtype.isnative:  # big-endian, as in FITS and old formats
         value = value.astype(value.dtype.newbyteorder("="))
@@ -137,10 +141,22 @@ def as_tensor(value: Any, name: str, owner: str) -> Tensor:
         with _without_warning() if is_read_only else nullcontext():
             return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
+        kind = f"{type(value).__name__}{f' of {value.dtype}' if isinstance(value, np.ndarray) else ''}"
         raise DataError(
-            f"data: {owner} has {name!r} of type {type(value).__name__}; "
+            f"data: {owner} has {name!r} of type {kind}; "
             "pass a tensor, an array of numbers or a number, or leave it out"
         ) from None
+
+
+def _unmasked(array: Any, name: str, owner: str) -> NDArray[np.generic]:
+    """Return a masked array with NaN where it is masked, as an empty cell; `DataError` for one of whole numbers."""
+    if np.ma.is_masked(array) and array.dtype.kind not in "fc":
+        raise DataError(
+            f"data: {owner} has {name!r} with masked values of {array.dtype}; pass NAME.filled(NUMBER), or leave the "
+            "samples out"
+        )
+    filled: NDArray[np.generic] = array.filled(np.nan) if array.dtype.kind in "fc" else array.data
+    return filled
 
 
 def _has_numbers(value: Any) -> bool:

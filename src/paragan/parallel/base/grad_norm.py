@@ -15,8 +15,9 @@ def norm_of(grads: Sequence[Tensor], device: torch.device | None = None) -> Tens
     """Return the 2-norm of all gradients, 0-dim, at least float32; 0 on `device` without any."""
     if not grads:
         return torch.zeros((), device=device)
-    dtype = torch.float32 if any(g.dtype in _LOW for g in grads) else None
-    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(grads), 2, dtype)))
+    real = [torch.view_as_real(g) if g.is_complex() else g for g in grads]
+    dtype = torch.float32 if any(g.dtype in _LOW for g in real) else None
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(real, 2, dtype)))
 
 
 def norm_over(

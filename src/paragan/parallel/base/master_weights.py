@@ -12,7 +12,7 @@ Build = Callable[[Iterable[tuple[str, Tensor]]], torch.optim.Optimizer]
 
 
 class MasterWeights:
-    """Optimiser that steps float32 copies of `weights` on `device` and writes them back.
+    """Optimiser that steps copies of `weights`, at least in float32, on `device` and writes them back.
 
     Micikevicius et al. 2018, section 3.1. Same interface as the inner optimiser. copies: what that
     steps, in the order of `weights`; their values are part of the state, as `master`.
@@ -20,7 +20,7 @@ class MasterWeights:
 
     def __init__(self, weights: Mapping[str, Tensor], build: Build, device: torch.device) -> None:
         self.weights = list(weights.values())
-        copies = (w.detach().to(device, torch.float32, copy=True) for w in self.weights)
+        copies = (w.detach().to(device, torch.promote_types(w.dtype, torch.float32), copy=True) for w in self.weights)
         self.copies = [copy.requires_grad_() for copy in copies]
         self.inner = build(zip(weights, self.copies, strict=True))
 

@@ -236,10 +236,10 @@ def input_gradient(out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Ten
 
 
 def _cast_weights(net: nn.Module, dtype: torch.dtype) -> None:
-    """Cast weights to `dtype`, except those that must be float32; buffers do not change."""
+    """Cast real weights to `dtype`, except those that must be float32; buffers do not change."""
     wide = _float32_parameters(net)
     for parameter in net.parameters():
-        if id(parameter) not in wide:
+        if id(parameter) not in wide and not parameter.is_complex():  # whose imaginary part a cast would drop
             parameter.data = parameter.data.to(dtype)
 
 

@@ -5,7 +5,6 @@ The networks of the cells remain usable: their weights and buffers become views,
 averages and genomes work as before.
 """
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from paragan.core.errors import ConfigError
+from paragan.core.network_factory import copy_networks
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.game.network import CalledNetwork
 from paragan.layers.random import RowDrawing, row_drawing_layers, uses_random_numbers, with_keys
@@ -37,7 +37,7 @@ class StackedNetwork(RowDrawing):
         self.num = len(nets)
         self.rows = rows
         # in a tuple: its weights must not be registered
-        self._template = (copy.deepcopy(nets[0]),)
+        self._template = (copy_networks(nets[0]),)
         self._update_once = update_once_layers(self._template[0])
         self._row_drawing = tuple(row_drawing_layers(self._template[0]))
         self.draws = uses_random_numbers(self._template[0])

@@ -1,0 +1,32 @@
+"""What the graph of a network's outputs says about its last operation, for notices of a trial."""
+
+from typing import Any
+
+from torch import Tensor
+
+_SHAPES = ("View", "Reshape", "UnsafeView", "Squeeze", "Unsqueeze", "Select", "ToCopy", "Alias", "Clone", "Permute")
+_SIGMOIDS = ("Sigmoid", "Hardsigmoid", "Softmax")
+_SCALES = ("Mean", "Clamp", "Mul", "Div", "Add", "Sub", "Slice")  # which leave probabilities in [0, 1], or not
+
+
+def ends_in(values: Tensor, function: str) -> bool:
+    """Return whether the last operation, besides changes of shape and format, is this function."""
+    node = values.grad_fn
+    while node is not None and node.name().startswith(_SHAPES):
+        node = node.next_functions[0][0]
+    return node is not None and node.name().startswith(f"{function}Backward")
+
+
+def are_probabilities(values: Tensor) -> bool:
+    """Return whether values in [0, 1] come from a sigmoid or softmax, perhaps clamped, scaled or averaged."""
+    return bool(((values >= 0) & (values <= 1)).all()) and _is_of_sigmoid(values.grad_fn)
+
+
+def _is_of_sigmoid(node: Any) -> bool:
+    name = "" if node is None else node.name()
+    inputs = [] if node is None else [source for source, _ in node.next_functions if source is not None]
+    if name.startswith("Reciprocal"):  # 1 / (1 + exp(-x))
+        return any(source.name().startswith("Exp") for outer in inputs for source, _ in outer.next_functions if source)
+    if name.startswith(_SIGMOIDS):
+        return True
+    return name.startswith((*_SHAPES, *_SCALES)) and bool(inputs) and all(map(_is_of_sigmoid, inputs))
