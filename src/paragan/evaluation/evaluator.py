@@ -76,8 +76,7 @@ class Evaluator:
         """Score `num_images` rows of `generate`; `DivergedError` if images are not finite."""
         real_values = self._real_values  # computed once, before the clock starts
         began = time.monotonic()
-        # In mode `train-stats` every rank generates all images, because batches must be equal.
-        world = self.world if self.mode == "eval" else ALONE
+        world = self.world if self.mode == "eval" else ALONE  # in mode `train-stats` batches must be equal on all ranks
         fakes = compute_features(
             generate, self.extractor, self.num_images, self._block_size, world, self.log, self._needs_images
         )
@@ -87,7 +86,7 @@ class Evaluator:
             num_images=self.num_images,
             protocol=self.protocol,
             real={name: real_values[name] for name in values if name in real_values},
-            directions={self._recorded_name(m): m.kind.direction for m in self.metrics if self._applies(m, fakes)},
+            directions={self._recorded_name(m): m.kind.direction for m in self._applied(fakes)},
             intervals=self._intervals(fakes, values),
             seconds=time.monotonic() - began,
         )
@@ -155,9 +154,7 @@ class Evaluator:
     def _measure(self, against_train: SampleFeatures, against_held_out: SampleFeatures) -> dict[str, float]:
         """Compute the metrics of two sets of images: that for metrics with a reference of each split."""
         values = {}
-        for metric in self.metrics:
-            if not self._applies(metric, against_train):
-                continue
+        for metric in self._applied(against_train):
             samples = against_held_out if metric.kind.reference in ("held_out", "classifier") else against_train
             name = self._recorded_name(metric)
             try:
@@ -169,10 +166,10 @@ class Evaluator:
                 self.report_failure(name, error)
         return values
 
-    def _applies(self, metric: ChosenMetric, samples: SampleFeatures) -> bool:
-        """Return whether there are enough real images for a metric, and labels if it needs them."""
-        lacks_labels = Needs.LABELS in metric.kind.needs and samples.requested_labels_B is None
-        return bool(self._num_compared(metric)) and not lacks_labels
+    def _applied(self, samples: SampleFeatures) -> list[ChosenMetric]:
+        """Return the metrics that have enough real images, and labels if they need them."""
+        has_labels = samples.requested_labels_B is not None
+        return [m for m in self.metrics if self._num_compared(m) and (has_labels or Needs.LABELS not in m.kind.needs)]
 
     def report_failure(self, name: str, error: Exception) -> None:
         """Say once why a metric, or the score of a mixture, has no value."""

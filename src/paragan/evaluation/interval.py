@@ -1,6 +1,5 @@
 """Intervals of metrics, by halves of the generated images."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +44,7 @@ def number_of(value: Any) -> float:
     if isinstance(value, str):
         raise TypeError(f"compute returned the text {value[:40]!r}, not a number")
     number = float(value)
-    if math.isnan(number):
+    if number != number:
         raise ValueError("compute returned NaN")
     return number
 

@@ -64,7 +64,7 @@ class Score:
     def decisive(self) -> str | None:
         """Metric that decides which checkpoint is the best: the first with a direction; None without its value."""
         names = dict.fromkeys((*self.directions, *self.metrics))
-        first = next((name for name in names if self.direction(name)), None)
+        first = next(filter(self.direction, names), None)
         return first if first in self.metrics else None
 
     def direction(self, metric: str) -> Direction:

@@ -1,8 +1,7 @@
 """What the graph of a network's outputs says about its last operation, for notices of a trial."""
 
-from typing import Any
-
 from torch import Tensor
+from torch.autograd.graph import Node
 
 _SHAPES = ("View", "Reshape", "UnsafeView", "Squeeze", "Unsqueeze", "Select", "ToCopy", "Alias", "Clone", "Permute")
 _SIGMOIDS = ("Sigmoid", "Hardsigmoid", "Softmax")
@@ -22,7 +21,7 @@ def are_probabilities(values: Tensor) -> bool:
     return bool(((values >= 0) & (values <= 1)).all()) and _is_of_sigmoid(values.grad_fn)
 
 
-def _is_of_sigmoid(node: Any) -> bool:
+def _is_of_sigmoid(node: Node | None) -> bool:
     name = "" if node is None else node.name()
     inputs = [] if node is None else [source for source, _ in node.next_functions if source is not None]
     if name.startswith("Reciprocal"):  # 1 / (1 + exp(-x))

@@ -114,7 +114,7 @@ class Policy:
             placed.append({**settings, "lr": place(settings.get("lr", self.lr))})
         return self.kind(placed, lr=place(self.lr), **arguments)
 
-    def _check_complex(self, arguments: Mapping[str, Any]) -> None:
+    def _check_complex(self, arguments: Mapping[str, object]) -> None:
         """Let the optimiser step a complex weight, which some refuse at their first step only."""
         probe = torch.zeros(1, dtype=torch.complex64, requires_grad=True)
         probe.grad = torch.zeros_like(probe)

@@ -51,7 +51,7 @@ def refusing_constants(penalty: Penalty) -> Penalty:
 
     Those of paragan say themselves what they need, and may begin with a constant.
     """
-    kind: Any = type(penalty)
+    kind = type(penalty)
     if kind.__module__.startswith("paragan.") and kind is not Term:
         return penalty
 

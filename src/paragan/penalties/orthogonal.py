@@ -48,8 +48,7 @@ class Penalty(OptionsPenalty):
         self.side = Side(options.side)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        matrices = list(_matrices(context.network.module))
-        value = sum((_overlap(matrix) for matrix in matrices), torch.zeros(()))
+        value = sum(map(_overlap, _matrices(context.network.module)), torch.zeros(()))
         if torch.is_grad_enabled() and not value.requires_grad:
             raise ConfigError(
                 f"penalty orthogonal on {self.side.value}: it reaches no weight that trains; leave it out, or let a "
@@ -69,10 +68,9 @@ def _matrices(net: nn.Module) -> Iterator[Tensor]:
     for module in net.modules():
         if isinstance(module, (nn.Linear, nn.modules.conv._ConvNd)):
             weight = _weight_in_use(module)
-            transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
-            matrix = (weight.transpose(0, 1) if transposed else weight).flatten(1)
-            if len(matrix) > 1:  # one filter differs from no other
-                yield matrix
+            weight = weight.transpose(0, 1) if isinstance(module, nn.modules.conv._ConvTransposeNd) else weight
+            if len(weight) > 1:  # one filter differs from no other
+                yield weight.flatten(1)
 
 
 def _weight_in_use(module: nn.Module) -> Tensor:

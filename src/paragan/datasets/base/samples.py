@@ -148,15 +148,11 @@ def as_tensor(value: Any, name: str, owner: str) -> Tensor:
         ) from None
 
 
-def _unmasked(array: Any, name: str, owner: str) -> NDArray[np.generic]:
+def _unmasked(array: NDArray[np.generic], name: str, owner: str) -> NDArray[np.generic]:
     """Return a masked array with NaN where it is masked, as an empty cell; `DataError` for one of whole numbers."""
     if np.ma.is_masked(array) and array.dtype.kind not in "fc":
-        raise DataError(
-            f"data: {owner} has {name!r} with masked values of {array.dtype}; pass NAME.filled(NUMBER), or leave the "
-            "samples out"
-        )
-    filled: NDArray[np.generic] = array.filled(np.nan) if array.dtype.kind in "fc" else array.data
-    return filled
+        raise DataError(f"data: {owner} has {name!r} with masked values of {array.dtype}; pass NAME.filled(NUMBER)")
+    return np.ma.filled(array, np.nan) if np.ma.is_masked(array) else np.ma.getdata(array)
 
 
 def _has_numbers(value: Any) -> bool:
