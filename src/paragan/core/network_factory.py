@@ -62,11 +62,16 @@ def copy_networks(held: Held, *nets: nn.Module) -> Held:
     try:
         return copy.deepcopy(held, {id(value): value.detach().clone() for value in computed})
     except (TypeError, RuntimeError) as error:
-        owner = next((name for net in networks for name in _uncopyable(net)), "")
-        raise ConfigError(
-            f"a network cannot be copied{f', because of its attribute {owner}' if owner else ''} ({error}); make "
-            "files, locks and connections in forward, or leave them out"
-        ) from None
+        raise _describe_uncopyable(networks, error) from None
+
+
+def _describe_uncopyable(networks: Sequence[nn.Module], error: Exception) -> ConfigError:
+    """Return an error that names the attribute in the way."""
+    name = next((name for net in networks for name in _uncopyable(net)), "")
+    reason = f", because of its attribute {name}" if name else ""
+    return ConfigError(
+        f"a network cannot be copied{reason} ({error}); make files, locks and connections in forward, or leave them out"
+    )
 
 
 def _uncopyable(net: nn.Module) -> Iterator[str]:

@@ -79,16 +79,21 @@ def check_trains(owner: str, net: nn.Module) -> None:
             f"{owner}: {type(net).__name__} has no weight to train; assign its layers to attributes, several as a "
             "torch.nn.ModuleList or ModuleDict: those in a list or dict are no part of a network"
         )
+    _check_saved(owner, net)
+    if not any(weight.requires_grad for weight in net.parameters()):
+        raise ConfigError(
+            f"{owner}: {type(net).__name__} has no weight to train: all are frozen (requires_grad=False, "
+            f"{owner}.freeze or paragan.Frozen); add a layer that trains, or leave its weights unfrozen"
+        )
+
+
+def _check_saved(owner: str, net: nn.Module) -> None:
+    """Raise `ConfigError` for numbers that no checkpoint can have."""
     tensors = chain(net.named_parameters(), net.named_buffers())
     if (wide := next((name for name, tensor in tensors if tensor.dtype == torch.complex128), None)) is not None:
         raise ConfigError(
             f"{owner}: {wide} has complex128 numbers, which safetensors files, and so checkpoints, have not; "
             "use complex64"
-        )
-    if not any(weight.requires_grad for weight in net.parameters()):
-        raise ConfigError(
-            f"{owner}: {type(net).__name__} has no weight to train: all are frozen (requires_grad=False, "
-            f"{owner}.freeze or paragan.Frozen); add a layer that trains, or leave its weights unfrozen"
         )
 
 
