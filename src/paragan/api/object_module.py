@@ -57,10 +57,7 @@ def as_module(player: Any) -> nn.Module:
 def check_plain_layers(owner: str, net: nn.Module) -> None:
     """Raise `ConfigError` for networks that are wrapped, compiled or scripted, and for weights of unknown shape."""
     if isinstance(net, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        raise ConfigError(
-            f"{owner} is a {type(net).__name__}; pass its attribute `module`, the network inside it: paragan "
-            "distributes it (devices=N, or torchrun)"
-        )
+        raise ConfigError(f"{owner} is a {type(net).__name__}; pass its attribute `module`, the network inside it")
     for name, module in net.named_modules():
         layer = f"{owner}{f': its layer {name}' if name else ''}"
         if hasattr(module, "_orig_mod"):  # torch's OptimizedModule
