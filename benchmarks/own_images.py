@@ -43,7 +43,6 @@ def main(
     result: str = "own-images",
 ) -> None:
     """Train every folder at every size with every seed, one after the other; finished runs are read again."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # `nohup … &` leaves it ignored, in children too
     runs = []
     for name in names.split(","):
         for size in map(int, sizes.split(",")):
@@ -72,6 +71,7 @@ def command(folder: Path, size: int, seed: int, run: Path, words: Sequence[str])
 
 def train(command: Sequence[str], cpu_s: float) -> None:
     """Run a command until it has taken `cpu_s` seconds of CPU, then interrupt it as Ctrl-C does."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # `nohup … &` leaves it ignored, in children too
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=environment)
     while process.poll() is None and _cpu_seconds(process.pid) < cpu_s:
