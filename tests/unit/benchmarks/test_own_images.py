@@ -1,6 +1,7 @@
 """Benchmarks of the recipe `own`: what counts as lost, the limit of CPU time, folders that are made."""
 
 import json
+import signal
 import sys
 import time
 
@@ -56,6 +57,23 @@ def test_a_command_is_interrupted_when_its_cpu_time_is_over(tmp_path):
     own_images.train([sys.executable, "-IS", "-c", program, str(path)], cpu_s=0.3)
     assert 0.2 <= float(path.read_text()) < 1.5
     assert time.monotonic() - began_s < 30
+
+
+def test_a_background_job_interrupts_its_runs_too(tmp_path):
+    program = (
+        "import sys\n"
+        "try:\n"
+        "    while True: pass\n"
+        "except KeyboardInterrupt:\n"
+        "    open(sys.argv[1], 'w').write('interrupted')\n"
+    )
+    path = tmp_path / "end"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as `nohup … &` leaves it
+    try:
+        own_images.train([sys.executable, "-IS", "-c", program, str(path)], cpu_s=0.3)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert path.read_text() == "interrupted"
 
 
 def test_which_folders_choose_and_which_check_is_fixed():
