@@ -63,7 +63,7 @@ def test_a_background_job_interrupts_its_runs_too(tmp_path):
     program = (
         "import sys\n"
         "try:\n"
-        "    while True: pass\n"
+        "    while True: sum(range(99))\n"
         "except KeyboardInterrupt:\n"
         "    open(sys.argv[1], 'w').write('interrupted')\n"
     )
