@@ -193,12 +193,12 @@ def test_paused_game_predicts_no_change_as_a_resumed_one(state_dtype):
     for _ in range(STEPS):
         scheme.step(gan, stream)
     half = scheme._session.generator
-    scheme._session._wait(0)
+    scheme._session._wait_for_g(0)
     half._wait_for_version(gan.d.version)  # exact states: the pause needs no further message
     scheme.quiesce()
     assert _predicts(half, gan.d.net)
     scheme.step(gan, stream)
-    scheme._session._wait(0)
+    scheme._session._wait_for_g(0)
     half._wait_for_version(gan.d.version)
     assert not _predicts(half, half.opponent.net)
     scheme.close()

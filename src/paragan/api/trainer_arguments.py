@@ -15,7 +15,7 @@ from paragan.core.protocols import Loss, Penalty
 from paragan.core.source import TensorSpec, dtype_name
 from paragan.core.types import Side
 from paragan.datasets.base.ragged import Padding
-from paragan.game.trained_part import check_trains
+from paragan.game.trained_part import check_saved, check_trains
 from paragan.layers.discriminators import Discriminators
 
 
@@ -53,6 +53,7 @@ def further_networks(players: Any) -> dict[str, nn.Module]:
         if not isinstance(net, nn.Module):
             raise ConfigError(f"players: {name} is a {type(net).__name__}; pass a torch.nn.Module")
         check_trains(f"players.{name}", net)
+        check_saved(f"players.{name}", net)
     return nets
 
 
@@ -80,6 +81,7 @@ def checked_module(net: Any, owner: str) -> nn.Module:
         raise ConfigError(f"{owner} is {kind}; pass a torch.nn.Module")
     check_plain_layers(owner, net)
     check_trains(owner, net)
+    check_saved(owner, net)
     return net
 
 

@@ -19,7 +19,7 @@ from paragan.core.types import Side
 from paragan.game.named_inputs import with_named_inputs
 from paragan.game.options import PlayerOptions
 from paragan.game.prior import latent_of
-from paragan.game.trained_part import add_adapters, check_trains, select_trained
+from paragan.game.trained_part import add_adapters, check_saved, check_trains, select_trained
 from paragan.hardware import precision
 from paragan.layers.init import initialise
 from paragan.layers.update_once import hold_updates
@@ -104,6 +104,7 @@ def with_part(net: nn.Module, side: Side, options: PlayerOptions) -> nn.Module:
     if options.trains_part:
         select_trained(net, options.train, options.freeze, side.value)
     check_trains(side.value, net)
+    check_saved(side.value, net)
     return net
 
 

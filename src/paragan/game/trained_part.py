@@ -73,13 +73,12 @@ def fixed_names(net: nn.Module) -> frozenset[str]:
 
 
 def check_trains(owner: str, net: nn.Module) -> None:
-    """Raise `ConfigError` for a player without a weight that can change, or with one that cannot be saved."""
+    """Raise `ConfigError` for a player without a weight that can change."""
     if not list(net.parameters()) and not isinstance(net, Frozen):
         raise ConfigError(
             f"{owner}: {type(net).__name__} has no weight to train; assign its layers to attributes, several as a "
             "torch.nn.ModuleList or ModuleDict: those in a list or dict are no part of a network"
         )
-    _check_saved(owner, net)
     if not any(weight.requires_grad for weight in net.parameters()):
         raise ConfigError(
             f"{owner}: {type(net).__name__} has no weight to train: all are frozen (requires_grad=False, "
@@ -87,7 +86,7 @@ def check_trains(owner: str, net: nn.Module) -> None:
         )
 
 
-def _check_saved(owner: str, net: nn.Module) -> None:
+def check_saved(owner: str, net: nn.Module) -> None:
     """Raise `ConfigError` for numbers that no checkpoint can have."""
     tensors = chain(net.named_parameters(), net.named_buffers())
     if (wide := next((name for name, tensor in tensors if tensor.dtype == torch.complex128), None)) is not None:
