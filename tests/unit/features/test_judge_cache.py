@@ -186,17 +186,18 @@ def test_unusable_cache_is_no_error(small, tmp_path, trainings):
 
 
 def test_runs_that_start_at_once_leave_a_sound_entry(small, cache, monkeypatch):
-    """Threads stand for runs; they share torch's global generator, so one trains at a time."""
+    """Threads stand for runs; they share torch's global generator, so one draws initial weights at a time."""
     monkeypatch.setattr(classifier, "STEPS", 1)
     trained = train_or_load(*small, None)
     results = []
-    train, lock = judging.train_classifier, threading.Lock()
+    build, lock = classifier.build_classifier, threading.Lock()
 
-    def train_alone(*arguments):
+    def build_alone(*arguments):
         with lock:
-            return train(*arguments)
+            return build(*arguments)
 
-    monkeypatch.setattr(judging, "train_classifier", train_alone)
+    for module in (classifier, judging):
+        monkeypatch.setattr(module, "build_classifier", build_alone)
 
     def begin() -> None:
         results.extend(train_or_load(*small, None, cache=cache) for _ in range(5))
