@@ -33,15 +33,15 @@ app = typer.Typer(add_completion=False)
 def main(folders: Path, seeds: int = 3, cpu_s: float = 240, out: Path = Path("runs/few-images")) -> None:
     """Train with every seed, with and without augmentation, and compare 1,000 samples with the images."""
     folder = folders / "hundred"
-    images = _pixels(folder)
-    between = _nearest(images, images, skip_itself=True)
+    images = pixels(folder)
+    between = nearest_distances(images, images, skip_itself=True)
     runs = []
     for seed in range(seeds):
         for augment, words in AUGMENTS.items():
             run = out / f"{augment}-{seed}"
             if not (run / "exit.json").exists():
                 train(_command(folder, seed, run, words), cpu_s)
-            nearest = _nearest(_samples(run), images)
+            nearest = nearest_distances(_samples(run), images)
             copies = int((nearest < between.min()).sum())
             fd = list(outcome(run)["fd"].items())
             runs.append({"augment": augment, "seed": seed, "copies": copies, "kimg": fd[-1][0], "fd": fd[-1][1]})
@@ -49,15 +49,15 @@ def main(folders: Path, seeds: int = 3, cpu_s: float = 240, out: Path = Path("ru
             print(json.dumps(runs[-1]))
     fds = {augment: [run["fd"] for run in runs if run["augment"] == augment] for augment in AUGMENTS}
     better = sum(with_it < without for with_it, without in zip(*fds.values(), strict=True))
-    found: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "images": len(images),
         "between_training_images": round(float(between.min()), 2),
         "copies": sum(run["copies"] for run in runs if run["augment"] != "none"),
         "better_with_augmentation": better,
         "fd": {augment: round(statistics.mean(values), 2) for augment, values in fds.items()},
     }
-    print(json.dumps(found))
-    record.write("few-images", {"cpu_s": cpu_s, **found, "runs": runs})
+    print(json.dumps(summary))
+    record.write("few-images", {"cpu_s": cpu_s, **summary, "runs": runs})
 
 
 def _command(folder: Path, seed: int, run: Path, words: Sequence[str]) -> list[str]:
@@ -70,12 +70,12 @@ def _samples(run: Path) -> Pixels:
     if not folder.exists():
         words = ["sample", str(run), "--num", str(SAMPLES), "--out", str(folder)]
         subprocess.run([sys.executable, "-m", "paragan", *words], check=True, timeout=600)
-    pixels = _pixels(folder)
+    samples = pixels(folder)
     shutil.rmtree(folder)
-    return pixels
+    return samples
 
 
-def _pixels(folder: Path) -> Pixels:
+def pixels(folder: Path) -> Pixels:
     """Return all images below a folder, a row of pixels each, at the size of the run."""
     rows = []
     for path in sorted(folder.rglob("*.png")):
@@ -84,7 +84,7 @@ def _pixels(folder: Path) -> Pixels:
     return np.stack(rows)
 
 
-def _nearest(samples: Pixels, images: Pixels, skip_itself: bool = False) -> Pixels:
+def nearest_distances(samples: Pixels, images: Pixels, skip_itself: bool = False) -> Pixels:
     """Return the distance of each sample to its nearest image. skip_itself: sample i is image i."""
     distances = np.stack([np.sqrt(((images - sample) ** 2).mean(1)) for sample in samples])
     if skip_itself:

@@ -1,5 +1,6 @@
 """Intervals of metrics, by halves of the generated images."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -44,7 +45,7 @@ def number_of(value: Any) -> float:
     if isinstance(value, str):
         raise TypeError(f"compute returned the text {value[:40]!r}, not a number")
     number = float(value)
-    if number != number:
+    if math.isnan(number):
         raise ValueError("compute returned NaN")
     return number
 

@@ -72,14 +72,16 @@ class Bundle:
 
     def _write_programs(self, paths: Mapping[str, Path]) -> list[str]:
         """Write programs and return their lines; after a failure none is left next to other weights."""
-        is_new = self._mark not in self._card(next(iter(paths.values())).parent) if paths else False
         lines: list[str] = []
+        written: list[Path] = []
         try:
             for name, path in paths.items():
                 lines.append(self.write_file(path, name))
+                written.append(path)
         except BaseException:
-            for path in list(paths.values())[: len(lines) if is_new else 0]:
-                path.unlink()
+            for path in written:
+                if self._mark not in self._card(path.parent):
+                    path.unlink()
             raise
         return lines
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.dataset_check import check_dataset
 from tests.data_refusals import refusal
-from tests.unit.datasets.test_pair_files import archived, by_pillow, picture, source, write
+from tests.unit.datasets.test_pair_files import archived, check_pairs, picture, source, write
 
 NAMES = [("{}_A.png", "{}_B.png"), ("x/{}-low.png", "x/{}-high.png"), ("a.{}.lr.png", "a.{}.hr.png")]
 
@@ -18,13 +17,7 @@ NAMES = [("{}_A.png", "{}_B.png"), ("x/{}-low.png", "x/{}-high.png"), ("a.{}.lr.
 def test_files_of_two_sides_are_pairs(tmp_path, names, kind):
     paths = write(tmp_path / "pairs", names, range(6))
     path = archived(tmp_path / "pairs", kind)
-    pixels = {}
-    for split in ("train", "held_out"):
-        for x, condition in zip(*source(path, split).fetch(range(len(source(path, split)))).values(), strict=True):
-            pixels[condition.numpy().tobytes()] = x.numpy()
-    assert len(pixels) == 6
-    for a, b in paths:
-        assert np.array_equal(pixels[by_pillow(a).tobytes()], by_pillow(b))
+    check_pairs(path, paths)
     report = check_dataset(str(path))
     assert report.pairs.startswith("6 ") and "train pix2pix-facades" in report.command
 

@@ -63,6 +63,18 @@ def by_pillow(path, mode="RGB", size=(16, 16)):
     return array[None] if mode == "L" else array.transpose(2, 0, 1)
 
 
+def check_pairs(root, paths):
+    """Check that both splits together have just these pairs of files; return images B by the bytes of images A."""
+    pixels = {}
+    for split in ("train", "held_out"):
+        for x, condition in zip(*source(root, split).fetch(range(len(source(root, split)))).values(), strict=True):
+            pixels[condition.numpy().tobytes()] = x.numpy()
+    assert len(pixels) == len(paths)
+    for a, b in paths:
+        assert np.array_equal(pixels[by_pillow(a).tobytes()], by_pillow(b))
+    return pixels
+
+
 def archived(root, kind):
     if kind == "folder":
         return root
@@ -82,13 +94,7 @@ def archived(root, kind):
 def test_files_of_equal_names_are_pairs(tmp_path, layout, kind):
     paths = write(tmp_path / "pairs", LAYOUTS[layout], range(6))
     path = archived(tmp_path / "pairs", kind)
-    pixels = {}
-    for split in ("train", "held_out"):
-        for x, condition in zip(*source(path, split).fetch(range(len(source(path, split)))).values(), strict=True):
-            pixels[condition.numpy().tobytes()] = x.numpy()
-    assert len(pixels) == 6
-    for a, b in paths:
-        assert np.array_equal(pixels[by_pillow(a).tobytes()], by_pillow(b))
+    pixels = check_pairs(path, paths)
     back = source(path, direction="b_to_a").fetch([0])
     assert back["image"].numpy().tobytes() in pixels
 
