@@ -7,7 +7,7 @@ import pytest
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.dataset_check import check_dataset
 from tests.data_refusals import refusal
-from tests.unit.datasets.test_pair_files import archived, check_pairs, picture, source, write
+from tests.pair_files import archived, check_pairs, picture, source, write
 
 NAMES = [("{}_A.png", "{}_B.png"), ("x/{}-low.png", "x/{}-high.png"), ("a.{}.lr.png", "a.{}.hr.png")]
 
