@@ -6,7 +6,7 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.datasets import paired
-from tests.unit.datasets.test_pair_files import picture, source
+from tests.pair_files import picture, source
 
 
 def write_levels(path, number, top, dtype):

@@ -7,7 +7,8 @@ from PIL import Image
 
 import paragan as pg
 from paragan.cli.main import main
-from tests.unit.datasets.test_pair_files import LAYOUTS, picture, write
+from tests.pair_files import picture, write
+from tests.unit.datasets.test_pair_files import LAYOUTS
 from tests.unit.datasets.test_pair_values import write_levels
 
 FACADES = ("pix2pix-facades", "data.size=16", "model.width=2", "train.batch=2", "train.kimg=0.004")
