@@ -161,5 +161,5 @@ def test_an_extractor_that_fails_ends_no_grid(tmp_path, capsys, factor):
     run = pg.train("digits", words, out=tmp_path / "run")
     assert run.is_finished
     text = capsys.readouterr().out
-    assert text.count("warning: score: of a mixture has no value") == 1
+    assert text.count("warning: score: the mixture has no value") == 1
     assert "training continues" in text

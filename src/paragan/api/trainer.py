@@ -54,6 +54,7 @@ from paragan.export.tensor_sampler import Labels, sample_tensors
 from paragan.game.named_inputs import discriminator_arguments, generator_arguments, tuple_names, with_named_inputs
 from paragan.game.prior import Prior
 from paragan.game.state import check_same
+from paragan.layers.update_once import release_updates
 from paragan.runs.run_request import RunRequest
 
 Tensors = Mapping[str, Tensor | Sequence[Tensor]]
@@ -212,7 +213,7 @@ class TensorRun(Run):
         The weights are averaged ones if the run averages (`g.ema`). Read once.
         """
         state = generator_state.read_newest(self.folder, warn)
-        net = copy_networks(self.trainer.generator).cpu()
+        net = release_updates(copy_networks(self.trainer.generator).cpu())
         if self.trainer.config.g.trains_part:
             return merged_generator(net, self.trainer.config, state, warn).eval().requires_grad_(False)
         check_same(shapes_of(state.weights), shapes_of(net.state_dict()), str(state.path))

@@ -132,6 +132,8 @@ def record_of(term: Any) -> dict[str, str]:
         raise ConfigError(
             f"terms: {type(term).__name__} is not a term; pass paragan.Term objects, or other paragan.Penalty objects"
         )
+    if not isinstance(getattr(term, "name", None), str):
+        raise ConfigError(f'terms: {type(term).__name__} has no name; set name = "my_term" in its class')
     if not isinstance(getattr(term, "side", None), Side):
         raise ConfigError(f"terms: {term.name} has no side; set side = paragan.Side.G or paragan.Side.D in its class")
     options = vars(term).get("options")

@@ -51,7 +51,10 @@ def penalties(config: RunConfig, data: Data, model: Model | None = None) -> dict
 def _penalty(chosen: Choice, model: Model | None) -> Penalty:
     if isinstance(model, TensorGame) and chosen.name == FROM_MEMORY:
         return model.terms[chosen.options.term, Side(chosen.options.side)]
-    return registry.load_chosen("penalties", chosen).Penalty(chosen.options)
+    penalty: Penalty = registry.load_chosen("penalties", chosen).Penalty(chosen.options)
+    if missing := [f"Penalty.{name}" for name in ("name", "side") if not hasattr(penalty, name)]:
+        raise ConfigError(f"penalty {chosen.name!r} does not define {' and '.join(missing)}; add what is missing there")
+    return penalty
 
 
 def augmentation(config: RunConfig, d: nn.Module) -> Augment | None:

@@ -126,7 +126,7 @@ class Metric(ABC):
     name: ClassVar[str]
     """Key of the recorded value; the name of the file."""
     direction: ClassVar[Direction]
-    note: ClassVar[str]
+    note: ClassVar[str] = ""
     """One or two sentences for the report: what the value means."""
     needs: ClassVar[frozenset[Needs]] = frozenset({Needs.FEATURES})
     """What the metric reads; a score without one of these leaves it out."""

@@ -10,6 +10,7 @@ use only builtins, dataclasses, typing, `core.option_types`, `core.weight_schedu
 
 import ast
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from paragan.core import from_memory, outside_code
 from paragan.core.errors import ConfigError
@@ -111,9 +112,22 @@ def load_module(category: str, name: str) -> ModuleType:
         return importlib.import_module(".".join(("paragan", *parts[len(_ROOT.parts) :])))
     module = outside_code.import_outside(name)
     _, *required = _CATEGORIES[category]
-    if missing := " and ".join(needed for needed in required if not hasattr(module, needed)):
-        raise ConfigError(f"{noun(category)} {name!r} does not define {missing}; add what is missing to {path}")
+    missing = [needed for needed in required if not hasattr(module, needed)]
+    missing = missing or [f"{needed}.{left}" for needed in required for left in _undefined(getattr(module, needed))]
+    if missing:
+        raise ConfigError(
+            f"{noun(category)} {name!r} does not define {' and '.join(missing)}; add what is missing to {path}"
+        )
     return module
+
+
+def _undefined(value: Any) -> list[str]:
+    """Return what a class has to define and does not: abstract methods, and class variables without a value."""
+    if not isinstance(value, type):
+        return []
+    hints = {name: str(hint) for base in value.__mro__ for name, hint in inspect.get_annotations(base).items()}
+    variables = {name for name, hint in hints.items() if "ClassVar" in hint and not hasattr(value, name)}
+    return sorted(variables | getattr(value, "__abstractmethods__", frozenset()))
 
 
 def load_chosen(category: str, choice: Choice) -> ModuleType:

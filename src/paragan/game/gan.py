@@ -55,6 +55,8 @@ class GAN:
                     raise ConfigError(
                         f"{side.value}: {type(penalty).__name__} is not a penalty; derive it from paragan.Penalty"
                     )
+                if not hasattr(penalty, "name"):
+                    raise ConfigError(f"{side.value}: the penalty {type(penalty).__name__} has no name; set one")
                 self._check_players(side, penalty)
             names = ["adversarial", *(penalty.name for penalty in penalties)]
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:

@@ -111,7 +111,7 @@ class _Trial:
         fake = self._generate(feed)
         on_real = self._judge(feed.real_inputs)
         self._notice_sigmoid(on_real)
-        on_fake = self._judge((fake, *feed.fake_conditions))
+        on_fake = self._judge_fake(fake, feed)
         for name, output in on_real.by_name.items():
             self._try_loss(output.logits_B, on_fake.by_name[name].logits_B)
         self._notice_hidden_state(Side.G, feed.fake_inputs)
@@ -148,6 +148,18 @@ class _Trial:
                 )
             _check_usable(call, "logits", member.logits_B)
         return output
+
+    def _judge_fake(self, fake: Tensor, feed: TurnInputs) -> DiscriminatorOutput:
+        """As `_judge`; where D fails, another dtype than that of the data is the reason."""
+        try:
+            return self._judge((fake, *feed.fake_conditions))
+        except ConfigError as error:
+            if fake.dtype == feed.real_sample.dtype:
+                raise
+            raise ConfigError(
+                f"{self.calls[Side.G]} returned {fake.dtype}, and {feed.arguments[0]!r} is {feed.real_sample.dtype}: "
+                f"return one of that dtype ({error})"
+            ) from None
 
     def _notice_range(self, fake: Tensor, feed: TurnInputs) -> None:
         if feed.real_sample.is_complex():

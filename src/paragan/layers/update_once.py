@@ -41,6 +41,13 @@ def hold_updates(net: nn.Module) -> nn.Module:
     return net
 
 
+def release_updates(net: nn.Module) -> nn.Module:
+    """Have the layers of `net` advance at every training-mode forward again, as PyTorch's do; return the net."""
+    for layer in update_once_layers(net):
+        layer.update_due = None
+    return net
+
+
 def update_once_layers(net: nn.Module) -> list[UpdateOnce]:
     """Return the layers of `net` that `begin_update` marks."""
     return [module for module in net.modules() if isinstance(module, UpdateOnce)]

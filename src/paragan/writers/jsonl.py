@@ -1,7 +1,9 @@
 """Record of a run: metrics.jsonl (one JSON object per line), and score.json (latest score)."""
 
 import json
+import os
 import time
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -34,7 +36,14 @@ class Lines:
         self._pending = b""
 
     def _restore(self) -> None:
-        """Write the file again if it was deleted, such as by a purge of old files."""
+        """Write the file again if it was deleted, such as by a purge of old files; warn of lines that are gone."""
+        if (lost := self._file.tell() - os.fstat(self._file.fileno()).st_size) > 0:
+            self._file.seek(0, os.SEEK_END)
+            warnings.warn(
+                f"{self._path}: {lost:,} bytes of the record are gone, because another program has shortened the file; "
+                "the run goes on, and its report lacks those lines",
+                stacklevel=2,
+            )
         if not is_same_file(self._file, self._path):
             deleted = self._file
             self._file = append_again(deleted, self._path)

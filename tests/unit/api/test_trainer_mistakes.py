@@ -17,6 +17,16 @@ class WrongName(Maker):
         return super().forward(z, frame)
 
 
+class Single(Maker):
+    def forward(self, z, frames):
+        return super().forward(z, frames).float()
+
+
+class Nameless(pg.Penalty):
+    def __call__(self, context):
+        return context.outputs.fake.logits_B
+
+
 class NoLatent(Maker):
     latent = None
 
@@ -36,6 +46,7 @@ def shared():
 MISTAKES = {
     "generator: forward takes 'frame', and a sample has only point, frames; rename one of them, or set "
     "generator.latent, its length, if frame is the latent": {"g": WrongName},
+    'terms: Nameless has no name; set name = "my_term" in its class': {"terms": [Nameless()]},
     "generator: NoLatent has no attribute `latent`, the length of z; set it, for example self.latent = 64": {
         "g": NoLatent
     },
@@ -58,6 +69,14 @@ MISTAKES = {
 }  # fmt: skip
 
 
+class OfPoints(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(2, 1)
+
+    def forward(self, point):
+        return super().forward(point)
+
+
 class NamedHalf(dict):
     def __init__(self):
         super().__init__(half=Critic())
@@ -73,3 +92,10 @@ def test_mistake_is_one_line_before_a_file_is_written(message, tmp_path):
     line = str(raised.value)
     assert line.partition(" (/")[0] == message
     assert "\n" not in line and not (tmp_path / "run").exists()
+
+
+def test_a_generator_of_another_dtype_is_named_and_not_the_discriminator_that_fails(tmp_path):
+    with pytest.raises(pg.ParaganError) as raised:
+        trainer(tmp_path / "run", g=Single, d=OfPoints).run()
+    problem = "generator: forward(latent, frames) returned torch.float32, and 'point' is torch.float64: return one"
+    assert str(raised.value).startswith(problem) and not (tmp_path / "run").exists()

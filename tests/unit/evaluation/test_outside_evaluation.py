@@ -123,6 +123,56 @@ def test_a_run_is_scored_by_outside_metric_and_extractor(outside, capfd):
     assert "spread" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ('    name = "spread"\n', "Metric.name"),
+        ("    direction = pg.Direction.HIGHER\n", "Metric.direction"),
+        ("    def compute(self):\n", "Metric.compute"),
+    ],
+)
+def test_an_outside_metric_that_lacks_something_is_refused_with_its_name(outside, capfd, line, missing):
+    path = outside / "scratch" / "lacking.py"
+    path.write_text(SPREAD.replace(line, "" if "=" in line else "    def other(self):\n"))
+    words = [*WORDS, features(outside, "null"), "evaluation.metrics=[scratch.lacking]"]
+    assert main(["train", "digits", *words, "--out", "run"]) == 2
+    refused = f"metric 'scratch.lacking' does not define {missing}; add what is missing to {path}"
+    assert refused in capfd.readouterr().err
+
+
+def test_an_outside_metric_needs_no_note(outside):
+    (outside / "scratch" / "plain.py").write_text(SPREAD.replace('    note = "Spread of the features."\n', ""))
+    words = [*WORDS, features(outside, sha256_of(outside)), "evaluation.metrics=[scratch.plain]"]
+    assert main(["train", "digits", *words, "--out", "run"]) == 0
+    assert scores_of(outside / "run")[-1]["spread"] > 0
+
+
+PENALTY = """
+import paragan as pg
+
+class Penalty(pg.Penalty):
+    name = "small"
+    side = pg.Side.D
+
+    def __init__(self, options):
+        pass
+
+    def __call__(self, context):
+        return context.outputs.real.logits_B.square()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [('name = "small"', "Penalty.name"), ("side = pg.Side.D", "Penalty.side"), ("def __call__", "Penalty.__call__")],
+)
+def test_an_outside_penalty_that_lacks_something_is_refused_with_its_name(outside, capfd, line, missing):
+    (outside / "scratch" / "small.py").write_text(PENALTY.replace(line, "pass" if "=" in line else "def other"))
+    words = [*WORDS, "evaluation.features=null", "penalties=[scratch.small]"]
+    assert main(["train", "digits", *words, "--out", "run"]) == 2
+    assert f"penalty 'scratch.small' does not define {missing}; add what is missing" in capfd.readouterr().err
+
+
 def test_options_of_an_outside_metric_are_checked_and_passed_on(outside):
     words = ["evaluation.metrics=[{name: scratch.spread, limit: 0.5}]", features(outside, "null")]
     config = read_recipe("digits", [*WORDS, *words])

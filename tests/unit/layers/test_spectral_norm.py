@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import functional_call, stack_module_state
 
 from paragan.layers.spectral_norm import SpectralNorm, spectral_norm
-from paragan.layers.update_once import begin_update
+from paragan.layers.update_once import begin_update, hold_updates, release_updates
 
 
 def layer(seed: int = 0) -> nn.Module:
@@ -184,3 +184,12 @@ def test_complex_weights_have_the_norm_one():
     for _ in range(50):
         layer.weight  # noqa: B018
     assert float(torch.linalg.svdvals(layer.weight.detach())[0]) == pytest.approx(1, rel=1e-4)
+
+
+def test_a_network_of_a_player_advances_by_itself_once_released():
+    module, x = hold_updates(layer()), torch.randn(3, 5, dtype=torch.float64)
+    before = vectors(module)
+    module(x)
+    torch.testing.assert_close(vectors(module), before, rtol=0, atol=0)
+    release_updates(module)(x)
+    assert not torch.equal(vectors(module)[0], before[0])

@@ -53,7 +53,7 @@ class MixtureScorer:
         try:
             return judge.extractor.compute(images)
         except Exception as error:
-            judge.report_failure("of a mixture", error)
+            judge.report_failure("the mixture", error)
             return None
 
     def distance(self, features: SampleFeatures) -> float:
@@ -64,7 +64,7 @@ class MixtureScorer:
         try:
             return self._empty.update(features).compute()
         except ConfigError as error:  # such as equal features of all real images
-            self.judge().report_failure("of a mixture", error)
+            self.judge().report_failure("the mixture", error)
             return float("inf")
 
     @cached_property
