@@ -1,14 +1,17 @@
 """Recipe `own` on 100 images, with and without augmentation: `python -m benchmarks.few_images DIR`.
 
-DIR: made by `python -m benchmarks.own_folders DIR hundred`. A sample is a *copy* if it is nearer to a training image
-than any two training images are to each other (root mean square of the pixel differences, in [0, 255]).
+DIR: made by `python -m benchmarks.own_folders DIR hundred hundred-others`. A sample is a *copy* if it is nearer to a
+training image than any two training images are to each other (root mean square of the pixel differences, in [0, 255]).
+`fd_trained` compares with the images that were trained on, so that it rewards memorising; `fd_others` with 69 of the
+same kind that no run has seen, in the features of `cifar10`.
 """
 
 import json
-import shutil
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -41,13 +44,9 @@ def main(folders: Path, seeds: int = 3, cpu_s: float = 240, out: Path = Path("ru
             run = out / f"{augment}-{seed}"
             if not (run / "exit.json").exists():
                 train(_command(folder, seed, run, words), cpu_s)
-            nearest = nearest_distances(_samples(run), images)
-            copies = int((nearest < between.min()).sum())
-            fd = list(outcome(run)["fd"].items())
-            runs.append({"augment": augment, "seed": seed, "copies": copies, "kimg": fd[-1][0], "fd": fd[-1][1]})
-            runs[-1]["nearest"] = round(float(nearest.min()), 2)
+            runs.append({"augment": augment, "seed": seed, **_judged(run, images, between, folders / "hundred-others")})
             print(json.dumps(runs[-1]))
-    fds = {augment: [run["fd"] for run in runs if run["augment"] == augment] for augment in AUGMENTS}
+    fds = {augment: [run["fd_others"] for run in runs if run["augment"] == augment] for augment in AUGMENTS}
     better = sum(with_it < without for with_it, without in zip(*fds.values(), strict=True))
     summary: dict[str, Any] = {
         "images": len(images),
@@ -65,23 +64,42 @@ def _command(folder: Path, seed: int, run: Path, words: Sequence[str]) -> list[s
     return [sys.executable, "-m", "paragan", "train", "own", *settings, *words, "--out", str(run)]
 
 
-def _samples(run: Path) -> Pixels:
-    folder = run.parent / f"{run.name}-samples"
-    if not folder.exists():
-        words = ["sample", str(run), "--num", str(SAMPLES), "--out", str(folder)]
-        subprocess.run([sys.executable, "-m", "paragan", *words], check=True, timeout=600)
-    samples = pixels(folder)
-    shutil.rmtree(folder)
-    return samples
+def _judged(run: Path, images: Pixels, between: Pixels, others: Path) -> dict[str, Any]:
+    """Return how near samples of a run are to its images, and their distance to others of the same kind."""
+    with tempfile.TemporaryDirectory() as name:
+        made, real = Path(name) / "samples", Path(name) / "others"
+        _paragan("sample", str(run), "--num", str(SAMPLES), "--out", str(made))
+        real.mkdir()
+        for path in others.iterdir():
+            _resized(path).save(real / path.name)
+        scored = _paragan("score", str(made), str(real), "--features", "cifar10", "--metrics", "fd", "--json")
+        nearest = nearest_distances(pixels(made), images)
+    kimg, fd = list(outcome(run)["fd"].items())[-1]
+    return {
+        "copies": int((nearest < between.min()).sum()),
+        "nearest": round(float(nearest.min()), 2),
+        "kimg": kimg,
+        "fd_trained": fd,
+        "fd_others": round(json.loads(scored)["metrics"]["fd"], 3),
+    }
+
+
+def _paragan(*words: str) -> str:
+    command = [sys.executable, "-m", "paragan", *words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, env=environment, check=True, timeout=600, capture_output=True, text=True).stdout
 
 
 def pixels(folder: Path) -> Pixels:
     """Return all images below a folder, a row of pixels each, at the size of the run."""
     rows = []
     for path in sorted(folder.rglob("*.png")):
-        image = Image.open(path).convert("RGB").resize((SIZE, SIZE), Image.Resampling.LANCZOS)
-        rows.append(np.asarray(image, np.float32).ravel())
+        rows.append(np.asarray(_resized(path), np.float32).ravel())
     return np.stack(rows)
+
+
+def _resized(path: Path) -> Image.Image:
+    return Image.open(path).convert("RGB").resize((SIZE, SIZE), Image.Resampling.LANCZOS)
 
 
 def nearest_distances(samples: Pixels, images: Pixels, skip_itself: bool = False) -> Pixels:

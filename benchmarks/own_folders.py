@@ -24,7 +24,8 @@ from paragan.core.errors import ParaganError
 
 CHOOSING = ("letters", "emoji", "facades")
 CHECKING = ("flags", "fashion", "tiny")
-SPECIAL = ("emoji-rgba", "hundred")  # transparency; 100 images only
+SPECIAL = ("emoji-rgba", "hundred", "hundred-others")  # transparency; 100 images only, and others of their kind
+FACES = "Smileys & Emotion"
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 PACKAGES = {
     "emoji-datasource-google@16.0.0": "fb5fd131b362aab7a55542d2a147a79708cce0a8b1c1bbacd470172708b5c438",
@@ -77,7 +78,13 @@ def emoji_rgba(target: Path) -> None:
 
 def hundred(target: Path) -> None:
     """100 emoji of faces on white."""
-    for name, stored in _emoji_files("Smileys & Emotion")[:100]:
+    for name, stored in _emoji_files(FACES)[:100]:
+        _on_white(stored).save(target / name)
+
+
+def hundred_others(target: Path) -> None:
+    """The other 69 faces: what a run on the 100 should make, and has never seen."""
+    for name, stored in _emoji_files(FACES)[100:]:
         _on_white(stored).save(target / name)
 
 
@@ -130,6 +137,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "tiny": tiny,
     "emoji-rgba": emoji_rgba,
     "hundred": hundred,
+    "hundred-others": hundred_others,
 }
 
 
