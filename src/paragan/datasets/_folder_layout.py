@@ -24,7 +24,8 @@ _OF_IMAGES = frozenset(b"jpeg left right bit".split())
 _TARGETS = frozenset(b"mask anno annotation segmentation truth groundtruth gt".split())  # never classes
 _MASKS = _TARGETS | frozenset(b"label depth normal edge".split())
 _OF_MASKS = frozenset(b"ground clas object fine coarse part".split())
-_PART = re.compile(rb"(?i)(k?[_-]?fold|cv|split|part|batch|chunk|shard|subset)[ _-]?\d+")  # of one set, never classes
+# parts of one set, never classes
+_PART = re.compile(rb"(?i)(k?[_-]?fold|cv|split|part|batch|chunk|shard|subset|run|trial|session|seed)[ _-]?\d+")
 _NUM_COMPARED = 1000
 _MAX_SIDES = 3  # of equal file names, such as images, masks and edges
 _UNTRAINED = frozenset((split, ()) for split in SPLITS[1:])

@@ -161,6 +161,8 @@ def test_an_archive_is_read_as_its_folder(tmp_path, name, pack):
         (["bus/ 3", "car/ 3", "train/steam/ 3", "train/electric/ 3"], "'steam'"),
         (["fold1/no/ 2", "fold1/yes/ 2", "fold2/no/ 2", "fold2/yes/ 2"], "'yes'"),
         (["fold1/train/ 3", "fold1/test/ 2", "fold2/train/ 3", "fold2/test/ 2"], "splits in each"),
+        (["run1/train/ 3", "run1/val/ 2", "run2/train/ 3", "run2/val/ 2"], "splits in each"),
+        (["Session-1/train/ 3", "Session-1/val/ 2", "Session-2/train/ 3", "Session-2/val/ 2"], "splits in each"),
         (["x/Split-0/train/ 3", "x/Split-0/val/ 2", "x/Split-1/train/ 3", "x/Split-1/val/ 2"], "splits in each"),
         (["brain/no/ 2", "brain/yes/ 2", "no/ 2", "yes/ 2"], "'brain'"),
     ],
