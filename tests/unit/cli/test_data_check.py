@@ -206,12 +206,15 @@ def test_check_names_the_recipe_for_large_photos_and_classes_of_one_image(tmp_pa
     for number in range(4):
         put(tmp_path / ("one" if number == 0 else "many") / f"{number}.png", 140, 140)
     found = check_dataset(str(tmp_path))
-    assert advice(found, "own-256") and advice(found, "'one'")
+    assert advice(found, "own-128") and advice(found, "'one'")
+    for path in tmp_path.rglob("*.png"):
+        put(path, 300, 300)
+    assert advice(check_dataset(str(tmp_path)), "own-256")
     for path in tmp_path.rglob("*.png"):
         put(path, 100, 100)
     put(tmp_path / "one" / "5.png", 100, 100)
     found = check_dataset(str(tmp_path))
-    assert not advice(found, "own-256") and not advice(found, "'one'")
+    assert not advice(found, "own-128") and not advice(found, "'one'")
 
 
 def test_check_reads_what_prepare_reads(tmp_path, folder):

@@ -10,12 +10,13 @@ from paragan.core.errors import ConfigError
 from paragan.core.settings_tree import ProblemsError
 
 CASES = {
-    "128": "own-256",
+    "128": "own-128",
     "256": "own-256",
     "300": "own-256",
     "512": "own-512",
     "1024": "own-512",
-    "128x200": "own-256",
+    "128x200": "own-128",
+    "255": "own-128",
     "600x256": "own-256",  # the shorter side decides
     "64": "",
     "127": "",
@@ -71,7 +72,7 @@ def test_the_key_is_for_packaged_recipes_alone(tmp_path):
 
 
 def test_every_recipe_that_is_named_is_there_and_fits_its_sizes():
-    for size, name in ((128, "own-256"), (512, "own-512")):
+    for size, name in ((128, "own-128"), (256, "own-256"), (512, "own-512")):
         assert name in registry.names("recipes")
         assert read_recipe(name).data.options.size >= size
 

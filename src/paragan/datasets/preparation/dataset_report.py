@@ -14,7 +14,7 @@ from paragan.core.printable import join_some
 
 FEW_IMAGES = 1000
 _MAX_CLASS_RATIO = 10
-_LARGE_SIZES = (128, 256, 512, 1024)  # for which `own` takes the recipe own-256 or own-512
+_LARGE_SIZES = (128, 256, 512, 1024)  # for which `own` takes the recipe own-128, own-256 or own-512
 _MAX_SUGGESTED = 64  # side: larger networks are slow without an accelerator
 _SIZE_MULTIPLE = 4  # of the recipe own
 RECIPES = {"paired": "pix2pix-facades", "unpaired": "translate", "audio": "vocoder", "low_resolution": "superres"}
@@ -140,9 +140,10 @@ def _size_advice(report: DatasetReport, holds_pairs: bool) -> list[str]:
     if report.sides[1] >= _LARGE_SIZES[0] and report.recipe == "own" and not holds_pairs:
         size = max(side for side in _LARGE_SIZES if side <= report.sides[1])
         command = shlex.join(["train", "own", f"data.path={report.path}", f"data.size={size}"])
+        device = "on a GPU, " if size > _LARGE_SIZES[0] else ""
         lines.append(
-            f"images of {report.sides[1]:,} px: on a GPU, data.size={size} takes the recipe "
-            f"{'own-512' if size >= 512 else 'own-256'}: {program_command()} {command}"
+            f"images of {report.sides[1]:,} px: {device}data.size={size} takes the recipe own-{min(size, 512)}: "
+            f"{program_command()} {command}"
         )
     return lines
 
