@@ -17,7 +17,7 @@ from torch import Tensor
 from paragan.core.errors import ConfigError
 from paragan.core.layout import is_sharded
 from paragan.core.settings_tree import located_key
-from paragan.game import schedule
+from paragan.game import optimizer_calls, schedule
 from paragan.game.options import ScheduleOptions
 from paragan.game.parameter_groups import arguments_of, key_of, refusal, split_into_groups, with_floats
 
@@ -112,6 +112,7 @@ class Policy:
             if "lr" in group:
                 settings["configured_lr"] = (settings["lr"], self.lr)
             placed.append({**settings, "lr": place(settings.get("lr", self.lr))})
+        optimizer_calls.avoid_compiler()
         return self.kind(placed, lr=place(self.lr), **arguments)
 
     def _check_complex(self, arguments: Mapping[str, object]) -> None:
@@ -194,7 +195,7 @@ def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, keep_layout: bool = Fa
             _make_gradients_contiguous(optimizer)
     elif not ok.item():
         return
-    optimizer.step()
+    optimizer_calls.step(optimizer)
 
 
 def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
