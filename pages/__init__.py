@@ -9,11 +9,12 @@ from pages import api, commands, plan_schema, recipe, settings
 
 def pages(docs: Path) -> dict[Path, str]:
     """Every generated page: its path and its text."""
+    reference = docs / "reference"
     single = {"api.md": api.page(), "cli.md": commands.page(), "settings.md": settings.page()}
     single["plan.schema.json"] = plan_schema.page()
     script = docs.parent / "run"
     return {
-        **{docs / name: text for name, text in single.items()},
-        **recipe.pages(docs / "recipes"),
+        **{reference / name: text for name, text in single.items()},
+        **recipe.pages(reference / "recipes"),
         script: commands.script(script),
     }

@@ -17,11 +17,11 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 def main(words: list[str]) -> int:
     match words:
         case []:
-            for path, text in (pages(DOCS) | plots(DOCS / "recipes")).items():
+            for path, text in (pages(DOCS) | plots(DOCS / "reference" / "recipes")).items():
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(text, encoding="utf-8")
         case ["record", run, name]:
-            store_run(Path(run), DOCS / "recipes", name)
+            store_run(Path(run), DOCS / "reference" / "recipes", name)
         case _:
             print(__doc__, file=sys.stderr)
             return 2

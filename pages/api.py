@@ -1,4 +1,4 @@
-"""docs/api.md: the public names of the library with their signatures and docstrings."""
+"""docs/reference/api.md: the public names of the library with their signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import paragan
 
 _HEAD = """# Python API
 
-Every name of `import paragan as pg`. [From Python](python.md) and [In your own loop](pieces.md) show them in use,
-[The ParaGAN poster's program](poster.md) the manager and the estimator.
+Every name of `import paragan as pg`. [From Python](../tutorials/python.md) and
+[In your own loop](../how-to/networks/pieces.md) show them in use, [The ParaGAN poster's program](../how-to/machines/poster.md) the manager and the estimator.
 `pg.config.read_recipe("digits", ["train.kimg=10"])` reads the config of a recipe with changed settings.
 """
 

@@ -1,4 +1,4 @@
-"""docs/cli.md: the output of `--help` for every verb; and the verbs in the usage text of `run`."""
+"""docs/reference/cli.md: the output of `--help` for every verb; and the verbs in the usage text of `run`."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@
 Every public name is imported when it is first used, so that `import paragan` does not import torch.
 
 The main ones: `train` and `load` for recipes, `Trainer` for networks and tensors from memory, and `GAN`, `Player`,
-`Turn` and `Scheme` for custom games. docs/api.md describes all of them, `dir(paragan)` lists them, `paragan list`
-models, losses and recipes, `paragan config digits --explain` settings.
+`Turn` and `Scheme` for custom games. docs/reference/api.md describes all of them, `dir(paragan)` lists them, `paragan
+list` models, losses and recipes, `paragan config digits --explain` settings.
 """
 
 import ast

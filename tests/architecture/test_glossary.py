@@ -1,4 +1,4 @@
-"""Words: those that docs/glossary.md rules out are gone, and a public name has one meaning in the package."""
+"""Words: those that docs/reference/glossary.md rules out are gone, and a public name has one meaning in the package."""
 
 import ast
 import json
@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-GLOSSARY = ROOT / "docs" / "glossary.md"
+GLOSSARY = ROOT / "docs/reference/glossary.md"
 ALLOWANCES = Path(__file__).with_name("glossary_allowances.json")
-HISTORY = ("docs/journal.md", "docs/glossary.md")  # of the past, or of the words themselves
-GENERATED = ("docs/api.md", "docs/cli.md", "docs/settings.md", "docs/recipes/")  # from files that are checked
+HISTORY = ("docs/journal.md", "docs/reference/glossary.md")  # of the past, or of the words themselves
+# from files that are checked
+GENERATED = tuple(f"docs/reference/{name}" for name in ("api.md", "cli.md", "settings.md", "recipes/"))
 PROTOCOL = {  # names that files of a registry define
     *("Options", "Generator", "Discriminator", "Penalty", "Augment", "Strategy", "Optimizer", "Writer", "Metric"),
     *("Balancer", "Adapter"),
@@ -25,7 +26,10 @@ REGISTRIES = {
     *("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "metrics", "features"),
     *("balancers", "adapters", "writers", "layouts"),
 }
-REMEDY = "more: docs/glossary.md says what to write; fewer: `python -m tests.architecture.test_glossary` and commit"
+REMEDY = (
+    "more: docs/reference/glossary.md says what to write; "
+    "fewer: `python -m tests.architecture.test_glossary` and commit"
+)
 ALLOWED: dict[str, dict[str, int]] = json.loads(ALLOWANCES.read_text(encoding="utf-8"))
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 

@@ -64,7 +64,7 @@ def test_a_verb_is_its_file_and_its_line_in_the_table(copy):
     done = copy.run("paragan", "curves", "runs/digits", timeout_s=TIMEOUT_S)
     assert (done.returncode, done.stdout) == (0, "losses of runs/digits\n")
     assert copy.run("pages", timeout_s=TIMEOUT_S).returncode == 0
-    for page in ("run", "docs/cli.md"):
+    for page in ("run", "docs/reference/cli.md"):
         assert "curves   Print the losses of a run." in (copy.folder / page).read_text()
     done = copy.run("pytest", "-q", "tests/unit/cli/test_run_script.py", "-k", "usage", timeout_s=TIMEOUT_S)
     assert done.returncode == 0, done.stdout

@@ -24,8 +24,8 @@ def assert_page_counts_lines(port, by_hand):
     tree = ast.parse(Path(port.__file__).read_text(encoding="utf-8"))
     named = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     hand, ported = (node.end_lineno - node.lineno + 1 for node in (named[by_hand], named["ported"]))
-    page = (ROOT / f"docs/examples/{Path(port.__file__).stem}.md").read_text(encoding="utf-8")
+    page = (ROOT / f"docs/tutorials/examples/{Path(port.__file__).stem}.md").read_text(encoding="utf-8")
     assert ported < hand / 2
     assert f"| `{by_hand}` | {hand} |\n| `ported` | {ported} |" in page
-    table = (ROOT / "docs/adversarial.md").read_text(encoding="utf-8")
-    assert f"(examples/{Path(port.__file__).stem}.md) | {hand} | {ported} |" in table
+    table = (ROOT / "docs/how-to/networks/adversarial.md").read_text(encoding="utf-8")
+    assert f"(../../tutorials/examples/{Path(port.__file__).stem}.md) | {hand} | {ported} |" in table

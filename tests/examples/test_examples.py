@@ -22,6 +22,6 @@ def test_example_is_short_and_documents_its_command(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_example_has_a_page_and_a_test(name):
-    page = FOLDER.parent / f"docs/examples/{name}.md"
+    page = FOLDER.parent / f"docs/tutorials/examples/{name}.md"
     assert page.exists() and f"examples/{name}.py" in page.read_text()
     assert (FOLDER.parent / f"tests/examples/test_{name}.py").exists()

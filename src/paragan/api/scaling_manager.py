@@ -50,7 +50,7 @@ class ScalingManager:
 
     tune: None, or ranges of settings, such as {"g.optimizer.lr": "log:1e-5..1e-3"}: the first step
     trains `trials` trials of a tenth of the run's steps on all workers, and the run has the values
-    of the best Frechet distance (extra `tune`; docs/tune.md has the ranges). The trials are in
+    of the best Frechet distance (extra `tune`; docs/how-to/train/tune.md has the ranges). The trials are in
     OUT-tune. A run that exists keeps its values.
 
     out: the run folder; runs/NAME after the program unless given. Repeating the program resumes from

@@ -1,7 +1,7 @@
 """Capabilities: what settings and terms need, and what schemes, strategies, executors and grids have.
 
 One comparison refuses every pair that does not fit, so a new scheme or strategy only declares what
-it has (docs/design/042-capabilities.md). Nothing here imports torch.
+it has (docs/internals/design/042-capabilities.md). Nothing here imports torch.
 """
 
 import enum

@@ -52,7 +52,7 @@ class Telemetry:
 
     @phase(Phase.EVALUATION)
     def __call__(self, gan: GAN, scalars: Mapping[str, Tensor | float] = {}) -> dict[str, float]:
-        """Compute the values by name (docs/telemetry.md). scalars: of the newest report, for the gradient norms.
+        """Compute the values by name (docs/how-to/results/telemetry.md). scalars: of the newest report.
 
         Values that need missing held-out images or gradient norms are left out.
         """

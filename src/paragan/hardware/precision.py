@@ -20,7 +20,7 @@ def dtype_of(name: str, net: nn.Module, device: torch.device, side: Side) -> tor
     `pure` is bf16 with bf16 weights. `auto` is bf16 for D if the hardware multiplies it natively and the
     network is convolutional; small dense networks are slower with the casts (benchmarks/). Other players
     compute in float32: bf16 in G ended the game of small GANs at 64 px on images with a white background
-    (docs/troubleshooting.md), and no choice by speed may do that. Raises `ConfigError` for fp16 on a CPU.
+    (docs/how-to/troubleshooting.md), and no choice by speed may do that. Raises `ConfigError` for fp16 on a CPU.
     """
     if name == "fp16" and device.type == "cpu":
         raise ConfigError("precision fp16 is 20 times slower than fp32 on a CPU; use bf16, fp32 or auto")

@@ -4,7 +4,7 @@ A split layer is called with this rank's rows and returns the output of these ro
 network around it does not change. Its shard of the weight is multiplied with the rows of all ranks,
 so the gradient of the shard is that of all ranks' losses. Weights are `DTensor` shards, cut as
 `torch.chunk` cuts; the products and exchanges are of this project, since those of DTensor have no
-second derivatives of embeddings and no rows per rank (docs/design/025-tensor.md).
+second derivatives of embeddings and no rows per rank (docs/internals/design/025-tensor.md).
 """
 
 import torch

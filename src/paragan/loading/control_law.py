@@ -1,7 +1,7 @@
 """Control law of the loading pipeline: depth and threads from measured latency and demand.
 
 Source: ParaGAN (arXiv 2411.03999), congestion-aware data pipeline. Its thresholds are not
-published; law and constants are of this project (docs/design/019-controller.md).
+published; law and constants are of this project (docs/internals/design/019-controller.md).
 """
 
 import math

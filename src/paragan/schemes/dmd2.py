@@ -1,7 +1,7 @@
 """DMD2 (Yin et al. 2024, arXiv 2405.14867): k updates of D and the fake score on the same images, then one of G.
 
 Any extra players train like the fake score. G generates once for each batch, without its graph;
-`synchronous` generates for each player. What a player learns is in its terms (docs/players.md).
+`synchronous` generates for each player. What a player learns is in its terms (docs/how-to/networks/players.md).
 """
 
 from collections.abc import Iterator

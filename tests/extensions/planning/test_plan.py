@@ -177,7 +177,7 @@ def test_a_plan_leaves_no_fake_tensor_behind():
 
 @pytest.mark.parametrize("arguments", [{}, slow({"memory_gb": 0.05, "is_measured": True})])
 def test_document_is_valid_by_the_schema(arguments):
-    """`docs/plan.schema.json` is that of the class."""
+    """`docs/reference/plan.schema.json` is that of the class."""
     plan = planned(SMALL["mlp"], **arguments)
     assert TypeAdapter(Plan).validate_json(json.dumps(plan.to_dict()), strict=True) == plan
 

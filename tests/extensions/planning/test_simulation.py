@@ -77,7 +77,7 @@ def test_zero3_also_gathers_the_opponent():
 
 @pytest.mark.parametrize(("staleness", "latency_s"), [(1, 0.0), (1, 0.05), (1, 0.1), (2, 0.1), (6, 0.2), (0, 0.05)])
 def test_asynchronous_step_follows_the_published_formula(staleness, latency_s):
-    """docs/asynchronous.md: max(t_G, t_D, (t_G + t_D + 2 L) / (S + 1))."""
+    """docs/how-to/machines/asynchronous.md: max(t_G, t_D, (t_G + t_D + 2 L) / (S + 1))."""
     scheme = asynchronous.Scheme(asynchronous.Options(staleness=staleness))
     found = mean_step(game(scheme, g_s=0.1, d_s=0.08), cluster(2, Link(latency_s, float("inf"))), 200)
     assert found == pytest.approx(max(0.1, 0.08, (0.18 + 2 * latency_s) / (staleness + 1)), rel=0.01)

@@ -9,7 +9,7 @@ from benchmarks.record import RESULTS
 from benchmarks.simulation_cost import CASES, COUNTS, MOST_SECONDS
 
 RECORD = json.loads(max(RESULTS.glob("*-simulation-cost.json")).read_text())
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "scaling.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs/how-to/machines/scaling.md").read_text()
 
 
 @pytest.mark.parametrize("name", CASES)

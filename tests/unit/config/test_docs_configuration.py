@@ -1,4 +1,4 @@
-"""docs/configuration.md: its recipe is one, its commands are accepted, and its tables are complete."""
+"""docs/how-to/train/configuration.md: its recipe is one, its commands are accepted, and its tables are complete."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core import registry
 
-TEXT = (Path(__file__).resolve().parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).resolve().parents[3] / "docs/how-to/train/configuration.md").read_text(encoding="utf-8")
 (RECIPE,) = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.S | re.M)
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", TEXT, re.S | re.M)
 COMMANDS = [shlex.split(line, comments=True) for block in BLOCKS for line in block.splitlines()]

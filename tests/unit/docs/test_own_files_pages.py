@@ -13,7 +13,7 @@ from PIL import Image
 
 from paragan.cli.main import main
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs/how-to/files"
 BLOCK = re.compile(r"^```(sh|py)\n(.*?)^```", re.S | re.M)
 SIZES = {"1.jpg": (30, 44), "2.png": (64, 64), "deeper/3.webp": (130, 20)}  # width, height
 SECONDS = {"1.wav": 0.1, "2.flac": 1.0, "deeper/3.mp3": 2.3}

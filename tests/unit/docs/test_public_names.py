@@ -110,4 +110,4 @@ def test_help_of_the_package_fits_on_two_screens_and_says_where_all_names_are():
 
     text = pydoc.plain(pydoc.render_doc(paragan))
     assert text.count("\n") < 100
-    assert "docs/api.md describes all of them, `dir(paragan)` lists them" in " ".join(text.split())
+    assert "docs/reference/api.md describes all of them, `dir(paragan)` lists them" in " ".join(text.split())

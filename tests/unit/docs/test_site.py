@@ -29,15 +29,15 @@ def test_generated_page_is_up_to_date(path):
 
 
 def test_recipes_and_pages_match():
-    there = {path.stem for path in (DOCS / "recipes").glob("*.md")}
+    there = {path.stem for path in (DOCS / "reference" / "recipes").glob("*.md")}
     assert there == {"index", *registry.names("recipes")}
 
 
 def test_recipe_index_marks_complete_runs():
-    index = GENERATED[DOCS / "recipes" / "index.md"]
+    index = GENERATED[DOCS / "reference" / "recipes" / "index.md"]
     rows = re.findall(r"^\| \[(.+?)\]\(.+\| (.+?) \|$", index, re.M)
     marked = {name for name, score in rows if score != "settings only"}
-    with_curve = {path.stem for path in (DOCS / "recipes").glob("*.jsonl")}
+    with_curve = {path.stem for path in (DOCS / "reference" / "recipes").glob("*.jsonl")}
     assert marked == with_curve and len(rows) == len(registry.names("recipes"))
     assert f"{len(with_curve)} of {len(rows)} recipes have a complete run" in index
     for page in (ROOT / "README.md", DOCS / "index.md"):
@@ -62,14 +62,14 @@ def test_stored_plots_are_up_to_date():
     matplotlib = pytest.importorskip("matplotlib", reason="matplotlib comes with the extra `dev`")
     if f"matplotlib=={matplotlib.__version__}\n" not in (ROOT / "constraints.txt").read_text():
         pytest.skip(f"the plots are drawn by the matplotlib of constraints.txt, not {matplotlib.__version__}")
-    drawn = recipe.plots(DOCS / "recipes")
-    assert set(drawn) == {path.with_suffix(".svg") for path in (DOCS / "recipes").glob("*.jsonl")}
+    drawn = recipe.plots(DOCS / "reference" / "recipes")
+    assert set(drawn) == {path.with_suffix(".svg") for path in (DOCS / "reference" / "recipes").glob("*.jsonl")}
     for path, text in drawn.items():
         assert path.read_text() == text, "out of date: run `python -m pages` and commit what it writes"
 
 
 def test_contents_of_the_settings_lists_every_section_in_order_with_links_that_exist():
-    text = GENERATED[DOCS / "settings.md"]
+    text = GENERATED[DOCS / "reference" / "settings.md"]
     head, _, rest = text.partition("\n\n## ")
     titles = re.findall(r"^###? (.+)$", "## " + rest, re.MULTILINE)
     listed = [line.removeprefix("- ") for line in head.splitlines() if line.startswith("- ")]
@@ -110,7 +110,7 @@ def leaves(command, words=()):
 
 @pytest.mark.parametrize(("words", "verb"), [*leaves(typer.main.get_command(command_line()))])
 def test_every_option_of_every_verb_is_on_its_page(words, verb):
-    _, _, rest = (DOCS / "cli.md").read_text(encoding="utf-8").partition(f" {words}\n\n```text\n")
+    _, _, rest = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8").partition(f" {words}\n\n```text\n")
     section = rest.partition("```")[0]
     options = [option for parameter in verb.params for option in parameter.opts if option.startswith("--")]
     assert section and [option for option in options if f"{option} " not in section] == []

@@ -1,4 +1,4 @@
-"""docs/threads.md: every thread has an answer, and what shows it exists."""
+"""docs/reference/comparison/threads.md: every thread has an answer, and what shows it exists."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in (ROOT / "docs" / "threads.md").read_text(encoding="utf-8").splitlines()
+    for line in (ROOT / "docs/reference/comparison/threads.md").read_text(encoding="utf-8").splitlines()
     if line.startswith("| ") and not line.startswith("| thread ")
 ]
 
@@ -31,10 +31,10 @@ def test_row_names_a_page_or_a_test_that_exists(row):
     _, request, answer, shown_by = row
     assert request and answer
     files = re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)(?:::(\w+))?`", shown_by)
-    links = re.findall(r"\]\(([\w/-]+\.md)(?:#([\w-]+))?\)", shown_by)
+    links = re.findall(r"\]\(([\w/.-]+\.md)(?:#([\w-]+))?\)", shown_by)
     assert files or links, shown_by
     for file, function in files:
         names = {getattr(node, "name", "") for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))}
         assert not function or function in names, shown_by
     for page, anchor in links:
-        assert not anchor or anchor in headings(ROOT / "docs" / page), shown_by
+        assert not anchor or anchor in headings(ROOT / "docs/reference/comparison" / page), shown_by

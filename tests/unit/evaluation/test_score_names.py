@@ -13,7 +13,7 @@ COMPUTED = {registry.load_module("metrics", name).Metric.name for name in regist
 
 
 def test_the_manual_explains_the_metrics_that_are_computed_and_no_others():
-    page = (ROOT / "docs" / "scores.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/scores.md").read_text(encoding="utf-8")
     page = page[page.index("## Metrics") : page.index("## Extractors")]
     rows = re.findall(r"^\| `(\w+)(?:\[NAME\])?` \|", page, re.M)
     assert sorted(rows) == sorted(COMPUTED)

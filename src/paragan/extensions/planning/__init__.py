@@ -1,4 +1,4 @@
 """Plan of a run before it starts: memory, times, settings for N workers. For people who pay for accelerators.
 
-State: measured on CPUs (docs/scaling.md has the errors); forecasts of several accelerators never ran on them.
+State: measured on CPUs (errors: docs/how-to/machines/scaling.md); forecasts of several accelerators never ran on them.
 """

@@ -37,7 +37,7 @@ __all__ = ["Options", "Scheme"]
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Ranks of each player, and how far G and D may be apart (docs/asynchronous.md)."""
+    """Ranks of each player, and how far G and D may be apart (docs/how-to/machines/asynchronous.md)."""
 
     staleness: Natural = 1
     """Steps that the D which G trains against may lag behind; 0 with `reuse` false: players take turns."""
