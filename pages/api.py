@@ -13,7 +13,8 @@ import paragan
 _HEAD = """# Python API
 
 Every name of `import paragan as pg`. [From Python](../tutorials/python.md) and
-[In your own loop](../how-to/networks/pieces.md) show them in use, [The ParaGAN poster's program](../how-to/machines/poster.md) the manager and the estimator.
+[In your own loop](../how-to/networks/pieces.md) show them in use,
+[The ParaGAN poster's program](../how-to/machines/poster.md) the manager and the estimator.
 `pg.config.read_recipe("digits", ["train.kimg=10"])` reads the config of a recipe with changed settings.
 """
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import typer
 
 from paragan.cli.main import command_line
+from paragan.cli.verbs import VERBS
 
+NUM_COMMON = 8  # verbs that the usage text of `run` describes; the others it names
 _WIDTH = 100
 _HEAD = """# Command line
 
@@ -25,12 +28,27 @@ def page() -> str:
 
 
 def script(path: Path) -> str:
-    """The script `run`, whose usage text lists the verbs of the command line above its own."""
+    """The script `run`, whose usage text describes the common verbs and names the others, above its own."""
     command = typer.main.get_command(command_line())
     _, _, listed = _help(command, _context(command, "paragan", None)).partition("Commands:\n")
+    described = {line.split()[0]: line for line in listed.splitlines()}
     head, start, rest = path.read_text(encoding="utf-8").partition("explains one.\n\n")
-    _, end, tail = rest.partition("\n\n  test ")
-    return f"{head}{start}{listed}{end}{tail}"
+    _, end, tail = rest.partition("\n  Checkout: ")
+    lines = [*(described[name] for name in [*VERBS][:NUM_COMMON]), "", *_other_verbs()]
+    return head + start + "\n".join(lines) + end + tail
+
+
+def _other_verbs() -> list[str]:
+    """Return the names of the verbs that are not common: of the core, then of each extension."""
+    by_extension: dict[str | None, list[str]] = {None: []}
+    for name, verb in list(VERBS.items())[NUM_COMMON:]:
+        by_extension.setdefault(verb.extension, []).append(name)
+    core = by_extension.pop(None)
+    groups = [
+        ", ".join(names) if names == [name] else f"{name}: {', '.join(names)}" for name, names in by_extension.items()
+    ]
+    extensions = textwrap.fill("; ".join(groups), width=80, initial_indent="  Extensions: ", subsequent_indent=" " * 14)
+    return [f"  More:       {', '.join(core)}", extensions]
 
 
 def _sections(verb, name, parent, level) -> list[str]:

@@ -59,12 +59,12 @@ def copy(tmp_path_factory):
 def test_a_verb_is_its_file_and_its_line_in_the_table(copy):
     (copy.folder / "src/paragan/cli/curves.py").write_text(CURVES)
     assert copy.run("pytest", "-q", VERB_TEST, timeout_s=TIMEOUT_S).returncode == 1
-    copy.insert("src/paragan/cli/verbs.py", '    "data": ', '    "curves": Verb("curves:curves"),\n')
+    copy.insert("src/paragan/cli/verbs.py", '    "metrics": ', '    "curves": Verb("curves:curves"),\n')
     assert copy.run("pytest", "-q", VERB_TEST, timeout_s=TIMEOUT_S).returncode == 0
     done = copy.run("paragan", "curves", "runs/digits", timeout_s=TIMEOUT_S)
     assert (done.returncode, done.stdout) == (0, "losses of runs/digits\n")
     assert copy.run("pages", timeout_s=TIMEOUT_S).returncode == 0
-    for page in ("run", "docs/reference/cli.md"):
-        assert "curves   Print the losses of a run." in (copy.folder / page).read_text()
+    assert "curves   Print the losses of a run." in (copy.folder / "docs/reference/cli.md").read_text()
+    assert "curves, metrics\n" in (copy.folder / "run").read_text()
     done = copy.run("pytest", "-q", "tests/unit/cli/test_run_script.py", "-k", "usage", timeout_s=TIMEOUT_S)
     assert done.returncode == 0, done.stdout

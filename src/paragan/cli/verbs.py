@@ -25,30 +25,30 @@ class Verb:
     takes_settings: bool = False
 
 
-VERBS = {
+VERBS = {  # the help of `run` describes the first eight
     "train": Verb("train:train_command", takes_settings=True),
-    "eval": Verb("evaluate:score_run"),
-    "score": Verb("score:score_folders"),
-    "list": Verb("list:list_all"),
-    "config": Verb("config:config", takes_settings=True),
-    "plan": Verb("plan:plan_command", "planning", takes_settings=True),
+    "data": Verb("data"),
     "sample": Verb("sample:sample_command"),
-    "apply": Verb("apply:apply_command"),
-    "serve": Verb("serve:serve_command", "serving"),
-    "project": Verb("project:project_command", "serving"),
-    "export": Verb("export:export"),
     "report": Verb("report:report"),
+    "eval": Verb("evaluate:score_run"),
+    "export": Verb("export:export"),
+    "list": Verb("list:list_all"),
+    "doctor": Verb("doctor:doctor"),
+    "config": Verb("config:config", takes_settings=True),
+    "score": Verb("score:score_folders"),
+    "apply": Verb("apply:apply_command"),
     "compare": Verb("compare:compare_runs"),
     "watch": Verb("watch:watch"),
-    "replay": Verb("replay:replay", "replay"),
-    "launch": Verb("launch:launch_command", "clusters", takes_settings=True),
-    "tune": Verb("tune:tune_command", "tuning", takes_settings=True),
-    "worker": Verb("worker:worker_command", "grid"),
     "new": Verb("new:new"),
-    "verify": Verb("verify:verify", "verify"),
-    "doctor": Verb("doctor:doctor"),
-    "data": Verb("data"),
     "metrics": Verb("metrics"),
+    "plan": Verb("plan:plan_command", "planning", takes_settings=True),
+    "tune": Verb("tune:tune_command", "tuning", takes_settings=True),
+    "launch": Verb("launch:launch_command", "clusters", takes_settings=True),
+    "verify": Verb("verify:verify", "verify"),
+    "replay": Verb("replay:replay", "replay"),
+    "serve": Verb("serve:serve_command", "serving"),
+    "project": Verb("project:project_command", "serving"),
+    "worker": Verb("worker:worker_command", "grid"),
 }
 
 
