@@ -29,7 +29,7 @@ exported file into both networks and their averages, wherever name and shape mat
 tensors per class stay at their initial values. One line reports what was copied. Optimiser state, clock and data order
 start anew. The run records the path and a sha256 (`init.sha256`); a resume does not read the source again. The config
 and code of the source are never read. `g.init` and `d.init` give one player the weights of safetensors files
-([start from weights](../how-to/networks/adversarial.md#start-from-weights)).
+([start from weights](../how-to/networks/weights.md#start-from-weights)).
 """
 _SECTIONS = {
     "The run": "", "loading": "loading", "train": "train", "every": "every", "evaluation": "evaluation",

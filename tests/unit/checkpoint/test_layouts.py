@@ -24,7 +24,7 @@ def networks(weights):
 
 
 def test_every_file_of_the_folder_is_a_table_that_the_page_lists():
-    page = (ROOT / "docs/how-to/networks/adversarial.md").read_text()
+    page = (ROOT / "docs/how-to/networks/weights.md").read_text()
     files = {path.stem for path in Path(layouts.__file__).parent.glob("[a-z]*.py")}
     assert {layout.__name__.rpartition(".")[2] for layout in layouts.project_layouts()} == files
     for layout in layouts.project_layouts():

@@ -40,8 +40,29 @@ def test_python_block_runs(page, before, block, folders, monkeypatch):
     exec(compile(block, "block", "exec"), {"__name__": "block"})  # noqa: S102 our own page
 
 
-def test_links_to_files_exist():
-    links = [
-        (page, link) for page in PAGES for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
-    ]
-    assert links and [(page, link) for page, link in links if not (page.parent / link).exists()] == []
+def anchors(page: Path) -> set[str]:
+    """What a link to a heading of a page may name."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.+)$", text, re.M)}
+
+
+def broken(page: Path) -> list[str]:
+    """Links of a page to files that do not exist, or to headings that a page does not have."""
+    wrong = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if ":" in path or (target.exists() and (not anchor or target.suffix != ".md" or anchor in anchors(target))):
+            continue
+        wrong.append(link)
+    return wrong
+
+
+def test_links_to_files_and_headings_exist():
+    assert {page.relative_to(ROOT).as_posix(): links for page in PAGES if (links := broken(page))} == {}
+
+
+def test_links_that_are_broken_are_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n[a](#a-page) [b](page.md#b) [c](other.md) [d](https://a.org/b#c)\n")
+    assert broken(page) == ["page.md#b", "other.md"]
