@@ -14,6 +14,7 @@ from typing import Any
 from PIL import Image
 
 from benchmarks.plots import Curve, Panel, line_plot
+from pages.cells import split
 from paragan.core import registry
 
 Line = Mapping[str, Any]
@@ -46,10 +47,16 @@ def pages(folder: Path) -> dict[Path, str]:
     """A page per recipe, and the table of all."""
     names = registry.names("recipes")
     scores = {name: _last_score(_record(folder, name)) for name in names}
-    rows = [f"| [{name}]({name}.md) | {_comments(name)[0]} | {score or _NO_RUN} |" for name, score in scores.items()]
+    rows = [f"| [{name}]({name}.md) | {_brief(name)} | {score or _NO_RUN} |" for name, score in scores.items()]
     head = _INDEX.format(sum(map(bool, scores.values())), len(names))
     by_path = {folder / f"{name}.md": "\n\n".join(_blocks(folder, name)) + "\n" for name in names}
     return {folder / "index.md": "\n".join([head, *rows]) + "\n", **by_path}
+
+
+def _brief(name: str) -> str:
+    """What a recipe is, in a few words: its first comment, of a long one what is before the colon."""
+    text = _comments(name)[0].rstrip(".")
+    return text if not split(text)[1] else split(text.partition(": ")[0])[0]
 
 
 def store_run(run: Path, folder: Path, name: str) -> None:

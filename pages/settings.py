@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 
+from pages.cells import split
 from paragan.config import RunConfig
 from paragan.config.field_types import describe, fields_of
 from paragan.config.reference import Setting, default_of, meanings
@@ -115,8 +116,14 @@ def _registry(folder: str) -> Iterator[str]:
 
 
 def _table(settings: Iterable[Setting]) -> str:
-    rows = [f"| `{one.key}` | {_cell(one.meaning)} | {_cell(one.kind)} | {_default(one)} |" for one in settings]
-    return "\n".join(["| setting | meaning | values | default |", "|---|---|---|---|", *rows])
+    rows, notes = [], []
+    for one in settings:
+        (meaning, rest), (values, further) = split(one.meaning), split(one.kind)
+        rows.append(f"| `{one.key}` | {_cell(meaning)} | {_cell(values)} | {_default(one)} |")
+        notes += [f"- `{one.key}`: {rest}"] if rest else []
+        notes += [f"- values of `{one.key}`, in full: {one.kind}"] if further else []
+    table = "\n".join(["| setting | meaning | values | default |", "|---|---|---|---|", *rows])
+    return "\n\n".join([table, *(["\n".join(notes)] if notes else [])])
 
 
 def _default(setting: Setting) -> str:

@@ -10,7 +10,8 @@ import pytest
 from paragan.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+TOP = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md")
+PAGES = sorted([*TOP, *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"((?:^<!-- before: .* -->\n)*)^```python\n(.*?)^```", re.S | re.M)
 BLOCKS = [
     pytest.param(page, before, block, id=f"{page.stem}-{number}")
