@@ -16,7 +16,7 @@ _INPUT = "A file, folder, .zip or .tar file of images, or audio files."
 Input = Annotated[Path, typer.Argument(metavar="INPUT", help=_INPUT)]
 _OUT = "Folder of the results, one for each input, with its name; the same command resumes."
 Out = Annotated[Path, typer.Option(metavar="DIR", help=_OUT)]
-_DIRECTION = "Of a generator with two: a_to_b or b_to_a."
+_DIRECTION = "Of a generator with two directions: a_to_b or b_to_a."
 Direction = Annotated[str | None, typer.Option(metavar="NAME", help=_DIRECTION)]
 _TILE = "Side of tiles in pixels, or samples of audio (default: whole inputs, tiles where they are large)."
 Tile = Annotated[int | None, typer.Option(min=8, help=_TILE)]
@@ -46,7 +46,7 @@ def apply_command(
 ) -> None:
     """Apply a trained generator to your own files, of any size.
 
-    Exit code 2: damaged inputs, which are named and left out.
+    Damaged inputs are named and left out, and the exit code is 2.
     """
     from paragan.runs.apply_files import ApplyRequest, apply_to_files
     from paragan.runs.open_generator import open_generator

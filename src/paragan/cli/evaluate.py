@@ -21,7 +21,7 @@ def score_run(
     trust: Trust = False,
     code: Code = None,
 ) -> None:
-    """Score a run's averaged generator."""
+    """Score a run's generator (averaged weights) against real images."""
     from paragan.runs.evaluate import evaluate_run
 
     score = evaluate_run(path, num_images, seed=seed, best=best, trust=trusted(trust, code), steps=steps)

@@ -30,7 +30,7 @@ Ranks = Annotated[int, typer.Option("--ranks", help="Ranks on each host.")]
 Cpus = Annotated[int, typer.Option("--cpus", help="Cores of each rank.")]
 Gpus = Annotated[int, typer.Option("--gpus", help="Accelerators of each rank: 0 or 1.")]
 Memory = Annotated[int | None, typer.Option(metavar="MB", help="Memory of each rank.")]
-_TIME = "Time limit. Slurm: of one start; Kubernetes: of all together."
+_TIME = "Time limit: of each start (Slurm), of all together (Kubernetes)."
 TimeLimit = Annotated[int | None, typer.Option("--time-limit", metavar="MINUTES", help=_TIME)]
 SaveS = Annotated[int, typer.Option(metavar="SECONDS", help="Time to save before the cluster ends the job.")]
 Retries = Annotated[int, typer.Option(help="Restarts after a temporary failure.")]
@@ -39,10 +39,10 @@ _PYTHON = "Interpreter on the hosts (default: this one, or `python` of the image
 Python = Annotated[str | None, typer.Option(metavar="FILE", help=_PYTHON)]
 _ENV = "Environment variable; repeatable."
 Environment = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help=_ENV)]
-Image = Annotated[str | None, typer.Option(help="Image of Kubernetes that has paragan.")]
+Image = Annotated[str | None, typer.Option(help="Container image with paragan, for Kubernetes.")]
 _VOLUME = "PersistentVolumeClaim and its path in the pods; repeatable."
 Volumes = Annotated[list[str] | None, typer.Option("--volume", metavar="CLAIM:PATH", help=_VOLUME)]
-_SITE = "Option of the site's program (--partition=gpu), or a label of Kubernetes; repeatable."
+_SITE = "Option of the submit command (--partition=gpu), or a Kubernetes label; repeatable."
 Site = Annotated[list[str] | None, typer.Option(metavar="WORD", help=_SITE)]
 
 
@@ -71,7 +71,7 @@ def launch_command(
     trust: Trust = False,
     code: Code = None,
 ) -> None:
-    """Submit a run to a cluster, as a file that you can read.
+    """Submit a run to a cluster by a job file that you can read.
 
     The job saves when the cluster stops it, and resumes when it starts again.
     """

@@ -14,7 +14,7 @@ Category = Annotated[str | None, typer.Argument(metavar="CATEGORY", help=_CATEGO
 
 
 def list_all(category: Category = None, as_json: AsJson = False) -> None:
-    """List recipes, models, losses and all else a config may name."""
+    """List recipes, models, losses and other names for a config."""
     categories = registry.categories() if category is None else [category]
     entries = {name: registry.descriptions(name) for name in categories}
     if as_json:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Import files that published metrics need.")
+app = typer.Typer(no_args_is_help=True, help="Import public weights that published metrics, such as FID, need.")
 
 _FILE = "File of pytorch-fid (pt_inception-2015-12-05-6726825d.pth) or torchvision (inception_v3_google-0cc3c7bd.pth)."
 File = Annotated[Path, typer.Argument(metavar="FILE", help=_FILE)]

@@ -36,7 +36,7 @@ _SCALING = "With --workers: the batch grows with them (weak), or is the recipe's
 ScalingName = Annotated[Literal["weak", "strong"], typer.Option("--scaling", help=_SCALING)]
 _PROFILE = "With --workers: file of the profile of one worker; written if there is none."
 ProfileFile = Annotated[Path | None, typer.Option("--profile-file", metavar="FILE", help=_PROFILE)]
-_ASSUME = "With --workers: about the cluster, such as cores=2, speed=3, workers_per_host=8 or jitter=0.05."
+_ASSUME = "With --workers: properties of the cluster, such as cores=2, speed=3, workers_per_host=8 or jitter=0.05."
 _CHOOSE = "With --workers: choose the settings for the largest number; --json writes them for `train --plan`."
 Choose = Annotated[bool, typer.Option("--choose", help=_CHOOSE)]
 _PLOT = "With --workers: SVG or PNG file for a plot of the forecast; needs matplotlib (extra `plot`)."
@@ -78,7 +78,7 @@ def plan_command(
 ) -> None:
     """Predict size, operations and memory of a run, without running it.
 
-    With --measure or --profile also its time, with --workers that on a cluster. Needs no data with --shape.
+    --measure and --profile add its time, --workers the time on a cluster. No data is needed with --shape.
     """
     recipe, overrides, _ = parse_words(words, context)
     if workers is None and (profile is not None or assume or choose or plot is not None):

@@ -30,7 +30,7 @@ def project_command(
     code: Code = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the latent of an image."""
+    """Find the latent that generates an image like a given one."""
     from paragan.extensions.serving.write_projection import write_projection
     from paragan.runs.open_generator import open_generator
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Num = Annotated[int | None, typer.Option(min=1, help="Number of images (default: 64; 1 in an animation).")]
 Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Class; repeatable.")]
-_TRUNCATION = "In (0, 1]: resample components of z beyond T; more typical, less varied images."
+_TRUNCATION = "Resample components of z beyond T, in (0, 1]: more typical, less varied images."
 Truncation = Annotated[float | None, typer.Option(metavar="T", help=_TRUNCATION)]
 _OUT = (
     "A .png or .jpg sheet, or a .webp, .gif or .mp4 animation (default: in the run's samples/); or a folder for "

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _OUT = "Folder of the study, on this machine (default: runs/RECIPE-tune)."
 Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
-Trials = Annotated[int, typer.Option(min=1, help="Trials that end; of a grid at most all.")]
+Trials = Annotated[int, typer.Option(min=1, help="Number of trials to complete; of a grid, at most all combinations.")]
 _GOAL = "Metric to compare trials by: fd, coverage, … (`list metrics`)."
 Goal = Annotated[str, typer.Option(metavar="METRIC", help=_GOAL)]
 _KIMG = "Length of a trial in thousands of images (default: train.kimg)."

@@ -37,7 +37,7 @@ def verify(
     trust: Trust = False,
     code: Code = None,
 ) -> None:
-    """Check that networks train the same on N ranks and on a resume.
+    """Check that networks train the same on N ranks and after a resume.
 
     Needs no data. Exit code 2: at least one check failed.
     """
