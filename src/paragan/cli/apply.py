@@ -16,7 +16,7 @@ _INPUT = "A file, folder, .zip or .tar file of images, or audio files."
 Input = Annotated[Path, typer.Argument(metavar="INPUT", help=_INPUT)]
 _OUT = "Folder of the results, one for each input, with its name; the same command resumes."
 Out = Annotated[Path, typer.Option(metavar="DIR", help=_OUT)]
-_DIRECTION = "Of a generator with two directions: a_to_b or b_to_a."
+_DIRECTION = "Where a generator has two: a_to_b or b_to_a."
 Direction = Annotated[str | None, typer.Option(metavar="NAME", help=_DIRECTION)]
 _TILE = "Side of tiles in pixels, or samples of audio (default: whole inputs, tiles where they are large)."
 Tile = Annotated[int | None, typer.Option(min=8, help=_TILE)]

@@ -31,9 +31,7 @@ class Format(Enum):
 _ENDINGS = {".safetensors": Format.safetensors, ".pt2": Format.torch, ".onnx": Format.onnx}
 Out = Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="A folder (default: RUN/export), or a single file.")]
 _FORMATS = "Also export the network as a program, or as Python source; repeatable."
-Direction = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Of a generator with two directions: a_to_b or b_to_a.")
-]
+Direction = Annotated[str | None, typer.Option(metavar="NAME", help="Where a generator has two: a_to_b or b_to_a.")]
 _PLAYER = "The generator, or the discriminator, whose programs give logits."
 Player = Annotated[Literal["g", "d"], typer.Option(help=_PLAYER)]
 Formats = Annotated[list[Format] | None, typer.Option("--format", help=_FORMATS)]
