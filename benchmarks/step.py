@@ -142,7 +142,7 @@ def levers(case: Case) -> Iterator[tuple[str, Callable[[], tuple[Callable[[], ob
 def bf16_reason() -> str:
     """Why rows with bf16 say nothing here; empty where bf16 products have at least the rate of fp32.
 
-    Intel's avx512_bf16 without AMX has half of it (docs/journal.md, 2026-11-20).
+    Intel's avx512_bf16 without AMX has half of it (docs/internals/journal.md, 2026-11-20).
     """
     kind = machine()
     is_fast = "amx_bf16" in kind or ("AMD" in kind and "avx512_bf16" in kind)

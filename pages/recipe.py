@@ -28,7 +28,7 @@ A recipe is a config that `train` takes by name. You can change every setting on
 
 {} of {} recipes have a complete run, with its curve, samples and scores on their page; the last column has its
 final score (one run, one seed). The others are settings only. Those for full-size data and networks need an accelerator
-and have not been trained at that size here; narrow copies have, on a CPU ([journal](../../journal.md)).
+and have not been trained at that size here; narrow copies have, on a CPU ([journal](../../internals/journal.md)).
 
 Times on a CPU are rough values for one idle core. The runs were recorded on a busy machine and took up to four times as
 long; times of other hardware come from published logs. Scores by `mnist_cnn` and `cifar_resnet56` are of extractors

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 GLOSSARY = ROOT / "docs/reference/glossary.md"
 ALLOWANCES = Path(__file__).with_name("glossary_allowances.json")
-HISTORY = ("docs/journal.md", "docs/reference/glossary.md")  # of the past, or of the words themselves
+HISTORY = ("docs/internals/journal.md", "docs/reference/glossary.md")  # of the past, or of the words themselves
 # from files that are checked
 GENERATED = tuple(f"docs/reference/{name}" for name in ("api.md", "cli.md", "settings.md", "recipes/"))
 PROTOCOL = {  # names that files of a registry define

@@ -70,7 +70,7 @@ def _has_fast_bf16(cpuinfo: str) -> bool:
     """Decide by CPU flags instead of a timing, so that a machine always decides equally.
 
     avx512_bf16 alone is not enough: on Intel's server cores it runs at half rate (0.6 x fp32 where
-    AMX is hidden by a hypervisor, docs/journal.md), on AMD's at twice the rate of fp32.
+    AMX is hidden by a hypervisor, docs/internals/journal.md), on AMD's at twice the rate of fp32.
     """
     return "amx_bf16" in cpuinfo or ("avx512_bf16" in cpuinfo and "AuthenticAMD" in cpuinfo)
 

@@ -36,7 +36,7 @@ class Options(NetworkOptions):
     class_embedding: bool = False
     """Add an embedding of the class to G's smallest map; without it, classes differ only by the norms of G.
 
-    On 6,000 digits of MNIST, 32 thousand images: label accuracy 0.97 instead of 0.76 (docs/design/046).
+    On 6,000 digits of MNIST, 32 thousand images: label accuracy 0.97 instead of 0.76 (docs/internals/design/046).
     """
     d_norm: Literal["batch", "spectral", "none"] = "batch"
     """Norm of D; `batch` is the paper's.

@@ -27,7 +27,7 @@ def folders(tmp_path_factory):
 
 
 def test_docs_have_python_blocks():
-    assert {block.values[0].stem for block in BLOCKS} >= {"pieces", "concepts", "tutorial"}
+    assert {block.values[0].stem for block in BLOCKS} >= {"pieces", "concepts", "first-run"}
 
 
 @pytest.mark.usefixtures("quick_judge")
