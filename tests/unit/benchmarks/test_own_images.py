@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from benchmarks import own_folders, own_images
+from benchmarks import own_curves, own_folders, own_images
 
 
 def stored_run(folder, fd, r1=(1.0,)):
@@ -88,3 +88,12 @@ def test_a_package_with_another_hash_is_refused(tmp_path, monkeypatch):
     (cache / "region-flags-1.1.0.tgz").write_bytes(b"another")
     with pytest.raises(own_folders.ParaganError, match="region-flags"):
         own_folders.flags(tmp_path)
+
+
+def test_curves_have_the_mean_of_seeds_where_all_have_a_score():
+    runs = [
+        {"folder": "flags", "size": 32, "fd": {"16": 12.0, "32": 8.0}},
+        {"folder": "flags", "size": 32, "fd": {"16": 14.0, "32": 6.0, "48": 5.0}},
+    ]
+    assert own_curves._points([run["fd"] for run in runs]) == [(16.0, 13.0, 1.0), (32.0, 7.0, 1.0)]
+    assert "fd at 32 px" in own_curves.curves(runs)
