@@ -1,6 +1,6 @@
 """Signs of failures of GAN training: functions over the telemetry, scores and log points of a run.
 
-Every threshold has its source next to it; "measured" refers to the runs in docs/how-to/results/telemetry.md. A
+Every threshold has its source next to it; "measured" refers to the runs in docs/internals/studies/telemetry.md. A
 sign must hold several times in a row, because a single measurement is noise.
 """
 
