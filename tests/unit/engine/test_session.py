@@ -1,8 +1,6 @@
 """A run in its folder: record, pictures, advice; numbers reach the host at log points only; a writer may fail."""
 
 import json
-import os
-import warnings
 
 import pytest
 import torch
@@ -294,19 +292,3 @@ def test_timer_eta_includes_periodic_work(elapse):
     assert pace.images_per_s() == pytest.approx(100)
     assert pace.eta_s(100) == pytest.approx(90 * 0.1 + 9 * 1 + 2 * 3)
     assert pace.seconds() == pytest.approx(22)
-
-
-def test_a_record_that_another_program_shortens_is_noticed_once(tmp_path):
-    writer = Writer(None, tmp_path)
-    kinds = ["step", "checkpoint"] * 2
-    events = [Event(kind=kind, step=step, images=step, values={}) for step, kind in enumerate(kinds)]
-    writer.write(events[0])
-    os.truncate(tmp_path / "metrics.jsonl", 0)
-    with pytest.warns(UserWarning, match=r"metrics.jsonl: [\d,]+ bytes of the record are gone"):
-        writer.write(events[1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        writer.write(events[2])
-        writer.write(events[3])
-    writer.close()
-    assert [line["step"] for line in record(tmp_path)] == [1, 2, 3]
