@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from paragan.core import from_memory, outside_code
 from paragan.core.errors import ConfigError
@@ -121,7 +121,7 @@ def load_module(category: str, name: str) -> ModuleType:
     return module
 
 
-def _undefined(value: Any) -> list[str]:
+def _undefined(value: object) -> list[str]:
     """Return what a class has to define and does not: abstract methods, and class variables without a value."""
     if not isinstance(value, type):
         return []

@@ -9,7 +9,6 @@ import inspect
 import sys
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
 
 import torch
 from torch.optim import Optimizer, optimizer as of_torch
@@ -31,7 +30,9 @@ def _has_compiler() -> bool:
     return "torch._dynamo" in sys.modules
 
 
-def _call(wrapper: Callable[..., Any], plain: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+def _call(
+    wrapper: Callable[..., object], plain: Callable[..., object], *arguments: object, **keywords: object
+) -> object:
     if _has_compiler():
         delattr(plain, _CACHED)  # the wrapper then asks the compiler, and keeps its answer
         return wrapper(*arguments, **keywords)
@@ -49,13 +50,13 @@ def step(optimizer: Optimizer) -> None:
 
 
 @cache
-def _plain_step(kind: type[Any]) -> Callable[[Optimizer], Any] | None:
+def _plain_step(kind: type[Optimizer]) -> Callable[[Optimizer], object] | None:
     return inspect.unwrap(kind.step) if f"{kind.__module__}.".startswith("torch.optim.") else None
 
 
 def _has_hooks(optimizer: Optimizer) -> bool:
     """Return whether a step is more than the method of its class: hooks, or a method of the object."""
-    hooks: tuple[Any, ...] = (
+    hooks: tuple[object, ...] = (
         *(of_torch._global_optimizer_pre_hooks, of_torch._global_optimizer_post_hooks),
         *(optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks),
     )

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from paragan.core.balancer import Balancer
 from paragan.core.capabilities import Capability
@@ -224,13 +224,13 @@ class _Start(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(context: Any, root: Tensor, gradient: Tensor) -> Tensor:
+    def forward(context: FunctionCtx, root: Tensor, gradient: Tensor) -> Tensor:
         context.save_for_backward(gradient)
         return torch.zeros((), device=root.device)
 
     @staticmethod
-    def backward(context: Any, _: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        (gradient,) = context.saved_tensors
+    def backward(context: FunctionCtx, _: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        (gradient,) = context.saved_tensors  # type: ignore[attr-defined]
         return gradient, None
 
 
