@@ -8,6 +8,7 @@ them. Here they run without it where it was not imported; once it is, they are t
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 
 import torch
@@ -34,7 +35,8 @@ def _call(
     wrapper: Callable[..., object], plain: Callable[..., object], *arguments: object, **keywords: object
 ) -> object:
     if _has_compiler():
-        delattr(plain, _CACHED)  # the wrapper then asks the compiler, and keeps its answer
+        with suppress(AttributeError):  # another thread was first
+            delattr(plain, _CACHED)  # the wrapper then asks the compiler, and keeps its answer
         return wrapper(*arguments, **keywords)
     return plain(*arguments, **keywords)
 
