@@ -12,7 +12,7 @@ import torch
 from paragan.core.dist import ALONE, World
 from paragan.core.roles import Roles
 from paragan.core.types import Side
-from paragan.game.buffer import Buffer, BufferOptions
+from paragan.game.buffer import Buffer
 from paragan.game.policy import Policy
 from paragan.game.snapshot import RemotePlayer, Snapshot
 from paragan.loading.loader import BatchRows
@@ -63,7 +63,7 @@ def no_delay(
     """
     gan, scheme, stream = begun(world, num_g, k, name, staleness=0, reuse=reuse, **chosen)
     if sends_fakes:
-        more = Buffer(BufferOptions(), 0), StalenessLimit(options=scheme.options, k=k), {}
+        more = Buffer(seed=0), StalenessLimit(options=scheme.options, k=k), {}
         scheme._make_session = lambda gan, roles, first: RankStep(gan, roles, first, *more)
     reports = [scheme.step(gan, stream) for _ in range(STEPS)]
     scheme.quiesce()

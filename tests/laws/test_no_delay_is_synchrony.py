@@ -15,7 +15,7 @@ import torch
 
 from paragan.core.errors import RankError
 from paragan.core.types import Side
-from paragan.game.buffer import Buffer, BufferOptions
+from paragan.game.buffer import Buffer
 from paragan.game.snapshot import PredictedOpponent, Snapshot, packed
 from paragan.schemes import asynchronous, shared_fakes, synchronous
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
@@ -61,7 +61,7 @@ def played(pace, steps, buffer=None, delay=lambda: None, order=None):
     counts = None if order is None else [step + 1 for step in range(steps)]
     of_g, of_d = replace(pace, order=order), replace(pace, order=counts)
     generator = GeneratorStep(Snapshot(network(Side.D)), FakesSender([fakes]), states, of_g)
-    critic = DiscriminatorStep(Buffer(buffer or BufferOptions(), 0), FakesReceiver([fakes], LIKE), [states], of_d)
+    critic = DiscriminatorStep(buffer or Buffer(seed=0), FakesReceiver([fakes], LIKE), [states], of_d)
     run_halves((generator, on_g), (critic, on_d), steps, pace.k, delay)
     assert on_g.d.version == on_d.g.version == 0  # the half that sits elsewhere
     assert generator.predicted is None or _predicts(generator, on_d.d.net)  # as a run that resumes here
@@ -92,8 +92,8 @@ def test_no_delay_is_synchrony(scheme, k):
 def test_the_bound_is_kept_whatever_the_delays(bound, cached):
     """Each side is now and then late; both have been as far apart as they may be."""
     draw = random.Random(bound)
-    options = BufferOptions(cached=cached, max_age=bound)
-    _, _, generator, critic = played(limit(bound), 60, options, lambda: time.sleep(draw.choice([0, 0, 0, 0.03])))
+    buffer = Buffer(seed=0, cached=cached, max_age=bound)
+    _, _, generator, critic = played(limit(bound), 60, buffer, lambda: time.sleep(draw.choice([0, 0, 0, 0.03])))
     assert max(generator.log.lags) == bound
     assert max(critic.log.lags) <= bound  # the newest is never behind, the cached is
     assert sum(generator.log.lags.values()) == 60

@@ -126,7 +126,7 @@ def library(game: Game, world: World = ALONE, strategies: Any = (none.Strategy, 
         g_penalties=of[Side.G],
         d_penalties=of[Side.D],
         augment=augment,
-        total=world.sum,
+        sum_over_ranks=world.sum,
         balancer=balancer,
     )
 

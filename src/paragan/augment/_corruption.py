@@ -30,11 +30,11 @@ def scale_bands(x_BCHW: Tensor, draws: Draws) -> Tensor:
 def multiply_bands(x_BCHW: Tensor, gains_B4: Tensor) -> Tensor:
     """Scale the bands of images, mirrored at their border, by these factors."""
     sides = x_BCHW.shape[2:]
-    along = [cosine_basis(side, x_BCHW.dtype, x_BCHW.device) for side in sides]
+    basis_H, basis_W = (cosine_basis(side, x_BCHW.dtype, x_BCHW.device) for side in sides)
     down_BH, right_BW = ((gains_B4[..., None] * _bands(side, gains_B4)).sum(1) for side in sides)
-    waves = along[0] @ x_BCHW @ along[1].mT
+    waves = basis_H @ x_BCHW @ basis_W.mT
     waves = waves * down_BH[:, None, :, None] * right_BW[:, None, None, :]
-    return along[0].mT @ waves @ along[1]
+    return basis_H.mT @ waves @ basis_W
 
 
 def add_noise(x_BCHW: Tensor, draws: Draws) -> Tensor:
@@ -45,12 +45,16 @@ def add_noise(x_BCHW: Tensor, draws: Draws) -> Tensor:
 
 def cut_hole(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Set a rectangle of half of either side, around any centre in the image, to zero."""
-    near = []
-    for name, side in (("hole_y", x_BCHW.shape[2]), ("hole_x", x_BCHW.shape[3])):
-        middles = (torch.arange(side, dtype=x_BCHW.dtype, device=x_BCHW.device) + 0.5) / side
-        near.append((middles - draws[name][:, None]).abs() < _HOLE / 2)
-    hole = near[0][:, :, None] & near[1][:, None, :] & draws.happens("hole")[:, None, None]
-    return x_BCHW.masked_fill(hole[:, None], 0.0)
+    rows_BH = _near(draws["hole_y"], x_BCHW.shape[2], x_BCHW)
+    columns_BW = _near(draws["hole_x"], x_BCHW.shape[3], x_BCHW)
+    hole_BHW = rows_BH[:, :, None] & columns_BW[:, None, :] & draws.happens("hole")[:, None, None]
+    return x_BCHW.masked_fill(hole_BHW[:, None], 0.0)
+
+
+def _near(centre_B: Tensor, side: int, like: Tensor) -> Tensor:
+    """Return which pixels of a side are in the hole around a centre in [0, 1), (B, side)."""
+    middles = (torch.arange(side, dtype=like.dtype, device=like.device) + 0.5) / side
+    return (middles - centre_B[:, None]).abs() < _HOLE / 2
 
 
 def _bands(length: int, like: Tensor) -> Tensor:

@@ -21,9 +21,9 @@ def blit(x_BCHW: Tensor, draws: Draws) -> Tensor:
 def move(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Apply pixel blitting, then general geometry; images that draw no interpolation stay exact."""
     pixels_B23 = pixel_moves(x_BCHW, draws)
-    between_B, inverse_B23 = geometric_moves(x_BCHW, draws, pixels_B23)
+    is_interpolated_B, inverse_B23 = geometric_moves(x_BCHW, draws, pixels_B23)
     warped = warp(x_BCHW, inverse_B23)
-    return torch.where(per_image(between_B), warped, warp_nearest(x_BCHW, pixels_B23))
+    return torch.where(per_image(is_interpolated_B), warped, warp_nearest(x_BCHW, pixels_B23))
 
 
 def pixel_moves(x_BCHW: Tensor, draws: Draws) -> Tensor:

@@ -71,9 +71,8 @@ class Augment:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        letters = len(options.pipeline)
-        groups = (move, change_colours, scale_bands, add_noise, cut_hole)
-        self._groups = (blit,) if letters == 1 else groups[: letters - 1]
+        groups = (move, change_colours, scale_bands, add_noise, cut_hole)  # `move` is b and g in one
+        self._groups = (blit,) if options.pipeline == "b" else groups[: len(options.pipeline) - 1]
         start = {"p": options.p, "steps": 0.0, "images": 0.0, "signs": 0.0}
         state = {name: torch.tensor(value) for name, value in start.items()}
         self.state = {} if options.target is None else state
@@ -97,20 +96,15 @@ class Augment:
         return x.to(x_BCHW.dtype)
 
     @torch.no_grad()
-    def observe(
-        self,
-        signs: Tensor,
-        images: int,
-        total: Callable[[Tensor], Tensor],
-    ) -> Mapping[str, Tensor]:
+    def observe(self, signs: Tensor, images: int, sum_over_ranks: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
         """Move p up or down by the images' share of `kimg`; ignore logits that are not finite."""
         assert self.options.target is not None
-        steps, num_images, sign_sum, p = (self.state[k] for k in ("steps", "images", "signs", "p"))
+        steps, num_images, sign_sum, p = (self.state[name] for name in ("steps", "images", "signs", "p"))
         values = {"p": p.clone()}
-        sign = total(signs.float() * images).round()  # integer: equal for any number of ranks
-        counts = sign.isfinite()
-        steps += counts
-        num_images += counts * images
+        sign = sum_over_ranks(signs.float() * images).round()  # integer: equal for any number of ranks
+        is_finite = sign.isfinite()
+        steps += is_finite
+        num_images += is_finite * images
         sign_sum += sign.nan_to_num(0.0, 0.0, 0.0)
         due = steps >= self.options.interval
         direction = (sign_sum - self.options.target * num_images).sign()

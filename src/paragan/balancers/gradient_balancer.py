@@ -55,18 +55,18 @@ class Balancer(balancer.Balancer):
 
     def factors(self, gradients: TermGradients) -> Mapping[str, Tensor]:
         shares = self.options.weights or dict.fromkeys(gradients.at_output, 1.0)
-        contained = {name: gradients.weight(name) for name in shares if name in gradients.at_output}
-        contained = {name: weight for name, weight in contained.items() if weight}
-        total: Any = sum(shares[name] * weight for name, weight in contained.items())
+        # weights that the gradients contain already
+        weights = {name: gradients.weight(name) for name in shares if name in gradients.at_output}
+        balanced = [name for name, weight in weights.items() if weight]
+        total: Any = sum(shares[name] * weights[name] for name in balanced)
         for name in gradients.postponed:  # its share stays free in this update
             if f"{name}/count" in self.state:
                 share = shares.get(name, 0.0 if self.options.weights else 1.0)
                 total = total + share * (self.state[f"{name}/count"] > 0)
         factors = {}
-        for name, weight in contained.items():
-            interval = gradients.intervals.get(name, 1)  # the gradient contains it
-            norm = self._average(name, gradients.mean_norm(name) / (weight * interval))
-            # the gradient contains the weight already
+        for name in balanced:
+            interval = gradients.intervals.get(name, 1)  # the gradient contains it, too
+            norm = self._average(name, gradients.mean_norm(name) / (weights[name] * interval))
             factors[name] = self.options.total_norm * shares[name] / total / (norm + _EPSILON)
         return factors
 

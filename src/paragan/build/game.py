@@ -86,7 +86,7 @@ def _game(
         d_penalties=penalties_by_side[Side.D],
         augment=augmentation(config, nets[Side.D]),
         balancer=balancing(config),
-        total=roles.batch_world.sum,
+        sum_over_ranks=roles.batch_world.sum,
         extra={side: slot for side, slot in slots.items() if side.is_extra},
         extra_penalties={side: penalties_by_side[side] for side in slots if side.is_extra},
         adversarial=config.adversarial,

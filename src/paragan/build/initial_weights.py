@@ -178,9 +178,9 @@ def _describe(side: Side, loaded: LoadedWeights, limit: int | None = _MAX_NAMED)
         return f"{label} as initialised"
     average = " and the average" if loaded.with_average else ""
     text = f"{label} all {loaded.tensors} tensors{average}"
-    if loaded.left:
-        total = loaded.tensors + len(loaded.left)
-        initialised = _shorten(_shape_texts(loaded.left), limit)
+    if loaded.unmatched:
+        total = loaded.tensors + len(loaded.unmatched)
+        initialised = _shorten(_shape_texts(loaded.unmatched), limit)
         text = f"{label} {loaded.tensors} of {total} tensors{average}, as initialised: {initialised}"
     return f"{text}, not used: {_shorten(loaded.unused, limit)}" if loaded.unused else text
 
@@ -188,7 +188,7 @@ def _describe(side: Side, loaded: LoadedWeights, limit: int | None = _MAX_NAMED)
 def _table(key: str, loaded: LoadedWeights) -> str:
     """Return a line for each tensor of either place that was not loaded, after the number of the others."""
     rows = []
-    for name, (shape, stored) in loaded.left.items():
+    for name, (shape, stored) in loaded.unmatched.items():
         kind = "new" if stored is None else "other shape"
         rows.append(
             (kind, name, size_text(shape) if stored is None else f"{size_text(shape)} here, {size_text(stored)} there")

@@ -20,7 +20,7 @@ class TermGradients:
 
     at_output: gradients (B, ...) at G's output by term, one for each micro-batch of this rank; without terms that
     do not depend on it. rows: those of this rank. weights: weights that the terms contain already, to be restored
-    after a normalisation; 1 where missing. total: sums a tensor over ranks, in place. layer_norm(names): norm of the
+    after a normalisation; 1 where missing. sum_over_ranks: of a tensor, in place. layer_norm(names): norm of the
     summed gradient at the weights of the balancer's layer. Norms are collective, and equal on all ranks.
     intervals: intervals of the penalties in this update; their weights contain them. postponed: penalties left out
     of this update by their interval alone. absent: all penalties left out, also those whose schedule is at 0.
@@ -29,7 +29,7 @@ class TermGradients:
     at_output: Mapping[str, Sequence[Tensor]]
     rows: Rows
     weights: Mapping[str, float] = field(default_factory=dict)
-    total: Callable[[Tensor], Tensor] = identity
+    sum_over_ranks: Callable[[Tensor], Tensor] = identity
     layer_norm: Callable[[Sequence[str]], Tensor] | None = None
     intervals: Mapping[str, int] = field(default_factory=dict)
     postponed: Sequence[str] = ()
@@ -41,12 +41,12 @@ class TermGradients:
             return self.layer_norm(names)
         parts = zip(*(self.at_output[name] for name in names), strict=True)
         squares = [sum_of(gradients).square().sum() for gradients in parts]
-        return self.total(torch.stack(squares).sum()).sqrt()
+        return self.sum_over_ranks(torch.stack(squares).sum()).sqrt()
 
     def mean_norm(self, name: str) -> Tensor:
         """Return the mean norm of a sample's gradient at the output, over the global batch."""
         norms = [gradient.flatten(1).norm(dim=1).sum() for gradient in self.at_output[name]]
-        return self.total(torch.stack(norms).sum()) / self.rows.total
+        return self.sum_over_ranks(torch.stack(norms).sum()) / self.rows.total
 
     def weight(self, name: str) -> float:
         """Return the weight that a term contains."""
@@ -56,9 +56,8 @@ class TermGradients:
 class Balancer(ABC):
     """Base class of balancers.
 
-    A subclass sets `name` and defines `factors`. `state` holds tensors that it changes in place
-    from update to update, equal on all ranks; they are saved with G, and restored if G's step is
-    skipped.
+    A subclass sets `name` and defines `factors`. `state` holds tensors that it changes in place from update to
+    update, equal on all ranks; they are saved with G, and restored if G's step is skipped.
     """
 
     name: str

@@ -85,9 +85,8 @@ def missing(holder: Holder, needs: Iterable[Need]) -> str:
     """Return what the first need is that the holder does not fulfil, and what to do; empty if it has all."""
     for need in needs:
         if need.capability not in holder.capabilities:
-            instead = f", or {holder.instead}" * bool(holder.instead)
-            problem = f"{need.what} needs {need.capability.value}, which {holder.name} does not have"
-            return f"{problem}; {need.fix}{instead}"
+            instead = f", or {holder.instead}" if holder.instead else ""
+            return f"{need.what} needs {need.capability.value}, which {holder.name} does not have; {need.fix}{instead}"
     return ""
 
 

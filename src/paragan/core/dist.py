@@ -23,9 +23,8 @@ from paragan.core.types import Rows
 class Collective(Enum):
     """Kind of operation that a tensor is passed to.
 
-    ALL_REDUCE, BROADCAST: the whole tensor on every rank. ALL_GATHER: this rank's piece of the
-    result. REDUCE_SCATTER: the whole tensor, of which a rank receives a piece. LINK: a message to
-    one rank.
+    ALL_REDUCE, BROADCAST: the whole tensor on every rank. ALL_GATHER: this rank's piece of the result.
+    REDUCE_SCATTER: the whole tensor, of which a rank receives a piece. LINK: a message to one rank.
     """
 
     ALL_REDUCE = "all_reduce"
@@ -39,9 +38,8 @@ class Collective(Enum):
 class RankExchange:
     """A collective of the ranks of one player.
 
-    num_bytes: of the whole tensor. every: updates between two exchanges. count: collectives that
-    share these bytes, each with its own latency. overlaps: whether it runs during the backward
-    pass, in buckets.
+    num_bytes: of the whole tensor. every: updates between two exchanges. count: collectives that share these bytes,
+    each with its own latency. overlaps: whether it runs during the backward pass, in buckets.
     """
 
     kind: Collective
@@ -73,14 +71,13 @@ def link_bytes(collective: Collective, num_bytes: float, num_ranks: int) -> floa
 class World:
     """A group of ranks, and this process's rank among them.
 
-    group: for collectives on `device`; control: the same ranks on the host (gloo); None in a single
-    process. local_rank, local_size: among the ranks of this host. sent: bytes by kind that this
-    rank passed to collectives and links: `parameters` (also gradients), `norm` (statistics),
-    `activations` (rows of split layers), `states` and `fakes` (of asynchronous players), `control`
-    (the rest). on_links: the bytes that
-    travel for them, by `link_bytes`. Neither has what torch sends to set up a group or a
-    wrapper (DDP broadcasts its weights once), nor keep-alive messages. meshes: device meshes of
-    these ranks, created once each, because every mesh has separate connections and threads.
+    group: for collectives on `device`; control: the same ranks on the host (gloo); None in a single process.
+    local_rank, local_size: among the ranks of this host. sent: bytes by kind that this rank passed to collectives and
+    links: `parameters` (also gradients), `norm` (statistics), `activations` (rows of split layers), `states` and
+    `fakes` (of asynchronous players), `control` (the rest). on_links: the bytes that travel for them, by
+    `link_bytes`. Neither has what torch sends to set up a group or a wrapper (DDP broadcasts its weights once), nor
+    keep-alive messages. meshes: device meshes of these ranks, created once each, because every mesh has separate
+    connections and threads.
     """
 
     rank: int = 0

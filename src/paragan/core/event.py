@@ -11,12 +11,11 @@ from torch import Tensor
 class Event:
     """One thing that happened in a run.
 
-    kind: start, step, loading, delays, traffic, phases, generation, samples, score, telemetry,
-    advice, checkpoint, event or end. A step between two log points has no values, and is not
-    written. images: real images through D so far. seconds: time since the session began; the
-    session sets it. values: numbers, text, lists and maps as in JSON (docs/how-to/results/report.md lists them by
-    kind). x_BCHW: images in [-1, 1], `columns` to a row; None: the event has no images. tensors:
-    the samples themselves (B, *shape) if they are no images, by the name of the row. repeat_s:
+    kind: start, step, loading, delays, traffic, phases, generation, samples, score, telemetry, advice, checkpoint,
+    event or end. A step between two log points has no values, and is not written. images: real images through D so
+    far. seconds: time since the session began; the session sets it. values: numbers, text, lists and maps as in JSON
+    (docs/how-to/results/report.md lists them by kind). x_BCHW: images in [-1, 1], `columns` to a row; None: the event
+    has no images. tensors: the samples themselves (B, *shape) if they are no images, by the name of the row. repeat_s:
     expected seconds of the next event of this kind; None: as long as this one took.
     """
 

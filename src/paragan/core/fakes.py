@@ -20,8 +20,8 @@ def generate(generator: Network, feed: TurnInputs) -> GeneratorOutput:
 @torch.no_grad()
 def detached_fakes(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, ...]:
     """Generate images without graph, per micro-batch; in one call if G mixes samples."""
-    cuts = turn.feed.parts(1 if generator.mixes else parts)
-    return tuple(generate(generator, feed).images for feed in cuts)
+    feeds = turn.feed.parts(1 if generator.mixes else parts)
+    return tuple(generate(generator, feed).images for feed in feeds)
 
 
 def with_d_fakes(turn: Turn, generator: Network, parts: int) -> Turn:

@@ -94,8 +94,8 @@ def link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        with open_regular_file(source) as held, create_file(target) as file:
-            shutil.copyfileobj(held, file)
+        with open_regular_file(source) as original, create_file(target) as copy:
+            shutil.copyfileobj(original, copy)
 
 
 def create_subfolder(folder: Path, name: str) -> Path:
@@ -136,9 +136,8 @@ def open_regular_file(path: Path) -> Iterator[BufferedReader]:
 def read_bytes(path: Path, max_bytes: int) -> bytes:
     """Return the content of a plain file; `OSError` for others and above `max_bytes`."""
     with open_regular_file(path) as file:
-        content = file.read(
-            min(max_bytes, os.fstat(file.fileno()).st_size) + 1
-        )  # a buffer of so many bytes is allocated
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(min(max_bytes, size) + 1)  # not `max_bytes`: so large a buffer is allocated
     if len(content) > max_bytes:
         raise OSError(errno.EFBIG, f"more than {max_bytes:,} bytes", str(path))
     return content

@@ -1,9 +1,8 @@
 """Graceful stop on Ctrl-C or a signal of a scheduler or terminal.
 
-A second Ctrl-C aborts. SIGTERM, SIGHUP and SIGUSR1 (which Slurm's `--signal` sends before a job's
-time is up) request the same as Ctrl-C. Signals that the parent process ignores stay ignored: SIGHUP
-under `nohup`, SIGINT of a background job of a script. SIGTERM always works. SIGQUIT has its
-default: the process ends at once.
+A second Ctrl-C aborts. SIGTERM, SIGHUP and SIGUSR1 (which Slurm's `--signal` sends before a job's time is up) request
+the same as Ctrl-C. Signals that the parent process ignores stay ignored: SIGHUP under `nohup`, SIGINT of a background
+job of a script. SIGTERM always works. SIGQUIT has its default: the process ends at once.
 
 A rank of several receives the same request from the terminal, torchrun and the launcher: there a
 second signal changes nothing, and the process that started it decides how long to wait.

@@ -201,9 +201,8 @@ class StoredTensors(Mapping[str, Tensor]):
 
     def joined(self, other: StoredTensors) -> StoredTensors:
         """Return the tensors of both; a name in both is that of the other."""
-        return StoredTensors(
-            {**self.shapes, **other.shapes}, lambda k, box: (other if k in other else self).read(k, box)
-        )
+        shapes = {**self.shapes, **other.shapes}
+        return StoredTensors(shapes, lambda name, box: (other if name in other else self).read(name, box))
 
     def under(self, prefix: str) -> StoredTensors:
         """Return the tensors whose names begin with a prefix, named without it."""

@@ -60,11 +60,12 @@ class LocalProcesses:
         with ExitStack() as stack:
             file = None if log is None else stack.enter_context(open_to_append(log))
             stack.enter_context(_default_signals())
+            output = None if prints else file
             process = subprocess.Popen(
                 command,
                 env=environment,
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if pipes else None if prints else file,
+                stdout=subprocess.PIPE if pipes else output,
                 stderr=file,
                 start_new_session=True,
                 pass_fds=inherit,
@@ -107,10 +108,12 @@ class LocalProcesses:
         while running := self.running:
             has_failed = self.has_failed
             is_ending = interrupt.requested or len(running) < len(self.processes)
-            shorter_s = exit_s if has_failed else save_s if is_ending else math.inf
-            if shorter_s < patience_s:
-                patience_s = shorter_s
-                deadline = min(deadline, time.monotonic() + shorter_s)
+            limit_s = save_s if is_ending else math.inf
+            if has_failed:
+                limit_s = exit_s
+            if limit_s < patience_s:  # once for each reason, not at every look
+                patience_s = limit_s
+                deadline = min(deadline, time.monotonic() + limit_s)
             if not is_forwarded and (interrupt.requested or has_failed):
                 is_forwarded = True
                 for process in running:
@@ -146,7 +149,8 @@ class LocalProcesses:
             process.wait(_KILL_S)
         is_killed = process.returncode == -signal.SIGKILL  # and could not write why
         last_line = "" if log is None or is_killed else _last_line(log)
-        return f"{describe_exit(process.returncode)}{last_line and f': {last_line}'}"
+        reason = describe_exit(process.returncode)
+        return f"{reason}: {last_line}" if last_line else reason
 
 
 def describe_exit(code: int | None) -> str:
@@ -179,11 +183,11 @@ def is_suspended(pid: int) -> bool:
 
 def processes_with(path: Path) -> list[int]:
     """Return the other processes of this host that have a file open, as far as this one may see."""
-    number = path.stat()
+    status = path.stat()
 
     def is_file(link: Path) -> bool:
         with suppress(OSError):  # closed meanwhile
-            return os.path.samestat(link.stat(), number)
+            return os.path.samestat(link.stat(), status)
         return False
 
     pids = []

@@ -37,10 +37,9 @@ class Direction(IntEnum):
 class SampleFeatures:
     """An extractor's outputs for real or generated images; metrics use float64 copies on the CPU.
 
-    logits_BK: over the classes; None if the extractor does not classify. requested_labels_B: int64
-    in [0, K): the label of a real image, or that which a generator received; None without classes.
-    row_B: int64, the number of each image within the score; by default 0 … B - 1. image_BCHW: uint8,
-    for metrics that need images.
+    logits_BK: over the classes; None if the extractor does not classify. requested_labels_B: int64 in [0, K): the
+    label of a real image, or that which a generator received; None without classes. row_B: int64, the number of each
+    image within the score; by default 0 … B - 1. image_BCHW: uint8, for metrics that need images.
     """
 
     features_BF: Tensor
@@ -133,9 +132,8 @@ class Metric(ABC):
     names_extractor: ClassVar[bool] = False
     """Whether values of different extractors are different metrics: `fd[judge]`."""
     reference: ClassVar[str] = "train"
-    """Split of the reference: `train`, `held_out` to compare equal numbers of images, or `both`,
-    with all training images up to 60,000; `classifier` for a test on held-out images.
-    """
+    """Split of the reference: `train`, `held_out` to compare equal numbers of images, or `both`, with all training
+    images up to 60,000; `classifier` for a test on held-out images."""
     min_images: ClassVar[int] = 1
     max_images: ClassVar[int | None] = None
     """Most generated images that it compares, and real ones unless `reference` is `both`; None: no limit."""

@@ -11,17 +11,16 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 
-Held = TypeVar("Held")
+Copied = TypeVar("Copied")
 
 
 @dataclass(frozen=True)
 class NetworkFactory:
     """Builder of one network with its initial weights.
 
-    construct: returns the module on the CPU. fill: draws the initial weights by name, into the
-    shards of a module; None: weights are those of the constructor, and cannot be built in shards.
-    inputs: returns arguments of a call of the module, on the meta device, to count its operations;
-    None: unknown.
+    construct: returns the module on the CPU. fill: draws the initial weights by name, into the shards of a module;
+    None: weights are those of the constructor, and cannot be built in shards. inputs: returns arguments of a call of
+    the module, on the meta device, to count its operations; None: unknown.
     """
 
     construct: Callable[[], nn.Module]
@@ -49,18 +48,18 @@ def construct_network(
     return kind(options, shape, num_classes, condition_channels=condition_channels)
 
 
-def copy_networks(held: Held, *nets: nn.Module) -> Held:
-    """Return a deep copy of a network, or of what holds the networks `nets`.
+def copy_networks(original: Copied, *nets: nn.Module) -> Copied:
+    """Return a deep copy of a network, or of an object that has the networks `nets`.
 
     Old-style hooks, such as those of `torch.nn.utils.weight_norm`, keep the weight that they compute as a
     plain attribute with a graph, which `copy.deepcopy` refuses; the copy computes its own at the next forward.
     """
-    networks = nets or ((held,) if isinstance(held, nn.Module) else ())
+    networks = nets or ((original,) if isinstance(original, nn.Module) else ())
     modules = (module for net in networks for module in net.modules())
     attributes = (value for module in modules for value in _tensors_in(vars(module)))
     computed = [value for value in attributes if value.grad_fn is not None]
     try:
-        return copy.deepcopy(held, {id(value): value.detach().clone() for value in computed})
+        return copy.deepcopy(original, {id(value): value.detach().clone() for value in computed})
     except (TypeError, RuntimeError) as error:
         raise _describe_uncopyable(networks, error) from None
 

@@ -40,9 +40,11 @@ def check_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[
 
 def not_finite_message(names: Collection[str], effect: str = "") -> str:
     """Return the line about samples with NaN or infinity, of which a network returns nothing else."""
-    some = ", ".join(sorted(names)[:_MAX_NAMED]) + (f", … ({len(names)})" if len(names) > _MAX_NAMED else "")
+    listed = ", ".join(sorted(names)[:_MAX_NAMED])
+    if len(names) > _MAX_NAMED:
+        listed += f", … ({len(names)})"
     cure = "leave that sample out or replace the values (an empty cell of a table is read as NaN)"
-    return f"data: {some} is not finite{effect}; {cure}"
+    return f"data: {listed} is not finite{effect}; {cure}"
 
 
 def finite_tensors(

@@ -34,9 +34,8 @@ class DiscriminatorOutput:
     def of(cls, output: Any) -> DiscriminatorOutput:
         """Convert what a network returns.
 
-        output: a `DiscriminatorOutput`, logits, (logits, features) or (logits, features, classes);
-        of several discriminators a mapping by name, or a list, whose names are numbers. They may be
-        nested: `mpd/0`.
+        output: a `DiscriminatorOutput`, logits, (logits, features) or (logits, features, classes); of several
+        discriminators a mapping by name, or a list, whose names are numbers. They may be nested: `mpd/0`.
         """
         if isinstance(output, DiscriminatorOutput):
             return output
@@ -71,9 +70,8 @@ class DiscriminatorOutput:
 
     def split(self, sizes: list[int]) -> tuple[DiscriminatorOutput, ...]:
         """Split the samples into pieces of these sizes."""
-        values = (self.logits_B, self.features, self.classes_BK, self.members)
-        pieces = [_split(value, sizes) for value in values]
-        return tuple(DiscriminatorOutput(*each) for each in zip(*pieces, strict=True))
+        fields = (self.logits_B, self.features, self.classes_BK, self.members)
+        return tuple(DiscriminatorOutput(*values) for values in zip(*(_split(f, sizes) for f in fields), strict=True))
 
 
 def _by_path(output: Any, path: str) -> dict[str, DiscriminatorOutput]:
@@ -95,13 +93,12 @@ def _split(value: Any, sizes: list[int]) -> Sequence[Any]:
     if value is None:
         return [None] * len(sizes)
     if isinstance(value, Mapping):
-        pieces = {name: inner.split(sizes) for name, inner in value.items()}
-        return [{name: piece[k] for name, piece in pieces.items()} for k in range(len(sizes))]
+        members = {name: member.split(sizes) for name, member in value.items()}
+        return [{name: pieces[number] for name, pieces in members.items()} for number in range(len(sizes))]
     if isinstance(value, (list, tuple)):
-        layers = [layer.split(sizes) for layer in value]
-        return [tuple(layer[k] for layer in layers) for k in range(len(sizes))]
-    pieces_of: Sequence[Any] = value.split(sizes)
-    return pieces_of
+        return list(zip(*(layer.split(sizes) for layer in value), strict=True))
+    pieces: Sequence[Any] = value.split(sizes)
+    return pieces
 
 
 class _NotRun:

@@ -15,8 +15,8 @@ _PASSWORD = re.compile(r"(?<=:/)(/?)[^/@\s]*:[^/@\s]+@")  # of an address, or of
 
 def to_printable(text: object) -> str:
     """Return the text with a question mark for every unprintable character but newlines, without passwords in URLs."""
-    shown = _PASSWORD.sub(r"\1***@", str(text))
-    return "".join(character if character.isprintable() or character == "\n" else "?" for character in shown)
+    without_passwords = _PASSWORD.sub(r"\1***@", str(text))
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in without_passwords)
 
 
 def join_some(words: Sequence[object], limit: int = 5, separator: str = ", ") -> str:
@@ -62,14 +62,14 @@ class ProgressLines:
     total: int
     log: Callable[[str], None]
     _began: float = field(default_factory=time.monotonic)
-    _said: float = field(default_factory=time.monotonic)
+    _reported: float = field(default_factory=time.monotonic)
 
     def __call__(self, done: int) -> None:
         """Report that `done` items are finished."""
         beat()
         now = time.monotonic()
-        if now - self._said < _PERIOD_S or not 0 < done < self.total:
+        if now - self._reported < _PERIOD_S or not 0 < done < self.total:
             return
         left_s = (now - self._began) / done * (self.total - done)
-        self._said = now
+        self._reported = now
         self.log(f"{self.label:<9} {done:,} of {self.total:,} {self.unit}, about {left_s:.0f} s left")

@@ -141,11 +141,11 @@ class Adaptive(Augment, Protocol):
     name: str
     state: dict[str, Tensor]
 
-    def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
+    def observe(self, signs: Tensor, images: int, sum_over_ranks: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
         """Adapt to one step and return numbers to record, by name, equal on all ranks. Collective.
 
         signs: this rank's share of the mean sign of D's logits on real images. images: real images
-        of the step, over all ranks. total: sums over ranks, in place, and is collective.
+        of the step, over all ranks. sum_over_ranks: in place, and collective.
         """
 
 
@@ -163,12 +163,11 @@ def state_tensors(*owners: Penalty | Adaptive | Balancer) -> dict[str, Tensor]:
 class Turn:
     """One update of one player, as data.
 
-    chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`. (G,)
-    without adversarial loss; empty if nothing reads an output, and for an extra player, whose
-    terms call its network. penalties: those due now. needs_real: D also runs on real samples.
-    augment: of D's inputs; objectives and penalties receive the images before it. balancer: weighs
-    the terms of G's turn. absent: penalties of the player that are not due now. players: others
-    that the terms call.
+    chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`. (G,) without adversarial
+    loss; empty if nothing reads an output, and for an extra player, whose terms call its network. penalties: those
+    due now. needs_real: D also runs on real samples. augment: of D's inputs; objectives and penalties receive the
+    images before it. balancer: weighs the terms of G's turn. absent: penalties of the player that are not due now.
+    players: others that the terms call.
     """
 
     side: Side

@@ -1,11 +1,10 @@
 """Registry of files: `model.name: biggan` is `models/biggan.py`.
 
-A category is a folder of such files: models, losses, penalties, … An extension adds files in a folder of
-the same name: `extensions/large_models/parallel/tensor.py` is `strategy: tensor`. Outside code is a dotted path or
-a .py file. A file may have a frozen dataclass `Options`. It is *read* from the source, not
-imported, so that help and config errors are fast and do not import torch; the class may therefore
-use only builtins, dataclasses, typing, `core.option_types`, `core.weight_schedule` and the
-`_options` of its folder.
+A category is a folder of such files: models, losses, penalties, … An extension adds files in a folder of the same
+name: `extensions/large_models/parallel/tensor.py` is `strategy: tensor`. Outside code is a dotted path or a .py file.
+A file may have a frozen dataclass `Options`. It is *read* from the source, not imported, so that help and config
+errors are fast and do not import torch; the class may therefore use only builtins, dataclasses, typing,
+`core.option_types`, `core.weight_schedule` and the `_options` of its folder.
 """
 
 import ast
@@ -113,7 +112,9 @@ def load_module(category: str, name: str) -> ModuleType:
     module = outside_code.import_outside(name)
     _, *required = _CATEGORIES[category]
     missing = [needed for needed in required if not hasattr(module, needed)]
-    missing = missing or [f"{needed}.{left}" for needed in required for left in _undefined(getattr(module, needed))]
+    if not missing:
+        for needed in required:
+            missing += [f"{needed}.{member}" for member in _undefined(getattr(module, needed))]
     if missing:
         raise ConfigError(
             f"{noun(category)} {name!r} does not define {' and '.join(missing)}; add what is missing to {path}"

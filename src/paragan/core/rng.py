@@ -37,8 +37,7 @@ def generator(*words: int | str) -> torch.Generator:
 def seed_globally(seed: int) -> None:
     """Seed the generators of torch, numpy and `random` that code without a generator of its own draws from."""
     torch.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed % (1 << 32))
+    seed_host(seed)
 
 
 def seed_host(seed: int) -> None:

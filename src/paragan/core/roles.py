@@ -18,10 +18,9 @@ from paragan.core.types import Side
 class Roles:
     """Roles of the ranks of `world`, and of this one.
 
-    batch_world: the ranks that share a batch with this one. ranks: of each side, in `world`; empty
-    if every rank has both. long_wait_group: all ranks, for long waits. timeout_s: of others. hosts:
-    of each rank, the first rank on its host; empty: not known. sends_states: whether every rank
-    gets the states of all other players.
+    batch_world: the ranks that share a batch with this one. ranks: of each side, in `world`; empty if every rank has
+    both. long_wait_group: all ranks, for long waits. timeout_s: of others. hosts: of each rank, the first rank on its
+    host; empty: not known. sends_states: whether every rank gets the states of all other players.
     """
 
     world: World

@@ -1,8 +1,7 @@
 """Rows that the calls of networks are for now, so that layers draw by row of the global batch.
 
-Numbers of a layer are a function of (seed, side, step, row, layer), as latents are: neither ranks nor
-micro-batches change them. No generator is read, so that compiled, recorded, recomputed and stacked
-calls draw the same.
+Numbers of a layer are a function of (seed, side, step, row, layer), as latents are: neither ranks nor micro-batches
+change them. No generator is read, so that compiled, recorded, recomputed and stacked calls draw the same.
 """
 
 import threading
@@ -18,7 +17,7 @@ from paragan.core.types import Rows
 
 
 # Of a thread: G and D may train in two threads of one process, each with rows of its own.
-class _Here(threading.local):
+class _ThreadDraws(threading.local):
     """Turn and rows of this thread. seeds: of the games whose rows a batch has, one after the other.
 
     words: what the calls for these rows are for. num_calls: so far.
@@ -31,7 +30,7 @@ class _Here(threading.local):
     num_calls = 0
 
 
-_here = _Here()
+_current = _ThreadDraws()
 
 
 def turn_draws(seeds: Sequence[int], side: str) -> AbstractContextManager[None]:
@@ -46,12 +45,12 @@ def rows_of_calls(rows: Rows, *words: str) -> AbstractContextManager[None]:
 
 @contextmanager
 def _set(**values: object) -> Iterator[None]:
-    before = {name: getattr(_here, name) for name in values}
-    vars(_here).update(values)
+    before = {name: getattr(_current, name) for name in values}
+    vars(_current).update(values)
     try:
         yield
     finally:
-        vars(_here).update(before)
+        vars(_current).update(before)
 
 
 def keys_of_call(num_rows: int, device: torch.device) -> Tensor | None:
@@ -59,18 +58,18 @@ def keys_of_call(num_rows: int, device: torch.device) -> Tensor | None:
 
     An input may hold the rows several times, one copy after the other, as real and fake samples.
     """
-    rows = _here.rows
-    if not _here.seeds or rows is None:
+    rows = _current.rows
+    if not _current.seeds or rows is None:
         return None
     # Numbered within the turn: a counter of the network's life would go another way after a resume.
-    _here.num_calls += 1
+    _current.num_calls += 1
     copies = num_rows // max(1, rows.count)
     if copies * rows.count != num_rows:
         return None
     # Games that are stacked: the count is of all of them, but each draws for its own rows as it does alone.
-    rows = replace(rows, count=rows.count // len(_here.seeds))
-    words: tuple[str | int, ...] = (_here.side, rows.step, *_here.words, _here.num_calls)
+    rows = replace(rows, count=rows.count // len(_current.seeds))
+    words: tuple[str | int, ...] = (_current.side, rows.step, *_current.words, _current.num_calls)
     # Copies outside, games inside: the order of rows in `cat(real, fake)` of a stack.
-    seeds = [rng.key(seed, *words, copy) for copy in range(copies) for seed in _here.seeds]
+    seeds = [rng.key(seed, *words, copy) for copy in range(copies) for seed in _current.seeds]
     keys = [rng.row_keys(seed, rows, device) for seed in seeds]
     return torch.cat(keys) if keys else torch.empty(0, dtype=torch.int64, device=device)

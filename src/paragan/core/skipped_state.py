@@ -19,18 +19,24 @@ class Copy(NamedTuple):
 
 def buffer_places(net: nn.Module) -> tuple[Place, ...]:
     """Return the places of all buffers of a network."""
-    held = [module._buffers for module in net.modules()]
-    return tuple((buffers, name) for buffers in held for name, buffer in buffers.items() if buffer is not None)
+    by_module = [module._buffers for module in net.modules()]
+    return tuple((buffers, name) for buffers in by_module for name, buffer in buffers.items() if buffer is not None)
 
 
 @torch.no_grad()
 def copy_state(places: Iterable[Place]) -> list[Copy]:
     """Return a copy of the tensor at each place."""
-    tensors = [(place, tensor.detach()) for place in places if (tensor := place[0][place[1]]) is not None]
-    copies = [torch.empty_like(tensor) for _, tensor in tensors]
+    tensors: list[Tensor] = []
+    filled: list[Place] = []
+    for mapping, name in places:
+        tensor = mapping[name]
+        if tensor is not None:
+            tensors.append(tensor.detach())
+            filled.append((mapping, name))
+    copies = [torch.empty_like(tensor) for tensor in tensors]
     if copies:
-        torch._foreach_copy_(copies, [tensor for _, tensor in tensors])  # one operation on an accelerator
-    return [Copy(place, copy) for (place, _), copy in zip(tensors, copies, strict=True)]
+        torch._foreach_copy_(copies, tensors)  # one operation on an accelerator
+    return [Copy(place, copy) for place, copy in zip(filled, copies, strict=True)]
 
 
 @torch.no_grad()
@@ -39,8 +45,8 @@ def restore_if_skipped(copies: Sequence[Copy], is_taken: Tensor) -> None:
 
     is_taken: 0-dim bool, or (C,) for tensors whose rows belong to C games.
     """
-    for (held, name), before in copies:
-        now = held[name]
+    for (mapping, name), before in copies:
+        now = mapping[name]
         if now is None or now.shape != before.shape:  # a cache that grew with its input
             continue
         taken = is_taken.view(-1, *(1 for _ in now.shape[1:])) if is_taken.dim() else is_taken

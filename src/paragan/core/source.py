@@ -59,14 +59,13 @@ class AudioFormat:
 class Source(ABC):
     """Base class of one split of a data set: samples of named tensors, by index.
 
-    tensors: what each sample consists of; images are called `image`, with `label` and `condition`
-    if the data has them. class_names: empty without labels. notices: warnings, a line each: skipped
-    images, folders that are no classes. reading: what samples are read from, for the start line.
-    column_names: of tensors (K,), by tensor. not_finite: names of the samples with NaN or infinity
-    that a run has read, and skips the updates of; None: such a sample raises `DataError`.
-    fingerprint: equal for equal data; cheap, not computed from all samples. is_decoded: `fetch` reads
-    or decodes files, so that reading ahead in threads pays.
-    is_read_by_processes: its samples draw from generators of the process, so threads must not read ahead.
+    tensors: what each sample consists of; images are called `image`, with `label` and `condition` if the data has
+    them. class_names: empty without labels. notices: warnings, a line each: skipped images, folders that are no
+    classes. reading: what samples are read from, for the start line. column_names: of tensors (K,), by tensor.
+    not_finite: names of the samples with NaN or infinity that a run has read, and skips the updates of; None: such a
+    sample raises `DataError`. fingerprint: equal for equal data; cheap, not computed from all samples. is_decoded:
+    `fetch` reads or decodes files, so that reading ahead in threads pays. is_read_by_processes: its samples draw from
+    generators of the process, so threads must not read ahead.
 
     Several threads may call `fetch`, `read` and `decode` at the same time.
     """
@@ -116,9 +115,8 @@ class Source(ABC):
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
         """Return the tensors of these samples by name, each (B, *shape), new ones: images are flipped in place.
 
-        indices: int64 array (B,). places: positions of the rows in the endless stream of batches,
-        int64 (B,); random crops and flips of a training split depend only on the seed and the
-        position. None: no crops and flips.
+        indices: int64 array (B,). places: positions of the rows in the endless stream of batches, int64 (B,); random
+        crops and flips of a training split depend only on the seed and the position. None: no crops and flips.
         """
 
     def read(self, rows: Any) -> Sequence[bytes]:

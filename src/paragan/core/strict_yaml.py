@@ -1,9 +1,8 @@
 """Reader and writer of strict YAML; every node has its file and line.
 
-Unquoted scalars follow the YAML 1.2 core schema (section 10.3.2): `no` is text, `2e-4` a number,
-`0x1f` is 31. `010` (8 to some readers, 10 to others) and `.nan` stay text, so that a number field
-refuses them. Anchors, aliases, merge keys, tags, duplicate keys and further documents are refused;
-so are files over 1 MiB and nests deeper than 32.
+Unquoted scalars follow the YAML 1.2 core schema (section 10.3.2): `no` is text, `2e-4` a number, `0x1f` is 31. `010`
+(8 to some readers, 10 to others) and `.nan` stay text, so that a number field refuses them. Anchors, aliases, merge
+keys, tags, duplicate keys and further documents are refused; so are files over 1 MiB and nests deeper than 32.
 """
 
 import math

@@ -19,10 +19,9 @@ LATENT = "latent"
 class TensorGame:
     """Objects of a game on named tensors; a `core.network_factory.Model` whose networks are copies.
 
-    arguments: names of the tensors that D receives, in order; the first is what G generates.
-    generator_arguments: those of G; `latent` is drawn. held_out: `source` if there are no held-out
-    samples. loss: None if the config names one. terms: by name and side. players: networks of
-    extra players, by name.
+    arguments: names of the tensors that D receives, in order; the first is what G generates. generator_arguments:
+    those of G; `latent` is drawn. held_out: `source` if there are no held-out samples. loss: None if the config names
+    one. terms: by name and side. players: networks of extra players, by name.
     """
 
     g: nn.Module

@@ -144,12 +144,11 @@ class Batch(_NamedTensors):
 class TurnInputs(_NamedTensors):
     """Inputs of one turn: draws for the global batch, cut to these rows.
 
-    tensors: `latent` and the other arguments of G, by name. real: samples of the data, in a turn
-    that needs them. arguments: names of D's arguments, in order; the first is what G generates. G
-    receives `latent` and the others. An argument without a tensor is None. fakes: generated images,
-    one tensor per micro-batch in row order: filled from the opponent in D's turn, or shared between
-    both turns (`schemes/shared_fakes`), then with their graph. generator_arguments: names of G's
-    arguments, if they differ from that.
+    tensors: `latent` and the other arguments of G, by name. real: samples of the data, in a turn that needs them.
+    arguments: names of D's arguments, in order; the first is what G generates. G receives `latent` and the others. An
+    argument without a tensor is None. fakes: generated images, one tensor per micro-batch in row order: filled from
+    the opponent in D's turn, or shared between both turns (`schemes/shared_fakes`), then with their graph.
+    generator_arguments: names of G's arguments, if they differ from that.
     """
 
     rows: Rows
@@ -221,9 +220,8 @@ class TurnInputs(_NamedTensors):
 class LossTerms:
     """Values of an objective per sample; the strategy sums the rows and divides by `rows.total`.
 
-    loss_B: float per sample, by name; summed into the loss. observations_B: detached observations
-    per sample, reduced once per update. weights: factors that losses contain and a balancer
-    preserves.
+    loss_B: float per sample, by name; summed into the loss. observations_B: detached observations per sample, reduced
+    once per update. weights: factors that losses contain and a balancer preserves.
     """
 
     loss_B: Mapping[str, Tensor]

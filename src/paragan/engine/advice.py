@@ -25,6 +25,7 @@ from paragan.engine.signs import History, Sign, lasting, mean_accuracy
 # fewer images, the sooner D overfits; with a few thousand, long before G has converged.
 MANY_IMAGES = 1000
 Advice = dict[str, Any]
+_NO_SETTING = "No setting is unusual: start from a checkpoint before it, or try other networks or more images"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,14 +34,14 @@ class AdviceRule:
 
     sign: returns the value that triggers the rule at the end of a history, else None. remedies: the first that
     changes a setting is the advice, after those of all settings that are far from usual (`remedies.outliers`).
-    otherwise: what to do where none does; None: no advice. begin: of the remedy.
+    otherwise: what to do where none does; None: no advice. begin: words before the remedy.
     """
 
     name: str
     sign: Sign
     means: str
     remedies: tuple[Remedy, ...] = ()
-    otherwise: str | None = None
+    otherwise: str | None = _NO_SETTING
     begin: str = ""
 
     def changes(self, settings: Settings) -> Settings:
@@ -57,14 +58,15 @@ def advise(
     """Return the advice of all rules that hold now; the caller reports each of them once.
 
     Each has `name` of the rule, `value` that triggered it, `means`: the likely cause, `try`: the remedy, and
-    `changes`: settings to change, with their new values. history: telemetry, scores and log points by name,
-    oldest first; missing and non-finite values are skipped. num_images: training images, 0 of a stream.
-    settings: of the run, by dotted key. has_pairs: the data are pairs, whose images cannot be augmented without
-    their conditions.
+    `changes`: settings to change, with their new values. history: telemetry, scores and log points by name, oldest
+    first; missing and non-finite values are skipped. num_images: training images, 0 of a stream. settings: of the
+    run, by dotted key. has_pairs: the data are pairs, whose images cannot be augmented without their conditions.
     """
-    usable = {**(settings or {}), **({AUGMENT: "not for pairs"} if has_pairs else {})}
-    is_small = 0 < num_images < MANY_IMAGES and not (settings or {}).get(AUGMENT)
-    advice = [_few(num_images, usable)] if is_small else []
+    usable = dict(settings or {})
+    is_small = 0 < num_images < MANY_IMAGES and not usable.get(AUGMENT)
+    if has_pairs:
+        usable[AUGMENT] = "not for pairs"  # as if it were set: no remedy adds what is set
+    advice = [_few_images(num_images, usable)] if is_small else []
     for rule in RULES:
         value = rule.sign(history)
         if value is None:
@@ -76,7 +78,7 @@ def advise(
     return tuple(advice)
 
 
-def _few(num_images: int, settings: Settings) -> Advice:
+def _few_images(num_images: int, settings: Settings) -> Advice:
     means = "The data set is small: D usually memorizes it before G has learned much."
     changes = augment(settings)
     remedy = describe_changes(changes, settings) if changes else "Try data.flip, a larger data.load_size, or add pairs"
@@ -103,8 +105,7 @@ def as_flow(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-_NO_SETTING = "No setting is unusual: start from a checkpoint before it, or try other networks or more images"
-_JUDGED = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
+_ACCURACIES = ("d/accuracy_train", "d/accuracy_fake")
 
 RULES = (
     AdviceRule(
@@ -112,7 +113,6 @@ RULES = (
         sign=signs.large_terms,
         means="A term of D's loss has exploded: D's slopes grow without limit.",
         remedies=(float32, add_penalty, slower("g", "d")),
-        otherwise=_NO_SETTING,
     ),
     AdviceRule(
         name="d_overfits",
@@ -131,48 +131,47 @@ RULES = (
         means="D's loss is saturated on nearly all images, so its gradients vanish: D is too strong "
         "or its logits diverged.",
         remedies=(add_penalty, slower("d")),
-        otherwise=_NO_SETTING,
     ),
     AdviceRule(
         name="d_too_strong",
-        sign=lasting(3, _JUDGED[:2], lambda *accuracies: min(accuracies) > signs.RIGHT, value=min, bad=True),
+        sign=lasting(3, _ACCURACIES, lambda real, fake: min(real, fake) > signs.RIGHT, value=min, needs_bad_score=True),
         means="D classifies every image correctly and the score does not improve: D is too strong for G.",
         remedies=(add_penalty, heavier_penalty, slower("d")),
-        otherwise=_NO_SETTING,
     ),
     AdviceRule(
         name="d_too_weak",
         sign=lasting(
             16,  # D of a good run is there for 10 kimg, four measurements, before the score has improved
-            _JUDGED,
-            lambda *row: mean_accuracy(row) < signs.UNDECIDED and row[2] < signs.CERTAIN,
+            (*_ACCURACIES, "d/saturation"),
+            lambda real, fake, saturation: (real + fake) / 2 < signs.UNDECIDED and saturation < signs.CERTAIN,
             value=mean_accuracy,
-            bad=True,
+            needs_bad_score=True,
         ),
         means="D cannot distinguish real from generated images although the score is bad: G gets no useful gradient.",
         remedies=(faster("d"),),
-        otherwise=_NO_SETTING,
     ),
     AdviceRule(
         name="d_certain_and_wrong",
-        sign=lasting(2, _JUDGED, lambda *row: mean_accuracy(row) < 0.5 and row[2] > signs.CERTAIN, value=mean_accuracy),
+        sign=lasting(
+            2,
+            (*_ACCURACIES, "d/saturation"),
+            lambda real, fake, saturation: (real + fake) / 2 < 0.5 and saturation > signs.CERTAIN,
+            value=mean_accuracy,
+        ),
         means="D is confident on many images and wrong on most: the learning rates of both players are too large.",
         remedies=(slower("g", "d", factor=10.0),),
-        otherwise=_NO_SETTING,
     ),
     AdviceRule(
         name="gradients_out_of_balance",
         sign=signs.out_of_balance,
         means="One player's gradients are far larger than the other's: one player hardly learns or diverges.",
         remedies=(add_penalty, slower("g", "d")),
-        otherwise=_NO_SETTING,
     ),
     AdviceRule(
         name="mode_collapse",
         sign=signs.same_samples,
         means="Samples are much closer together than real images are: mode collapse.",
         remedies=(add_penalty, slower("g"), slower("d")),
-        otherwise=_NO_SETTING,
     ),
     AdviceRule(
         name="out_of_reach",
@@ -185,14 +184,12 @@ RULES = (
         sign=signs.coverage_lost,
         means="Samples cover far fewer of the held-out images than before: G has dropped modes.",
         remedies=(average, add_penalty, slower("g")),
-        otherwise=_NO_SETTING,
     ),
     AdviceRule(
         name="score_diverges",
         sign=signs.diverges,
         means="The score has been far from its best for several evaluations: the run has overfitted or diverged.",
         remedies=(average, augment, add_penalty, slower("g", "d")),
-        otherwise=_NO_SETTING,
     ),
     AdviceRule(
         name="weights_explode",
@@ -200,27 +197,30 @@ RULES = (
         means="A layer's largest singular value has jumped far above all earlier values, "
         "which often precedes collapse.",
         remedies=(float32, slower("g", "d")),
-        otherwise=_NO_SETTING,
     ),
     # below, signs that healthy runs have, too: a cause only together with a setting that is far from usual
     AdviceRule(
         name="weights_grow",
         sign=signs.weights_grow,
         means="A layer's weights have grown several times in their first updates.",
+        otherwise=None,
     ),
     AdviceRule(
         name="d_ahead",
-        sign=lasting(2, _JUDGED[:2], lambda *row: mean_accuracy(row) > signs.MOSTLY_RIGHT, value=mean_accuracy),
+        sign=lasting(2, _ACCURACIES, lambda real, fake: (real + fake) / 2 > signs.MOSTLY_RIGHT, value=mean_accuracy),
         means="D is right on nearly all images from the start: G does not keep up.",
+        otherwise=None,
     ),
     AdviceRule(
         name="d_behind",
-        sign=lasting(2, _JUDGED[:2], lambda *row: mean_accuracy(row) < signs.UNDECIDED, value=mean_accuracy),
+        sign=lasting(2, _ACCURACIES, lambda real, fake: (real + fake) / 2 < signs.UNDECIDED, value=mean_accuracy),
         means="D cannot distinguish real from generated images.",
+        otherwise=None,
     ),
     AdviceRule(
         name="d_flat",
         sign=lasting(4, ("d/real", "d/fake"), lambda real, fake: abs(real - fake) < signs.FLAT),
         means="D's outputs for real and for generated images hardly differ.",
+        otherwise=None,
     ),
 )

@@ -16,8 +16,6 @@ _NEAR = 1.1  # a score within this factor of the best one is near it
 _STALLED = 0.01
 _D_MEASURES = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
 _MOMENT_RATIO = "/moment_ratio"  # after the name of a player
-# names in `CollapseMonitor.best`, with their starts: highest, lowest, and highest after a lower one
-_DIVERSITIES = {"diversity": 0.0, "lowest diversity": inf, "risen diversity": 0.0}
 DIVERGED = "diverged"  # a `DivergedError`
 DIVERGED_SCORE = "score_diverges"
 PAST_BEST = "past_best"
@@ -35,9 +33,10 @@ _MEANS = {rule.name: rule.means for rule in RULES} | {
 class CollapseMonitor:
     """Monitor of the signs of a collapse, each of which must last.
 
-    The thresholds are those of the advice (`engine/signs.py`). patience: bad measurements in a row that
-    make a collapse. bad: how many there are now, by the name of the sign; a good one sets it to 0. best:
-    diversities, and best score by metric and number of images. best_at, near_at, scored_at: images trained on
+    The thresholds are those of the advice (`engine/signs.py`). patience: bad measurements in a row that make a
+    collapse. bad: how many there are now, by the name of the sign; a good one sets it to 0. best: best score by
+    metric and number of images, and the highest `diversity`, the lowest and the highest that followed a lower one.
+    best_at, near_at, scored_at: images trained on
     at the best score, at the newest score near it, and at the newest score. num_far: scores since `near_at`.
     is_repeated: whether a rollback has returned the run to its best score, which has not been exceeded since.
     """
@@ -102,10 +101,13 @@ class CollapseMonitor:
 
     def _has_collapsed(self, diversity: float, is_trained: bool) -> bool:
         """Return whether samples are too equal, and note what they have reached; noise of an untrained G is diverse."""
-        highest, lowest, risen = (self.best.get(name, start) for name, start in _DIVERSITIES.items())
+        highest = self.best.get("diversity", 0.0)
+        lowest = self.best.get("lowest diversity", inf)
+        risen = self.best.get("risen diversity", 0.0)
         if is_trained and isfinite(diversity):
-            reached = max(highest, diversity), min(lowest, diversity), max(risen, diversity * (diversity > lowest))
-            self.best.update(zip(_DIVERSITIES, reached, strict=True))
+            self.best["diversity"] = max(highest, diversity)
+            self.best["lowest diversity"] = min(lowest, diversity)
+            self.best["risen diversity"] = max(risen, diversity) if diversity > lowest else risen
         return diversity <= diversity_limit(highest, risen)
 
     def _of_score(self, event: Event) -> dict[str, bool]:

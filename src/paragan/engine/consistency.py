@@ -11,13 +11,11 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import RankError
-from paragan.core.layout import Layout, local_shard
+from paragan.core.layout import local_shard
 from paragan.core.types import Clock
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
 from paragan.parallel import Strategy
-
-_SHARD = " of several)"
 
 
 @dataclass
@@ -42,15 +40,13 @@ class ConsistencyCheck:
         if self._last is not None and clock.step < self._last + self.steps:
             return
         self._last = clock.step
-        local = _sums(clock, players)
-        sharded = {name: value for name, value in local.items() if name.endswith(_SHARD)}
-        replicated = {name: value for name, value in local.items() if name not in sharded}
-        gathered = self.world.gather([_digest(replicated), _digest(sorted(sharded)), _digest(sharded)])
-        equal_everywhere = {digest for digest, _, _ in gathered}
-        equal_boxes = {boxes for _, boxes, _ in gathered}
-        equal_shards = {(boxes, values) for _, boxes, values in gathered}
-        if len(equal_everywhere) > 1 or len(equal_shards) > len(equal_boxes):
-            self._raise_difference(clock.step, self.world.gather(local))
+        whole_sums, shard_sums = _sums(clock, players)
+        gathered = self.world.gather([_digest(whole_sums), _digest(sorted(shard_sums)), _digest(shard_sums)])
+        wholes = {whole for whole, _, _ in gathered}
+        places = {names for _, names, _ in gathered}  # the name of a shard has its place
+        shards = {(names, values) for _, names, values in gathered}
+        if len(wholes) > 1 or len(shards) > len(places):
+            self._raise_difference(clock.step, self.world.gather(whole_sums | shard_sums))
 
     def _raise_difference(self, step: int, sums_by_rank: list[dict[str, Any]]) -> None:
         expected: dict[str, tuple[int, Any]] = {}
@@ -66,51 +62,51 @@ class ConsistencyCheck:
                     )
 
 
-def _sums(clock: Clock, players: Mapping[str, Player]) -> dict[str, Any]:
-    """Return values that must be equal on all ranks, by name, in one device transfer per player."""
-    sums: dict[str, Any] = {"clock: step": clock.step, "clock: images": clock.images}
+def _sums(clock: Clock, players: Mapping[str, Player]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return by name what must be equal on all ranks, and on all replicas of a shard; one transfer per player."""
+    whole_sums: dict[str, Any] = {"clock: step": clock.step, "clock: images": clock.images}
+    shard_sums: dict[str, Any] = {}
     for side, player in players.items():
         numbers = {"updates": player.updates}
         if player.scaler is not None:
             numbers |= {"loss scale": player.scaler.scale, "good steps": player.scaler.good}
-        sums |= {f"{side}: {name}": float(value) for name, value in numbers.items()}
+        whole_sums |= {f"{side}: {name}": float(value) for name, value in numbers.items()}
         for name, rate in learning_rates(player.optimizer).items():
-            sums[f"{side}: learning rate{name.removeprefix('lr')}"] = rate
-        sums |= {f"{side}: version": player.version, f"{side}: images": player.images}
-        tensors = dict(_named_tensors("", player.net, player.strategy))
+            whole_sums[f"{side}: learning rate{name.removeprefix('lr')}"] = rate
+        whole_sums |= {f"{side}: version": player.version, f"{side}: images": player.images}
+        tensors = list(_named_tensors(f"{side}: ", player.net, player.strategy))
         if player.ema is not None:
-            tensors |= _named_tensors("average: ", player.ema.net, player.strategy)
-        checksums = torch.stack([checksum(tensor) for tensor in tensors.values()]).tolist() if tensors else []
-        sums |= {f"{side}: {name}": value for name, value in zip(tensors, checksums, strict=True)}
-    return sums
+            tensors += _named_tensors(f"{side}: average: ", player.ema.net, player.strategy)
+        checksums = torch.stack([checksum(tensor) for _, tensor, _ in tensors]).tolist() if tensors else []
+        for (name, _, is_shard), value in zip(tensors, checksums, strict=True):
+            (shard_sums if is_shard else whole_sums)[name] = value
+    return whole_sums, shard_sums
 
 
 def _digest(sums: Any) -> str:
     return hashlib.sha256(json.dumps(sums).encode()).hexdigest()
 
 
-def _named_tensors(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[tuple[str, Tensor]]:
-    """Yield tensors by name; the name of a piece has its place, so that only replicas compare.
+def _named_tensors(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[tuple[str, Tensor, bool]]:
+    """Yield (name, tensor, whether it is a shard); the name of a shard has its place, so that only replicas compare.
 
-    A weight with fewer rows than ranks can be whole on one rank: if others are cut, it is a piece.
-    All tensors of a pipeline stage are pieces.
+    A weight with fewer rows than ranks can be whole on one rank: if others are cut, it is a shard.
+    All tensors of a pipeline stage are shards.
     """
     layout = strategy.layout(net)
     is_cut = not all(box.is_whole for box in layout.values())
     for name, value in net.named_parameters():
         box = layout[name]
-        is_piece = (is_cut and value.dim() > 0) or box.stage is not None
-        yield f"{prefix}{name}{f' (piece at {box.offset}{_SHARD}' * is_piece}", local_shard(value.detach())
+        is_shard = (is_cut and value.dim() > 0) or box.stage is not None
+        place = f" (piece at {box.offset} of several)" if is_shard else ""
+        yield f"{prefix}{name}{place}", local_shard(value.detach()), is_shard
     # norms of torch in D count batches of G's turns, too, which follow an averaging of local SGD
     if not strategy.exemption:
-        yield from _named_buffers(prefix, net, layout)
-
-
-def _named_buffers(prefix: str, net: nn.Module, layout: Layout) -> Iterator[tuple[str, Tensor]]:
-    for name, buffer in net.named_buffers():
-        if not buffer.is_meta:
-            of_stage = f" (of a stage{_SHARD}" if name in layout and layout[name].stage is not None else ""
-            yield f"{prefix}{name}{of_stage}", buffer.detach()
+        for name, buffer in net.named_buffers():
+            if not buffer.is_meta:
+                is_shard = name in layout and layout[name].stage is not None
+                place = " (of a stage of several)" if is_shard else ""
+                yield f"{prefix}{name}{place}", buffer.detach(), is_shard
 
 
 def checksum(tensor: Tensor) -> Tensor:

@@ -33,8 +33,8 @@ class SkipMonitor:
 
         Collective.
         """
-        local = (self._source.not_finite if self._source is not None else None) or ()
-        by_rank = self._world.gather([name for name in local if name not in self._not_finite])
+        local = None if self._source is None else self._source.not_finite
+        by_rank = self._world.gather([name for name in local or () if name not in self._not_finite])
         new = {name for names in by_rank for name in names}
         self._not_finite |= new
         lines = [f"warning: {not_finite_message(new, ', and updates on it are skipped')}"] if new else []

@@ -38,6 +38,7 @@ class PhaseLog:
         local = {phase: now[phase] - self._before[phase] for phase in Phase}
         self._before = now
         gathered = self._roles.world.gather(local)
+        # of other processes, whose keys arrive as strings
         by_rank = [{Phase(name): s for name, s in seconds.items()} for seconds in gathered]
         return _values(steps, by_rank), list(self._stragglers(steps, by_rank)) if steps else []
 
@@ -46,7 +47,7 @@ class PhaseLog:
         everyone = tuple(range(len(by_rank)))
         peers = {tuple(numbers) for numbers in self._roles.ranks.values()} or {everyone}
         if self._roles.has_server:
-            peers = {everyone[1:]}
+            peers = {everyone[1:]}  # rank 0 serves the others
         work = list(map(_work, by_rank))
         for group in peers:
             for rank in group:

@@ -1,12 +1,13 @@
 """Training loop that returns to a good checkpoint when training collapses."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from paragan.checkpoint.reader import Checkpoint, open_verified, restoring
+from paragan.checkpoint.writer import oldest_of_each_age
 from paragan.core.collective import run_on_all_ranks, run_on_main
 from paragan.core.errors import DivergedError
 from paragan.core.event import Event
@@ -20,17 +21,17 @@ from paragan.engine.training_loop import TrainingLoop
 from paragan.evaluation.score import Score
 
 _MAX_IMAGES = 1 << 47
+_MAX_OLDER = 3  # good checkpoints that are protected next to the newest
 
 
 @dataclass(kw_only=True)
 class RollbackLoop(TrainingLoop):
     """Training loop that returns the players to a good checkpoint when training collapses.
 
-    A collapse is a `DivergedError`, or a sign that lasts (`CollapseMonitor`). Steps, images and
-    data continue: other batches follow, and the run gets longer by what was lost. Learning rates
-    are lowered, but at the first rollback not for a sign that a single batch can cause. If a
-    rollback has not helped, the next one returns to an older checkpoint and lowers the rates more.
-    Rank 0 decides.
+    A collapse is a `DivergedError`, or a sign that lasts (`CollapseMonitor`). Steps, images and data continue: other
+    batches follow, and the run gets longer by what was lost. Learning rates are lowered, but at the first rollback
+    not for a sign that a single batch can cause. If a rollback has not helped, the next one returns to an older
+    checkpoint and lowers the rates more. Rank 0 decides.
     """
 
     rollback: RollbackOptions
@@ -126,18 +127,19 @@ class RollbackLoop(TrainingLoop):
         """Return whether this is the best score, of a run without a sign of a collapse."""
         return self._state.monitor.is_clean and super()._is_best(score)
 
-    def _newest_good(self) -> dict[str, Any]:
-        """Return the newest checkpoint that a good measurement has followed, as in the state."""
+    def _with_newest_good(self) -> RollbackState:
+        """Return the state with the newest checkpoint that a good measurement has followed."""
         good = self._state.good
         good_images = self._state.good_images
         if self._measured_at == self.clock.step and self._state.monitor.is_clean:
             good = max(good, self._saved_before)
             good_images = self.clock.images
         good = self.clock.step if good < 0 else good
-        return {"good": good, "good_images": good_images, "older": self._state.older_than(good)}
+        older = oldest_of_each_age({*self._state.older, self._state.good}, good)[-_MAX_OLDER:]
+        return replace(self._state, good=good, good_images=good_images, older=older)
 
     def _note_good(self) -> None:
-        vars(self._state).update(self._newest_good())
+        self._state = self._with_newest_good()
         self.checkpoints.protected.clear()
         self.checkpoints.protected.update((self._state.good, *self._state.older))
 
@@ -152,8 +154,8 @@ class RollbackLoop(TrainingLoop):
         groups, values = super().state()
         local = {name: counts for name, counts in self._state.applied.items() if name in self.players}
         applied = self.roles.gather_merged(local)
-        saved = {**self._state.to_json(), **self._newest_good(), "applied": applied}
-        return groups, {**values, "rollback": saved}
+        saved = replace(self._with_newest_good(), applied=applied)
+        return groups, {**values, "rollback": asdict(saved)}
 
     def resume_from(self, checkpoint: Checkpoint) -> None:
         """Restore this checkpoint, with the learning rates and the length of the run."""
@@ -206,7 +208,8 @@ class RollbackLoop(TrainingLoop):
         factor = self.rollback.lr_factor
         state.target = target
         state.count += 1
-        state.power *= not has_helped
+        if has_helped:
+            state.power = 0
         if name not in OF_ONE_BATCH or state.count > 1:
             state.slow(SLOWED.get(name, tuple(side.value for side in self.gan.slots)), factor)
         repeated = lost_images - state.lost_images
@@ -247,7 +250,7 @@ class RollbackLoop(TrainingLoop):
         readable = run_on_main(self.world, partial(first_readable, paths, folder, self.checkpoints.log))
         if readable is None:
             raise DivergedError(f"step {self.clock.step}: no good checkpoint to roll back to: {reason}")
-        opened: list[Checkpoint] = []
+        opened: list[Checkpoint] = []  # of this rank: results of `run_on_all_ranks` are sent, and this one is large
         run_on_all_ranks(self.world, lambda: opened.append(open_verified(folder / readable)))
         return opened[0]
 

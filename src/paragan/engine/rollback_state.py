@@ -1,30 +1,28 @@
 """State of the rollbacks of a run, in each of its checkpoints."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
-from paragan.checkpoint.writer import CheckpointWriter, oldest_of_each_age
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError
 from paragan.engine.collapse import CollapseMonitor
 
 _COUNTS = ("count", "lost_images", "good", "good_images", "target", "trial_images", "power")
-_MAX_OLDER = 3
 
 
 @dataclass(kw_only=True)
 class RollbackState:
     """Rollbacks so far, and what the next decision depends on.
 
-    count: number of rollbacks. lost_images: images by which they have made the run longer.
-    good: step of the newest good checkpoint; -1: none. older: steps of older good ones, one for each doubling of
-    the distance to `good`. good_images: images trained on at the newest good measurement.
-    target: step to which the newest rollback has returned. trial_images: images up to which another collapse
-    means that this rollback did not help. power: exponent of `lr_factor` in it; 0: the rates stayed.
-    lr_factors: product of all factors so far, by player. applied: version and finite updates of each player at
-    its last update that was not skipped.
+    count: number of rollbacks. lost_images: images by which they have made the run longer. good: step of the newest
+    good checkpoint; -1: none. older: steps of older good ones, one for each doubling of the distance to `good`.
+    good_images: images trained on at the newest good measurement. target: step to which the newest rollback has
+    returned. trial_images: images up to which another collapse means that this rollback did not help. power: exponent
+    of `lr_factor` in it; 0: the rates stayed. lr_factors: product of all factors so far, by player. applied: version
+    and finite updates of each player at its last update that was not skipped.
     """
 
     monitor: CollapseMonitor
@@ -39,12 +37,8 @@ class RollbackState:
     lr_factors: dict[str, float] = field(default_factory=dict)
     applied: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as JSON values."""
-        return asdict(self)
-
     def restore(self, values: Mapping[str, Any]) -> None:
-        """Restore the result of `to_json`. Invalid values raise KeyError, TypeError or ValueError."""
+        """Restore the fields, as JSON values. Invalid ones raise KeyError, TypeError or ValueError."""
         vars(self).update(read_counts(values, *_COUNTS))  # sets the fields of these names
         self.older = [int(step) for step in values["older"]]
         factors = dict(values["lr_factors"]).items()
@@ -70,10 +64,6 @@ class RollbackState:
     def facts(self) -> dict[str, Any]:
         """Return count, factors and lost images for the record."""
         return {"count": self.count, "lr_factors": dict(self.lr_factors), "lost_images": self.lost_images}
-
-    def older_than(self, good: int) -> list[int]:
-        """Return the good checkpoints to protect next to this newer one."""
-        return oldest_of_each_age({*self.older, self.good}, good)[-_MAX_OLDER:]
 
     def fallback(self) -> int:
         """Return the newest good checkpoint that is older than the newest target, else the oldest."""

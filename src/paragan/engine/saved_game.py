@@ -47,8 +47,8 @@ class SavedGame:
     scheme: Scheme
     batches: BatchStream
     checkpoints: CheckpointWriter
-    roles: Roles = field(default=colocated_roles(ALONE), kw_only=True)
-    sync_period: int = field(default=1, kw_only=True)
+    roles: Roles = colocated_roles(ALONE)
+    sync_period: int = 1
     phases: PhaseClock = field(default_factory=PhaseClock, init=False)  # of the thread that trains
     saved_at: int = field(default=-1, init=False)  # step of the newest checkpoint
     is_score_pending: bool = field(default=False, init=False)  # a stop interrupted the newest score
@@ -117,8 +117,7 @@ class SavedGame:
         counters = self.roles.gather_merged({name: numbers for name, (_, numbers) in states.items()})
         values: dict[str, Any] = {"players": counters}
         # their weights are not in the checkpoint
-        local = {name: self._frozen_sha256(player) for name, player in self.players.items()}
-        frozen = self.roles.gather_merged(local)
+        frozen = self.roles.gather_merged({name: self._frozen_sha256(player) for name, player in self.players.items()})
         if any(frozen.values()):
             values["frozen"] = frozen
         bases = self.roles.gather_merged(self._bases())
@@ -134,7 +133,10 @@ class SavedGame:
 
     @cached_property
     def _sample_classes(self) -> dict[str, str]:
-        """The classes of the samples of the lowest hashes of names, by what identifies these in any folder."""
+        """Classes of up to 128 samples, by a hash of name and stamp, which is the same in any folder.
+
+        Those with the lowest hashes of their names: the choice stays where samples are added or removed.
+        """
         source = self.batches.source
         labels_N = source.row_labels() if source.class_names else None
         if labels_N is None or not source.stamp(0):
@@ -251,9 +253,11 @@ def describe_player(player: Player) -> dict[str, Any]:
     dtype = first.dtype if player.calling.dtype is None else player.calling.dtype
     shapes = player.strategy.shapes(player.net)
     sizes = {name: prod(shapes[name]) for name in player.strategy.parameter_names(player.net)}
+    weights = {"weights": sum(sizes.values())}
+    if player.base:
+        weights["trained"] = sum(size for name, size in sizes.items() if name not in player.base)
     return {
-        "weights": sum(sizes.values()),
-        **({"trained": sum(n for name, n in sizes.items() if name not in player.base)} if player.base else {}),
+        **weights,
         "precision": _PRECISIONS.get(dtype, str(dtype)),
         "channels_last": player.calling.channels_last,
         "device": str(first.device),
@@ -265,8 +269,10 @@ def describe_data(source: Source, samples: FixedSamples | FixedTensors | None, p
     """Describe the data: shape and number of samples, and classes. samples: of the sheets."""
     shape = source.tensors[prior.arguments[0]].shape
     data: dict[str, Any] = {"shape": list(shape), "images": len(source), "class_names": list(source.class_names)}
-    held_out = None if samples is None else samples.held_out
-    pairs = {} if held_out is None else {"held_out_pairs": len(held_out)}
-    labels = {} if prior.uses_labels else {"labels": "ignored by the generator"}
-    tensors = {} if source.is_image else {"tensors": tensor_texts(source.tensors)}
-    return {**data, **pairs, **labels, **tensors}
+    if samples is not None and samples.held_out is not None:
+        data["held_out_pairs"] = len(samples.held_out)
+    if not prior.uses_labels:
+        data["labels"] = "ignored by the generator"
+    if not source.is_image:
+        data["tensors"] = tensor_texts(source.tensors)
+    return data

@@ -24,13 +24,11 @@ _LOG_POINTS = 8  # that the advice reads
 class Session:
     """Record of a run while a process trains it: `write` every event of the trainer, then `end`.
 
-    folder: the run folder; its record is read for the advice after a resume.
-    writer: of this rank; rank 0 alone writes the record and gives advice.
-    run_info: more values for the `start` event (recipe, changed settings, commands).
-    world: all ranks; every rank has a session.
-    messages: texts that are written as events after the start.
-    keep_files: called after every checkpoint; checks that the files of the run are still there.
-    settings: of the run, by dotted key, for the advice. command: returns how to start the run anew with changed ones.
+    folder: the run folder; its record is read for the advice after a resume. writer: of this rank; rank 0 alone
+    writes the record and gives advice. run_info: more values for the `start` event (recipe, changed settings,
+    commands). world: all ranks; every rank has a session. messages: texts that are written as events after the start.
+    keep_files: called after every checkpoint; checks that the files of the run are still there. settings: of the run,
+    by dotted key, for the advice. command: returns how to start the run anew with changed ones.
     """
 
     trainer: TrainingLoop
@@ -58,7 +56,10 @@ class Session:
                 self._start(event)
             case "step" if event.values:
                 self.timer.record(event)  # so that the first has a speed, too
-                self._write(replace(event, values={**event.values, **self._speed(event.images)}))
+                self.timer.total = self.trainer.images  # more after a rollback
+                images_per_s = round(self.timer.images_per_s(), 1)
+                speed = {"images_per_s": images_per_s, "eta_s": round(self.timer.eta_s(event.images), 1)}
+                self._write(replace(event, values={**event.values, **speed}))
                 self._log_points.append(event.values)
                 self._advise(event, self._log_points)
             case "step":
@@ -80,28 +81,19 @@ class Session:
         self._write(self.trainer.event("end", {"code": code, "reason": reason}))
         self.writer.close()
 
-    def seconds(self) -> float:
-        """Return the seconds since this session began."""
-        return self.timer.seconds()
-
     def _start(self, event: Event) -> None:
         """Write the first event, the messages, and advice that the record does not have yet."""
         before = read_history(self.folder / "metrics.jsonl", event.step) if self.world.is_main else []
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
         self._advice_given = [line for line in before if line["kind"] == "advice"]
-        name = {"name": self.run_info["data"]} if "data" in self.run_info else {}
-        self._write(replace(event, values={**self.run_info, **event.values, "data": {**event.values["data"], **name}}))
+        data = dict(event.values["data"])
+        if "data" in self.run_info:
+            data["name"] = self.run_info["data"]
+        self._write(replace(event, values={**self.run_info, **event.values, "data": data}))
         warnings = (f"warning: {text}" for text in self.trainer.batches.source.notices)
         for text in (*self.messages, *warnings):
             self._write(replace(event, kind="event", values={"text": text}))
         self._advise(event, self._history)
-
-    def _speed(self, images: int) -> dict[str, float]:
-        self.timer.total = self.trainer.images  # more after a rollback
-        return {
-            "images_per_s": round(self.timer.images_per_s(), 1),
-            "eta_s": round(self.timer.eta_s(images), 1),
-        }
 
     def _advise(self, event: Event, history: History) -> None:
         """Write each new advice after an event; a rule gives advice once per run."""
@@ -117,12 +109,12 @@ class Session:
 
     def _is_new(self, advice: Advice) -> bool:
         """Return whether neither the rule nor its changes were given before."""
-        names = [given.get("name") for given in self._advice_given]
-        changes = [given["changes"] for given in self._advice_given if given.get("changes")]
+        names = [earlier.get("name") for earlier in self._advice_given]
+        changes = [earlier["changes"] for earlier in self._advice_given if earlier.get("changes")]
         return advice["name"] not in names and advice["changes"] not in changes
 
     def _write(self, event: Event) -> None:
-        self.writer.write(replace(event, seconds=self.seconds()))
+        self.writer.write(replace(event, seconds=self.timer.seconds()))
 
 
 def read_history(record: Path, step: int) -> list[Moment]:
@@ -166,19 +158,20 @@ class ProgressTimer:
     def record(self, event: Event) -> None:
         """Attribute the time since the previous event to this kind, unless that takes no time."""
         if event.kind not in _TIMED:
+            # Events of a step come before its own, which counts its images; after a rollback there are fewer.
             self._images = event.images if event.kind == "start" else min(self._images, event.images)
             return
         now = time.monotonic()
-        spent = now - self._last
+        spent_s = now - self._last
         self._last = now
         if event.kind == "step":
             self._steps += 1
             decay = 0.0 if self._steps == 2 else _DECAY  # the second step replaces the warm-up
-            self._step_s = decay * self._step_s + (1 - _DECAY) * spent
+            self._step_s = decay * self._step_s + (1 - _DECAY) * spent_s
             self._step_images = decay * self._step_images + (1 - _DECAY) * (event.images - self._images)
             self._images = event.images
         else:
-            self._costs[event.kind] = spent if event.repeat_s is None else event.repeat_s
+            self._costs[event.kind] = spent_s if event.repeat_s is None else event.repeat_s
 
     def seconds(self) -> float:
         """Return the seconds since this session began."""

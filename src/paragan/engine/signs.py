@@ -44,16 +44,22 @@ MOSTLY_RIGHT = 0.9  # mean accuracy. Measured: at most 0.9 in good runs, 0.9 to 
 
 
 def lasting(
-    count: int, names: Sequence[str], holds: Callable[..., bool], value: Callable[..., float] = max, bad: bool = False
+    count: int,
+    names: Sequence[str],
+    holds: Callable[..., bool],
+    value: Callable[[Sequence[float]], float] = max,
+    needs_bad_score: bool = False,
 ) -> Sign:
     """Return a sign that holds for the last `count` observations of all `names` since training began.
 
-    value: to report, of the values of the last one. bad: the score must also be bad.
+    holds: takes the values of `names` as its arguments. value: what to report of the last ones.
     """
 
     def sign(history: History) -> float | None:
         rows = _rows(_trained(history), *names)[-count:]
-        if len(rows) < count or not all(holds(*row) for row in rows) or (bad and _has_improved(history)):
+        if len(rows) < count or not all(holds(*row) for row in rows):
+            return None
+        if needs_bad_score and _has_improved(history):
             return None
         return value(rows[-1])
 

@@ -145,10 +145,8 @@ class TrafficLog:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._before = self._counts()
-
-    def _counts(self) -> tuple[Counter[str], Counter[str]]:
-        return Counter(self._world.sent), Counter(self._world.on_links)
+        self._sent_before = Counter(world.sent)
+        self._on_links_before = Counter(world.on_links)
 
     def read(self, steps: int) -> dict[str, Any]:
         """Return the bytes per step since the last call, or nothing for one rank. Collective.
@@ -158,16 +156,26 @@ class TrafficLog:
         """
         if self._world.size == 1 or not steps:
             return {}
-        now = self._counts()
+        sent = Counter(self._world.sent)
+        on_links = Counter(self._world.on_links)
         # a difference of counters leaves out the kinds that were not sent
-        by_rank = self._world.gather([after - before for after, before in zip(now, self._before, strict=True)])
-        self._before = now
-        totals: list[Counter[str]] = [sum(map(Counter, of_ranks), Counter()) for of_ranks in zip(*by_rank, strict=True)]
-        sent, links = ({kind: round(total[kind] / steps, 1) for kind in sorted(total)} for total in totals)
-        return {"steps": steps, "sent": sent, "links": links}
+        by_rank = self._world.gather([sent - self._sent_before, on_links - self._on_links_before])
+        self._sent_before = sent
+        self._on_links_before = on_links
+        return {
+            "steps": steps,
+            "sent": _per_step([of_rank for of_rank, _ in by_rank], steps),
+            "links": _per_step([of_rank for _, of_rank in by_rank], steps),
+        }
 
 
-_NAMES = {"g": "lag", "d": "age"}  # of the D that G trains against; of the fakes in D's batch
+def _per_step(bytes_by_rank: Iterable[Mapping[str, int]], steps: int) -> dict[str, float]:
+    """Return the bytes of one step by kind, of all ranks together."""
+    total = sum(map(Counter, bytes_by_rank), Counter[str]())
+    return {kind: round(total[kind] / steps, 1) for kind in sorted(total)}
+
+
+_DELAY_NAMES = {"g": "lag", "d": "age"}  # of the D that G trains against; of the fakes in D's batch
 
 
 @dataclass
@@ -191,7 +199,7 @@ class DelayLog:
 
     def fallback_messages(self, delays: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Return a line for each side that has become synchronous since the last call."""
-        new = [side for side, of in delays.items() if of["in_step_at"] is not None and side not in self._in_step]
+        new = [side for side, log in delays.items() if log["in_step_at"] is not None and side not in self._in_step]
         self._in_step.update(new)
         return [
             f"{side}: its gradients exploded: from update {delays[side]['in_step_at']} on the "
@@ -203,20 +211,21 @@ class DelayLog:
 def mean_delays(delays: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """Return mean lag and age in steps and mean wait per update in milliseconds, for the curves."""
     values = {}
-    for side, of in delays.items():
-        name = _NAMES[side]
-        num_updates = sum(of["wait_ms"].values())
-        count = sum(of[name].values())
-        if count and num_updates:
-            values[f"{side}/{name}"] = round(sum(int(n) * c for n, c in of[name].items()) / count, 4)
-            values[f"{side}/wait_ms"] = round(1000 * of["wait_s"] / num_updates, 3)
+    for side, log in delays.items():
+        name = _DELAY_NAMES[side]
+        num_updates = sum(log["wait_ms"].values())
+        num_delays = sum(log[name].values())
+        if num_delays and num_updates:
+            total_steps = sum(int(steps) * count for steps, count in log[name].items())
+            values[f"{side}/{name}"] = round(total_steps / num_delays, 4)
+            values[f"{side}/wait_ms"] = round(1000 * log["wait_s"] / num_updates, 3)
     return values
 
 
 def _merge(side: str, by_rank: list[Mapping[str, Any]]) -> dict[str, Any]:
     versions = [delays["in_step_at"] for delays in by_rank if delays["in_step_at"] is not None]
     return {
-        _NAMES[side]: _sum_histograms(delays["lags"] for delays in by_rank),
+        _DELAY_NAMES[side]: _sum_histograms(delays["lags"] for delays in by_rank),
         "wait_ms": _sum_histograms(delays["waits_ms"] for delays in by_rank),
         "wait_s": sum(delays["wait_s"] for delays in by_rank),
         "used": [delays["used"] for delays in by_rank],

@@ -59,8 +59,8 @@ class Telemetry:
         g = gan.g.network()
         d = gan.d.network()
         with torch.no_grad(), preserved_state(g.module, d.module):
-            of_images = {} if self.train is None else self._of_images(self.train, gan, g, d)
-            values = {**of_images, **_ratio(scalars)}
+            values = {} if self.train is None else self._of_images(self.train, gan, g, d)
+            values |= _gradient_norm_ratio(scalars)
             for side, net in (("g", g), ("d", d)):
                 if sizes := singular_values(net.module):
                     largest = torch.stack([size.float() for size in sizes.values()]).amax()
@@ -103,11 +103,11 @@ class Telemetry:
     @cached_property
     def _train(self) -> Mapping[str, Tensor]:
         assert self.train is not None
-        return _some(self.train, self.num_images)
+        return _random_rows(self.train, self.num_images)
 
     @cached_property
     def _held_out(self) -> Mapping[str, Tensor]:
-        return _some(self.held_out, self.num_images)
+        return _random_rows(self.held_out, self.num_images)
 
 
 def judgement(train_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
@@ -162,9 +162,8 @@ def out_of_reach(real: Tensor, fake: Tensor) -> Tensor:
 def singular_values(net: nn.Module) -> dict[str, Tensor]:
     """Return the largest singular value of every layer's weight in use, by the layer's name.
 
-    A weight is a matrix of (outputs, all other axes); embeddings are left out. 15 power iterations
-    from a fixed start give a lower bound, at most a few per cent below the true value. Collective
-    for sharded networks.
+    A weight is a matrix of (outputs, all other axes); embeddings are left out. 15 power iterations from a fixed start
+    give a lower bound, at most a few per cent below the true value. Collective for sharded networks.
     """
     weights = ((name, module, _weight(module)) for name, module in net.named_modules())
     return {
@@ -177,20 +176,20 @@ def singular_values(net: nn.Module) -> dict[str, Tensor]:
 def _weight(module: nn.Module) -> Tensor | None:
     """Return the unsharded weight that the layer uses."""
     if not parametrize.is_parametrized(module, "weight"):
-        held = getattr(module, "weight", None)
-        return gather_full(held) if isinstance(held, Tensor) else None
+        weight = getattr(module, "weight", None)
+        return gather_full(weight) if isinstance(weight, Tensor) else None
     chain = cast(parametrize.ParametrizationList, cast(nn.ModuleDict, module.parametrizations)["weight"])
     originals = list(chain.parameters(recurse=False))  # weight norm has two: length and direction
     if not any(map(is_sharded, originals)):
         return cast(Tensor, module.weight)
     values = tuple(map(gather_full, originals))  # the layer would compute the weight from its shards
-    for step in chain:
-        trained = {name: gather_full(value) for name, value in step.named_parameters()}
-        values = (functional_call(step, trained, values),)
+    for parametrization in chain:
+        trained = {name: gather_full(value) for name, value in parametrization.named_parameters()}
+        values = (functional_call(parametrization, trained, values),)
     return values[0]
 
 
-def _some(source: Source, max_rows: int) -> Mapping[str, Tensor]:
+def _random_rows(source: Source, max_rows: int) -> Mapping[str, Tensor]:
     """Fetch `max_rows` random rows, at least two, always the same; files are often sorted by class."""
     max_rows = min(max_rows, _MAX_PAIRS) if source.has_pairs else max_rows
     count = max(2, min(max_rows, len(source), _MAX_BYTES // prod(source.shape)))
@@ -207,8 +206,8 @@ def _placed(reals: Mapping[str, Tensor], source: Source, gan: GAN) -> Inputs:
 
 def _in_pieces(call: Callable[..., Tensor], inputs: Inputs, batch: int) -> Tensor:
     """Call in chunks of nearly equal size: batch norm cannot take a last chunk of one sample."""
-    pieces = -(-len(inputs[0]) // batch)
-    cut = [[None] * pieces if tensor is None else tensor.tensor_split(pieces) for tensor in inputs]
+    num_pieces = -(-len(inputs[0]) // batch)
+    cut = [[None] * num_pieces if tensor is None else tensor.tensor_split(num_pieces) for tensor in inputs]
     return torch.cat([call(*piece) for piece in zip(*cut, strict=True)])
 
 
@@ -235,14 +234,13 @@ def _matrix(module: nn.Module, weight: Tensor) -> Tensor:
 
 
 def _top(matrix: Tensor) -> Tensor:
-    start = torch.randn(len(matrix), generator=rng.generator("telemetry", *matrix.shape))
-    u = start.to(matrix)
+    u = torch.randn(len(matrix), generator=rng.generator("telemetry", *matrix.shape)).to(matrix)
     for _ in range(_ITERATIONS):
         u = F.normalize(matrix @ F.normalize(matrix.mH @ u, dim=0), dim=0)
     return (matrix.mH @ u).abs().square().sum().sqrt()
 
 
-def _ratio(scalars: Mapping[str, Tensor | float]) -> dict[str, Tensor]:
+def _gradient_norm_ratio(scalars: Mapping[str, Tensor | float]) -> dict[str, Tensor]:
     g = scalars.get("g/gradient_norm")
     d = scalars.get("d/gradient_norm")
     return {} if g is None or d is None else {"gradient_norm_ratio": torch.as_tensor(g) / torch.as_tensor(d)}

@@ -38,12 +38,11 @@ _PAUSE_S = 0.1  # between two looks at a score that the end of a run waits for
 class TrainingLoop(SavedGame):
     """Training loop of a GAN: steps of a scheme, and checkpoints, samples and scores in between.
 
-    images: length of the run in real images. score: scores the sampling generator; None: scoring is
-    off. stop: called between steps; True saves a checkpoint and ends the run. telemetry: measures
-    the game when samples are due. fixed_samples: the sample sheets; None: there are none. roles:
-    which player trains on which rank. sync_period: steps after which all ranks of a player hold the
-    same weights again (`local_sgd`). background: computes the scores in another process; None:
-    training waits for them.
+    images: length of the run in real images. score: scores the sampling generator; None: scoring is off. stop: called
+    between steps; True saves a checkpoint and ends the run. telemetry: measures the game when samples are due.
+    fixed_samples: the sample sheets; None: there are none. roles: which player trains on which rank. sync_period:
+    steps after which all ranks of a player hold the same weights again (`local_sgd`). background: computes the scores
+    in another process; None: training waits for them.
     """
 
     images: int
@@ -121,8 +120,10 @@ class TrainingLoop(SavedGame):
             yield from self._sample_last()
         if self.saved_at != self.clock.step:
             yield self.save()
-        # what stops a run may not wait for a sheet
-        yield from self.scores() if self.is_finished else self._sample_last()
+        if self.is_finished:
+            yield from self.scores()
+        else:
+            yield from self._sample_last()  # after the save: what stops a run may not wait for a sheet
         self.scheme.close()
         self.batches.close()
         if self._log is not None:
@@ -181,12 +182,6 @@ class TrainingLoop(SavedGame):
         if is_due(self.every.save_kimg, before, now) and self.saved_at != self.clock.step:
             yield self.save()
 
-    def samples(self) -> Event:
-        """Sample the fixed latents or held-out pairs."""
-        assert self.fixed_samples is not None
-        sheet = self.fixed_samples(self.players["g"], self.prior, self.batches.source.class_names)
-        return samples_event(self.clock, sheet, self.fixed_samples.mode)
-
     def _observe(self, report: Report, has_sheet: bool) -> Iterator[Event]:
         """Measure the game, and sample the generator for a sheet; ranks without G wait."""
         if has_sheet:
@@ -202,11 +197,12 @@ class TrainingLoop(SavedGame):
             yield from self._sample()
 
     def _sample(self) -> Iterator[Event]:
-        """Sample the generator; ranks without G wait."""
+        """Sample the fixed latents or held-out pairs; ranks without G wait."""
         self._sampled_at = self.clock.step
         with self.roles.others_waiting():
             if "g" in self.players and self.fixed_samples is not None:
-                yield self.samples()
+                sheet = self.fixed_samples(self.players["g"], self.prior, self.batches.source.class_names)
+                yield samples_event(self.clock, sheet, self.fixed_samples.mode)
 
     def _scores_in_background(self, background: BackgroundScores) -> Iterator[Event]:
         """Save a checkpoint and request its score. Collective."""
@@ -245,7 +241,7 @@ class TrainingLoop(SavedGame):
                 except StopRequested:
                     return
                 except Exception as error:
-                    if not self._may_go_on(error):
+                    if not self._may_continue(error):
                         raise
                     text = f"the score of step {self.clock.step} failed: {describe_error(error)}; training continues"
                     yield self.event("event", {"text": f"warning: {text}"})
@@ -257,13 +253,14 @@ class TrainingLoop(SavedGame):
         if self.clock.step == 0:
             return
         main_score = score if self.world.is_main else None
-        if run_on_all_ranks(self.world, lambda: main_score is not None and self._is_best(main_score))[0]:
+        is_best_by_rank = run_on_all_ranks(self.world, lambda: main_score is not None and self._is_best(main_score))
+        if is_best_by_rank[0]:  # rank 0 decides
             if self.saved_at != self.clock.step:
                 yield self.save()
             run_on_all_ranks(self.world, lambda: self._update_best(main_score))
 
-    def _may_go_on(self, error: Exception) -> bool:
-        """Return whether training goes on after an error of a score, which belongs to the score alone."""
+    def _may_continue(self, error: Exception) -> bool:
+        """Return whether training continues after an error of a score, which belongs to the score alone."""
         if isinstance(error, DivergedError):
             return False
         # on several ranks only an error that all of them raise: the others would wait for this one

@@ -48,10 +48,9 @@ class Progress:
 class Watchdog:
     """Thread that looks at a clock of phases until the `with` block ends.
 
-    on_stall: called with the limit, if the clock shows no progress for longer; True: it only waits,
-    and the count begins anew. on_look: called at each look. Both are called in this thread. A look
-    counts at most twice the period, so that time in which the process was suspended, or the machine
-    slept, is no lack of progress.
+    on_stall: called with the limit, if the clock shows no progress for longer; True: it only waits, and the count
+    begins anew. on_look: called at each look. Both are called in this thread. A look counts at most twice the period,
+    so that time in which the process was suspended, or the machine slept, is no lack of progress.
     """
 
     def __init__(

@@ -12,21 +12,7 @@ import torch
 from torch import Tensor
 
 from paragan.core import rng
-from paragan.core.option_types import Count, Fraction, Natural
 from paragan.core.tree import concatenate_rows
-
-
-@dataclass(frozen=True)
-class BufferOptions:
-    """Size and sampling of the buffer.
-
-    capacity: most samples of a rank. max_age: updates of G between a sample and the newest, beyond
-    which it is dropped. cached: share of a batch that is drawn at random from older samples.
-    """
-
-    capacity: Count = 4096
-    max_age: Natural = 8
-    cached: Fraction = 0.0
 
 
 @dataclass(frozen=True)
@@ -41,11 +27,17 @@ class DrawnFakes:
 
 
 class Buffer:
-    """Buffered samples of one rank, by delivery; draws depend only on seed and batch number."""
+    """Buffered samples of one rank, by delivery; draws depend only on seed and batch number.
 
-    def __init__(self, options: BufferOptions, seed: int) -> None:
-        self.options = options
+    cached: share of a batch that is drawn at random from older samples. max_age: updates of G between a sample and
+    the newest, beyond which it is dropped. capacity: most samples.
+    """
+
+    def __init__(self, seed: int, cached: float = 0.0, max_age: int = 8, capacity: int = 4096) -> None:
         self.seed = seed
+        self.cached = cached
+        self.max_age = max_age
+        self.capacity = capacity
         self._deliveries: list[DrawnFakes] = []  # by version, ascending
         self._num_used = 0  # of the newest delivery
 
@@ -63,9 +55,9 @@ class Buffer:
         (sample, *_) = tensors.values()
         self._deliveries.append(DrawnFakes(tensors, (version,) * len(sample)))
         self._num_used = 0
-        oldest = version - self.options.max_age
+        oldest = version - self.max_age
         self._deliveries = [delivery for delivery in self._deliveries if delivery.versions[0] >= oldest]
-        while len(self) > self.options.capacity and len(self._deliveries) > 1:
+        while len(self) > self.capacity and len(self._deliveries) > 1:
             del self._deliveries[0]
 
     def draw(self, count: int, step: int) -> DrawnFakes:
@@ -75,7 +67,7 @@ class Buffer:
         """
         assert self._deliveries, "nothing has been delivered"
         *older, newest = self._deliveries
-        num_cached = round(count * self.options.cached) if older else 0
+        num_cached = round(count * self.cached) if older else 0
         fresh = [(self._num_used + n) % len(newest.versions) for n in range(count - num_cached)]
         self._num_used = (self._num_used + len(fresh)) % len(newest.versions)
         parts = [_rows(newest, torch.tensor(fresh, dtype=torch.int64))]
@@ -95,11 +87,11 @@ class Buffer:
 
 def _rank_in_class(y_B: Tensor) -> Tensor:
     """Return for each label how many equal ones precede it."""
-    turns = torch.zeros_like(y_B)
+    ranks = torch.zeros_like(y_B)
     for label in y_B.unique():
-        of_it = y_B == label
-        turns[of_it] = torch.arange(int(of_it.sum()))
-    return turns
+        is_label = y_B == label
+        ranks[is_label] = torch.arange(int(is_label.sum()))
+    return ranks
 
 
 def _rows(delivery: DrawnFakes, rows: Tensor) -> DrawnFakes:

@@ -9,25 +9,25 @@ from torch import Tensor, nn
 from paragan.core.layout import local_shard
 from paragan.game.options import EmaOptions
 from paragan.layers.modes import remember_modes
+from paragan.layers.precision import as_real
 
 
 class Ema:
     """Averaged weights, and copied buffers, in a second copy of a network.
 
-    The half-life counts images, so the average means the same at any batch size: beta = 0.5 **
-    (batch / half_life). Before `start_kimg` the copy equals the weights. A skipped update, decided
-    on the device, leaves it unchanged.
+    The half-life counts images, so the average means the same at any batch size: beta = 0.5 ** (batch / half_life).
+    Before `start_kimg` the copy equals the weights. A skipped update, decided on the device, leaves it unchanged.
     """
 
     def __init__(self, shadow: nn.Module, options: EmaOptions) -> None:
         remember_modes(shadow)
         self.net = shadow.eval().requires_grad_(False)
         self.options = options
-        self._weights: list[Tensor] = [_real(local_shard(p.detach())) for p in shadow.parameters()]
+        self._weights: list[Tensor] = [as_real(local_shard(p.detach())) for p in shadow.parameters()]
         self._buffers = list(shadow.buffers())
         self._constant: set[int] = set()  # numbers of weights that are not averaged
 
-    def share(self, net: nn.Module, names: Container[str]) -> None:
+    def share_constants(self, net: nn.Module, names: Container[str]) -> None:
         """Stop averaging the weights of `net` with these names, which never change; use their memory if possible."""
         pairs = zip(self.net.parameters(), net.named_parameters(), strict=True)
         for number, (average, (name, weight)) in enumerate(pairs):
@@ -40,7 +40,7 @@ class Ema:
         """Move the averages into these tensors, and make them views."""
         for average, place in zip(self.net.parameters(), places, strict=True):
             average.data = place.copy_(average.data)
-        self._weights = [_real(p.detach()) for p in self.net.parameters()]
+        self._weights = [as_real(p.detach()) for p in self.net.parameters()]
 
     def weight(self, images: int, batch: int) -> float:
         """Return 1 - beta of an update on `batch` images that ends at `images`."""
@@ -64,14 +64,9 @@ class Ema:
         factor = ok.to(self._weights[0].dtype) * self.weight(images, batch)
         numbered = enumerate(zip(self._weights, net.parameters() if shards is None else shards, strict=True))
         pairs = [pair for number, pair in numbered if number not in self._constant]
-        # Offloaded weights are on the host.
-        weights = [_real(weight).to(average.device, non_blocking=True) for average, weight in pairs]
+        # In real numbers, as `_foreach_lerp_` takes no complex ones. Offloaded weights are on the host.
+        weights = [as_real(weight).to(average.device, non_blocking=True) for average, weight in pairs]
         factors: Sequence[Any] = [factor] * len(pairs)  # torch's stub declares only numbers
         torch._foreach_lerp_([average for average, _ in pairs], weights, factors)
         for average, buffer in zip(self._buffers, net.buffers(), strict=True):
             average.copy_(torch.where(ok, buffer, average))
-
-
-def _real(weight: Tensor) -> Tensor:
-    """Return a complex tensor as pairs of real numbers, of which `_foreach_lerp_` can average; others unchanged."""
-    return torch.view_as_real(weight) if weight.is_complex() else weight

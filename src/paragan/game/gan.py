@@ -25,9 +25,8 @@ Objective = Callable[[Outputs, TurnInputs], LossTerms]
 class GAN:
     """Player slots, local or remote, with their loss, penalties, prior and clock.
 
-    total: sums over the ranks that share the batch. balancer: weighs the terms of G's loss.
-    extra: players other than G and D, whose losses are their penalties, in the order of their
-    updates.
+    sum_over_ranks: of a tensor, over those that share the batch. balancer: weighs the terms of G's loss. extra:
+    players other than G and D, whose losses are their penalties, in the order of their updates.
     """
 
     g: PlayerSlot
@@ -38,7 +37,7 @@ class GAN:
     d_penalties: tuple[Penalty, ...] = ()
     augment: Augment | None = None
     clock: Clock = field(default_factory=Clock)
-    total: Callable[[Tensor], Tensor] = identity
+    sum_over_ranks: Callable[[Tensor], Tensor] = identity
     adversarial: AdversarialOptions = AdversarialOptions()
     balancer: Balancer | None = None
     extra: Mapping[Side, PlayerSlot] = field(default_factory=dict)
@@ -59,9 +58,9 @@ class GAN:
                     raise ConfigError(f"{side.value}: the penalty {type(penalty).__name__} has no name; set one")
                 self._check_players(side, penalty)
             names = ["adversarial", *(penalty.name for penalty in penalties)]
-            if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+            if (repeated := next((name for name in names if names.count(name) > 1), None)) is not None:
                 raise ConfigError(
-                    f"{side.value}: two losses are called {twice!r}, but names must be unique; "
+                    f"{side.value}: two losses are called {repeated!r}, but names must be unique; "
                     "leave one out, or set the other side for one of the penalties"
                 )
         if not self.g_penalties and not self.adversarial.g_weight(Rows(step=0, first=0, count=1, total=1)):
@@ -194,7 +193,9 @@ class GAN:
         needs_real = any(penalty.needs_real for penalty in due)
         needs_d = needs_real or any(penalty.uses_discriminator for penalty in due)
         reads_images = self.balancer is not None or any(penalty.uses_outputs for penalty in due)
-        chain = turn.chain if needs_d else turn.chain[:1] if reads_images else ()
+        chain = turn.chain if needs_d else (Side.G,)
+        if not (needs_d or reads_images):
+            chain = ()
         return replace(turn, chain=chain, objective=_no_terms, needs_real=needs_real, is_due=bool(due))
 
     def observe(self, d: Update, g: Update) -> Report:
@@ -210,9 +211,11 @@ class GAN:
         for side, update in updates.items():
             scalars |= {f"{side.value}/{name}": value for name, value in update.scalars.items()}
             weights |= varying_weights(side, self.adversarial, self.penalties[side], update.rows)
-        if (adapts := adaptive(self.augment)) is not None and (d := updates.get(Side.D)) is not None and d.scalars:
-            values = adapts.observe(d.scalars["sign"], images * self.d.updates_per_step, self.total)
-            share = d.rows.count / d.rows.total
+        augment = adaptive(self.augment)
+        d = updates.get(Side.D)
+        if augment is not None and d is not None and d.scalars:
+            values = augment.observe(d.scalars["sign"], images * self.d.updates_per_step, self.sum_over_ranks)
+            share = d.rows.count / d.rows.total  # equal on all ranks, whose scalars are summed
             scalars |= {f"d/augment_{name}": value * share for name, value in values.items()}
         return Report(self.clock.step, self.clock.images, scalars, weights)
 

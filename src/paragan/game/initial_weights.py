@@ -15,14 +15,13 @@ from paragan.layers.adapter import adapter_names
 class LoadedWeights:
     """Tensors that a player loaded.
 
-    left: its others, with shapes here and in the file (or None). unused: shapes of the file's
-    others.
+    unmatched: its others, with shapes here and in the file (or None). unused: shapes of the file's others.
     """
 
     tensors: int
     parameters: int
     with_average: bool
-    left: Mapping[str, tuple[Shape, Shape | None]]
+    unmatched: Mapping[str, tuple[Shape, Shape | None]]
     unused: Mapping[str, Shape] = field(default_factory=dict)
 
 
@@ -39,34 +38,36 @@ def start_from(
     shapes = {name: shape for name, shape in player.strategy.shapes(player.net).items() if name not in adapters}
     parameters = set(player.strategy.parameter_names(player.net))
     matching = {name for name, shape in shapes.items() if weights.shapes.get(name) == shape}
-    left = {k: (shape, weights.shapes.get(k)) for k, shape in shapes.items() if k not in matching}
+    unmatched = {name: (shape, weights.shapes.get(name)) for name, shape in shapes.items() if name not in matching}
     if not matching & parameters:
-        return LoadedWeights(tensors=0, parameters=0, with_average=False, left=left)
-    stays = StoredTensors.of(initial() if left else {})
-    started = StoredTensors(shapes, lambda k, box: (weights if k in matching else stays).read(k, box))
-    started = started.joined(adapters)
-    player.strategy.load(player.net, started)
-    _copy_to_masters(player, started)
+        return LoadedWeights(tensors=0, parameters=0, with_average=False, unmatched=unmatched)
+    fresh = StoredTensors.of(initial() if unmatched else {})
+
+    def completed(loaded: StoredTensors) -> StoredTensors:
+        return StoredTensors(shapes, lambda name, box: (loaded if name in matching else fresh).read(name, box)).joined(
+            adapters
+        )
+
+    player.strategy.load(player.net, completed(weights))
+    _copy_to_masters(player, completed(weights))
     with_average = player.ema is not None and matching <= average.shapes.keys()
     if player.ema is not None:
-        averaged = StoredTensors(shapes, lambda k, box: (average if k in matching else stays).read(k, box))
-        averaged = averaged.joined(adapters)
-        player.strategy.load(player.ema.net, averaged if with_average else started)
+        player.strategy.load(player.ema.net, completed(average if with_average else weights))
     return LoadedWeights(
         tensors=len(matching),
         parameters=len(matching & parameters),
         with_average=with_average,
-        left=left,
+        unmatched=unmatched,
         unused={name: shape for name, shape in weights.shapes.items() if name not in shapes},
     )
 
 
 def _copy_to_masters(player: Player, weights: StoredTensors) -> None:
     """Update the float32 copies that the optimiser steps where weights have a low precision."""
-    held = player.optimizer.state_dict()
+    saved = player.optimizer.state_dict()
     boxes = player.strategy.optimizer_layout(player.net)
-    if not any("master" in entry for entry in held["state"].values()):
+    if not any("master" in entry for entry in saved["state"].values()):
         return
     for number, name in enumerate(optimizer_weights(player.optimizer)):
-        held["state"][number]["master"] = weights.read(name, boxes[name])
-    player.optimizer.load_state_dict(held)
+        saved["state"][number]["master"] = weights.read(name, boxes[name])
+    player.optimizer.load_state_dict(saved)

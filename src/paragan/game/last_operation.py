@@ -22,10 +22,16 @@ def are_probabilities(values: Tensor) -> bool:
 
 
 def _is_of_sigmoid(node: Node | None) -> bool:
-    name = "" if node is None else node.name()
-    inputs = [] if node is None else [source for source, _ in node.next_functions if source is not None]
-    if name.startswith("Reciprocal"):  # 1 / (1 + exp(-x))
-        return any(source.name().startswith("Exp") for outer in inputs for source, _ in outer.next_functions if source)
+    if node is None:
+        return False
+    name = node.name()
     if name.startswith(_SIGMOIDS):
         return True
+    inputs = _inputs(node)
+    if name.startswith("Reciprocal"):  # 1 / (1 + exp(-x)): the sum between has the exponential as its input
+        return any(source.name().startswith("Exp") for added in inputs for source in _inputs(added))
     return name.startswith((*_SHAPES, *_SCALES)) and bool(inputs) and all(map(_is_of_sigmoid, inputs))
+
+
+def _inputs(node: Node) -> list[Node]:
+    return [source for source, _ in node.next_functions if source is not None]

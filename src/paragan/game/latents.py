@@ -28,10 +28,9 @@ def draw_block(prior: Prior, number: int, count: int = BLOCK) -> tuple[Tensor, T
 def truncated(z_BZ: Tensor, threshold: float | None) -> Tensor:
     """Return latents with components of at most `threshold`, in (0, 1], in magnitude.
 
-    threshold: None: the latents are unchanged. The distribution is that of the truncation trick
-    (Brock et al. 2019, section 3.1: components of larger magnitude are drawn again). Instead of
-    drawing again, every component moves to the same quantile of the truncated normal, so an image
-    and its truncated version belong together.
+    threshold: None: the latents are unchanged. The distribution is that of the truncation trick (Brock et al. 2019,
+    section 3.1: components of larger magnitude are drawn again). Instead of drawing again, every component moves to
+    the same quantile of the truncated normal, so an image and its truncated version belong together.
     """
     if threshold is None:
         return z_BZ

@@ -20,9 +20,8 @@ def adversarial_terms(
 ) -> LossTerms:
     """Return the total loss per sample, and that of each of several discriminators as observation.
 
-    function, compares: of the `Loss`. outputs: gather the rows of all ranks. judged: the arguments
-    of `function`. A discriminator's loss is averaged over its logits per sample first, so that
-    their number is no weight.
+    function, compares: of the `Loss`. outputs: gather the rows of all ranks. judged: the arguments of `function`. A
+    discriminator's loss is averaged over its logits per sample first, so that their number is no weight.
     """
     first = judged[0]
     assert first is not None
@@ -31,8 +30,9 @@ def adversarial_terms(
     losses: dict[str, Tensor] = {}
     for name in names:
         logits = [None if output is None else output.by_name[name].logits_B for output in judged]
-        of_all_ranks = [None if x is None else outputs.whole(x) for x in logits] if compares else ()
-        losses[name] = mean_per_sample(function(*logits, *of_all_ranks))
+        if compares:
+            logits += [None if x is None else outputs.whole(x) for x in logits]
+        losses[name] = mean_per_sample(function(*logits))
     if not first.members:
         return LossTerms({"adversarial": losses[""]})
     total_B = sum_of([factor * losses[name] for name, factor in factors.items()])

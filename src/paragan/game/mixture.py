@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_MEMBERS = "members."
-
 
 class Mixture(nn.Module):
     """Several generators as one network.
@@ -76,6 +74,6 @@ def mixture_of(members: Sequence[nn.Module], weights: Sequence[float]) -> Mixtur
 
 def mixture_for_weights(make_member: Callable[[], nn.Module], names: Iterable[str]) -> Mixture:
     """Build a mixture with as many members as these names of weights have, to be filled with the weights."""
-    numbers = {name.split(".")[1] for name in names if name.startswith(_MEMBERS)}
+    numbers = {name.split(".")[1] for name in names if name.startswith("members.")}
     num_members = max(1, len(numbers))
     return mixture_of([make_member() for _ in range(num_members)], [1.0] * num_members)

@@ -22,30 +22,30 @@ def generator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec]) -> tu
     input `input`, and others write `noise`.
     """
     if clash := [name for name in _DRAWN if name in tensors]:
-        problem = f"data: a sample has a tensor {clash[0]!r}, the name of the latent that is drawn"
-        raise ConfigError(f"{problem}; rename it")
+        raise ConfigError(f"data: a sample has a tensor {clash[0]!r}, the name of the latent that is drawn; rename it")
     parameters = _parameters(net, "generator")
     unknown = [p for p in parameters if p.name not in (*tensors, *_DRAWN) and p.default is p.empty]
     has_latent = type(getattr(net, LATENT, None)) is int and not any(p.name in _DRAWN for p in parameters)
     if has_latent and len(unknown) == 1:
         parameters[parameters.index(unknown[0])] = unknown[0].replace(name=LATENT)
-    found = _available(parameters, (*tensors, *_DRAWN), "generator")
-    if not found:
-        hint = "name its arguments after tensors of a sample, or latent"
-        raise ConfigError(f"generator: {type(net).__name__}.forward takes no arguments; {hint}")
-    names = tuple(LATENT if name in _DRAWN else name for name in found)
-    if LATENT in names and type(getattr(net, LATENT, None)) is not int:
-        hint = "set it, for example self.latent = 64"
+    arguments = _available(parameters, (*tensors, *_DRAWN), "generator")
+    if not arguments:
         raise ConfigError(
-            f"generator: {type(net).__name__} has no attribute `latent`, the length of {found[0]}; {hint}"
+            f"generator: {type(net).__name__}.forward takes no arguments; name its arguments after tensors of a "
+            "sample, or latent"
+        )
+    names = tuple(LATENT if name in _DRAWN else name for name in arguments)
+    if LATENT in names and type(getattr(net, LATENT, None)) is not int:
+        raise ConfigError(
+            f"generator: {type(net).__name__} has no attribute `latent`, the length of {arguments[0]}; set it, for "
+            "example self.latent = 64"
         )
     return names
 
 
 def input_names(generator: nn.Module) -> tuple[str, ...]:
     """Return the names of all arguments of a generator; `z` is `latent`."""
-    names = (parameter.name for parameter in _parameters(generator, "generator"))
-    return tuple(LATENT if name in _DRAWN else name for name in names)
+    return tuple(LATENT if p.name in _DRAWN else p.name for p in _parameters(generator, "generator"))
 
 
 def tuple_names(generator: nn.Module, discriminator: nn.Module, sample: str | None) -> tuple[str, ...]:
@@ -77,25 +77,26 @@ def with_named_inputs(net: nn.Module, tensors: Mapping[str, TensorSpec], sample:
     """Return D; of several discriminators a copy whose modules receive what they name."""
     if not isinstance(net, Discriminators):
         return net
-    every = discriminator_arguments(net, tensors, sample)
+    arguments = discriminator_arguments(net, tensors, sample)
     by_member = _by_member(net, tensors, sample)
     named = copy.copy(net)
-    named.places = {key: [every.index(name) for name in names] for key, names in by_member.items()}
+    named.places = {key: [arguments.index(name) for name in names] for key, names in by_member.items()}
     return named
 
 
 def _by_member(net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | None) -> dict[str, tuple[str, ...]]:
     """Return the arguments of each discriminator; the name of a single one is empty."""
-    members = _members(net)
-    owners = {key: f"discriminator {key}".strip() for key in members}
-    found = {key: _arguments(owners[key], each, tensors, sample) for key, each in members.items()}
-    (one, names), *others = found.items()
-    if other := next((key for key, given in others if given[0] != names[0]), None):
-        raise ConfigError(
-            f"discriminator: the first argument of {one} is {names[0]!r}, and that of {other} "
-            f"{found[other][0]!r}; name the tensor that G generates in both, or pass sample=NAME"
-        )
-    return found
+    by_member = {}
+    for key, member in _members(net).items():
+        by_member[key] = _arguments(f"discriminator {key}".strip(), member, tensors, sample)
+    first = next(iter(by_member))
+    for key, names in by_member.items():
+        if names[0] != by_member[first][0]:
+            raise ConfigError(
+                f"discriminator: the first argument of {first} is {by_member[first][0]!r}, and that of {key} "
+                f"{names[0]!r}; name the tensor that G generates in both, or pass sample=NAME"
+            )
+    return by_member
 
 
 def _members(net: nn.Module) -> dict[str, nn.Module]:
@@ -118,26 +119,28 @@ def _arguments(owner: str, net: nn.Module, tensors: Mapping[str, TensorSpec], sa
 
 
 def _parameters(net: nn.Module, owner: str) -> list[inspect.Parameter]:
-    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    every = inspect.signature(net.forward).parameters.values()
-    found = [parameter for parameter in every if parameter.kind in named]
-    needed = [p.name for p in every if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    if needed or (not found and owner != "generator"):
+    """Return the named arguments of `forward` that can be given by position."""
+    parameters = inspect.signature(net.forward).parameters.values()
+    by_position = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if needed or (not by_position and owner != "generator"):
         problem = f"takes {needed[0]!r} by keyword only" if needed else "has no named argument"
         raise ConfigError(f"{owner}: {type(net).__name__}.forward {problem}; give it arguments with names, by position")
-    return found
+    return by_position
 
 
 def _available(parameters: list[inspect.Parameter], tensors: Collection[str], owner: str) -> list[str]:
     """Return the names that a batch has; arguments with a default may be missing at the end."""
-    found: list[str] = []
+    available: list[str] = []
     missing = ""
     for parameter in parameters:
         if parameter.name in tensors and missing:
-            hint = f"add the tensor {missing!r} to the samples, or move it to the end"
-            raise ConfigError(f"{owner}: forward({missing}, {parameter.name}): no sample has {missing!r}; {hint}")
+            raise ConfigError(
+                f"{owner}: forward({missing}, {parameter.name}): no sample has {missing!r}; add the tensor {missing!r} "
+                "to the samples, or move it to the end"
+            )
         if parameter.name in tensors:
-            found.append(parameter.name)
+            available.append(parameter.name)
         elif parameter.default is parameter.empty:
             names = ", ".join(name for name in tensors if name not in _DRAWN)
             hint = "rename one of them"
@@ -146,4 +149,4 @@ def _available(parameters: list[inspect.Parameter], tensors: Collection[str], ow
             raise ConfigError(f"{owner}: forward takes {parameter.name!r}, and a sample has only {names}; {hint}")
         else:
             missing = parameter.name
-    return found
+    return available

@@ -36,7 +36,8 @@ def game_needs(game: GAN, tensors: Mapping[str, TensorSpec] | None = None) -> It
         yield from term_needs(penalties, frozenset() if side.is_extra else game.loss.needs, "the loss")
     if game.extra:
         yield Need("the setting players", Capability.EXTRA_PLAYERS)
-    yield from game.balancer.needs if game.balancer is not None else ()
+    if game.balancer is not None:
+        yield from game.balancer.needs
     yield from _schedule_needs(game)
     if (augment := adaptive(game.augment)) is not None:
         yield Need(f"augmentation {augment.name}", Capability.AUGMENT_STATE)
@@ -102,8 +103,9 @@ def check_player(
 def check_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
     """Raise `ConfigError` for too many ranks or micro-batches, or updates of G other than one."""
     if batch < world.size:
-        problem = f"train.batch={batch} is less than one image for each of {world.size} ranks"
-        raise ConfigError(f"{problem}; pass a larger batch")
+        raise ConfigError(
+            f"train.batch={batch} is less than one image for each of {world.size} ranks; pass a larger batch"
+        )
     if options.micro_batches > batch // world.size:
         on = "" if world.size == 1 else f" on {world.size} ranks"
         raise ConfigError(

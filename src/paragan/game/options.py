@@ -75,13 +75,13 @@ class ScheduleOptions:
     """Length of each cosine of restarts, as a multiple of the one before."""
 
     def __post_init__(self) -> None:
-        needed = {
+        required = {
             "exponential": ("gamma",),
             "multistep": ("gamma", "milestones"),
             "inverse_sqrt": ("start",),
             "restarts": ("period",),
         }
-        for field_name in needed.get(self.name, ()):
+        for field_name in required.get(self.name, ()):
             if not getattr(self, field_name):
                 raise ValueError(f"{field_name} is required for schedule {self.name}; set it, or use cosine")
         if list(self.milestones) != sorted(set(self.milestones)):
@@ -105,9 +105,8 @@ class EmaOptions:
     start_kimg: NotNegative = 0.0
     """Thousands of images during which the average equals the weights."""
     ramp: Positive | None = None
-    """The half-life is at most this share of the images so far, so that a long one forgets the
-    start (Karras et al. 2020, "Training generative adversarial networks with limited data",
-    appendix: 0.05); null: no limit."""
+    """The half-life is at most this share of the images so far, so that a long one forgets the start (Karras et al.
+    2020, "Training generative adversarial networks with limited data", appendix: 0.05); null: no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,8 +183,7 @@ class PlayerOptions:
     """The learning-rate schedule."""
     precision: Literal["auto", "fp32", "bf16", "fp16", "pure"] = "auto"
     """Format of the computation. auto: bf16 for D where the hardware is fast at it, else fp32. pure: the weights are
-    bf16 too, with float32 copies in the optimiser. fp16 needs an accelerator.
-    """
+    bf16 too, with float32 copies in the optimiser. fp16 needs an accelerator."""
     channels_last: bool | None = None
     """Whether images are NHWC in memory; null: as suits the hardware and the network."""
     channel_multiple: Count = 1
@@ -246,7 +244,9 @@ class PlayerOptions:
 
     @property
     def _part(self) -> str:
-        return "adapter" if self.adapter else "train" if self.train else "freeze"
+        if self.adapter:
+            return "adapter"
+        return "train" if self.train else "freeze"
 
     @property
     def trains_part(self) -> bool:

@@ -46,11 +46,11 @@ def split_into_groups(
         group_of(name)["params"].append(tensor)
         group_of(name)["param_names"].append(name)
         names.append(name)
-    used = [id(group_of(name)) for name in names]
+    used_ids = {id(group_of(name)) for name in names}
     for number, group in enumerate(matched):
-        if id(group) not in used:
+        if id(group) not in used_ids:
             raise ConfigError(_without_match(number, groups[number], names))
-    return [group for group in (default, *matched) if id(group) in used]
+    return [group for group in (default, *matched) if id(group) in used_ids]
 
 
 def arguments_of(number: int, group: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,11 +41,10 @@ class ComputedGradients:
 class Player(FollowsPolicy):
     """One network with optimizer, schedule, precision and average; also the other's live opponent.
 
-    version counts all turns, also those in which no term is due because of its interval,
-    `due_turns` those in which one is, `updates` (on the device) those whose gradients were finite,
-    `images` the real images of its turns over all ranks. state: tensors of the penalties of its turns, and of D's
-    augmentation (`game.gan`). base: names of parameters that never change and that
-    checkpoints leave out (`game.trained_part`).
+    version counts all turns, also those in which no term is due because of its interval, `due_turns` those in which
+    one is, `updates` (on the device) those whose gradients were finite, `images` the real images of its turns over
+    all ranks. state: tensors of the penalties of its turns, and of D's augmentation (`game.gan`). base: names of
+    parameters that never change and that checkpoints leave out (`game.trained_part`).
     """
 
     side: Side
@@ -74,7 +73,7 @@ class Player(FollowsPolicy):
         self._images_since_average = 0
         self._averaged_boxes = [] if self.ema is None else self._boxes_to_average(self.ema.net)
         if self.ema is not None:
-            self.ema.share(self.net, self.base)
+            self.ema.share_constants(self.net, self.base)
         # tensors, and their values before `look_ahead`
         self._before_look_ahead: list[tuple[Tensor, Tensor]] = []
         self._before_fakes: list[Copy] = []  # buffers before `generate_fakes`
@@ -252,7 +251,8 @@ class Player(FollowsPolicy):
         # run's: the images are counted, and the next average has their weight.
         if self.ema is not None and self.is_synchronized and self._images_since_average:
             self.ema.update(self.net, taken.bool(), self.images, self._images_since_average, self._averaged_weights())
-        self._images_since_average *= not self.is_synchronized
+        if self.is_synchronized:
+            self._images_since_average = 0
 
     @property
     def is_synchronized(self) -> bool:

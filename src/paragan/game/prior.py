@@ -115,6 +115,7 @@ def latent_of(generator: nn.Module) -> int:
     """Return the generator's latent length, 0 for none; `ConfigError` without the attribute."""
     latent = getattr(generator, "latent", None)
     if not isinstance(latent, int):
-        problem = f"model: {type(generator).__name__} has no attribute `latent`"
-        raise ConfigError(f"{problem}; set self.latent to the length of z, an int")
+        raise ConfigError(
+            f"model: {type(generator).__name__} has no attribute `latent`; set self.latent to the length of z, an int"
+        )
     return latent

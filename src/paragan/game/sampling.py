@@ -56,21 +56,20 @@ def generate_images(
 ) -> Tensor:
     """Generate x_BCHW in [-1, 1], `batch` at a time, without changing the generator or its modes.
 
-    In `eval` fewer at a time if images are larger than 128x128. mode: `eval` (running statistics)
-    or `train-stats` (batch statistics, dropout on: Isola et al. 2017, section 3.4). condition:
-    input images; in train-stats then one at a time, so that batch norm normalizes one image.
-    Dropout is drawn from (seed, number of the batch's first row); the first row here is number
-    `first`. Torch's generators do not change. Raises `ConfigError` for another mode.
+    In `eval` fewer at a time if images are larger than 128x128. mode: `eval` (running statistics) or `train-stats`
+    (batch statistics, dropout on: Isola et al. 2017, section 3.4). condition: input images; in train-stats then one
+    at a time, so that batch norm normalizes one image. Dropout is drawn from (seed, number of the batch's first row);
+    the first row here is number `first`. Torch's generators do not change. Raises `ConfigError` for another mode.
     """
     _check_mode(mode)
     module: nn.Module = generator.module
     if mode == "eval":
         with in_mode(module, training=False):
-            inputs = (z_BZ, y_B, condition)
-            return torch.cat(_pieces(generator, inputs, min(batch, _rows_at_once(generator, inputs)), None))
+            batch = min(batch, _rows_at_once(generator, (z_BZ, y_B, condition)))
+            return torch.cat(_generate_batches(generator, (z_BZ, y_B, condition), batch))
     batch = batch if condition is None else 1
     with in_mode(module, training=True), preserved_state(module):
-        return torch.cat(_pieces(generator, (z_BZ, y_B, condition), batch, (seed, first)))
+        return torch.cat(_generate_batches(generator, (z_BZ, y_B, condition), batch, (seed, first)))
 
 
 @torch.no_grad()
@@ -103,18 +102,19 @@ def _rows_at_once(generator: CalledNetwork, inputs: tuple[Tensor | None, ...]) -
 
 
 @torch.no_grad()
-def _pieces(
-    generator: CalledNetwork, inputs: tuple[Tensor | None, ...], batch: int, position: tuple[int, int] | None
+def _generate_batches(
+    generator: CalledNetwork, inputs: tuple[Tensor | None, ...], batch: int, noise: tuple[int, int] | None = None
 ) -> list[Tensor]:
-    """Generate in batches. position: (seed, first row) of random layers; None: no random layers."""
+    """Generate in batches. noise: (seed, number of the first row) of random layers; None: there are none."""
     assert inputs[0] is not None
     images = []
     for row in range(0, len(inputs[0]), batch):
-        if position is not None:
-            torch.manual_seed(rng.key(position[0], "sample/noise", position[1] + row))
-        piece = (None if tensor is None else tensor[row : row + batch] for tensor in inputs)
+        if noise is not None:
+            seed, first = noise
+            torch.manual_seed(rng.key(seed, "sample/noise", first + row))
+        rows = (None if tensor is None else tensor[row : row + batch] for tensor in inputs)
         # Not all generators end in a tanh.
-        images.append(GeneratorOutput.of(generator(*piece)).images.clamp(-1, 1))
+        images.append(GeneratorOutput.of(generator(*rows)).images.clamp(-1, 1))
     return images
 
 
@@ -127,21 +127,25 @@ class MultiStep(Protocol):
 
 def steps_protocol(generator: nn.Module) -> dict[str, int]:
     """Return the number of steps as an entry of a score's protocol; nothing for a generator without a solver."""
-    found = _multi_step(generator)
-    return {"steps": found[0].sampling_steps} if found else {}
+    modules = _multi_step(generator)
+    return {"steps": modules[0].sampling_steps} if modules else {}
 
 
 @contextmanager
 def with_steps(generator: nn.Module, steps: int | None) -> Iterator[None]:
     """Sample in this many steps inside the block; None: unchanged. Raises `ConfigError` if it has none."""
-    modules = _multi_step(generator) if steps is not None else []
+    if steps is None:
+        yield
+        return
+    modules = _multi_step(generator)
+    if not modules:
+        raise ConfigError("steps: this generator makes one step; leave it out")
+    if type(steps) is not int or steps < 1:
+        raise ConfigError(f"steps={steps!r} must be an integer from 1; change it")
     before = [module.sampling_steps for module in modules]
-    if steps is not None and (not modules or type(steps) is not int or steps < 1):
-        problem = f"steps={steps!r} must be an integer from 1" if modules else "steps: this generator makes one step"
-        raise ConfigError(f"{problem}; {'change it' if modules else 'leave it out'}")
     try:
         for module in modules:
-            module.sampling_steps = steps or 1
+            module.sampling_steps = steps
         yield
     finally:
         for module, number in zip(modules, before, strict=True):

@@ -169,9 +169,7 @@ class FunctionScheme(Scheme):
         return self.function.__module__.rpartition(".")[2]
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
-        """Call the function."""
         return self.function(gan, batches)
 
     def simulate(self, timeline: Timeline) -> None:
-        """Call the function `simulate` of the module, if it has one."""
         (self.simulated_by or super().simulate)(timeline)

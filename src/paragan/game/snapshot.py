@@ -1,9 +1,8 @@
 """A player of other ranks: an earlier state as an opponent, sent with its version, and the placeholder of its slot.
 
-Its spectral norm vectors and statistics are those of the weights, and never advance. A message has
-the whole state, or differences from the last message in bfloat16 with error feedback: what one
-message rounds off is part of the next difference (Seide et al. 2014, section 3), so that the error
-does not accumulate.
+Its spectral norm vectors and statistics are those of the weights, and never advance. A message has the whole state,
+or differences from the last message in bfloat16 with error feedback: what one message rounds off is part of the next
+difference (Seide et al. 2014, section 3), so that the error does not accumulate.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,9 +23,7 @@ from paragan.layers.update_once import hold_updates
 class Snapshot:
     """An `Opponent` with a separate, frozen network, whose state no forward advances.
 
-    net: a new network of the player's class.
-
-    is_exact: whether its state is the player's, bit for bit, and not within a rounding.
+    net: a new network of the player's class. is_exact: whether its state is the player's bit for bit.
     """
 
     def __init__(self, net: nn.Module, calling: Calling | None = None, version: int = 0) -> None:
@@ -74,10 +71,9 @@ class Snapshot:
 class PredictedOpponent:
     """An `Opponent` with the weights that a snapshot is expected to have one step later (Yadav et al. 2018, section 3).
 
-    In an asynchronous game a snapshot is a step late. The last change of its weights is added once
-    more; buffers, such as spectral norm's vectors and running statistics, are the snapshot's.
-    factor: times the change per step that is added, above 0. step: versions of a step. Needs the
-    memory of one more network.
+    In an asynchronous game a snapshot is a step late. The last change of its weights is added once more; buffers,
+    such as spectral norm's vectors and running statistics, are the snapshot's. factor: times the change per step that
+    is added, above 0. step: versions of a step. Needs the memory of one more network.
     """
 
     def __init__(self, snapshot: Snapshot, factor: float, step: int = 1) -> None:
@@ -119,9 +115,8 @@ class PredictedOpponent:
 class StateEncoder:
     """Messages with the states of a player, one after the other, for `Snapshot.update`.
 
-    sends_differences: in bfloat16, of tensors in float32 or float64; others, such as counts, are
-    sent as they are. Requires the memory of one more copy of the state; otherwise every message is
-    exact, and no copy is made.
+    sends_differences: in bfloat16, of tensors in float32 or float64; others, such as counts, are sent as they are.
+    Requires the memory of one more copy of the state; otherwise every message is exact, and no copy is made.
     """
 
     def __init__(self, sends_differences: bool = False) -> None:

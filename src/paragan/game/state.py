@@ -30,19 +30,21 @@ def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
     """
     tensors: Tensors = {}
     layout: dict[str, TensorLayout] = {}
-    networks = {"net/": player.net} | ({} if player.ema is None else {"ema/": player.ema.net})
-    for prefix, net in networks.items():
+    networks = {"net": player.net}
+    if player.ema is not None:
+        networks["ema"] = player.ema.net
+    for key, net in networks.items():
         saved = {name: value for name, value in net.state_dict().items() if name not in player.base}
-        tensors |= {prefix + name: local_shard(value) for name, value in saved.items()}
-        layout |= {prefix + name: box for name, box in player.strategy.layout(net).items() if name in saved}
+        tensors |= {f"{key}/{name}": local_shard(value) for name, value in saved.items()}
+        layout |= {f"{key}/{name}": box for name, box in player.strategy.layout(net).items() if name in saved}
     boxes = player.strategy.optimizer_layout(player.net)
     prefix = _optimizer_prefix(player.strategy.optimizer_replica(player.net)[0])
-    for name, like, key, value in _optimizer(player):
+    for name, stepped, key, value in _optimizer_state(player):
         if name in player.base:
             continue  # its float32 copy
-        tensors[path := f"{prefix}{name}/{key}"] = value
-        if value.shape == like.shape:
-            layout[path] = boxes[name]
+        tensors[f"{prefix}{name}/{key}"] = value
+        if value.shape == stepped.shape:  # else a number, such as a count of steps, which is whole on every rank
+            layout[f"{prefix}{name}/{key}"] = boxes[name]
     tensors["player/updates"] = player.updates
     tensors |= {f"state/{name}": value for name, value in player.state.items()}
     if player.scaler is not None:
@@ -56,13 +58,13 @@ def _optimizer_prefix(replica: int) -> str:
     return f"rank-{replica}/optimizer/" if replica else "optimizer/"
 
 
-def _optimizer(player: Player) -> Iterator[tuple[str, Tensor, str, Tensor]]:
+def _optimizer_state(player: Player) -> Iterator[tuple[str, Tensor, str, Tensor]]:
     """Yield (parameter, tensor stepped for it here, key, value) of the optimiser state."""
     state = player.optimizer.state_dict()["state"]
-    for index, (name, like) in enumerate(optimizer_weights(player.optimizer).items()):
+    for index, (name, stepped) in enumerate(optimizer_weights(player.optimizer).items()):
         for key, value in state.get(index, {}).items():
             if value is not None:
-                yield name, like, key, torch.as_tensor(value)
+                yield name, stepped, key, torch.as_tensor(value)
 
 
 def _in_separate_memory(tensors: Tensors) -> Tensors:
@@ -86,11 +88,12 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
     average = with_base(player, average) if average else average
     for tensors in (weights, average) if average else (weights,):
         check_same(tensors.shapes, player.strategy.shapes(player.net), player.side.value)
-    masters = {name: f"optimizer/{name}/master" for name, _ in player.net.named_parameters()}
-    exact = StoredTensors(  # float32 copies of low-precision weights, if saved, are exact
-        weights.shapes,
-        lambda name, box: saved.read(key, box) if (key := masters.get(name, "")) in saved else weights.read(name, box),
-    )
+
+    def read_exact(name: str, box: TensorLayout) -> Tensor:
+        master = f"optimizer/{name}/master"  # the float32 copy of a low-precision weight, which is exact
+        return saved.read(master, box) if master in saved else weights.read(name, box)
+
+    exact = StoredTensors(weights.shapes, read_exact)
     player.strategy.load(player.net, exact)
     # An average that was switched on after the save starts at the weights.
     if player.ema is not None:
@@ -182,6 +185,6 @@ def _restore_optimizer(player: Player, saved: StoredTensors, weights: StoredTens
     # Loading casts to the weight's dtype; NAdam has a product in another.
     for path in saved:
         name, _, key = path.rpartition("/")
-        held = player.optimizer.state.get(stepped[name], {}) if name in stepped else {}
-        if key in held:
-            held[key] = held[key].to(state[numbers[name]][key].dtype)
+        loaded = player.optimizer.state.get(stepped[name], {}) if name in stepped else {}
+        if key in loaded:
+            loaded[key] = loaded[key].to(state[numbers[name]][key].dtype)

@@ -19,11 +19,10 @@ from paragan.core.weight_schedule import WeightSchedule
 class Term(Penalty):
     """A penalty from a function of the outputs and inputs of a turn.
 
-    function: (outputs, feed) to one value per sample; trailing axes (pixels, patches) are averaged.
-    It must not call a network: the generator returns other tensors that it needs in
-    `GeneratorOutput.extra`. weight: of the term in the loss. side: the player whose loss it joins.
-    needs_real: whether it reads D's output on real samples in G's turn. uses_discriminator: whether
-    it reads D's output on fakes there, also before the adversarial loss acts.
+    function: (outputs, feed) to one value per sample; trailing axes (pixels, patches) are averaged. It must not call
+    a network: the generator returns other tensors that it needs in `GeneratorOutput.extra`. weight: of the term in
+    the loss. side: the player whose loss it joins. needs_real: whether it reads D's output on real samples in G's
+    turn. uses_discriminator: whether it reads D's output on fakes there, also before the adversarial loss acts.
     """
 
     name: str

@@ -51,9 +51,8 @@ def select_trained(
 ) -> frozenset[str]:
     """Let only a part of a network train, by `requires_grad`; return the names of the other parameters.
 
-    The part is all adapters and what a pattern of `train` matches; without adapters and patterns,
-    what trained before. `freeze` leaves out what it matches. Raises `ConfigError` for a pattern
-    without parameters.
+    The part is all adapters and what a pattern of `train` matches; without adapters and patterns, what trained
+    before. `freeze` leaves out what it matches. Raises `ConfigError` for a pattern without parameters.
     """
     weights = dict(net.named_parameters())
     for key, patterns in (("train", train), ("freeze", freeze)):

@@ -112,8 +112,11 @@ class _Trial:
         on_real = self._judge(feed.real_inputs)
         self._notice_sigmoid(on_real)
         on_fake = self._judge_fake(fake, feed)
+        loss = self.game.loss
         for name, output in on_real.by_name.items():
-            self._try_loss(output.logits_B, on_fake.by_name[name].logits_B)
+            real, fake = output.logits_B, on_fake.by_name[name].logits_B
+            self._try_function("d_loss", "real, fake", loss.d, (real, fake))
+            self._try_function("g_loss", "fake, real", loss.g, (fake, real if loss.g_needs_real else None))
         self._notice_hidden_state(Side.G, feed.fake_inputs)
         self._notice_hidden_state(Side.D, feed.real_inputs)
         if turns:
@@ -186,11 +189,6 @@ class _Trial:
                 "not exact; draw from torch's global generator, and register state as a buffer"
             )
 
-    def _try_loss(self, real: Tensor, fake: Tensor) -> None:
-        loss = self.game.loss
-        self._try_function("d_loss", "real, fake", loss.d, (real, fake))
-        self._try_function("g_loss", "fake, real", loss.g, (fake, real if loss.g_needs_real else None))
-
     def _try_function(
         self, name: str, arguments: str, function: Callable[..., Tensor], logits: tuple[Tensor | None, ...]
     ) -> None:
@@ -249,12 +247,12 @@ def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, ex
     extra: names of what else G returns.
     """
     inputs = ", ".join(game.prior.feed("trial", real).tensors)
-    names = (
+    hint = (
         f"; a term reads images, fake, real (needs_real=True) and extra ({', '.join(extra) or 'none here'}) of the "
         f"outputs, tensors ({inputs}) and real.tensors ({', '.join(real.tensors)}) of the inputs"
     )
     players = {side: Player(side=side, net=net) for side, net in nets.items()}
-    without = replace(
+    plain_game = replace(
         game,
         g=players[Side.G],
         d=players[Side.D],
@@ -269,11 +267,14 @@ def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, ex
     drawing = set()
     for side, penalties in game.penalties.items():
         for penalty in (None, *penalties):
-            name = f"model: an update of {side.value.upper()}{images}" if penalty is None else f"penalty {penalty.name}"
-            augment, copied = copy.deepcopy((without.augment, penalty))  # both may have state
-            tried = replace(without, augment=augment, **_only(side, copied and refusing_constants(copied)))
-            with reraise_as_config_error(name, names):
-                turn = tried.turn(side, real)
+            augment, penalty = copy.deepcopy((game.augment, penalty))  # both may have state
+            trial = replace(plain_game, augment=augment)
+            what = f"model: an update of {side.value.upper()}{images}"
+            if penalty is not None:
+                trial = _with_penalty(trial, side, refusing_constants(penalty))
+                what = f"penalty {penalty.name}"
+            with reraise_as_config_error(what, hint):
+                turn = trial.turn(side, real)
                 before = _generator_states(game.prior.device)
                 if turn.is_due:
                     players[side].compute_gradients(turn, against=players[turn.opponent])
@@ -282,10 +283,10 @@ def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, ex
     return drawing
 
 
-def _only(side: Side, penalty: Penalty | None) -> dict[str, Any]:
-    """Return the fields of a game in which a player has one penalty, or none."""
-    if penalty is None:
-        return {}
+def _with_penalty(game: GAN, side: Side, penalty: Penalty) -> GAN:
+    """Return a game in which a player has this penalty alone."""
     if side.is_extra:
-        return {"extra_penalties": {side: (penalty,)}}
-    return {f"{side.value}_penalties": (penalty,)}
+        return replace(game, extra_penalties={side: (penalty,)})
+    if side is Side.G:
+        return replace(game, g_penalties=(penalty,))
+    return replace(game, d_penalties=(penalty,))

@@ -26,8 +26,7 @@ from paragan.layers.precision import autocast_off
 class Adapter(nn.Module):
     """Base class: a parametrization of one weight, of which only the parameters here train.
 
-    A weight is read as a matrix of (axis 0, all the rest). At the start, `adapt` must return the
-    weight unchanged.
+    A weight is read as a matrix of (axis 0, all the rest). At the start, `adapt` must return the weight unchanged.
     """
 
     def adapt(self, weight: Tensor) -> Tensor:

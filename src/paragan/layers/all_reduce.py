@@ -1,7 +1,6 @@
 """Differentiable sums over ranks, and the normalisation of batch norm built on them.
 
-Collectives match by order alone: every rank must call them equally often, also with an uneven or
-empty shard.
+Collectives match by order alone: every rank must call them equally often, also with an uneven or empty shard.
 """
 
 from __future__ import annotations
@@ -96,12 +95,12 @@ def gather_batch(x_B: Tensor, rows: Rows, across: ReduceGroup) -> Tensor:
 
     rows: the rows of this rank. Collective: every rank must call this.
     """
-    at = rows.window
+    window = rows.window
     empty = x_B.new_zeros((rows.total, *x_B.shape[1:]))
     # a sum of zeros and rows: ranks need not know the others' counts, and its adjoint is one sum, too
-    mine: Tensor = empty.slice_scatter(x_B, 0, at.start, min(at.stop, rows.total), at.step)
-    found: Tensor = AllReduceSum.apply(mine, across)
-    return found
+    local = empty.slice_scatter(x_B, 0, window.start, min(window.stop, rows.total), window.step)
+    batch: Tensor = AllReduceSum.apply(local, across)
+    return batch
 
 
 class _Moments(torch.autograd.Function):
@@ -159,12 +158,12 @@ def _statistics(x: Tensor, across: ReduceGroup) -> tuple[Tensor, Tensor, Tensor]
     count = x.numel() // x.shape[1]
     mean = x.sum(dims, dtype=torch.promote_types(x.dtype, torch.float32)) / max(count, 1)
     squares = (x - _per_channel(x, mean)).square_().sum(dims)
-    wide = mean.double()
-    sums = [wide * count, squares.double() + wide.square() * count, wide.new_full((1,), count)]
+    local_mean = mean.double()
+    sums = [local_mean * count, squares.double() + local_mean.square() * count, local_mean.new_full((1,), count)]
     first, second, total = across.all_reduce_(torch.cat(sums)).split([len(mean), len(mean), 1])
-    wide = first / total
-    var = (second / total - wide.square()).clamp_min_(0)
-    return wide.to(mean.dtype), var.to(mean.dtype), total[0]
+    global_mean = first / total
+    var = (second / total - global_mean.square()).clamp_min_(0)
+    return global_mean.to(mean.dtype), var.to(mean.dtype), total[0]
 
 
 def _fused(
@@ -187,10 +186,10 @@ def _sums(grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float) -> tup
     if not x.numel():  # the kernel would crash the process
         return torch.zeros_like(mean), torch.zeros_like(mean)
     kernel = torch.ops.aten.native_batch_norm_backward
-    wanted = [False, True, True]
+    output_mask = [False, True, True]  # no gradient of x, those of gain and bias
     ones = torch.ones_like(mean)
     inverse = (var + eps).rsqrt()  # CUDA wants it, although it computes it from the variance
-    _, dgain, dbias = kernel(grad, x, ones, mean, var, mean, inverse, False, eps, wanted)
+    _, dgain, dbias = kernel(grad, x, ones, mean, var, mean, inverse, False, eps, output_mask)
     return dgain, dbias
 
 
@@ -202,9 +201,9 @@ def _differentiable(
     grad = at_least_float32(grad)
     # centred at the mean: the sums are known from the forward, so that only their gradient needs a message
     known = torch.stack([torch.zeros_like(var), var * count])
-    first, second = _Moments.apply(wide, mean, known, ctx.reduce_group) / count
-    inverse = (second - first.square() + ctx.eps).rsqrt()
-    normal = (wide - _per_channel(x, mean + first)) * _per_channel(x, inverse)
+    offset, square = _Moments.apply(wide, mean, known, ctx.reduce_group) / count
+    inverse = (square - offset.square() + ctx.eps).rsqrt()
+    normal = (wide - _per_channel(x, mean + offset)) * _per_channel(x, inverse)
     sums = torch.stack([grad.sum(_dims(x)), (grad * normal).sum(_dims(x))])
     dbias, dgain = sums.unbind()
     if not ctx.needs_input_grad[0]:

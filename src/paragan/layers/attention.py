@@ -15,9 +15,8 @@ _VALUES = 2
 class SelfAttention(nn.Module):
     """Residual self-attention, x + gain * attention(x), with a learnt gain that starts at 0.
 
-    Keys and values are max-pooled 2x2, as in the authors' code. Channels are a multiple of 8, H and
-    W even. The softmax is computed in at least float32. wrap: applied to the convolutions
-    (`spectral_norm`).
+    Keys and values are max-pooled 2x2, as in the authors' code. Channels are a multiple of 8, H and W even. The
+    softmax is computed in at least float32. wrap: applied to the convolutions (`spectral_norm`).
     """
 
     fill = fill_zero  # at first the network is as without attention
@@ -41,5 +40,5 @@ class SelfAttention(nn.Module):
         key_BCM = F.max_pool2d(self.key(x), 2).flatten(2)
         value_BCM = F.max_pool2d(self.value(x), 2).flatten(2)
         weight_BNM = at_least_float32(query_BNC @ key_BCM).softmax(2).to(value_BCM.dtype)
-        found = (value_BCM @ weight_BNM.transpose(1, 2)).unflatten(2, x.shape[2:])
-        return torch.addcmul(x, self.gain.to(x.dtype), self.out(found))
+        attended = (value_BCM @ weight_BNM.transpose(1, 2)).unflatten(2, x.shape[2:])
+        return torch.addcmul(x, self.gain.to(x.dtype), self.out(attended))

@@ -1,8 +1,7 @@
 """Batch normalisation (Ioffe & Szegedy 2015, algorithms 1 and 2), in two pieces.
 
-`BatchNorm` has the statistics and no parameters; data-parallel runs replace it by one whose
-statistics span the ranks. Layers with gain and bias (`AffineBatchNorm`, `ConditionalBatchNorm`)
-hold one as `norm`.
+`BatchNorm` has the statistics and no parameters; data-parallel runs replace it by one whose statistics span the
+ranks. Layers with gain and bias (`AffineBatchNorm`, `ConditionalBatchNorm`) hold one as `norm`.
 """
 
 import torch
@@ -15,10 +14,9 @@ from paragan.layers.update_once import UpdateOnce
 class BatchNorm(UpdateOnce):
     """Normalisation of (B, C) or (B, C, ...) per channel, with fused gain and bias.
 
-    Training uses the statistics of the batch, evaluation the running ones. Running statistics are
-    updated only in the first forward of an update (`UpdateOnce`), so other players' turns leave
-    them unchanged; statistics that are not finite are skipped. They are float32, also under
-    autocast.
+    Training uses the statistics of the batch, evaluation the running ones. Running statistics are updated only in the
+    first forward of an update (`UpdateOnce`), so other players' turns leave them unchanged; statistics that are not
+    finite are skipped. They are float32, also under autocast.
     """
 
     mixes = True
@@ -41,11 +39,11 @@ class BatchNorm(UpdateOnce):
         var = self.var.clone()
         y = F.batch_norm(x, mean, var, gain_C, bias_C, True, self.momentum, self.eps)
         if self.take_update():
-            self._follow(mean, var)
+            self._update_running(mean, var)
         return y
 
     @torch.no_grad()
-    def _follow(self, mean: Tensor, var: Tensor) -> None:
+    def _update_running(self, mean: Tensor, var: Tensor) -> None:
         finite = mean.isfinite() & var.isfinite()
         self.mean.copy_(torch.where(finite, mean, self.mean))
         self.var.copy_(torch.where(finite, var, self.var))

@@ -45,6 +45,7 @@ def check_labels(y_B: Tensor | None, count: int) -> Tensor:
     if y_B is None:
         raise DataError(f"labels are required: this network is conditional; pass y of shape ({count},)")
     if y_B.shape != (count,) or y_B.is_floating_point():
-        given = f"{y_B.dtype} of shape {tuple(y_B.shape)}"
-        raise DataError(f"labels must be integers of shape ({count},), one per sample, not {given}")
+        raise DataError(
+            f"labels must be integers of shape ({count},), one per sample, not {y_B.dtype} of shape {tuple(y_B.shape)}"
+        )
     return y_B

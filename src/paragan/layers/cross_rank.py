@@ -37,18 +37,17 @@ class CrossRankBatchNorm(BatchNorm):
         y, mean, var, count = Normalise.apply(x, gain_C, bias_C, self.eps, self.reduce_group)
         if self.take_update():
             var = _unbiased(var, count)
-            self._follow(_lerp(self.mean, mean, self.momentum), _lerp(self.var, var, self.momentum))
+            self._update_running(_lerp(self.mean, mean, self.momentum), _lerp(self.var, var, self.momentum))
         return y
 
-    def _follow(self, mean: Tensor, var: Tensor) -> None:
-        super()._follow(*_average(mean, var, self.average_group))
+    def _update_running(self, mean: Tensor, var: Tensor) -> None:
+        super()._update_running(*_average(mean, var, self.average_group))
 
 
 class _TorchNorm(nn.modules.batchnorm._BatchNorm):
     """torch's batch norm, whose running statistics follow every training forward, over ranks.
 
-    Without running statistics, evaluation normalises by the batch of this rank, without
-    communication.
+    Without running statistics, evaluation normalises by the batch of this rank, without communication.
     """
 
     reduce_group: ReduceGroup | None
@@ -69,11 +68,11 @@ class _TorchNorm(nn.modules.batchnorm._BatchNorm):
             # momentum 1: writes the statistics of the batch, since torch's own update would not be averaged
             y = F.batch_norm(x, mean, var, self.weight, self.bias, True, 1.0, self.eps)
         if self.track_running_stats:
-            self._follow(*_average(mean, var, self.average_group))
+            self._update_running(*_average(mean, var, self.average_group))
         return y
 
     @torch.no_grad()
-    def _follow(self, mean: Tensor, var: Tensor) -> None:
+    def _update_running(self, mean: Tensor, var: Tensor) -> None:
         names = ("running_mean", "running_var", "num_batches_tracked")
         running_mean, running_var, tracked = (self.get_buffer(name) for name in names)
         tracked.add_(1)
@@ -98,25 +97,25 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
     if world.size == 1:
         return
     norms = _norms(net)
-    spreads = {name: m for name, m in net.named_modules() if isinstance(m, MinibatchStd)}
-    mine = _norm_group(world, ranks) if norms or spreads else None
+    minibatch_stds = {name: m for name, m in net.named_modules() if isinstance(m, MinibatchStd)}
+    group = _norm_group(world, ranks) if norms or minibatch_stds else None
     # statistics of some of the ranks differ between groups: running ones are averaged, or samples would depend on rank
-    averaged = None if mine is world.group else world.group
-    is_whole = mine is None or mine is world.group
-    num_ranks = world.size if is_whole else dist.get_world_size(mine)
+    averaging_group = None if group is world.group else world.group
+    is_whole = group is None or group is world.group
+    num_ranks = world.size if is_whole else dist.get_world_size(group)
     count = partial(world.count, num_ranks=num_ranks)
     for name, norm in norms.items():
         norm.__class__ = _CROSS_RANK.get(type(norm), type(norm))
-        norm.reduce_group = None if mine is None else ReduceGroup(mine, name, count)
-        norm.average_group = None if averaged is None else ReduceGroup(averaged, name, world.count)
-    for name, spread in spreads.items():
-        if mine is not None:
-            spread.shared_ranks = SharedBatchRanks(ReduceGroup(mine, name, count), world, num_ranks)
+        norm.reduce_group = None if group is None else ReduceGroup(group, name, count)
+        norm.average_group = None if averaging_group is None else ReduceGroup(averaging_group, name, world.count)
+    for name, layer in minibatch_stds.items():
+        if group is not None:
+            layer.shared_ranks = SharedBatchRanks(ReduceGroup(group, name, count), world, num_ranks)
 
 
 def _norms(net: nn.Module) -> dict[str, Any]:
     """Return batch norms by name; raise `ConfigError` for one that cannot be converted."""
-    found = {}
+    norms = {}
     frozen = frozen_modules(net)
     for name, module in net.named_modules():
         if module in frozen:
@@ -130,8 +129,8 @@ def _norms(net: nn.Module) -> dict[str, Any]:
                     "cannot span ranks; use nn.BatchNorm1d, 2d, 3d or paragan.BatchNorm, or "
                     "devices=1"
                 )
-            found[name] = module
-    return found
+            norms[name] = module
+    return norms
 
 
 def check_synchronised_norm(module: nn.Module, name: str) -> None:
@@ -158,16 +157,15 @@ def _norm_group(world: World, ranks: int | None) -> dist.ProcessGroup | None:
 @cache
 def _consecutive_ranks_group(group: dist.ProcessGroup, size: int, device: torch.device) -> dist.ProcessGroup:
     """Return this rank's group of `size`, created once: all networks of a run share it."""
-    everyone = dist.get_process_group_ranks(group)
-    mine = dist.get_rank(group) // size
+    ranks = dist.get_process_group_ranks(group)
     timeout = group._get_backend(device).options._timeout  # else torch waits for half an hour
     backend = dist.get_backend(group)
-    made = [
+    groups = [
         # local: ranks outside of `group`, such as those of another player, do not call this
-        dist.new_group(everyone[i : i + size], timeout, backend, use_local_synchronization=True)
-        for i in range(0, len(everyone), size)
+        dist.new_group(ranks[first : first + size], timeout, backend, use_local_synchronization=True)
+        for first in range(0, len(ranks), size)
     ]
-    return made[mine]
+    return groups[dist.get_rank(group) // size]
 
 
 def _unbiased(var: Tensor, count: Tensor) -> Tensor:

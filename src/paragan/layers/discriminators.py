@@ -19,15 +19,13 @@ class Discriminators(nn.ModuleDict):
 
     def __init__(self, **nets: nn.Module) -> None:
         super().__init__()
-        # of each one's inputs among all; missing: it receives all
+        # by discriminator, the numbers of its inputs among all; missing: it receives all
         self.places: Mapping[str, Sequence[int]] = {}
         for name, net in nets.items():
             if not isinstance(net, nn.Module):
-                problem = f"discriminator {name} is a {type(net).__name__}"
-                raise ConfigError(f"{problem}; pass a torch.nn.Module")
+                raise ConfigError(f"discriminator {name} is a {type(net).__name__}; pass a torch.nn.Module")
             if not name or {".", "/"} & set(name) or name in dir(self):
-                problem = f"a discriminator cannot be called {name!r}"
-                raise ConfigError(f"{problem}; use another name, such as mpd")
+                raise ConfigError(f"a discriminator cannot be called {name!r}; use another name, such as mpd")
             self[name] = net
 
     def forward(self, *inputs: Tensor | None) -> dict[str, Any]:

@@ -20,11 +20,10 @@ from paragan.layers.precision import autocast_off
 class Frozen(nn.Module):
     """A network that is called, but is no part of the module that calls it.
 
-    Its tensors are not in `parameters`, `buffers`, `modules` or `state_dict` of the parent, so they
-    are not stepped, averaged, saved, sharded or sent between ranks; the program provides them again at
-    a resume. It is in evaluation mode for ever. `.to(device)` of the parent moves it,
-    `.to(dtype)` does not change it, and copies of the parent share it. Gradients flow to its
-    inputs.
+    Its tensors are not in `parameters`, `buffers`, `modules` or `state_dict` of the parent, so they are not stepped,
+    averaged, saved, sharded or sent between ranks; the program provides them again at a resume. It is in evaluation
+    mode for ever. `.to(device)` of the parent moves it, `.to(dtype)` does not change it, and copies of the parent
+    share it. Gradients flow to its inputs.
 
     network: is changed in place: evaluation mode, no gradients, `dtype`. Give a copy of a network
     that trains elsewhere. dtype: of its weights; None: unchanged. Floating point inputs are cast to
@@ -61,10 +60,10 @@ class Frozen(nn.Module):
         return fingerprint(self.network.state_dict())
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        given = [x for x in (*inputs, *named.values()) if isinstance(x, Tensor)]
-        result_dtype = next((x.dtype for x in given if x.is_floating_point()), None)
+        tensors = [x for x in (*inputs, *named.values()) if isinstance(x, Tensor)]
+        result_dtype = next((x.dtype for x in tensors if x.is_floating_point()), None)
         to_weights = partial(_cast, dtype=self.dtype)
-        with autocast_off(given[0]) if given else nullcontext():
+        with autocast_off(tensors[0]) if tensors else nullcontext():
             output = self.network(*map_tensors(to_weights, inputs), **map_tensors(to_weights, named))
             return map_tensors(partial(_cast, dtype=result_dtype), output)
 
@@ -88,12 +87,11 @@ class Frozen(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Frozen:
         """Follow a parent to another device. fn: what `nn.Module` applies to its tensors."""
-        here = self.device
-        if here is not None:
+        if self.device is not None:
             # `to_empty` and meta devices must not lose the values: `fn` says only where to.
-            there = fn(torch.empty(0, device=here)).device
-            if there not in (here, torch.device("meta")):
-                self.network.to(there)
+            target = fn(torch.empty(0, device=self.device)).device
+            if target not in (self.device, torch.device("meta")):
+                self.network.to(target)
         return self
 
 

@@ -1,8 +1,7 @@
 """Initial weights, drawn by the name of each tensor.
 
-A tensor's value depends on (seed, stream, its name, its shape) alone: not on the order of
-construction, torch's global generator, or the ranks that hold it. It is drawn in float32 on the CPU
-and copied to the parameter.
+A tensor's value depends on (seed, stream, its name, its shape) alone: not on the order of construction, torch's
+global generator, or the ranks that hold it. It is drawn in float32 on the CPU and copied to the parameter.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,12 +43,13 @@ def initialise(net: nn.Module, seed: int, stream: str) -> None:
     known_as = {below: plain for plain, below in base_names(net).items()}  # adapters change no other draw
     for where, module in net.named_modules():
         for path, role, parameter in _module_parameters(module):
-            full = f"{where}.{path}" if where else path
+            full_name = f"{where}.{path}" if where else path
+            drawn_as = known_as.get(full_name, full_name)
             value = torch.empty(parameter.shape, device="cpu")
-            _fill(SCHEMES[name], module, role, value, rng.generator(seed, "init", stream, known_as.get(full, full)))
+            _fill(SCHEMES[name], module, role, value, rng.generator(seed, "init", stream, drawn_as))
             copy_full(parameter, value)
             if parametrize.is_parametrized(module, role):
-                key = (seed, "init", stream, full.removesuffix(".original"))
+                key = (seed, "init", stream, full_name.removesuffix(".original"))
                 weight = value.to(parameter.device, parameter.dtype)
                 _start_spectral_norm(_parametrizations(module, role), weight, key)
 
@@ -123,8 +123,9 @@ def _fill(scheme: InitScheme, module: nn.Module, role: str, tensor: Tensor, gene
         draw(tensor, prod(weight.shape[1:]), generator)
     else:
         kind = type(module).__name__
-        advice = f"give {kind} `fill(role, tensor, generator)`"
-        raise ConfigError(f"weight_init: {kind}.{role} is unknown to every scheme; {advice}")
+        raise ConfigError(
+            f"weight_init: {kind}.{role} is unknown to every scheme; give {kind} `fill(role, tensor, generator)`"
+        )
 
 
 def _raw_weight(module: nn.Module) -> Tensor | None:

@@ -17,11 +17,10 @@ _FLOOR = 1e-5
 class LogMel(nn.Module):
     """Log of the mel spectrogram of audio in [-1, 1]: magnitudes, natural logarithm, floor 1e-5.
 
-    Hann window of `win` samples in the middle of frames of `n_fft` samples, every `hop` samples;
-    reflected at both ends by (n_fft - hop) / 2, so that `n` samples have n // hop frames. Triangular
-    filters of equal area on the mel scale of Slaney's Auditory Toolbox, or of HTK. These are the
-    conventions of HiFi-GAN (Kong et al. 2020, section 4.1) and BigVGAN. Differentiable. The buffers are
-    not in the state dict.
+    Hann window of `win` samples in the middle of frames of `n_fft` samples, every `hop` samples; reflected at both
+    ends by (n_fft - hop) / 2, so that `n` samples have n // hop frames. Triangular filters of equal area on the mel
+    scale of Slaney's Auditory Toolbox, or of HTK. These are the conventions of HiFi-GAN (Kong et al. 2020, section
+    4.1) and BigVGAN. Differentiable. The buffers are not in the state dict.
 
     sample_rate, fmin, fmax: in Hz; fmax: None for half of the sample rate. win: None for n_fft.
     """

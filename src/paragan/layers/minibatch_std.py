@@ -42,10 +42,10 @@ class MinibatchStd(UpdateOnce):
 
     def _spread(self, x: Tensor) -> Tensor:
         """Return the mean standard deviation of each image's group, (B,)."""
-        full = len(x) // self.group * self.group
-        pieces = [_group_std(x[:full], self.group)] if full else []
-        if len(x) > full:
-            pieces.append(_group_std(x[full:], len(x) - full))
+        in_groups = len(x) // self.group * self.group
+        pieces = [_group_std(x[:in_groups], self.group)] if in_groups else []
+        if len(x) > in_groups:
+            pieces.append(_group_std(x[in_groups:], len(x) - in_groups))
         return torch.cat(pieces) if len(pieces) != 1 else pieces[0]
 
 

@@ -1,7 +1,6 @@
 """Training and evaluation mode of networks with frozen parts, such as a pretrained extractor.
 
-A frozen part is a module with weights, none of which requires a gradient, with all of its modules
-in evaluation mode.
+A frozen part is a module with weights, none of which requires a gradient, with all of its modules in evaluation mode.
 """
 
 from collections.abc import Iterator

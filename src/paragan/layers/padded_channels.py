@@ -73,13 +73,13 @@ def _padded(
     if groups != 1 or not _is_worth_it(weight, multiple):
         return conv(input, weight, bias, *rest, **named)
     input, weight, bias = to_computed_format(input, weight, bias)  # the copies, too
-    ins, outs = (0, 1) if conv in (torch.conv_transpose1d, torch.conv_transpose2d) else (1, 0)
-    outputs = weight.shape[outs]
-    kernel = _resized(weight, ins, _filled(weight.shape[ins], multiple))
-    kernel = _resized(kernel, outs, _filled(outputs, multiple))
-    bias = None if bias is None else _resized(bias, 0, kernel.shape[outs])
-    y = conv(_resized(input, input.dim() - weight.dim() + 1, kernel.shape[ins]), kernel, bias, *rest, **named)
-    return _resized(y, y.dim() - weight.dim() + 1, outputs)
+    in_axis, out_axis = (0, 1) if conv in (torch.conv_transpose1d, torch.conv_transpose2d) else (1, 0)
+    kernel = _resized(weight, in_axis, _filled(weight.shape[in_axis], multiple))
+    kernel = _resized(kernel, out_axis, _filled(weight.shape[out_axis], multiple))
+    bias = None if bias is None else _resized(bias, 0, kernel.shape[out_axis])
+    channel_axis = input.dim() - weight.dim() + 1  # an input may have no batch axis
+    y = conv(_resized(input, channel_axis, kernel.shape[in_axis]), kernel, bias, *rest, **named)
+    return _resized(y, channel_axis, weight.shape[out_axis])
 
 
 def _resized(tensor: Tensor, axis: int, size: int) -> Tensor:

@@ -19,6 +19,11 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
+def as_real(x: Tensor) -> Tensor:
+    """Return a complex tensor as pairs of real numbers, a view; others unchanged."""
+    return torch.view_as_real(x) if x.is_complex() else x
+
+
 def to_computed_format(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Convert the operands of a convolution or product as autocast does, if it is active."""
     kind = x.device.type

@@ -23,9 +23,8 @@ def uses_random_numbers(net: nn.Module) -> bool:
 class RowDrawing(nn.Module):
     """Base of layers that draw in a training-mode forward, by row where the caller's rows are known.
 
-    keys_B: of the rows of this call (`core.row_draws`); None: torch's global generator is drawn from.
-    stream: of this layer, by its name in the network. A layer that a forward calls twice draws the
-    same numbers in both calls.
+    keys_B: of the rows of this call (`core.row_draws`); None: torch's global generator is drawn from. stream: of this
+    layer, by its name in the network. A layer that a forward calls twice draws the same numbers in both calls.
     """
 
     draws = True
@@ -98,7 +97,11 @@ def _set_keys(layers: Sequence[RowDrawing], keys: Sequence[Tensor | None]) -> No
 def preserved_state(*modules: nn.Module) -> Iterator[None]:
     """Restore the buffers of modules, and the generators of their devices, at the end."""
     layers = list(chain.from_iterable(module.modules() for module in modules))
-    old = [(m, {n: (b, b.clone()) for n, b in m._buffers.items() if b is not None}) for m in layers]
+    saved = []  # a forward may put another tensor in a buffer's place
+    for layer in layers:
+        saved += [
+            (layer, name, buffer, buffer.clone()) for name, buffer in layer._buffers.items() if buffer is not None
+        ]
     weights = chain.from_iterable(module.parameters() for module in modules)
     devices = {weight.device for weight in weights if weight.device.index is not None}
     kind = next(iter(devices)).type if devices else "cpu"
@@ -106,17 +109,22 @@ def preserved_state(*modules: nn.Module) -> Iterator[None]:
         with torch.random.fork_rng(list(devices), device_type=kind):
             yield
     finally:
-        for layer, buffers in old:
-            for name, (buffer, value) in buffers.items():
-                buffer.copy_(value)
-                layer._buffers[name] = buffer  # a forward may have put another in its place
+        for layer, name, buffer, value in saved:
+            buffer.copy_(value)
+            layer._buffers[name] = buffer
 
 
 @torch.no_grad()
 def repeats(call: Callable[[], object], net: nn.Module) -> bool:
     """Return whether two calls of `net` with equal buffers and global generators give equal tensors."""
-    outputs: list[list[Tensor]] = [[], []]
-    for tensors in outputs:
+    outputs: list[Tensor] = []  # of both calls, one after the other
+
+    def collect(tensor: Tensor) -> Tensor:
+        outputs.append(tensor)
+        return tensor
+
+    for _ in range(2):
         with preserved_state(net), rng.seeded_globally(0):
-            map_tensors(lambda x, found=tensors: found.append(x) or x, call())  # type: ignore[misc]
-    return all(torch.allclose(a, b, 1e-4, 1e-6, equal_nan=True) for a, b in zip(*outputs, strict=False))
+            map_tensors(collect, call())
+    pairs = zip(outputs[: len(outputs) // 2], outputs[len(outputs) // 2 :], strict=False)
+    return all(torch.allclose(first, second, 1e-4, 1e-6, equal_nan=True) for first, second in pairs)

@@ -1,10 +1,9 @@
 """A 3x3 convolution next to a resampling by two, as one 4x4 convolution of stride two.
 
-Doubling (nearest) before, or averaging 2x2 after, a 3x3 convolution makes neighbouring taps read
-the same pixel or add to the same one. Adding those taps first gives the same function with 16
-instead of 36 products per pixel of the smaller image, and without the large intermediate one.
-Weights have their usual shape (out, in, 3, 3), so spectral norm, initialisation and checkpoints
-work as with a plain convolution.
+Doubling (nearest) before, or averaging 2x2 after, a 3x3 convolution makes neighbouring taps read the same pixel or
+add to the same one. Adding those taps first gives the same function with 16 instead of 36 products per pixel of the
+smaller image, and without the large intermediate one. Weights have their usual shape (out, in, 3, 3), so spectral
+norm, initialisation and checkpoints work as with a plain convolution.
 """
 
 import torch

@@ -64,8 +64,8 @@ class GroupRows:
         sent = x_B.expand(len(self.counts), *x_B.shape)
         inner = prod(x_B.shape[1:])
         received = [count * inner for count in self.counts]
-        found = self._exchange(sent, [x_B.numel()] * len(self.counts), received)
-        return found.view(self.total, *x_B.shape[1:])
+        rows = self._exchange(sent, [x_B.numel()] * len(self.counts), received)
+        return rows.view(self.total, *x_B.shape[1:])
 
     def scatter_sum(self, x: Tensor) -> Tensor:
         """Return the rows of this rank, summed over ranks, from (total, ...) on each of them."""
@@ -83,8 +83,8 @@ class GroupRows:
         return torch.cat([part.view(self.count, width, *x.shape[2:]) for width, part in parts], 1)
 
     def _exchange(self, x: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
-        found: Tensor = AllToAll.apply(x.flatten(), sent, received, self.world)
-        return found
+        pieces: Tensor = AllToAll.apply(x.flatten(), sent, received, self.world)
+        return pieces
 
 
 class AllToAll(torch.autograd.Function):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-_MOST = 1 / 8  # largest shift, of the side
+_MAX_SHIFT = 1 / 8  # of the side
 
 
 def shift_images(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
@@ -12,18 +12,18 @@ def shift_images(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
     draws_B2: uniform in [0, 1), down and right.
     """
     batch, _, height, width = x_BCHW.shape
-    most_down = _most(height)
-    most_right = _most(width)
-    down = (draws_B2[:, 0] * (2 * most_down + 1)).long() - most_down
-    right = (draws_B2[:, 1] * (2 * most_right + 1)).long() - most_right
+    max_down = _max_pixels(height)
+    max_right = _max_pixels(width)
+    down = (draws_B2[:, 0] * (2 * max_down + 1)).long() - max_down
+    right = (draws_B2[:, 1] * (2 * max_right + 1)).long() - max_right
     rows_BH = torch.arange(height, device=x_BCHW.device) - down[:, None]
     columns_BW = torch.arange(width, device=x_BCHW.device) - right[:, None]
     inside_BHW = is_inside(rows_BH, height)[:, :, None] & is_inside(columns_BW, width)[:, None, :]
     images = torch.arange(batch, device=x_BCHW.device)[:, None, None]
-    taken = x_BCHW.permute(0, 2, 3, 1)[
-        images, rows_BH.clamp(0, height - 1)[:, :, None], columns_BW.clamp(0, width - 1)[:, None]
-    ]
-    return taken.permute(0, 3, 1, 2) * inside_BHW[:, None]
+    rows_BH = rows_BH.clamp(0, height - 1)
+    columns_BW = columns_BW.clamp(0, width - 1)
+    shifted_BHWC = x_BCHW.permute(0, 2, 3, 1)[images, rows_BH[:, :, None], columns_BW[:, None]]
+    return shifted_BHWC.permute(0, 3, 1, 2) * inside_BHW[:, None]
 
 
 def is_inside(places: Tensor, length: int) -> Tensor:
@@ -31,5 +31,5 @@ def is_inside(places: Tensor, length: int) -> Tensor:
     return (places >= 0) & (places < length)
 
 
-def _most(side: int) -> int:
-    return int(side * _MOST + 0.5)
+def _max_pixels(side: int) -> int:
+    return int(side * _MAX_SHIFT + 0.5)

@@ -37,9 +37,8 @@ WARM_UP = 15  # iterations before the first use: later ones only follow a weight
 def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
     """Divide the tensor `name` of a module by its largest singular value; return the module.
 
-    Works for Linear, Conv, Embedding and transposed convolutions; the tensor is read as a matrix of
-    (outputs, all the rest). The raw tensor stays trainable as `parametrizations.<name>.original`; u
-    and v are in the state dict.
+    Works for Linear, Conv, Embedding and transposed convolutions; the tensor is read as a matrix of (outputs, all the
+    rest). The raw tensor stays trainable as `parametrizations.<name>.original`; u and v are in the state dict.
     """
     transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
     norm = SpectralNorm(getattr(module, name), dim=1 if transposed else 0)
@@ -50,10 +49,9 @@ def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
 class SpectralNorm(UpdateOnce):
     """Parametrisation W / sigma with sigma = u^T W v; u and v are constants of the gradient.
 
-    One power iteration per update (`UpdateOnce`), without gradient; one per forward in training mode
-    if `begin_update` is never called. Computed in at least float32,
-    also under autocast; the result has the dtype of W. The start vector is a fixed draw that leaves
-    torch's global generator unchanged.
+    One power iteration per update (`UpdateOnce`), without gradient; one per forward in training mode if
+    `begin_update` is never called. Computed in at least float32, also under autocast; the result has the dtype of W.
+    The start vector is a fixed draw that leaves torch's global generator unchanged.
     """
 
     u: Tensor

@@ -59,16 +59,19 @@ def class_tables(net: nn.Module, min_rows: int) -> dict[str, Split]:
 
 def describe_splits(net: nn.Module) -> str:
     """Return which layers can be split, and what is left to do if none can."""
-    tables = _tables(net).values()
-    rows = f"lower tensor.rows to {max(map(_num_rows, tables)):,}, " if tables else ""
+    ways = []
+    if tables := _tables(net).values():
+        ways.append(f"lower tensor.rows to {max(map(_num_rows, tables)):,}")
     splittable = []
     for name, module in net.named_modules():
         with suppress(ConfigError):
             _split_class(name, module, Split.OUTPUTS)
             splittable.append(name)
-    outputs = f"name layers in tensor.outputs, such as {splittable[0]}, " if splittable else ""
-    none = "" if rows or outputs else "none of its layers can be split: "
-    return f"{none}{rows}{outputs}{'use ddp, zero2 or zero3' if none else 'or use ddp'}"
+    if splittable:
+        ways.append(f"name layers in tensor.outputs, such as {splittable[0]}")
+    if not ways:
+        return "none of its layers can be split: use ddp, zero2 or zero3"
+    return ", ".join([*ways, "or use ddp"])
 
 
 def split_layers(net: nn.Module, world: World, splits: Mapping[str, Split]) -> nn.Module:
@@ -109,17 +112,17 @@ class _Splitter:
     def _split_parameter(self, name: str, layer: nn.Module, role: str) -> tuple[int, ...]:
         """Replace a parameter by this rank's shard; return the widths of all ranks."""
         holder: nn.Module = layer
-        steps: list[SpectralNorm] = []
+        norms: list[SpectralNorm] = []
         if parametrize.is_parametrized(layer, role):
             holder = cast(nn.ModuleDict, layer.parametrizations)[role]
-            steps = _spectral_norms(f"{name}.{role}", holder)
-        key = "original" if steps else role  # a parametrisation holds the raw weight under this name
+            norms = _spectral_norms(f"{name}.{role}", holder)
+        key = "original" if norms else role  # a parametrisation holds the raw weight under this name
         whole = cast(nn.Parameter, holder._parameters[key])
         widths = self._widths(f"{name}.{role}", whole)
         shard = self._shard(whole)
         holder._parameters[key] = shard
-        for step in steps:
-            split_spectral_norm(step, shard, self.ranks.reduce_group)  # sigma is that of the whole weight
+        for norm in norms:
+            split_spectral_norm(norm, shard, self.ranks.reduce_group)  # sigma is that of the whole weight
         return widths
 
     def _widths(self, name: str, whole: Tensor) -> tuple[int, ...]:

@@ -21,10 +21,10 @@ class DownConv4x4(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         if not _is_smaller_than_weight(x, self.weight):
             return super().forward(x)
-        matrix, last = _matrix(self.weight)
-        seen = _Patches.apply(x.permute(0, 2, 3, 1))
-        y = (seen if last else seen.movedim(5, 3)).flatten(3) @ matrix.T
-        return _to_layout(y, last)
+        matrix, is_channels_last = _matrix(self.weight)
+        patches = _Patches.apply(x.permute(0, 2, 3, 1))
+        y = (patches if is_channels_last else patches.movedim(5, 3)).flatten(3) @ matrix.T
+        return _to_layout(y, is_channels_last)
 
 
 class UpConv4x4(nn.ConvTranspose2d):
@@ -36,9 +36,9 @@ class UpConv4x4(nn.ConvTranspose2d):
     def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
         if output_size is not None or not _is_smaller_than_weight(x, self.weight):
             return super().forward(x, output_size)
-        matrix, last = _matrix(self.weight)
-        taps = (x.permute(0, 2, 3, 1) @ matrix).unflatten(3, (4, 4, -1) if last else (-1, 4, 4))
-        return _to_layout(_SumPatches.apply(taps if last else taps.movedim(3, 5)), last)
+        matrix, is_channels_last = _matrix(self.weight)
+        taps = (x.permute(0, 2, 3, 1) @ matrix).unflatten(3, (4, 4, -1) if is_channels_last else (-1, 4, 4))
+        return _to_layout(_SumPatches.apply(taps if is_channels_last else taps.movedim(3, 5)), is_channels_last)
 
 
 class _Patches(torch.autograd.Function):
@@ -48,8 +48,8 @@ class _Patches(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        near = F.pad(x, (0, 0, 1, 1, 1, 1)).unfold(1, 4, 2).unfold(2, 4, 2)
-        return near.permute(0, 1, 2, 4, 5, 3).contiguous()
+        patches = F.pad(x, (0, 0, 1, 1, 1, 1)).unfold(1, 4, 2).unfold(2, 4, 2)  # (B, H, W, C, 4, 4)
+        return patches.permute(0, 1, 2, 4, 5, 3).contiguous()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -57,8 +57,8 @@ class _Patches(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        found: Tensor = _SumPatches.apply(grad)
-        return found
+        sums: Tensor = _SumPatches.apply(grad)
+        return sums
 
 
 class _SumPatches(torch.autograd.Function):
@@ -71,9 +71,9 @@ class _SumPatches(torch.autograd.Function):
         _, height, width, *_ = taps.shape
         taps = taps.unflatten(4, (2, 2)).unflatten(3, (2, 2))  # (B, H, W, rows 2 2, columns 2 2, C)
         y = taps.new_zeros(len(taps), height + 1, 2, width + 1, 2, taps.shape[-1])
-        for a in (0, 1):
-            for b in (0, 1):
-                y[:, a : a + height, :, b : b + width] += taps[:, :, :, a, :, b].transpose(2, 3)
+        for down in (0, 1):
+            for right in (0, 1):
+                y[:, down : down + height, :, right : right + width] += taps[:, :, :, down, :, right].transpose(2, 3)
         return y.flatten(3, 4).flatten(1, 2)[:, 1:-1, 1:-1]
 
     @staticmethod
@@ -82,8 +82,8 @@ class _SumPatches(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        found: Tensor = _Patches.apply(grad)
-        return found
+        patches: Tensor = _Patches.apply(grad)
+        return patches
 
 
 def _is_smaller_than_weight(x: Tensor, weight: Tensor) -> bool:
@@ -92,12 +92,12 @@ def _is_smaller_than_weight(x: Tensor, weight: Tensor) -> bool:
 
 
 def _matrix(weight: Tensor) -> tuple[Tensor, bool]:
-    """Return (a, b, 4, 4) as a matrix of a rows, without a copy; whether b is its last axis."""
-    last = weight.stride(1) == 1
-    return (weight.permute(0, 2, 3, 1) if last else weight).flatten(1), last
+    """Return (a, b, 4, 4) as a matrix of a rows, without a copy; whether the weight is channels-last."""
+    is_channels_last = weight.stride(1) == 1
+    return (weight.permute(0, 2, 3, 1) if is_channels_last else weight).flatten(1), is_channels_last
 
 
-def _to_layout(y_BHWC: Tensor, last: bool) -> Tensor:
+def _to_layout(y_BHWC: Tensor, is_channels_last: bool) -> Tensor:
     """Return (B, C, H, W) in the layout of the weights."""
-    layout = torch.channels_last if last else torch.contiguous_format
-    return y_BHWC.permute(0, 3, 1, 2).contiguous(memory_format=layout)
+    memory_format = torch.channels_last if is_channels_last else torch.contiguous_format
+    return y_BHWC.permute(0, 3, 1, 2).contiguous(memory_format=memory_format)

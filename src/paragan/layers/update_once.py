@@ -61,7 +61,7 @@ def mixes_samples(net: nn.Module) -> bool:
 def mixing_layers(net: nn.Module) -> set[nn.Module]:
     """Return the layers of `net` that couple samples, except frozen ones (evaluation mode)."""
     norms = nn.modules.batchnorm._BatchNorm
-    found: set[nn.Module] = {
+    mixing: set[nn.Module] = {
         m for m in net.modules() if (isinstance(m, UpdateOnce) and m.mixes) or isinstance(m, norms)
     }
-    return found - frozen_modules(net) if found else found
+    return mixing - frozen_modules(net) if mixing else mixing

@@ -63,8 +63,7 @@ class ResidualQuantizer(nn.Module):
     def forward(self, h_BCT: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the sum of the levels (B, C, T), and tensors for losses.
 
-        `codebook` and `commitment` (B, levels, T, depth), `tokens` (B, levels, T): as of
-        `VectorQuantizer`.
+        `codebook` and `commitment` (B, levels, T, depth), `tokens` (B, levels, T): as of `VectorQuantizer`.
         """
         total = torch.zeros_like(h_BCT)
         extras = []

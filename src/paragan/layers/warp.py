@@ -92,10 +92,9 @@ def _neighbours(places: Tensor, length: int) -> list[tuple[Tensor, Tensor]]:
 def _upsampling_matrix(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return the matrix (2 length, length) that doubles the resolution; its transpose halves it.
 
-    Filter: |H(w)|^2 = cos^2k(w/2) / (cos^2k(w/2) + sin^2k(w/2)), k = 6, the squared Butterworth
-    half-band: maximally flat, symmetric, and orthogonal to itself shifted by two. In the cosine
-    basis a coarse wave becomes a fine one minus its alias, each scaled by the filter's response.
-    The transpose needs a factor of 1/2.
+    Filter: |H(w)|^2 = cos^2k(w/2) / (cos^2k(w/2) + sin^2k(w/2)), k = 6, the squared Butterworth half-band: maximally
+    flat, symmetric, and orthogonal to itself shifted by two. In the cosine basis a coarse wave becomes a fine one
+    minus its alias, each scaled by the filter's response. The transpose needs a factor of 1/2.
     """
     angle = np.pi * np.arange(2 * length) / (4 * length)
     low = np.cos(angle) ** (2 * _ORDER)

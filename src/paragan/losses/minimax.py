@@ -1,8 +1,7 @@
 """Zero-sum game (Goodfellow et al. 2014, equation 1): G minimises log(1 - D(G(z))).
 
-With D = sigmoid of the logit, log(1 - D) = -softplus(logit). Its gradient is weak where D is sure;
-`nonsaturating` is the usual remedy. Mustangs (Toutouh et al. 2019) draws one of both and
-`least_squares`.
+With D = sigmoid of the logit, log(1 - D) = -softplus(logit). Its gradient is weak where D is sure; `nonsaturating` is
+the usual remedy. Mustangs (Toutouh et al. 2019) draws one of both and `least_squares`.
 """
 
 import torch.nn.functional as F

@@ -36,5 +36,6 @@ def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
 
 def loss(options: Options) -> Loss:
     """Return both losses, D's weighted."""
-    weight = options.d_weight
-    return Loss(d_loss if weight == 1 else lambda real_B, fake_B: weight * d_loss(real_B, fake_B), g_loss)
+    if options.d_weight == 1:
+        return Loss(d_loss, g_loss)
+    return Loss(lambda real_B, fake_B: options.d_weight * d_loss(real_B, fake_B), g_loss)

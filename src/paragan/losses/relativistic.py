@@ -1,7 +1,6 @@
 """Relativistic pairing: each fake is compared with one real sample, row by row.
 
-RSGAN of Jolicoeur-Martineau 2019, "The relativistic discriminator", section 4.1; RpGAN in Huang et
-al. 2024.
+RSGAN of Jolicoeur-Martineau 2019, "The relativistic discriminator", section 4.1; RpGAN in Huang et al. 2024.
 """
 
 import torch.nn.functional as F

@@ -45,7 +45,8 @@ def d_loss(
 
     all_real_T, all_fake_T: the logits of the whole batch; None: the given ones are the whole batch.
     """
-    mean_real, mean_fake = ((b if t is None else t).mean() for b, t in ((real_B, all_real_T), (fake_B, all_fake_T)))
+    mean_real = (real_B if all_real_T is None else all_real_T).mean()
+    mean_fake = (fake_B if all_fake_T is None else all_fake_T).mean()
     return price(real_B - mean_fake) + price(mean_real - fake_B)
 
 

@@ -1,7 +1,6 @@
 """Wasserstein-1 by its dual (Arjovsky et al. 2017, equation 2): D maximises real - fake.
 
-Means a distance only for a 1-Lipschitz D: add `penalties/gradient_penalty` or use a model with
-spectral norm.
+Means a distance only for a 1-Lipschitz D: add `penalties/gradient_penalty` or use a model with spectral norm.
 """
 
 from torch import Tensor

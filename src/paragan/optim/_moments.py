@@ -12,10 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paragan.layers.precision import as_real
+
 
 @dataclass(frozen=True, kw_only=True)
-class Due:
-    """Update of one group, as parallel lists by weight. taken: 1, or 0 if nothing may change."""
+class UpdateInputs:
+    """Inputs of the update of one group, as parallel lists by weight. taken: 1, or 0 if nothing may change."""
 
     group: Mapping[str, Any]
     weights: list[Tensor]
@@ -56,21 +58,22 @@ class MomentOptimizer(torch.optim.Optimizer):
                 self._step_group(group, weights, state)
 
     def _step_group(self, group: Mapping[str, Any], weights: list[Tensor], state: Mapping[str, list[Tensor]]) -> None:
-        grads = _as_real([weight.grad for weight in weights if weight.grad is not None])
-        weights = _as_real(weights)
-        state = {name: _as_real(tensors) for name, tensors in state.items()}
+        # As pairs of real numbers, whose squares are not negative.
+        grads = [as_real(weight.grad) for weight in weights if weight.grad is not None]
+        weights = list(map(as_real, weights))
+        state = {name: list(map(as_real, tensors)) for name, tensors in state.items()}
         if self.found_inf is None:
             taken = torch.ones_like(state["step"][0])
         else:
             taken = (1 - self.found_inf).to(state["step"][0])
             grads = [torch.where(taken > 0, grad, 0) for grad in grads]  # NaN times 0 is NaN
         torch._foreach_add_(state["step"], [taken] * len(weights))  # a 0-dim tensor alone is read by the host
-        changes = self.update(Due(group=group, weights=weights, grads=grads, state=state, taken=taken))
+        changes = self.update(UpdateInputs(group=group, weights=weights, grads=grads, state=state, taken=taken))
         torch._foreach_mul_(changes, group["lr"] * taken)
         torch._foreach_sub_(weights, changes)
 
     @abstractmethod
-    def update(self, due: Due) -> list[Tensor]:
+    def update(self, inputs: UpdateInputs) -> list[Tensor]:
         """Return the changes, which are multiplied by -lr and added to the weights; new tensors."""
 
     def _state_of(self, weight: Tensor) -> dict[str, Tensor]:
@@ -81,11 +84,6 @@ class MomentOptimizer(torch.optim.Optimizer):
             for name in self.names:
                 state[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
         return state
-
-
-def _as_real(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return views of complex tensors as pairs of real numbers, whose squares are not negative; others unchanged."""
-    return [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
 
 
 def lerp_moments(means: list[Tensor], values: Sequence[Tensor], beta: float, taken: Tensor) -> None:
@@ -102,19 +100,19 @@ def unbiased(means: list[Tensor], beta: float, steps: list[Tensor]) -> list[Tens
     return [mean / torch.where(weight > 0, weight, 1).to(mean.dtype) for mean, weight in pairs]
 
 
-def adam_direction(due: Due) -> list[Tensor]:
+def adam_direction(inputs: UpdateInputs) -> list[Tensor]:
     """Return m / (sqrt(v) + eps), both bias-corrected (Kingma & Ba 2015, algorithm 1)."""
-    first, second = due.group["betas"]
-    lerp_moments(due.state["exp_avg"], due.grads, first, due.taken)
-    lerp_moments(due.state["exp_avg_sq"], torch._foreach_mul(due.grads, due.grads), second, due.taken)
-    return over_root(due, "exp_avg_sq")
+    first, second = inputs.group["betas"]
+    lerp_moments(inputs.state["exp_avg"], inputs.grads, first, inputs.taken)
+    lerp_moments(inputs.state["exp_avg_sq"], torch._foreach_mul(inputs.grads, inputs.grads), second, inputs.taken)
+    return over_root(inputs, "exp_avg_sq")
 
 
-def over_root(due: Due, second: str) -> list[Tensor]:
+def over_root(inputs: UpdateInputs, second: str) -> list[Tensor]:
     """Return m / (sqrt(v) + eps), bias-corrected; new tensors. second: v's name."""
-    direction = unbiased(due.state["exp_avg"], due.group["betas"][0], due.state["step"])
-    under = unbiased(due.state[second], due.group["betas"][1], due.state["step"])
-    torch._foreach_sqrt_(under)
-    torch._foreach_add_(under, due.group["eps"])
-    torch._foreach_div_(direction, under)
+    direction = unbiased(inputs.state["exp_avg"], inputs.group["betas"][0], inputs.state["step"])
+    denominator = unbiased(inputs.state[second], inputs.group["betas"][1], inputs.state["step"])
+    torch._foreach_sqrt_(denominator)
+    torch._foreach_add_(denominator, inputs.group["eps"])
+    torch._foreach_div_(direction, denominator)
     return direction

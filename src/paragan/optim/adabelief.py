@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from paragan.optim._moments import Due, MomentOptimizer, lerp_moments, over_root
+from paragan.optim._moments import MomentOptimizer, UpdateInputs, lerp_moments, over_root
 
 
 class Optimizer(MomentOptimizer):
@@ -23,12 +23,12 @@ class Optimizer(MomentOptimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
-    def update(self, due: Due) -> list[Tensor]:
+    def update(self, inputs: UpdateInputs) -> list[Tensor]:
         """Return the AdaBelief direction."""
-        first, second = due.group["betas"]
-        lerp_moments(due.state["exp_avg"], due.grads, first, due.taken)
-        surprise = torch._foreach_sub(due.grads, due.state["exp_avg"])
+        first, second = inputs.group["betas"]
+        lerp_moments(inputs.state["exp_avg"], inputs.grads, first, inputs.taken)
+        surprise = torch._foreach_sub(inputs.grads, inputs.state["exp_avg"])
         torch._foreach_mul_(surprise, surprise)
-        lerp_moments(due.state["exp_avg_var"], surprise, second, due.taken)
-        torch._foreach_add_(due.state["exp_avg_var"], [due.group["eps"] * due.taken] * len(due.weights))
-        return over_root(due, "exp_avg_var")
+        lerp_moments(inputs.state["exp_avg_var"], surprise, second, inputs.taken)
+        torch._foreach_add_(inputs.state["exp_avg_var"], [inputs.group["eps"] * inputs.taken] * len(inputs.weights))
+        return over_root(inputs, "exp_avg_var")

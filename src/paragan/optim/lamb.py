@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from paragan.optim._moments import Due, MomentOptimizer, adam_direction
+from paragan.optim._moments import MomentOptimizer, UpdateInputs, adam_direction
 
 
 class Optimizer(MomentOptimizer):
@@ -36,15 +36,15 @@ class Optimizer(MomentOptimizer):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "longest": longest}
         super().__init__(params, defaults)
 
-    def update(self, due: Due) -> list[Tensor]:
+    def update(self, inputs: UpdateInputs) -> list[Tensor]:
         """Return Adam's direction, scaled per weight."""
-        direction = adam_direction(due)
-        if due.group["weight_decay"]:
-            torch._foreach_add_(direction, due.weights, alpha=due.group["weight_decay"])
-        weight_norms = torch._foreach_norm(due.weights)
+        direction = adam_direction(inputs)
+        if inputs.group["weight_decay"]:
+            torch._foreach_add_(direction, inputs.weights, alpha=inputs.group["weight_decay"])
+        weight_norms = torch._foreach_norm(inputs.weights)
         direction_norms = torch._foreach_norm(direction)
         ratios = [
-            torch.where((weight > 0) & (step > 0), weight.clamp(max=due.group["longest"]) / step, 1.0)
+            torch.where((weight > 0) & (step > 0), weight.clamp(max=inputs.group["longest"]) / step, 1.0)
             for weight, step in zip(weight_norms, direction_norms, strict=True)
         ]
         torch._foreach_mul_(direction, ratios)

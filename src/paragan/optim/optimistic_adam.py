@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from paragan.optim._moments import Due, MomentOptimizer, adam_direction
+from paragan.optim._moments import MomentOptimizer, UpdateInputs, adam_direction
 
 
 class Optimizer(MomentOptimizer):
@@ -21,10 +21,10 @@ class Optimizer(MomentOptimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
-    def update(self, due: Due) -> list[Tensor]:
+    def update(self, inputs: UpdateInputs) -> list[Tensor]:
         """Return twice Adam's direction minus the last one."""
-        direction = adam_direction(due)
-        change = torch._foreach_sub(torch._foreach_mul(direction, 2.0), due.state["last"])
+        direction = adam_direction(inputs)
+        change = torch._foreach_sub(torch._foreach_mul(direction, 2.0), inputs.state["last"])
         # After a skipped step it is unchanged, as are its means.
-        torch._foreach_copy_(due.state["last"], direction)
+        torch._foreach_copy_(inputs.state["last"], direction)
         return list(change)

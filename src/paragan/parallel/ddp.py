@@ -66,7 +66,8 @@ class Strategy(strategy.Strategy):
         placement = placement_of(cast(nn.Module, net.module))
         world = placement.world
         weights = [weight for weight in net.parameters() if not is_sharded(weight)]
-        world.count_bytes("parameters", sum(self._bytes_of(p) for p in weights if p.requires_grad))
+        sizes = (p.numel() * (2 if self.memory.bf16_reduce else p.element_size()) for p in weights if p.requires_grad)
+        world.count_bytes("parameters", sum(sizes))
         signature = (turn.chain, turn.needs_real, turn.feed.fakes is None)
         return Reduction(
             ranks=world.size,
@@ -90,33 +91,28 @@ class Strategy(strategy.Strategy):
     ) -> Tensor | None:
         """Return zeros that reach the weights which this kind of turn does not reach here.
 
-        Its kind is `turn`, and which terms the loss has: a weight may be reached by one of them
-        only. `finish` removes gradients that no rank reaches: optimisers treat zero and None
-        differently.
+        Its kind is `turn`, and which terms the loss has: a weight may be reached by one of them only. `finish`
+        removes gradients that no rank reaches: optimisers treat zero and None differently.
         """
         signature = (*turn, *terms)
         # Once for each kind of turn, which is equal on all ranks: they gather here together.
         if signature not in placement.unreached:
-            lacking = unreachable_parameters(roots, weights)
-            missing = {id(weight) for weight in lacking}
-            numbers = [n for n, weight in enumerate(weights) if id(weight) in missing]
-            everywhere = set.intersection(*map(set, placement.world.gather(numbers)))
-            placement.unreached[signature] = lacking, [weights[n] for n in sorted(everywhere)]
-        lacking, idle = placement.unreached[signature]
+            unreached = unreachable_parameters(roots, weights)
+            ids = {id(weight) for weight in unreached}
+            numbers = [number for number, weight in enumerate(weights) if id(weight) in ids]
+            on_all_ranks = set.intersection(*map(set, placement.world.gather(numbers)))
+            placement.unreached[signature] = unreached, [weights[number] for number in sorted(on_all_ranks)]
+        unreached, idle = placement.unreached[signature]
         # A weight that an earlier micro-batch reached has a gradient, which `finish` must not remove.
         placement.idle = [weight for weight in idle if weight.grad is None]
-        return zero_of(lacking) if lacking else None
-
-    def _bytes_of(self, weight: Tensor) -> int:
-        return weight.numel() * (2 if self.memory.bf16_reduce else weight.element_size())
+        return zero_of(unreached) if unreached else None
 
 
 class _FixedBuckets(DistributedDataParallel):
     """DistributedDataParallel with the same buckets of gradients in every step of every session.
 
-    torch's buckets follow the order of gradients in the first step of a session. The order in which
-    three or more ranks are added depends on the place in a bucket, so a resumed run would differ
-    from one that did not stop.
+    torch's buckets follow the order of gradients in the first step of a session. The order in which three or more
+    ranks are added depends on the place in a bucket, so a resumed run would differ from one that did not stop.
     """
 
     def __init__(self, net: nn.Module, **options: Any) -> None:
@@ -137,9 +133,9 @@ def unreachable_parameters(roots: Sequence[Tensor], weights: Iterable[nn.Paramet
     reached: set[int] = set()
     while todo:
         node = todo.pop()
-        held = getattr(node, "variable", None)  # set on AccumulateGrad nodes
-        if held is not None:
-            reached.add(id(held))
+        weight = getattr(node, "variable", None)  # set on AccumulateGrad nodes
+        if weight is not None:
+            reached.add(id(weight))
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)

@@ -37,21 +37,21 @@ class Strategy(Sharded):
         return cast(DeviceMesh, world.meshes[self.options])
 
     def _new_mesh(self, world: World) -> DeviceMesh:
-        host = self.options.host or world.local_size
-        hosts = world.gather(host)
-        if min(hosts) < max(hosts):
+        ranks_per_host = self.options.host or world.local_size
+        sizes = world.gather(ranks_per_host)
+        if min(sizes) < max(sizes):
             raise ConfigError(
-                f"hsdp: hosts have from {min(hosts)} to {max(hosts)} ranks; set hsdp.host, the ranks of each group"
+                f"hsdp: hosts have from {min(sizes)} to {max(sizes)} ranks; set hsdp.host, the ranks of each group"
             )
-        if world.size % host:
-            raise ConfigError(f"hsdp.host={host} does not divide {world.size} ranks; pass a divisor")
+        if world.size % ranks_per_host:
+            raise ConfigError(f"hsdp.host={ranks_per_host} does not divide {world.size} ranks; pass a divisor")
         if world.size < dist.get_world_size():
             raise ConfigError(
                 f"strategy hsdp on {world.size} of {dist.get_world_size()} ranks is not "
                 "supported: torch creates its groups on all ranks at once; use zero3 where the "
                 "players are on separate ranks"
             )
-        ranks = torch.arange(world.size).view(-1, host)
+        ranks = torch.arange(world.size).view(-1, ranks_per_host)
         mesh = DeviceMesh(world.device.type, ranks, mesh_dim_names=("replicate", "shard"))
         assert world.group is not None
         # torch's default time-out is half an hour

@@ -1,10 +1,9 @@
 """Local SGD: ranks update independently and average their weights every H updates (Stich 2019).
 
-`every: 2` is ParaGAN's synchronisation "every other step": half the bytes of `ddp`. Each rank takes
-the mean over its local rows; batch norm uses only these, unless `norm_ranks` is set. At an
-averaging weights and statistics become their means, the vectors of spectral norm those of rank 0 (a
-mean of unit vectors is none), and the averaged generator follows. The optimiser state stays local
-to each rank.
+`every: 2` is ParaGAN's synchronisation "every other step": half the bytes of `ddp`. Each rank takes the mean over its
+local rows; batch norm uses only these, unless `norm_ranks` is set. At an averaging weights and statistics become
+their means, the vectors of spectral norm those of rank 0 (a mean of unit vectors is none), and the averaged generator
+follows. The optimiser state stays local to each rank.
 
 `lr_rule: sqrt` is for optimisers that divide a gradient by its size, which noise makes sqrt(K) times
 as large on the rows of one of K ranks as on the batch: the square root rule of Malladi et al. 2022.
@@ -178,9 +177,9 @@ def _average_buffers(net: nn.Module, world: World) -> None:
     frozen = frozen_modules(net)
     modules = [module for module in net.modules() if module not in frozen]
     vectors = [buffer for norm in modules if isinstance(norm, SpectralNorm) for buffer in norm.buffers()]
-    known = {id(vector) for vector in vectors}
+    vector_ids = {id(vector) for vector in vectors}
     buffers = [buffer for module in modules for buffer in module.buffers(recurse=False)]
-    _mean([b for b in buffers if b.is_floating_point() and id(b) not in known], world, "norm")
+    _mean([b for b in buffers if b.is_floating_point() and id(b) not in vector_ids], world, "norm")
     # A mean of unit vectors is none, so spectral norm's are those of one rank.
     _replace(vectors, lambda flat: world.broadcast(flat, "norm"))
 
@@ -212,6 +211,6 @@ def _mean(tensors: Sequence[Tensor], world: World, kind: str) -> None:
 def _replace(tensors: Sequence[Tensor], exchange: Callable[[Tensor], Tensor]) -> None:
     """Replace tensors by what an exchange makes of them, concatenated; one exchange per dtype."""
     for dtype in {t.dtype: None for t in tensors}:
-        some = [t for t in tensors if t.dtype == dtype]
-        pieces = exchange(torch.cat([t.reshape(-1) for t in some])).split([t.numel() for t in some])
-        torch._foreach_copy_(some, [piece.view(t.shape) for piece, t in zip(pieces, some, strict=True)])
+        of_dtype = [t for t in tensors if t.dtype == dtype]
+        pieces = exchange(torch.cat([t.reshape(-1) for t in of_dtype])).split([t.numel() for t in of_dtype])
+        torch._foreach_copy_(of_dtype, [piece.view(t.shape) for piece, t in zip(pieces, of_dtype, strict=True)])

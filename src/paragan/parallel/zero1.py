@@ -1,8 +1,7 @@
 """ZeRO stage 1: replicated weights and gradients, sharded optimiser state and weight average.
 
-Rajbhandari et al. 2020, section 5.1. Each rank steps its shard of every weight, a view, and the
-shards are all-gathered: one exchange of weights per update in addition to that of gradients. Frozen
-weights are not exchanged.
+Rajbhandari et al. 2020, section 5.1. Each rank steps its shard of every weight, a view, and the shards are
+all-gathered: one exchange of weights per update in addition to that of gradients. Frozen weights are not exchanged.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -57,9 +56,9 @@ class Strategy(ddp.Strategy):
         world = placement_of(net).world
         if world.size == 1:
             return
-        for some in _buckets([weight for weight in net.parameters() if weight.requires_grad]):
+        for bucket in _buckets([weight for weight in net.parameters() if weight.requires_grad]):
             pieces = [
-                [TensorLayout.rows(p.shape, rank, world.size).cut(p.detach()) for p in some]
+                [TensorLayout.rows(weight.shape, rank, world.size).cut(weight.detach()) for weight in bucket]
                 for rank in range(world.size)
             ]
             # All ranks send equally much: rank 0 has the largest shares, and others pad theirs.
@@ -84,15 +83,15 @@ class Strategy(ddp.Strategy):
 
 def _buckets(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Yield weights in order, in groups of one dtype and a bounded number of elements."""
-    some: list[Tensor] = []
+    bucket: list[Tensor] = []
     for weight in weights:
-        full = sum(w.numel() for w in some) + weight.numel() > _AT_ONCE
-        if some and (full or weight.dtype != some[0].dtype):
-            yield some
-            some = []
-        some.append(weight)
-    if some:
-        yield some
+        is_full = sum(w.numel() for w in bucket) + weight.numel() > _AT_ONCE
+        if bucket and (is_full or weight.dtype != bucket[0].dtype):
+            yield bucket
+            bucket = []
+        bucket.append(weight)
+    if bucket:
+        yield bucket
 
 
 def _flatten(pieces: Sequence[Tensor], length: int) -> Tensor:

@@ -1,5 +1,7 @@
 """Embeddings and labels of the global batch, for losses that compare its images."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -8,15 +10,23 @@ from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 
 
-def batch_embeddings(
-    context: PenaltyContext, side: Side, name: str
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return embeddings and labels of these rows and the batch: real images for D, fakes for G.
+@dataclass(frozen=True, kw_only=True)
+class BatchEmbeddings:
+    """D's embeddings of images, of their classes (`proxies`), and labels: B of these rows, T of the whole batch.
 
-    Embeddings and class embeddings (B, E) and labels (B,) of these rows; embeddings (T, E) and
-    labels (T,) of the batch; positions of these rows in it, (B,). Raises `ConfigError` without
-    labels or without such features of D.
+    positions_B: of these rows in the batch.
     """
+
+    points_BE: Tensor
+    proxies_BE: Tensor
+    y_B: Tensor
+    all_TE: Tensor
+    all_y_T: Tensor
+    positions_B: Tensor
+
+
+def batch_embeddings(context: PenaltyContext, side: Side, name: str) -> BatchEmbeddings:
+    """Return the embeddings of real images for D, of fakes for G; `ConfigError` without labels or such features."""
     output = context.outputs.fake
     y_B = context.feed.label
     if side is Side.D:
@@ -29,7 +39,8 @@ def batch_embeddings(
     features = layers[0] if len(layers) == 1 else None
     if features is None or features.dim() != 3 or features.shape[1] != 2:
         what = f"features of {len(layers)} layers" if layers else "no features"
-        what = what if features is None else f"features of shape {tuple(features.shape)}"
+        if features is not None:
+            what = f"features of shape {tuple(features.shape)}"
         raise ConfigError(
             f"penalty {name} needs a D that returns embeddings (B, 2, E), but this one returns "
             f"{what}; use model contragan, reacgan, or stylegan2 with model.head=contrast, not "
@@ -37,8 +48,14 @@ def batch_embeddings(
         )
     points_BE, proxies_BE = features.unbind(1)
     rows = context.feed.rows
-    positions_B = torch.arange(rows.total, device=y_B.device)[rows.window]
-    return points_BE, proxies_BE, y_B, context.whole(points_BE), context.whole(y_B), positions_B
+    return BatchEmbeddings(
+        points_BE=points_BE,
+        proxies_BE=proxies_BE,
+        y_B=y_B,
+        all_TE=context.whole(points_BE),
+        all_y_T=context.whole(y_B),
+        positions_B=torch.arange(rows.total, device=y_B.device)[rows.window],
+    )
 
 
 def without_labels(name: str) -> str:

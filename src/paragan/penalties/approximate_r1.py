@@ -1,7 +1,6 @@
 """R1 by finite differences (Lin et al. 2025, arXiv 2501.08316, "Diffusion Adversarial Post-Training").
 
-(D(x) - D(x + sigma n))^2 on real samples, n ~ N(0, 1): about sigma^2 |grad D(x)|^2, without a second
-derivative.
+(D(x) - D(x + sigma n))^2 on real samples, n ~ N(0, 1): about sigma^2 |grad D(x)|^2, without a second derivative.
 """
 
 from collections.abc import Sequence
@@ -30,11 +29,10 @@ class Options(FiniteDifferenceOptions):
 class Penalty(OptionsPenalty):
     """Squared change of D's logit under noise on real samples, at the cost of one more forward of D.
 
-    Works where R1 is refused or expensive: no double backward. Gradients pass through both logits;
-    patch logits count as their mean, and several discriminators add theirs. Noise is drawn by row
-    and added before augmentation, which is of the whole batch whatever `fraction` is. In a D with
-    dropout the change contains that of the masks; with batch norm, that of the statistics, which a
-    `fraction` below 1 takes over fewer samples.
+    Works where R1 is refused or expensive: no double backward. Gradients pass through both logits; patch logits count
+    as their mean, and several discriminators add theirs. Noise is drawn by row and added before augmentation, which
+    is of the whole batch whatever `fraction` is. In a D with dropout the change contains that of the masks; with
+    batch norm, that of the statistics, which a `fraction` below 1 takes over fewer samples.
     """
 
     name = "approximate_r1"
@@ -46,11 +44,11 @@ class Penalty(OptionsPenalty):
         output, (x, *conditions), kind = self._inputs(context)
         assert x is not None
         feed = context.feed
-        places, numbers, num = _chosen(feed.rows, self.options.fraction)
+        places, numbers, num_chosen = _chosen(feed.rows, self.options.fraction)
         # drawn for the chosen samples alone, by their number in the batch: the same on any number of ranks
-        drawn = Rows(step=feed.rows.step, first=0, count=num, total=num)
-        noise = rng.normal(feed.seed, self.name, drawn, tuple(x.shape[1:]))[numbers]
-        share = feed.rows.total / num  # the mean is over all samples, of which only these have a loss
+        chosen_rows = Rows(step=feed.rows.step, first=0, count=num_chosen, total=num_chosen)
+        noise = rng.normal(feed.seed, self.name, chosen_rows, tuple(x.shape[1:]))[numbers]
+        share = feed.rows.total / num_chosen  # the mean is over all samples, of which only these have a loss
         weight = self.weight_at(feed.rows)
         if self.options.divide_by_sigma_squared:
             weight /= self.options.sigma**2
@@ -62,13 +60,13 @@ class Penalty(OptionsPenalty):
         noise = noise.to(x.device, x.dtype, non_blocking=True)
         shifted = x.detach().index_add(0, places, noise, alpha=self.options.sigma)
         inputs = (context.augmented(shifted, kind), *conditions)
-        moved = DiscriminatorOutput.of(
+        shifted_output = DiscriminatorOutput.of(
             context.network(*(None if tensor is None else tensor[places] for tensor in inputs))
         )
         squares = []
         for name, member in output.by_name.items():
             logits_B = mean_per_sample(member.logits_B)
-            change_N = logits_B[places] - mean_per_sample(moved.by_name[name].logits_B)
+            change_N = logits_B[places] - mean_per_sample(shifted_output.by_name[name].logits_B)
             loss_N = weight * share * change_N.square()
             squares.append(torch.zeros_like(logits_B).index_add(0, places, loss_N))
         return sum_of(squares)
@@ -84,11 +82,15 @@ def _chosen(rows: Rows, fraction: float) -> tuple[Tensor, Tensor, int]:
 
     They are spread over the batch, so that ranks and micro-batches have similar numbers of them.
     """
-    num = max(1, round(fraction * rows.total))
+    num_chosen = max(1, round(fraction * rows.total))
     # Fractions of multiples of the golden ratio: windows of rows, and every n-th row, have their share of small ones.
     spread_T, _ = np.modf(np.arange(rows.total) * _GOLDEN)
-    is_chosen_T = spread_T.argsort().argsort() < num  # twice: the rank of each fraction
+    is_chosen_T = spread_T.argsort().argsort() < num_chosen  # twice: the rank of each fraction
     numbers_T = is_chosen_T.cumsum() - 1
     places = np.flatnonzero(is_chosen_T[rows.window])  # not by torch: `paragan plan` has tensors without values
     numbers = numbers_T[rows.window][places]
-    return torch.tensor(places.tolist(), dtype=torch.int64), torch.tensor(numbers.tolist(), dtype=torch.int64), num
+    return (
+        torch.tensor(places.tolist(), dtype=torch.int64),
+        torch.tensor(numbers.tolist(), dtype=torch.int64),
+        num_chosen,
+    )

@@ -1,8 +1,7 @@
 """Consistency regularisation: equal logits for an image and its flipped and shifted version.
 
-On real images it is CR (Zhang et al. 2020, "Consistency Regularization for GANs", equation 2); on
-fakes as well it is bCR (Zhao et al. 2021, "Improved Consistency Regularization for GANs", section
-2.1).
+On real images it is CR (Zhang et al. 2020, "Consistency Regularization for GANs", equation 2); on fakes as well it is
+bCR (Zhao et al. 2021, "Improved Consistency Regularization for GANs", section 2.1).
 """
 
 from collections.abc import Sequence
@@ -20,8 +19,6 @@ from paragan.core.types import Side, TurnInputs
 from paragan.core.weight_schedule import Weight, weight_at
 from paragan.layers.shift import shift_images
 from paragan.penalties._options import PenaltyOptions
-
-_Inputs = tuple[Tensor | None, ...]  # images, labels, and the condition of paired data
 
 
 @dataclass(frozen=True)
@@ -78,8 +75,8 @@ def flipped_and_shifted(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
     return shift_images(flipped, draws_B3[:, 1:])
 
 
-def _transformed(inputs: Sequence[Tensor | None], feed: TurnInputs, kind: str) -> _Inputs:
-    """Return flipped and shifted images and conditions, by the same draws, detached."""
+def _transformed(inputs: Sequence[Tensor | None], feed: TurnInputs, kind: str) -> tuple[Tensor | None, ...]:
+    """Return flipped and shifted images, labels, and the condition of paired data, by the same draws, detached."""
     x, y_B, *conditions = inputs
     assert x is not None
     if x.dim() != 4:

@@ -1,8 +1,7 @@
 """Conditional contrastive loss 2C (Kang & Park 2020, "ContraGAN", equation 8).
 
-Moves an image towards the embedding of its class and other images of that class, away from images
-of other classes. For a D that returns embeddings (`models/contragan`): its features are image
-embeddings e, then class embeddings p.
+Moves an image towards the embedding of its class and other images of that class, away from images of other classes.
+For a D that returns embeddings (`models/contragan`): its features are image embeddings e, then class embeddings p.
 """
 
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from paragan.core.capabilities import Capability
 from paragan.core.option_types import Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.penalties._options import SideOptions
-from paragan.penalties._similarity import batch_embeddings
+from paragan.penalties._similarity import BatchEmbeddings, batch_embeddings
 from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
@@ -36,22 +35,18 @@ class Penalty(OptionsPenalty):
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         embeddings = batch_embeddings(context, self.side, self.name)
-        return self.weight_at(context.feed.rows) * loss(*embeddings, self.options.temperature)
+        return self.weight_at(context.feed.rows) * loss(embeddings, self.options.temperature)
 
 
-def loss(
-    points_BE: Tensor, proxies_BE: Tensor, y_B: Tensor, all_TE: Tensor, all_y_T: Tensor, positions_B: Tensor, t: float
-) -> Tensor:
+def loss(batch: BatchEmbeddings, t: float) -> Tensor:
     """Return the contrastive loss per sample, (B,).
 
-    It is -log of (e.p and e.e' of the same class) / (e.p and e.e' of any), each as exp(./t), e' not
-    e itself. all_TE, all_y_T: whole batch. positions_B: rows of points_BE in it.
+    It is -log of (e.p and e.e' of the same class) / (e.p and e.e' of any), each as exp(./t), e' not e itself.
     """
-    towards_B = (points_BE * proxies_BE).sum(1) / t
-    others_BT = points_BE @ all_TE.T / t
-    others_BT = others_BT.masked_fill(
-        positions_B[:, None] == torch.arange(len(all_TE), device=positions_B.device), -torch.inf
-    )
-    same_BT = others_BT.masked_fill(y_B[:, None] != all_y_T, -torch.inf)
-    any_B, same_B = (torch.cat([towards_B[:, None], v_BT], 1).logsumexp(1) for v_BT in (others_BT, same_BT))
-    return any_B - same_B
+    towards_B1 = (batch.points_BE * batch.proxies_BE).sum(1, keepdim=True) / t
+    others_BT = batch.points_BE @ batch.all_TE.T / t
+    numbers_T = torch.arange(len(batch.all_TE), device=batch.positions_B.device)
+    others_BT = others_BT.masked_fill(batch.positions_B[:, None] == numbers_T, -torch.inf)
+    same_BT = others_BT.masked_fill(batch.y_B[:, None] != batch.all_y_T, -torch.inf)
+    any_B = torch.cat([towards_B1, others_BT], 1).logsumexp(1)
+    return any_B - torch.cat([towards_B1, same_BT], 1).logsumexp(1)

@@ -13,7 +13,7 @@ from paragan.core.capabilities import Capability
 from paragan.core.option_types import Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.penalties._options import SideOptions
-from paragan.penalties._similarity import batch_embeddings
+from paragan.penalties._similarity import BatchEmbeddings, batch_embeddings
 from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
@@ -41,26 +41,19 @@ class Penalty(OptionsPenalty):
     options: Options
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        margins = (self.options.temperature, self.options.near, self.options.far)
-        embeddings = batch_embeddings(context, self.side, self.name)[:5]
-        return self.weight_at(context.feed.rows) * loss(*embeddings, margins)
+        embeddings = batch_embeddings(context, self.side, self.name)
+        return self.weight_at(context.feed.rows) * loss(
+            embeddings, self.options.temperature, self.options.near, self.options.far
+        )
 
 
-def loss(
-    points_BE: Tensor,
-    proxies_BE: Tensor,
-    y_B: Tensor,
-    all_TE: Tensor,
-    all_y_T: Tensor,
-    margins: tuple[float, float, float],
-) -> Tensor:
-    """Return the data-to-data loss per sample, (B,). margins: tau, near, far.
+def loss(batch: BatchEmbeddings, tau: float, near: float, far: float) -> Tensor:
+    """Return the data-to-data loss per sample, (B,).
 
     -log of a / (a + sum of exp(max(e.e' - far, 0) / tau) over all e' of other classes), with a =
-    exp(min(e.p - near, 0) / tau). all_TE, all_y_T: embeddings and labels of the whole batch.
+    exp(min(e.p - near, 0) / tau).
     """
-    tau, near, far = margins
-    towards_B = ((points_BE * proxies_BE).sum(1) - near).clamp(max=0) / tau
-    others_BT = (points_BE @ all_TE.T - far).clamp(min=0) / tau
-    others_BT = others_BT.masked_fill(y_B[:, None] == all_y_T, -torch.inf)
+    towards_B = ((batch.points_BE * batch.proxies_BE).sum(1) - near).clamp(max=0) / tau
+    others_BT = (batch.points_BE @ batch.all_TE.T - far).clamp(min=0) / tau
+    others_BT = others_BT.masked_fill(batch.y_B[:, None] == batch.all_y_T, -torch.inf)
     return torch.cat([towards_B[:, None], others_BT], 1).logsumexp(1) - towards_B

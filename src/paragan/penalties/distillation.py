@@ -1,8 +1,7 @@
 """Score distillation from a frozen teacher (Sauer et al. 2023, arXiv 2311.17042, "Adversarial Diffusion Distillation").
 
-w t^0 |G(z) - teacher(x_t)|^2 for x_t, G's image noised at a random time, without its graph, and the
-image that the teacher predicts from it, x_t - t v(x_t, t). The time weights of the paper are left
-out.
+w t^0 |G(z) - teacher(x_t)|^2 for x_t, G's image noised at a random time, without its graph, and the image that the
+teacher predicts from it, x_t - t v(x_t, t). The time weights of the paper are left out.
 """
 
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core import rng
 from paragan.core.protocols import PenaltyContext
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import TeacherOptions
@@ -35,11 +33,8 @@ class Penalty(TaughtPenalty):
     def __call__(self, context: PenaltyContext) -> Tensor:
         feed = context.feed
         images = context.outputs.images
-        drawn_B = rng.uniform(feed.seed, f"{self.name}/time", feed.rows, ())
-        t_B = (_EARLIEST + (1 - _EARLIEST) * drawn_B).to(images, non_blocking=True)
-        noise = rng.normal(feed.seed, f"{self.name}/noise", feed.rows, tuple(images.shape[1:]))
-        t_B111 = t_B[:, None, None, None]
+        t_B111 = _EARLIEST + (1 - _EARLIEST) * context.uniform(f"{self.name}/time", images[:, :1, :1, :1])
         with torch.no_grad():
-            x_t = torch.lerp(images, noise.to(images, non_blocking=True), t_B111)
-            target = x_t - t_B111 * self.teacher.velocity(context.network.module, x_t, feed.label, t_B)
+            x_t = torch.lerp(images, context.normal(f"{self.name}/noise", images), t_B111)
+            target = x_t - t_B111 * self.teacher.velocity(context.network.module, x_t, feed.label, t_B111.flatten())
         return self.weight_at(feed.rows) * (images - target).square().flatten(1).mean(1)

@@ -1,8 +1,7 @@
 """Distribution matching distillation (Yin et al. 2024, arXiv 2311.18828, equations 7 and 8; DMD2: arXiv 2405.14867).
 
-The gradient at G's image x is (f - r) / mean |x - r|, where f and r are the clean images that the
-fake score and the teacher predict from x with noise. The fake score is the player `fake_score`, with
-penalty `fake_flow_matching`.
+The gradient at G's image x is (f - r) / mean |x - r|, where f and r are the clean images that the fake score and the
+teacher predict from x with noise. The fake score is the player `fake_score`, with penalty `fake_flow_matching`.
 """
 
 from dataclasses import dataclass

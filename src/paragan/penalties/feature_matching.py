@@ -26,8 +26,7 @@ class Options(PenaltyOptions):
 class Penalty(OptionsPenalty):
     """Squared distance of the mean D features of real images and fakes, over the whole batch.
 
-    A value of the batch, not of samples: every row has the whole value, because the strategy
-    averages over rows.
+    A value of the batch, not of samples: every row has the whole value, because the strategy averages over rows.
     """
 
     name = "feature_matching"

@@ -1,11 +1,10 @@
 """Feature matching by layer (Larsen et al. 2016; MelGAN, Kumar et al. 2019, equation 3).
 
-Mean |D_l(x) - D_l(G)| of each layer l of each discriminator, for one real sample x and its fake, as
-codecs, vocoders and translation networks use it. Sum over both in HiFi-GAN (Kong et al. 2020,
-equation 4) and DAC (Kumar et al. 2023), weight 2. The code of Vocos (Siuzdak 2023) divides by the
-number of discriminators in a list: `discriminators: mean`, weight 1, weights {mrd: 0.1}. EnCodec
-(Defossez et al. 2022, equation 2): relative, `discriminators: mean`, `layers: mean`. pix2pixHD
-(Wang et al. 2018, equation 4) and the code of MelGAN divide by the number of discriminators, and
+Mean |D_l(x) - D_l(G)| of each layer l of each discriminator, for one real sample x and its fake, as codecs, vocoders
+and translation networks use it. Sum over both in HiFi-GAN (Kong et al. 2020, equation 4) and DAC (Kumar et al. 2023),
+weight 2. The code of Vocos (Siuzdak 2023) divides by the number of discriminators in a list: `discriminators: mean`,
+weight 1, weights {mrd: 0.1}. EnCodec (Defossez et al. 2022, equation 2): relative, `discriminators: mean`, `layers:
+mean`. pix2pixHD (Wang et al. 2018, equation 4) and the code of MelGAN divide by the number of discriminators, and
 multiply a layer by 4 / (n + 1), for n strided layers: `discriminators: mean`, weight 40 / (n + 1).
 """
 

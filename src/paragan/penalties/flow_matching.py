@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
@@ -39,8 +38,8 @@ class Penalty(OptionsPenalty):
                 "synchronous"
             )
         x = feed.real_sample
-        t_B = rng.uniform(feed.seed, f"{self.name}/time", feed.rows, ()).to(x, non_blocking=True)
-        noise = rng.normal(feed.seed, f"{self.name}/noise", feed.rows, tuple(x.shape[1:])).to(x, non_blocking=True)
-        x_t = torch.lerp(x, noise, t_B[:, None, None, None])
-        error = context.network(x_t.flatten(1), feed.real.label, t_B) - (noise - x)
+        t_B111 = context.uniform(f"{self.name}/time", x[:, :1, :1, :1])
+        noise = context.normal(f"{self.name}/noise", x)
+        x_t = torch.lerp(x, noise, t_B111)
+        error = context.network(x_t.flatten(1), feed.real.label, t_B111.flatten()) - (noise - x)
         return self.weight_at(feed.rows) * error.square().flatten(1).mean(1)

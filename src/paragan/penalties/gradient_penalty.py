@@ -30,10 +30,9 @@ class Options(LazyOptions):
 class Penalty(OptionsPenalty):
     """WGAN-GP's penalty, at the cost of one more forward of D on x^ with the real labels.
 
-    With `augment` the slope is that of D(T(x^)), T having the draws of the real images: D sees no others.
-    Patch logits count as their mean; penalties of several discriminators are added. A D that mixes
-    samples has no gradient per sample and raises `ConfigError` (the paper, section 4: no batch norm
-    in D).
+    With `augment` the slope is that of D(T(x^)), T having the draws of the real images: D sees no others. Patch
+    logits count as their mean; penalties of several discriminators are added. A D that mixes samples has no gradient
+    per sample and raises `ConfigError` (the paper, section 4: no batch norm in D).
     """
 
     name = "gradient_penalty"

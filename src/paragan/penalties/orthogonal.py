@@ -1,12 +1,10 @@
 """Orthogonal regularisation without the diagonal (Brock et al. 2019, equation 3).
 
-beta * |W W^T (1 - I)|^2 (Frobenius), summed over the layers: filters of a layer should differ, not
-have norm 1.
+beta * |W W^T (1 - I)|^2 (Frobenius), summed over the layers: filters of a layer should differ, not have norm 1.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Literal
 
 import torch
@@ -17,6 +15,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
+from paragan.layers.precision import as_real
 from paragan.layers.spectral_norm import SpectralNorm
 from paragan.penalties._options import LazyOptions
 from paragan.penalties.base.options_penalty import OptionsPenalty
@@ -36,8 +35,7 @@ class Penalty(OptionsPenalty):
     """Penalty on weights of linear and convolutional layers, one filter per row.
 
     Weights in use, with adapters, but before spectral norm. Raises `ConfigError` if none of them trains. A
-    value of the weights, not of samples: every row has the whole
-    value, because the strategy averages over rows.
+    value of the weights, not of samples: every row has the whole value, because the strategy averages over rows.
     """
 
     name = "orthogonal"
@@ -61,7 +59,7 @@ class Penalty(OptionsPenalty):
 def _overlap(matrix: Tensor) -> Tensor:
     """Return the sum of squared inner products of different rows, each pair twice."""
     gram = (matrix @ matrix.mH).fill_diagonal_(0)
-    return torch.view_as_real(gram).square().sum() if gram.is_complex() else gram.square().sum()
+    return as_real(gram).square().sum()
 
 
 def _matrices(net: nn.Module) -> Iterator[Tensor]:
@@ -79,9 +77,11 @@ def _weight_in_use(module: nn.Module) -> Tensor:
     if "weight" not in chains:
         return module.weight  # type: ignore[return-value]
     chain = chains["weight"]
-    if not any(isinstance(step, SpectralNorm) for step in chain):
+    if not any(isinstance(parametrization, SpectralNorm) for parametrization in chain):
         return module.weight  # type: ignore[return-value]
     weight = chain.original
-    for step in takewhile(lambda step: not isinstance(step, SpectralNorm), chain):
-        weight = step(weight)
+    for parametrization in chain:
+        if isinstance(parametrization, SpectralNorm):
+            break
+        weight = parametrization(weight)
     return weight

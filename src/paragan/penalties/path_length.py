@@ -70,10 +70,10 @@ class Penalty(OptionsPenalty):
         # One value per row, as of every term: 0 for the others; the factor makes the mean that over the chosen rows.
         zero_B = length_N.new_zeros(rows.count)
         length_B = zero_B.slice_scatter(length_N, 0, chosen.start, None, every)
-        num = -(-rows.total // every)
+        num_chosen = -(-rows.total // every)
         # the mean of all ranks: one of this rank's lengths would depend on how rows lie on ranks
-        mean = self._update_mean(context.whole(length_B.detach()).sum() / num).to(length_N.dtype)
-        loss_N = (length_N - mean).square() * (self.weight_at(rows) * rows.total / num)
+        mean = self._update_mean(context.whole(length_B.detach()).sum() / num_chosen).to(length_N.dtype)
+        loss_N = (length_N - mean).square() * (self.weight_at(rows) * rows.total / num_chosen)
         return torch.zeros_like(length_B).slice_scatter(loss_N, 0, chosen.start, None, every)
 
     def _lengths(self, context: PenaltyContext, chosen: slice) -> Tensor:

@@ -12,6 +12,7 @@ from paragan.core.capabilities import Capability
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
+from paragan.layers.precision import as_real
 from paragan.penalties._options import GammaOptions
 from paragan.penalties.base.options_penalty import OptionsPenalty
 
@@ -24,9 +25,8 @@ class Options(GammaOptions):
 def r1_penalty(logits_B: Tensor, x: Tensor) -> Tensor:
     """Return |d D(x) / dx|^2 / 2 per sample, R1 for a custom loop, to be multiplied by gamma.
 
-    x: the real samples, with `requires_grad_()` before the forward that made `logits_B`. Autograd
-    retains the gradient's graph for the loss. With a loss scale (fp16) use `Player`, which unscales
-    the inner gradient.
+    x: the real samples, with `requires_grad_()` before the forward that made `logits_B`. Autograd retains the
+    gradient's graph for the loss. With a loss scale (fp16) use `Player`, which unscales the inner gradient.
     """
     (gradient,) = torch.autograd.grad(logits_B.sum(), x, create_graph=True)
     return _squared_norm(gradient) / 2
@@ -58,5 +58,4 @@ class Penalty(OptionsPenalty):
 
 def _squared_norm(gradient: Tensor) -> Tensor:
     """Return the squared norm per sample, of complex numbers that of both parts."""
-    parts = torch.view_as_real(gradient) if gradient.is_complex() else gradient
-    return parts.flatten(1).square().sum(1)
+    return as_real(gradient).flatten(1).square().sum(1)

@@ -173,7 +173,7 @@ def end_line(session: Session, reason: str) -> str:
     """Return the line of why training ended, its length and its duration."""
     clock = session.trainer.clock
     kimg = clock.images / 1000
-    return f"{reason}: step {clock.step}, {kimg:g} kimg, {clock_time(session.seconds())}"
+    return f"{reason}: step {clock.step}, {kimg:g} kimg, {clock_time(session.timer.seconds())}"
 
 
 def _range_reason(trainer: TrainingLoop) -> str:

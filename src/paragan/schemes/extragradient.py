@@ -1,10 +1,9 @@
 """Extragradient (Korpelevich 1976): both players update by the gradients at a look-ahead point.
 
-With Adam it is ExtraAdam (Gidel et al. 2019, algorithm 4). Two gradients of each player per update,
-on the same batch; both look ahead at once, each against the other's weights before. With k > 1 the
-earlier updates of D are plain. Spectral norm's vectors and batch norm's statistics follow the forward of
-the look-ahead, too: they move twice in an update. It may diverge against delayed opponents where plain
-steps converge (arXiv 2307.06886).
+With Adam it is ExtraAdam (Gidel et al. 2019, algorithm 4). Two gradients of each player per update, on the same
+batch; both look ahead at once, each against the other's weights before. With k > 1 the earlier updates of D are
+plain. Spectral norm's vectors and batch norm's statistics follow the forward of the look-ahead, too: they move twice
+in an update. It may diverge against delayed opponents where plain steps converge (arXiv 2307.06886).
 """
 
 from collections.abc import Iterator
@@ -33,18 +32,17 @@ class Scheme(scheme.Scheme):
         d_turn = gan.d_turn(real)
         g_turn = gan.g_turn(real)
         if not (d_turn.is_due and g_turn.is_due):  # a player alone has no game to look ahead in
-            return gan.observe(
-                d_player.update(d_turn, against=g_player), g_player.update(gan.g_turn(real), against=d_player)
-            )
-        d = d_player.compute_gradients(d_turn, against=g_player)
-        g = g_player.compute_gradients(g_turn, against=d_player)
-        d_player.look_ahead(d)
-        g_player.look_ahead(g)
-        d = d_player.compute_gradients(d_turn, against=g_player)
-        g = g_player.compute_gradients(g_turn, against=d_player)
-        d_player.apply_gradients(d)
-        g_player.apply_gradients(g)
-        return gan.observe(d_player.summarize(d), g_player.summarize(g))
+            d_update = d_player.update(d_turn, against=g_player)
+            return gan.observe(d_update, g_player.update(g_turn, against=d_player))
+        d_gradients = d_player.compute_gradients(d_turn, against=g_player)
+        g_gradients = g_player.compute_gradients(g_turn, against=d_player)
+        d_player.look_ahead(d_gradients)
+        g_player.look_ahead(g_gradients)
+        d_gradients = d_player.compute_gradients(d_turn, against=g_player)
+        g_gradients = g_player.compute_gradients(g_turn, against=d_player)
+        d_player.apply_gradients(d_gradients)
+        g_player.apply_gradients(g_gradients)
+        return gan.observe(d_player.summarize(d_gradients), g_player.summarize(g_gradients))
 
 
 def _local_player(slot: PlayerSlot) -> Player:

@@ -31,9 +31,10 @@ class Scheme(scheme.Scheme):
         return side is Side.G or (step - 1) % self.options.every == 0
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
-        is_due = gan.clock.step % self.options.every == 0
-        for real in islice(batches, gan.d.updates_per_step):
-            if is_due:
-                d = gan.d.update(gan.d_turn(real), against=gan.g)
-        g = gan.g.update(gan.g_turn(real), against=gan.d)
-        return gan.observe(d, g) if is_due else gan.report(0, {Side.G: g})
+        reals = list(islice(batches, gan.d.updates_per_step))  # read in every step, so that G's batch is another one
+        if not self.updates(Side.D, gan.clock.step + 1):
+            # 0 images: the clock counts those that D has trained on
+            return gan.report(0, {Side.G: gan.g.update(gan.g_turn(reals[-1]), against=gan.d)})
+        for real in reals:
+            d = gan.d.update(gan.d_turn(real), against=gan.g)
+        return gan.observe(d, gan.g.update(gan.g_turn(reals[-1]), against=gan.d))

@@ -16,7 +16,7 @@ def clock(monkeypatch):
 
 def test_short_work_prints_nothing(clock):
     said = []
-    lines = ProgressLines(label="score", unit="images", total=1000, log=said.append, _began=100.0, _said=100.0)
+    lines = ProgressLines(label="score", unit="images", total=1000, log=said.append, _began=100.0, _reported=100.0)
     for done in range(0, 1001, 100):
         clock[0] += 0.9
         lines(done)
@@ -25,7 +25,7 @@ def test_short_work_prints_nothing(clock):
 
 def test_long_work_prints_a_line_every_ten_seconds(clock):
     said = []
-    lines = ProgressLines(label="score", unit="images", total=1000, log=said.append, _began=100.0, _said=100.0)
+    lines = ProgressLines(label="score", unit="images", total=1000, log=said.append, _began=100.0, _reported=100.0)
     for done in range(0, 1001, 100):
         lines(done)
         clock[0] += 6

@@ -125,7 +125,8 @@ def test_ranks_on_one_host_are_confined_to_the_loopback_interface_unless_another
 def test_local_ranks_meet_in_a_file_without_a_name(tmp_path, monkeypatch):
     _, path = rank_env.create_store_file()  # stays open: torch's store opens it once more as it is deleted
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    mine, theirs = (rendezvous._file_store(path, 2, timedelta(seconds=0.5)) for _ in range(2))
+    mine, theirs = (dist.FileStore(path, 2) for _ in range(2))
+    theirs.set_timeout(timedelta(seconds=0.5))
     mine.set("key", "value")
     assert theirs.get("key") == b"value"
     with pytest.raises(RuntimeError) as late:

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from paragan.game.buffer import Buffer, BufferOptions
+from paragan.game.buffer import Buffer
 
 
 def delivered(buffer, version, count=4, labels=None):
@@ -19,7 +19,7 @@ def shown(drawn):
 
 
 def test_without_a_cache_the_newest_are_shown_in_order():
-    buffer = Buffer(BufferOptions(), seed=0)
+    buffer = Buffer(seed=0)
     for version in (3, 5):
         delivered(buffer, version)
         drawn = buffer.draw(4, step=version)
@@ -29,7 +29,7 @@ def test_without_a_cache_the_newest_are_shown_in_order():
 
 def test_the_newest_come_again_where_they_are_too_few():
     """A fast D goes on where it left off, and sees all of them equally often."""
-    buffer = Buffer(BufferOptions(), seed=0)
+    buffer = Buffer(seed=0)
     delivered(buffer, 1, count=4)
     seen = Counter(row for step in range(4) for row in shown(buffer.draw(3, step)))
     assert seen == {100: 3, 101: 3, 102: 3, 103: 3}
@@ -38,7 +38,7 @@ def test_the_newest_come_again_where_they_are_too_few():
 
 @pytest.mark.parametrize("cached", [0.25, 0.5, 1.0])
 def test_the_share_of_older_ones(cached):
-    buffer = Buffer(BufferOptions(cached=cached), seed=0)
+    buffer = Buffer(seed=0, cached=cached)
     for version in range(3):
         delivered(buffer, version, count=8)
     drawn = buffer.draw(8, step=0)
@@ -51,19 +51,19 @@ def test_the_share_of_older_ones(cached):
 
 def test_nothing_is_older_than_allowed_and_no_more_is_held_than_there_is_room_for():
     for max_age, capacity, held in ((2, 1000, 15), (30, 12, 10)):
-        buffer = Buffer(BufferOptions(max_age=max_age, capacity=capacity, cached=0.9), seed=0)
+        buffer = Buffer(seed=0, max_age=max_age, capacity=capacity, cached=0.9)
         for version in range(40):
             delivered(buffer, version, count=5)
             assert min(buffer.draw(10, step=version).versions) >= version - max_age
         assert len(buffer) == held
-    small = Buffer(BufferOptions(capacity=2), seed=0)
+    small = Buffer(seed=0, capacity=2)
     delivered(small, 0, count=5)  # a delivery is held whole, or nothing could be shown
     assert len(small) == 5
 
 
 def test_a_draw_depends_on_seed_and_place_alone():
     def draws(seed, steps):
-        buffer = Buffer(BufferOptions(cached=1.0), seed)
+        buffer = Buffer(seed=seed, cached=1.0)
         for version in range(4):
             delivered(buffer, version, count=8)
         return {step: shown(buffer.draw(6, step)) for step in steps}
@@ -75,7 +75,7 @@ def test_a_draw_depends_on_seed_and_place_alone():
 
 def test_classes_come_equally_often():
     """Of 32 older images 4 are of class 1."""
-    buffer = Buffer(BufferOptions(cached=1.0), seed=0)
+    buffer = Buffer(seed=0, cached=1.0)
     delivered(buffer, 0, count=32, labels=[1] * 4 + [0] * 28)
     delivered(buffer, 1, count=8, labels=[0] * 8)
     drawn = buffer.draw(8, step=0)
@@ -90,7 +90,7 @@ def test_classes_come_equally_often():
 @pytest.mark.parametrize("count", [3, 8, 40])
 def test_older_samples_are_rows_of_all_older_deliveries(labels, count):
     """The draw of every older sample is that of one concatenated pool, which is never made."""
-    buffer = Buffer(BufferOptions(cached=1.0, max_age=100), seed=3)
+    buffer = Buffer(seed=3, cached=1.0, max_age=100)
     for version in range(5):
         delivered(buffer, version, labels=labels)
     drawn = buffer.draw(count, step=7)
@@ -102,7 +102,7 @@ def test_older_samples_are_rows_of_all_older_deliveries(labels, count):
 
 
 def test_a_draw_copies_only_the_chosen_samples(monkeypatch):
-    buffer = Buffer(BufferOptions(cached=0.5, max_age=100), seed=3)
+    buffer = Buffer(seed=3, cached=0.5, max_age=100)
     for version in range(50):
         delivered(buffer, version, count=64)
     sizes = []

@@ -15,10 +15,23 @@ from paragan.layers.update_once import hold_updates
 from paragan.models import contragan
 from paragan.parallel import local_sgd
 from paragan.penalties import contrastive, data_to_data
+from paragan.penalties._similarity import BatchEmbeddings
 from tests.one_turn import BATCH, CLASSES, SHAPE, Bare, nets, play, turn
 
 KINDS = [contrastive, data_to_data]
 POINTS, LABELS = 5, torch.tensor([0, 1, 0, 2, 1, 0, 0])
+
+
+def batch(e_BE, p_BE, y_B, rows=slice(None)) -> BatchEmbeddings:
+    """These rows of a batch."""
+    return BatchEmbeddings(
+        points_BE=e_BE[rows],
+        proxies_BE=p_BE[rows],
+        y_B=y_B[rows],
+        all_TE=e_BE,
+        all_y_T=y_B,
+        positions_B=torch.arange(len(y_B))[rows],
+    )
 
 
 def points(seed: int) -> list[list[float]]:
@@ -53,7 +66,7 @@ def data_to_data_by_hand(e, p, y, tau, near, far):
 def test_contrastive_is_the_papers(t):
     e, p, y = points(0), points(1), LABELS
     e_BE, p_BE = torch.tensor(e, dtype=torch.float64), torch.tensor(p, dtype=torch.float64)
-    found = contrastive.loss(e_BE, p_BE, y, e_BE, y, torch.arange(len(y)), t)
+    found = contrastive.loss(batch(e_BE, p_BE, y), t)
     torch.testing.assert_close(found.tolist(), contrastive_by_hand(e, p, y.tolist(), t), rtol=1e-12, atol=1e-12)
 
 
@@ -61,7 +74,7 @@ def test_contrastive_is_the_papers(t):
 def test_data_to_data_is_the_papers(margins):
     e, p, y = points(0), points(1), LABELS
     e_BE, p_BE = torch.tensor(e, dtype=torch.float64), torch.tensor(p, dtype=torch.float64)
-    found = data_to_data.loss(e_BE, p_BE, y, e_BE, y, margins)
+    found = data_to_data.loss(batch(e_BE, p_BE, y), *margins)
     torch.testing.assert_close(found.tolist(), data_to_data_by_hand(e, p, y.tolist(), *margins), rtol=1e-12, atol=1e-12)
 
 
@@ -69,11 +82,10 @@ def test_data_to_data_is_the_papers(margins):
 def test_rows_of_a_batch_are_those_of_the_whole(module):
     """What a rank computes of its rows."""
     e_BE, p_BE = (torch.tensor(points(seed), dtype=torch.float64) for seed in (0, 1))
-    last = (0.7,) if module is contrastive else ((0.7, 0.9, 0.0),)
+    settings = (0.7,) if module is contrastive else (0.7, 0.9, 0.0)
 
     def of(rows):
-        own = (torch.arange(len(LABELS))[rows],) if module is contrastive else ()
-        return module.loss(e_BE[rows], p_BE[rows], LABELS[rows], e_BE, LABELS, *own, *last)
+        return module.loss(batch(e_BE, p_BE, LABELS, rows), *settings)
 
     both = torch.cat([of(slice(0, 3)), of(slice(3, None))])
     torch.testing.assert_close(both, of(slice(None)), rtol=1e-13, atol=0)

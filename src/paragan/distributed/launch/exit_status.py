@@ -51,25 +51,25 @@ def ranks_folder(folder: Path) -> Path:
     return folder / "ranks"
 
 
-def write_rank_exit(folder: Path, place: RankEnv, error: BaseException | None, code: int, reason: str) -> None:
+def write_rank_exit(folder: Path, env: RankEnv, error: BaseException | None, code: int, reason: str) -> None:
     """Write the exit status of this rank. error: the exception that ended it, if any."""
     cause = error.rank if isinstance(error, PeerFailedError) else None
     is_bug = code == 1 and error is not None and not _is_transient(error)
-    end = ExitStatus(
-        rank=place.rank,
+    status = ExitStatus(
+        rank=env.rank,
         code=code,
         reason=to_printable(reason),
         time=time.time(),
-        attempt=place.attempt,
-        run_id=place.run_id,
+        attempt=env.attempt,
+        run_id=env.run_id,
         cause_rank=cause,
         # torchrun also stops ranks that wait for one that was killed, and then starts all again
         is_final=is_bug or (code in _FINAL and not isinstance(error, StoppedError)),
-        size=place.size,
+        size=env.size,
     )
-    path = _path(folder, place.rank)
+    path = _path(folder, env.rank)
     create_subfolder(path.parent.parent, path.parent.name)
-    write_text(path, json.dumps(asdict(end)) + "\n")
+    write_text(path, json.dumps(asdict(status)) + "\n")
 
 
 def _is_transient(error: BaseException) -> bool:
@@ -84,20 +84,20 @@ def _is_transient(error: BaseException) -> bool:
     return is_collective_failure(error)
 
 
-def remove_stale(folder: Path, place: RankEnv) -> None:
+def remove_stale(folder: Path, env: RankEnv) -> None:
     """Remove the file of an earlier run, on the first attempt; torchrun may call both `none`."""
-    if place.attempt == 0:
-        _path(folder, place.rank).unlink(missing_ok=True)
+    if env.attempt == 0:
+        _path(folder, env.rank).unlink(missing_ok=True)
 
 
-def record_owner(folder: Path, place: RankEnv) -> None:
+def record_owner(folder: Path, env: RankEnv) -> None:
     """Record that the run in `folder` belongs to this torchrun."""
     path = ranks_folder(folder) / "run.json"
     create_subfolder(path.parent.parent, path.parent.name)
-    write_text(path, json.dumps({"run": place.run_id, "agent": _agent(place)}) + "\n")
+    write_text(path, json.dumps({"run": env.run_id, "agent": _agent(env)}) + "\n")
 
 
-def is_owned(folder: Path, place: RankEnv) -> bool:
+def is_owned(folder: Path, env: RankEnv) -> bool:
     """Return whether an earlier attempt of this run owns the folder.
 
     Run ids repeat (torchrun uses `none` as a default), so the torchrun process identifies a run; a
@@ -107,46 +107,46 @@ def is_owned(folder: Path, place: RankEnv) -> bool:
         owner = json.loads(read_bytes(ranks_folder(folder) / "run.json", _MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return False
-    same = isinstance(owner, dict) and owner.get("run") == place.run_id
-    return same and (place.attempt > 0 or owner.get("agent") == _agent(place))
+    same = isinstance(owner, dict) and owner.get("run") == env.run_id
+    return same and (env.attempt > 0 or owner.get("agent") == _agent(env))
 
 
-def _agent(place: RankEnv) -> str:
-    return f"{socket.gethostname()}:{place.launcher_pid}"
+def _agent(env: RankEnv) -> str:
+    return f"{socket.gethostname()}:{env.launcher_pid}"
 
 
 def read_all(folder: Path, run: str) -> list[ExitStatus]:
     """Return the newest exit status of each rank of a run, sorted by rank."""
-    ends = [_read(path) for path in ranks_folder(folder).glob("rank-*.exit.json")]
-    return sorted((end for end in ends if end is not None and end.run_id == run), key=lambda end: end.rank)
+    statuses = filter(None, map(_read, ranks_folder(folder).glob("rank-*.exit.json")))
+    return sorted((status for status in statuses if status.run_id == run), key=lambda status: status.rank)
 
 
-def first_failure(ends: Iterable[ExitStatus]) -> ExitStatus | None:
+def first_failure(statuses: Iterable[ExitStatus]) -> ExitStatus | None:
     """Return the root failure of the newest attempt: the earliest that no other rank caused."""
-    failed = [end for end in ends if end.code != 0]
-    newest = max((end.attempt for end in failed), default=0)
-    last = [end for end in failed if end.attempt == newest]
-    return min(last, key=lambda end: (end.cause_rank is not None, end.time), default=None)
+    failed = [status for status in statuses if status.code != 0]
+    last_attempt = max((status.attempt for status in failed), default=0)
+    newest = [status for status in failed if status.attempt == last_attempt]
+    return min(newest, key=lambda status: (status.cause_rank is not None, status.time), default=None)
 
 
-def final_failure(folder: Path, place: RankEnv) -> ExitStatus | None:
+def final_failure(folder: Path, env: RankEnv) -> ExitStatus | None:
     """Return the final failure of an earlier attempt of this run; None if a retry may succeed.
 
     An elastic torchrun also stops ranks in order to start again with more or fewer of them.
     """
-    ends = read_all(folder, place.run_id)
-    newest = max(ends, key=lambda end: end.time, default=None)
-    if place.attempt == 0 or newest is None or newest.size != place.size:
+    statuses = read_all(folder, env.run_id)
+    newest = max(statuses, key=lambda status: status.time, default=None)
+    if env.attempt == 0 or newest is None or newest.size != env.size:
         return None
-    return first_failure(end for end in ends if end.rank < place.size and end.is_final)
+    return first_failure(status for status in statuses if status.rank < env.size and status.is_final)
 
 
 def write_run_exit(folder: Path, code: int, reason: str) -> None:
     """Write `exit.json` if a run began and has none; rank 0 removes it at the start."""
     if not (folder / "config.yaml").exists() or (folder / "exit.json").exists():
         return
-    saved = max((p.name for p in (folder / "checkpoints").glob("step-*")), default="step-0")
-    step = int("".join(c for c in saved if c.isdecimal()) or 0)
+    newest = max((path.name for path in (folder / "checkpoints").glob("step-*")), default="step-0")
+    step = int("".join(letter for letter in newest if letter.isdecimal()) or 0)
     with suppress(OSError):
         text = json.dumps({"code": code, "step": step, "reason": reason}, indent=1)
         write_text(folder / "exit.json", text + "\n")

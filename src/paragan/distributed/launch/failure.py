@@ -17,7 +17,7 @@ import torch.distributed as dist
 from paragan.core.dist import World
 from paragan.core.errors import PeerFailedError, RankError, outcome
 from paragan.core.local_processes import is_running
-from paragan.distributed.launch.rank_env import RESUME_HINT
+from paragan.distributed.launch.rank_env import RESUME_HINT, process_key
 
 LOOK_S = 3.0  # wait for the reason of another rank
 _MAX_S = 15.0  # a few requests to the store
@@ -60,8 +60,9 @@ def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
         published = publish_failure(store, world, error)
         return error if published["rank"] == world.rank else followed_error(world, published)
     except (RuntimeError, OSError, ValueError, KeyError, TypeError):  # no store, or invalid values
-        ended = f"the process that served the store of the ranks has ended; {RESUME_HINT}"
-        return error if not is_collective_failure(error) else RankError(ended)
+        if is_collective_failure(error):
+            error = RankError(f"the process that served the store of the ranks has ended; {RESUME_HINT}")
+        return error
 
 
 def is_collective_failure(error: BaseException) -> bool:
@@ -103,7 +104,7 @@ def _find_failure(store: dist.Store, world: World) -> dict[str, Any] | str:
 def _ended_ranks(store: dist.Store, world: World) -> list[int]:
     ended = []
     for rank in range(world.size):
-        host, pid = json.loads(store.get(f"here/{rank}"))
+        host, pid = json.loads(store.get(process_key(rank)))
         if host == socket.gethostname() and not is_running(pid):
             ended.append(rank)
     return ended

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from paragan.core.errors import PeerFailedError, RankError
 from paragan.core.local_processes import catches_signal, is_suspended
 from paragan.core.phases import Phase
 from paragan.distributed.launch.failure import followed_error, publish_failure, read_failure
-from paragan.distributed.launch.rank_env import RESUME_HINT
+from paragan.distributed.launch.rank_env import RESUME_HINT, process_key
 
 WAKE_SIGNAL = signal.SIGUSR2  # writes the stacks of a process
 _CALL_S = 3.0
@@ -104,17 +105,19 @@ class HangExchange:
     def _read_states(self) -> dict[int, RankState | None]:
         keys = [f"hang/{rank}" for rank in range(self._world.size)]
         self._wait_for(keys, _ANSWER_S)
-        return {rank: self._call(lambda store, key=key: _read_state(store, key)) for rank, key in enumerate(keys)}  # type: ignore[misc]
+        return {rank: self._call(partial(_read_state, key=key)) for rank, key in enumerate(keys)}
 
     def _wait_for(self, keys: list[str], timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
-        while not (are_set := bool(self._call(lambda store: store.check(keys)))) and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if self._call(lambda store: store.check(keys)):
+                return True
             time.sleep(_PAUSE_S)
-        return are_set
+        return False
 
     def _wake(self, rank: int) -> None:
         """Let a rank of this host write its stacks, also while suspended, and continue."""
-        host, pid = self._call(lambda store: json.loads(store.get(f"here/{rank}"))) or ("", 0)
+        host, pid = self._call(lambda store: json.loads(store.get(process_key(rank)))) or ("", 0)
         if host == socket.gethostname() and _is_sibling(pid):
             with suppress(OSError):
                 if catches_signal(pid, WAKE_SIGNAL):

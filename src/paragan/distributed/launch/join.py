@@ -27,7 +27,7 @@ _GLOO_THREAD = "pt_gloo_runloop"
 
 
 def join(
-    place: RankEnv | None,
+    env: RankEnv | None,
     device: torch.device,
     timeout_s: float,
     stopped: Callable[[], bool] = lambda: False,
@@ -35,27 +35,27 @@ def join(
 ) -> World:
     """Connect the ranks and return the world of this process.
 
-    place None, or of one process: a world of one rank, with a process group if `alone_group` is set
+    env: None, or of one process: a world of one rank, with a process group if `alone_group` is set
     (some strategies need one). stopped: polled while waiting. Every wait ends after `timeout_s`.
     Raises `RankError` that names the missing ranks, `StoppedError` if it was stopped.
     """
     patience = timedelta(seconds=timeout_s)
-    if place is None or place.size == 1:
+    if env is None or env.size == 1:
         return _single_rank_world(device, patience) if alone_group else World(device=device)
     try:
-        if place.size == place.local_size:  # the user may name another interface
+        if env.size == env.local_size:  # the user may name another interface
             for name, value in loopback_environment().items():
                 os.environ.setdefault(name, value)
-        store = meet(place, timeout_s, stopped)
-        group, control = _create_groups(store, place.rank, place.size, device, patience)
+        store = meet(env, timeout_s, stopped)
+        group, control = _create_groups(store, env.rank, env.size, device, patience)
     except (RuntimeError, OSError) as error:
         first = str(error).partition("\n")[0][:200]
-        raise RankError(f"{place}: the ranks could not join within {timeout_s:g} s ({first}); {RESUME_HINT}") from error
+        raise RankError(f"{env}: the ranks could not join within {timeout_s:g} s ({first}); {RESUME_HINT}") from error
     return World(
-        rank=place.rank,
-        size=place.size,
-        local_rank=place.local_rank,
-        local_size=place.local_size,
+        rank=env.rank,
+        size=env.size,
+        local_rank=env.local_rank,
+        local_size=env.local_size,
         device=device,
         group=group,
         control=control,
@@ -155,8 +155,8 @@ def _create_groups(
     backend = dist.get_default_backend_for_device(device)
     # torch would else guess NCCL's device from the rank
     device_id = None if backend == "gloo" else _with_index(device)
-    of_group = dist.PrefixStore("group", store)  # links and communicators use the same store, under other names
-    dist.init_process_group(backend, store=of_group, rank=rank, world_size=size, timeout=patience, device_id=device_id)
+    own = dist.PrefixStore("group", store)  # links and communicators use the same store, under other names
+    dist.init_process_group(backend, store=own, rank=rank, world_size=size, timeout=patience, device_id=device_id)
     return dist.group.WORLD, dist.new_group(backend="gloo", timeout=patience)
 
 

@@ -75,7 +75,7 @@ def launch_ranks(job: Job, interrupt: Interrupt) -> int:
             return _ABORTED
         if not any(codes):
             return 0
-        if interrupt.requested or any(e.is_final for e in exit_status.read_all(job.folder, run)):
+        if interrupt.requested or any(status.is_final for status in exit_status.read_all(job.folder, run)):
             break
     return _report_failure(job, run, interrupt.requested)
 
@@ -108,20 +108,20 @@ def _log_exit_codes(log: Path, number: int, codes: Sequence[int]) -> None:
 
 def _report_failure(job: Job, run: str, stop_requested: bool) -> int:
     """Print why the ranks failed, write `exit.json` if it is missing, and return the exit code."""
-    end = exit_status.first_failure(exit_status.read_all(job.folder, run))
-    code = RankError.exit_code if end is None else end.code
-    if stop_requested and code == RankError.exit_code:
-        code = PREEMPTED
-        reason = (
-            "stopped before the first step" if end is None else "stopped by a signal; the last checkpoint is intact"
-        )
-    elif end is None:
+    failure = exit_status.first_failure(exit_status.read_all(job.folder, run))
+    code = RankError.exit_code if failure is None else failure.code
+    if failure is None:
         reason = f"no rank recorded why it ended (killed, or out of memory?); see {job.log}; {RESUME_HINT}"
     else:
-        reason = end.reason
+        reason = failure.reason
+    if stop_requested and code == RankError.exit_code:
+        code = PREEMPTED
+        reason = "stopped by a signal; the last checkpoint is intact"
+        if failure is None:
+            reason = "stopped before the first step"
     exit_status.write_run_exit(job.folder, code, reason)
-    if end is not None and code == 1:
-        reason = f"rank {end.rank}: {reason}; its traceback is in {job.log}"
-    if end is None or code != PREEMPTED:
+    if failure is not None and code == 1:
+        reason = f"rank {failure.rank}: {reason}; its traceback is in {job.log}"
+    if failure is None or code != PREEMPTED:
         print_to_stderr(reason)
     return code

@@ -27,10 +27,9 @@ _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 class RankEnv:
     """A rank and its launcher.
 
-    local_rank, local_size: among the ranks of this host. attempt: 0, and one more after each
-    restart. run_id, launcher_pid: of the launcher, ours or torchrun. store_path: the file in which
-    all ranks meet, if they are on one host; None: at MASTER_ADDR. lock_fd: descriptor of the run
-    folder's lock, if the launcher holds it.
+    local_rank, local_size: among the ranks of this host. attempt: 0, and one more after each restart. run_id,
+    launcher_pid: of the launcher, ours or torchrun. store_path: the file in which all ranks meet, if they are on one
+    host; None: at MASTER_ADDR. lock_fd: descriptor of the run folder's lock, if the launcher holds it.
     """
 
     rank: int
@@ -61,9 +60,8 @@ def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | 
     invalid = next((name for name, value in values.items() if not value.isdecimal()), None)
     if invalid is not None or not (STORE in env or env.get("MASTER_ADDR")):
         raise ConfigError(
-            "environment: LOCAL_RANK is set but "
-            f"{invalid or 'MASTER_ADDR'}={values.get(invalid or '', '')!r}, which torchrun always "
-            "sets; start ranks with torchrun or devices=N, or unset LOCAL_RANK"
+            f"environment: LOCAL_RANK is set but {invalid or 'MASTER_ADDR'}={values.get(invalid or '', '')!r}, which "
+            "torchrun always sets; start ranks with torchrun or devices=N, or unset LOCAL_RANK"
         )
     rank, size, local_rank, local_size = (int(values[name]) for name in _NUMBERS)
     if not (rank < size and local_rank < local_size <= size):
@@ -103,6 +101,11 @@ def rendezvous_is_dynamic(agent: int, environment: Mapping[str, str] | None = No
     except OSError:
         return False
     return "--standalone" in words or any("c10d" in (w, w.partition("=")[2]) for w in words)
+
+
+def process_key(rank: int) -> str:
+    """Return the key under which a rank's host and process id are in the store of the ranks, as JSON."""
+    return f"here/{rank}"
 
 
 def rank_environment(rank: int, size: int, store: str) -> dict[str, str]:

@@ -2,11 +2,10 @@
 
 Ranks that our launcher started meet in a file, those of torchrun in its store.
 
-torchrun may give a restarted rank the store of the earlier ranks, where gloo would find the
-addresses of ended processes. It provides no number that all agents share, not even of the attempt:
-on several hosts only the agent whose process ended counts it. So each rank announces a random word,
-rank 0 answers each word with the name of a fresh round, and everything else is stored under that
-name. Replies to stale ranks are ignored.
+torchrun may give a restarted rank the store of the earlier ranks, where gloo would find the addresses of ended
+processes. It provides no number that all agents share, not even of the attempt: on several hosts only the agent whose
+process ended counts it. So each rank announces a random word, rank 0 answers each word with the name of a fresh
+round, and everything else is stored under that name. Replies to stale ranks are ignored.
 """
 
 import errno
@@ -24,58 +23,51 @@ import torch.distributed as dist
 from paragan.core.dist import serve_store
 from paragan.core.errors import ParaganError, RankError, StoppedError
 from paragan.core.printable import join_some
-from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, rendezvous_is_dynamic
+from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, process_key, rendezvous_is_dynamic
 
 _PAUSE_S = 0.02
 _CONNECT_S = 1.0
 _UNPICKLES = (
-    "warning: torchrun's c10d rendezvous listens on every network interface and unpickles what "
-    "it receives; use devices=N on one host, --rdzv-backend=static on several, and a trusted "
-    "network"
+    "warning: torchrun's c10d rendezvous listens on every network interface and unpickles what it receives; use "
+    "devices=N on one host, --rdzv-backend=static on several, and a trusted network"
 )
 
 
-def meet(place: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
+def meet(env: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
     """Return a store that only the ranks of this start share, once all have registered there.
 
     stopped: polled. Raises `RankError` that names the missing ranks, `StoppedError`.
     """
     patience = timedelta(seconds=timeout_s)
-    if place.store_path is None:
-        base = _torchrun_store(place, patience, stopped)
+    if env.store_path is None:
+        base = _torchrun_store(env, patience, stopped)
     else:
-        base = _file_store(place.store_path, place.size, patience)
-    return _rendezvous(base, place, timeout_s, stopped)
+        base = dist.FileStore(env.store_path, env.size)  # which no other process can reach
+        base.set_timeout(patience)
+    return _rendezvous(base, env, timeout_s, stopped)
 
 
-def _file_store(path: str, size: int, patience: timedelta) -> dist.Store:
-    """Return a store in a file, which no other process can reach."""
-    store = dist.FileStore(path, size)
-    store.set_timeout(patience)
-    return store
-
-
-def _torchrun_store(place: RankEnv, patience: timedelta, stopped: Callable[[], bool]) -> dist.Store:
+def _torchrun_store(env: RankEnv, patience: timedelta, stopped: Callable[[], bool]) -> dist.Store:
     """Return torchrun's store, or one that rank 0 serves on the interface of MASTER_ADDR alone.
 
     torch's client hears no signal while it waits for a server, so that it is created once there is one.
     """
     host = os.environ["MASTER_ADDR"]
     port = int(os.environ["MASTER_PORT"])
-    if place.rank == 0:
-        if rendezvous_is_dynamic(place.launcher_pid):
+    if env.rank == 0:
+        if rendezvous_is_dynamic(env.launcher_pid):
             print(_UNPICKLES, file=sys.stderr)
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-            return _serve_store(place, host, port, patience)
+            return _serve_store(env, host, port, patience)
     deadline = time.monotonic() + patience.total_seconds()
     if not _until(lambda: _is_served(host, port), deadline, stopped):
         raise _absence_error([0], patience.total_seconds(), stopped())
     return dist.TCPStore(host, port, None, False, patience, wait_for_workers=False)
 
 
-def _serve_store(place: RankEnv, host: str, port: int, patience: timedelta) -> dist.Store:
+def _serve_store(env: RankEnv, host: str, port: int, patience: timedelta) -> dist.Store:
     """Serve a store at `host`, on every interface if that names none of this host."""
-    spans_hosts = place.size > place.local_size
+    spans_hosts = env.size > env.local_size
     if not (spans_hosts and socket.gethostbyname(host).startswith("127.")):
         try:
             return serve_store(host, port, patience)
@@ -103,7 +95,7 @@ def _until(condition: Callable[[], bool], deadline: float, stopped: Callable[[],
     return True
 
 
-def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
+def _rendezvous(base: dist.Store, env: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
     """Return a store that only the ranks of this start share; each registers its process there."""
     deadline = time.monotonic() + timeout_s
     word = uuid.uuid4().hex
@@ -112,22 +104,22 @@ def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Cal
     # The hello of an ended process may lie under this key: its word differs, so rank 0 answers both, and only the
     # living one reads its answer. Nothing is read before the welcome, whose name no earlier start knows.
     # All waits poll `check`: in a `get` torch's client would wait without hearing a signal.
-    base.set(f"paragan/hello/{place.rank}", word)
-    if place.rank == 0:
+    base.set(f"paragan/hello/{env.rank}", word)
+    if env.rank == 0:
         base.set(welcome, word)
     if not _until(lambda: base.check([welcome]), deadline, stopped):
         raise _absence_error([0], timeout_s, stopped())
     store = dist.PrefixStore(f"paragan/{base.get(welcome).decode()}", base)
-    store.set(f"here/{place.rank}", json.dumps([socket.gethostname(), os.getpid()]))
+    store.set(process_key(env.rank), json.dumps([socket.gethostname(), os.getpid()]))
     greeted: set[bytes] = set()  # by word, not by rank: the word under a rank's key may be replaced by a newer one
 
     def are_all_registered() -> bool:
-        if place.rank == 0:  # at every look: other ranks may say hello at any time
-            _answer_hellos(base, place.size, word, greeted)
-        return store.check([f"here/{rank}" for rank in range(place.size)])
+        if env.rank == 0:  # at every look: other ranks may say hello at any time
+            _answer_hellos(base, env.size, word, greeted)
+        return store.check([process_key(rank) for rank in range(env.size)])
 
     if not _until(are_all_registered, deadline, stopped):
-        absent = [rank for rank in range(place.size) if not store.check([f"here/{rank}"])]
+        absent = [rank for rank in range(env.size) if not store.check([process_key(rank)])]
         raise _absence_error(absent, timeout_s, stopped())
     return store
 

@@ -93,17 +93,17 @@ class GlooSender:
                 try:
                     message = self._waiting.get(timeout=self.timeout_s / _BEATS)
                 except queue.Empty:
-                    self._head(0, _ALIVE)  # or a slow step would look like a failed process
+                    self._send_head(0, _ALIVE)  # or a slow step would look like a failed process
                     continue
                 if message is None:
-                    return self._head(0, _END)
-                self._head(message.version, len(message.data), message.note)
+                    return self._send_head(0, _END)
+                self._send_head(message.version, len(message.data), message.note)
                 if len(message.data):
                     self._send_all(message.data)
         except Exception as error:  # raised by the next send
             self._error = error
 
-    def _head(self, version: int, size: int, note: int = 0) -> None:
+    def _send_head(self, version: int, size: int, note: int = 0) -> None:
         self._send_all(torch.tensor([version, size, note]))
 
     def _send_all(self, data: Tensor) -> None:
@@ -126,20 +126,20 @@ class GlooReceiver:
         self.timeout_s = timeout_s
         self._queue: queue.Queue[Message | None] = queue.Queue(room)
         self._error: BaseException | None = None
-        self._ended = False
+        self._has_ended = False
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"from {peer}")
         self._thread.start()
 
     def receive(self, wait_s: float) -> Message | None:
         """Return the next message; None after `wait_s` or at the end. `RankError`: unreachable."""
-        if self._ended:
+        if self._has_ended:
             return None
         try:
             message = self._queue.get(timeout=wait_s)
         except queue.Empty:
             return None
         if message is None:
-            self._ended = True
+            self._has_ended = True
             if self._error is not None:
                 raise _unreachable_error(self.peer, self._error) from self._error
         return message

@@ -153,7 +153,7 @@ class ReferenceRun:
             g_penalties=g_penalties,
             d_penalties=d_penalties,
             augment=augment,
-            total=self.world.sum,
+            sum_over_ranks=self.world.sum,
             adversarial=game.adversarial.started,
             balancer=copy.deepcopy(game.balancer),
         )

@@ -44,21 +44,23 @@ class PartGradients:
         leaf = GeneratorOutput(output.images.detach().requires_grad_(), {**output.extra, **leaves})
         return cls({_OUTPUT: output.images, **extra}, leaf)
 
-    def add(self, terms: LossTerms, total: int, scale: Tensor | None) -> LossTerms:
+    def add(self, terms: LossTerms, num_rows: int, scale: Tensor | None) -> LossTerms:
         """Run the backward pass of each term down to the leaves; return the terms without graph."""
         leaves = {name: self.leaf.extra.get(name, self.leaf.images) for name in self.generated}
         for term, values in terms.loss_B.items():
             if not values.requires_grad:
                 continue
-            loss = values.sum() / total
+            loss = values.sum() / num_rows
             # The terms share D's graph, which the next one needs, too.
             torch.autograd.backward(loss if scale is None else loss * scale, retain_graph=True)
             gradients = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
             # Unscaled: between steps the scale of fp16 changes, and with it what a balancer averages.
-            self.by_term[term] = {k: g if scale is None else g / scale for k, g in gradients.items()}
+            if scale is not None:
+                gradients = {name: gradient / scale for name, gradient in gradients.items()}
+            self.by_term[term] = gradients
             for leaf in leaves.values():
                 leaf.grad = None  # else the next term would add to the same tensor
-        return LossTerms({k: v.detach() for k, v in terms.loss_B.items()}, terms.observations_B, terms.weights)
+        return replace(terms, loss_B={name: values.detach() for name, values in terms.loss_B.items()})
 
     def only(self, terms: Sequence[str]) -> PartGradients:
         """Return the gradients of these terms alone."""
@@ -77,7 +79,7 @@ class PartGradients:
 def term_gradients(
     parts: Sequence[PartGradients],
     weights: Mapping[str, float],
-    total: Callable[[Tensor], Tensor],
+    sum_over_ranks: Callable[[Tensor], Tensor],
     layer: LayerRecord | None,
     turn: Turn,
 ) -> TermGradients:
@@ -87,8 +89,8 @@ def term_gradients(
         at_output={name: [part.by_term[name][_OUTPUT] for part in parts] for name in names},
         rows=turn.feed.rows,
         weights=weights,
-        total=total,
-        layer_norm=None if layer is None else partial(layer.norm, parts, total),
+        sum_over_ranks=sum_over_ranks,
+        layer_norm=None if layer is None else partial(layer.norm, parts, sum_over_ranks),
         intervals={penalty.name: penalty.interval for penalty in turn.penalties},
         postponed=[penalty.name for penalty in turn.postponed],
         absent=[penalty.name for penalty in turn.absent],
@@ -129,16 +131,21 @@ class LayerRecord:
     layer: nn.Module
     calls: list[tuple[tuple[Any, ...], Tensor]] = field(default_factory=list)
 
-    def norm(self, parts: Sequence[PartGradients], total: Callable[[Tensor], Tensor], terms: Sequence[str]) -> Tensor:
+    def norm(
+        self, parts: Sequence[PartGradients], sum_over_ranks: Callable[[Tensor], Tensor], terms: Sequence[str]
+    ) -> Tensor:
         """Return the norm of the summed gradient of terms at the layer's weights, without bias.
 
         The layer is called again on the recorded inputs with whole weights, so that a strategy may
         shard them. Collective.
         """
         # copies, because a strategy frees gathered weights after the backward pass below
-        weights = {f"layer.{k}": _wide(gather_full(p.detach())).clone() for k, p in self.layer.named_parameters()}
-        wanted = [weight.requires_grad_() for name, weight in weights.items() if name != "layer.bias"]
-        sums = [torch.zeros_like(weight) for weight in wanted]
+        weights = {
+            f"layer.{name}": _detached_float32(gather_full(weight.detach())).clone()
+            for name, weight in self.layer.named_parameters()
+        }
+        compared = [weight.requires_grad_() for name, weight in weights.items() if name != "layer.bias"]
+        sums = [torch.zeros_like(weight) for weight in compared]
         if len(self.calls) != len(parts):
             raise ConfigError(
                 f"balancer.last_layer={self.name} has {len(self.calls)} calls for {len(parts)} micro-batches; name a "
@@ -146,11 +153,10 @@ class LayerRecord:
             )
         for part, (inputs, output) in zip(parts, self.calls, strict=True):
             gradient = self._at_layer_output(part.only(terms).weighted({}), output)
-            again = functional_call(_WithoutHooks(self.layer), weights, tuple(map(_wide, inputs)))
-            gradients = torch.autograd.grad(again, wanted, gradient.to(again.dtype))
-            sums = [a + b for a, b in zip(sums, gradients, strict=True)]
-        flat = total(torch.cat([value.flatten() for value in sums]))
-        return flat.norm()
+            recomputed = functional_call(_WithoutHooks(self.layer), weights, tuple(map(_detached_float32, inputs)))
+            gradients = torch.autograd.grad(recomputed, compared, gradient.to(recomputed.dtype))
+            sums = [before + gradient for before, gradient in zip(sums, gradients, strict=True)]
+        return sum_over_ranks(torch.cat([value.flatten() for value in sums])).norm()
 
     def _at_layer_output(self, gradients: Sequence[tuple[Tensor, Tensor]], output: Tensor) -> Tensor:
         generated = [tensor for tensor, _ in gradients]
@@ -180,7 +186,7 @@ def recorded_layer(net: nn.Module, balancer: Balancer) -> Iterator[LayerRecord |
         handle.remove()
 
 
-def _wide(value: Any) -> Any:
+def _detached_float32(value: Any) -> Any:
     """Return an input without graph, in float32 if it was computed in half precision."""
     if not isinstance(value, Tensor):
         return value

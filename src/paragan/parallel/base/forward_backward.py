@@ -81,10 +81,10 @@ def forward_backward(
     """
     run = _TurnRun(nets, gradient, scale, reduction)
     if turn.balancer is not None:
-        return gather(run.balanced(turn, turn.balancer, parts))
+        return concatenate_terms(run.balanced(turn, turn.balancer, parts))
     if turn.side is Side.G and turn.feed.fakes is not None:
-        return gather(run.from_shared_fakes(turn, turn.feed.fakes, parts))
-    return gather(run.micro_batches(turn, parts))
+        return concatenate_terms(run.from_shared_fakes(turn, turn.feed.fakes, parts))
+    return concatenate_terms(run.micro_batches(turn, parts))
 
 
 @dataclass(frozen=True)
@@ -98,16 +98,17 @@ class _TurnRun:
 
     def micro_batches(self, turn: Turn, parts: int, reduces: bool = True) -> list[LossTerms]:
         """Run forward and backward of each; reduces: the last one reduces gradients over ranks."""
-        last = parts if reduces else 0
-        feeds = enumerate(turn.feed.parts(parts), start=1)
-        return [self._micro_batch(turn, feed, number == last) for number, feed in feeds]
+        terms = []
+        for number, feed in enumerate(turn.feed.parts(parts), start=1):
+            # Only the last backward reduces: the gradients of the others are summed on this rank first.
+            terms.append(self._micro_batch(turn, feed, reduces=reduces and number == parts))
+        return terms
 
-    def _micro_batch(self, turn: Turn, feed: TurnInputs, last: bool) -> LossTerms:
-        # Only the last backward reduces: the gradients of the others are summed on this rank first.
-        with self.reduction.sync_context(last):
+    def _micro_batch(self, turn: Turn, feed: TurnInputs, reduces: bool) -> LossTerms:
+        with self.reduction.sync_context(reduces):
             loss, terms = self._loss(turn, feed)
-            self._backward([self._scaled(loss)], [None], tuple(terms.loss_B) if last else ())
-        return gather([terms])
+            self._backward([self._scaled(loss)], [None], tuple(terms.loss_B) if reduces else ())
+        return concatenate_terms([terms])  # without their graphs
 
     def from_shared_fakes(self, turn: Turn, fakes: tuple[Tensor, ...], parts: int) -> list[LossTerms]:
         """Run a turn of G whose images have G's graph already.
@@ -118,9 +119,9 @@ class _TurnRun:
         """
         # The leaves collect the gradients at the images of all micro-batches; G's graph is untouched.
         leaves = tuple(images.detach().requires_grad_() for images in fakes)
-        done = self.micro_batches(_without_late(turn.with_fakes(leaves)), parts, reduces=False)
-        done[-1] = self._through_generator(turn, fakes, [leaf.grad for leaf in leaves], done[-1])
-        return done
+        terms = self.micro_batches(_without_weight_terms(turn.with_fakes(leaves)), parts, reduces=False)
+        terms[-1] = self._through_generator(turn, fakes, [leaf.grad for leaf in leaves], terms[-1])
+        return terms
 
     def balanced(self, turn: Turn, balancer: Balancer, parts: int) -> list[LossTerms]:
         """Run a turn of G whose terms a balancer weighs by their gradients at G's output.
@@ -135,23 +136,23 @@ class _TurnRun:
                 generated = [generate(self.nets[Side.G], feed) for feed in turn.feed.parts(parts)]
             else:
                 generated = [GeneratorOutput(images) for images in fakes]
-        cut = [PartGradients.of(output) for output in generated]
-        on_leaves = _without_late(turn.with_fakes(tuple(part.leaf.images for part in cut)))
-        done = []
+        gradients = [PartGradients.of(output) for output in generated]
+        on_leaves = _without_weight_terms(turn.with_fakes(tuple(part.leaf.images for part in gradients)))
+        terms = []
         # No reduction yet: factors need the gradients of all terms, and only their sum goes into G.
         with self.reduction.sync_context(False):
-            for part, feed in zip(cut, on_leaves.feed.parts(parts), strict=True):
-                terms = self._terms(on_leaves, feed, part.leaf)
-                done.append(part.add(terms, feed.rows.total, self.scale))
-            factors = balancer.factors(term_gradients(cut, done[-1].weights, self._total, layer, turn))
-        pairs = [pair for part in cut for pair in part.weighted(factors)]
+            for part, feed in zip(gradients, on_leaves.feed.parts(parts), strict=True):
+                of_part = self._terms(on_leaves, feed, part.leaf)
+                terms.append(part.add(of_part, feed.rows.total, self.scale))
+            factors = balancer.factors(term_gradients(gradients, terms[-1].weights, self._sum_over_ranks, layer, turn))
+        pairs = [pair for part in gradients for pair in part.weighted(factors)]
         roots = [root for root, _ in pairs]
-        last = self._through_generator(turn, roots, [self._scaled(gradient) for _, gradient in pairs], done[-1])
-        recorded = {f"balancer/{k}": v.expand(turn.feed.rows.count) for k, v in factors.items()}
-        done[-1] = replace(last, observations_B={**last.observations_B, **recorded})
-        return done
+        last = self._through_generator(turn, roots, [self._scaled(gradient) for _, gradient in pairs], terms[-1])
+        recorded = {f"balancer/{name}": factor.expand(turn.feed.rows.count) for name, factor in factors.items()}
+        terms[-1] = replace(last, observations_B={**last.observations_B, **recorded})
+        return terms
 
-    def _total(self, values: Tensor) -> Tensor:
+    def _sum_over_ranks(self, values: Tensor) -> Tensor:
         across = self.reduction.across
         return values if across is None else across.all_reduce_(values)
 
@@ -161,12 +162,12 @@ class _TurnRun:
         """Run one backward through G from these gradients and penalties without images; return `last` with these."""
         with self.reduction.sync_context(True), rows_of_calls(turn.feed.rows, "late"):
             context = self._context(turn, turn.feed, _NO_OUTPUTS)
-            late_B = {penalty.name: penalty(context) for penalty in turn.penalties if _needs_no_image(penalty)}
-            _check_rows(late_B, turn.feed.rows.count)
+            weight_terms_B = {penalty.name: penalty(context) for penalty in turn.penalties if _needs_no_image(penalty)}
+            _check_rows(weight_terms_B, turn.feed.rows.count)
             total = turn.feed.rows.total
             # a value without a graph, of a term that is constant now, has nothing to pass backward
-            losses = [self._scaled(values.sum() / total) for values in late_B.values() if values.requires_grad]
-            loss_B = {**last.loss_B, **late_B}
+            losses = [self._scaled(values.sum() / total) for values in weight_terms_B.values() if values.requires_grad]
+            loss_B = {**last.loss_B, **weight_terms_B}
             self._backward([*roots, *losses], [*gradients, *(None for _ in losses)], tuple(loss_B))
         return replace(last, loss_B=loss_B)
 
@@ -271,7 +272,7 @@ def _check_rows(loss_B: Mapping[str, Tensor], count: int) -> None:
             raise ConfigError(f"loss {name!r} {what}; return one value per sample: keep the batch axis")
 
 
-def _without_late(turn: Turn) -> Turn:
+def _without_weight_terms(turn: Turn) -> Turn:
     """Return a copy of a turn without the penalties that need no image of it."""
     return replace(turn, penalties=tuple(term for term in turn.penalties if not _needs_no_image(term)))
 
@@ -284,12 +285,12 @@ _NOTHING = GeneratorOutput(torch.empty(0))  # of a turn without networks
 _NO_OUTPUTS = Outputs(fake=DiscriminatorOutput(torch.empty(0)))
 
 
-def gather(parts: list[LossTerms]) -> LossTerms:
+def concatenate_terms(parts: list[LossTerms]) -> LossTerms:
     """Return the detached terms of all micro-batches, concatenated; the caller sums them."""
-    loss_B = _joined([terms.loss_B for terms in parts])
-    return LossTerms(loss_B, _joined([terms.observations_B for terms in parts]))
+    loss_B = _concatenate([terms.loss_B for terms in parts])
+    return LossTerms(loss_B, _concatenate([terms.observations_B for terms in parts]))
 
 
-def _joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def _concatenate(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     # the last one has all terms: those without images join there
-    return {k: torch.cat([part[k].detach() for part in parts if k in part]) for k in parts[-1]}
+    return {name: torch.cat([part[name].detach() for part in parts if name in part]) for name in parts[-1]}

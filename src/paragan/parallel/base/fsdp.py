@@ -48,12 +48,12 @@ class Sharded(strategy.Strategy):
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         mesh = self.mesh(world)
 
-        def cut(net: nn.Module) -> nn.Module:
+        def shard_net(net: nn.Module) -> nn.Module:
             convert(net, world, self.memory.norm_ranks)
             net = self.apply_memory_options(net)
             return shard(net, mesh, self.memory, self.reshards_after_forward)
 
-        net = build_sharded(make, cut, self.memory.offload)
+        net = build_sharded(make, shard_net, self.memory.offload)
         if not self.reshards_after_forward:
             net.register_forward_pre_hook(_frees_outdated(tuple(net.parameters())), prepend=True)
         count_traffic(net, world, world.size // mesh["shard"].size())
@@ -84,8 +84,8 @@ class Sharded(strategy.Strategy):
     ) -> LossTerms:
         # R1 reaches the weights of a block twice, by the logits and by the input gradient: a reduction right
         # after the block's own backward would miss whichever comes second.
-        twice = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
-        with reduced_last(nets[turn.side].module) if twice else nullcontext():
+        has_double_backward = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
+        with reduced_last(nets[turn.side].module) if has_double_backward else nullcontext():
             return super().forward_backward(turn, nets, parts, scale)
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:

@@ -39,10 +39,9 @@ def shard(
 ) -> nn.Module:
     """Shard every block, and then the rest of the network, in place.
 
-    reshard_after_forward: False: the weights of a block stay gathered until its backward. Some weights
-    cannot be sharded and stay replicated (`is_replicated`); the strategy reduces their gradients.
-    shards_constants: False: weights that do not train stay replicated, too. `ConfigError` for a block
-    whose weights have several dtypes.
+    reshard_after_forward: False: the weights of a block stay gathered until its backward. Some weights cannot be
+    sharded and stay replicated (`is_replicated`); the strategy reduces their gradients. shards_constants: False:
+    weights that do not train stay replicated, too. `ConfigError` for a block whose weights have several dtypes.
     """
     # Shards are rows in memory.
     net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
@@ -78,20 +77,20 @@ def _check_one_dtype(module: nn.Module, weights: Sequence[Tensor]) -> None:
 
 
 def build_sharded(
-    make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module], offload: bool = False
+    make: Callable[[], nn.Module], shard_net: Callable[[nn.Module], nn.Module], offload: bool = False
 ) -> nn.Module:
-    """Build a network, shard it by `cut`, and return it.
+    """Build a network, shard it by `shard_net`, and return it.
 
     Weights are sharded before they are filled, so that no rank ever has all of them, unless only
     the constructor can fill them. Buffers are small and whole on every rank.
     """
     if not isinstance(make, NetworkFactory) or make.fill is None:
-        return cut(make())
+        return shard_net(make())
     with _weights_on_meta():
         net = make.construct()
     assert getattr(net, "weight_init", None) is not None, "a network that is initialised by name has `weight_init`"
     buffers = {name: buffer.clone() for name, buffer in net.named_buffers() if not buffer.is_meta}
-    net = cut(net)
+    net = shard_net(net)
     net.to_empty(device=torch.device("cpu") if offload else make.device)  # shards alone; buffers lose their values
     _restore_unsharded(net, buffers, make.device)
     make.fill(net)
@@ -117,15 +116,15 @@ def _weights_on_meta() -> Iterator[None]:
     """Free the memory of each parameter registered inside; buffers and constants stay."""
     register = nn.Module.register_parameter
     # Tied parameters stay tied. A reference with the id: that of a freed parameter may be given to a new one.
-    lowered: dict[int, tuple[weakref.ref[nn.Parameter], nn.Parameter]] = {}
+    placeholders: dict[int, tuple[weakref.ref[nn.Parameter], nn.Parameter]] = {}
 
     def on_meta(self: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         if parameter is not None and not parameter.is_meta:
-            known = lowered.get(id(parameter))
-            if known is None or known[0]() is not parameter:
+            reference, placeholder = placeholders.get(id(parameter), (None, None))
+            if placeholder is None or reference is None or reference() is not parameter:
                 placeholder = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
-                known = lowered[id(parameter)] = weakref.ref(parameter), placeholder
-            parameter = known[1]
+                placeholders[id(parameter)] = weakref.ref(parameter), placeholder
+            parameter = placeholder
         register(self, name, parameter)
 
     nn.Module.register_parameter = on_meta  # type: ignore[method-assign, assignment]

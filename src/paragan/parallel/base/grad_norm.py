@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paragan.core.phases import Phase, phase
+from paragan.layers.precision import as_real
 
 _LOW = (torch.bfloat16, torch.float16)
 
@@ -15,8 +16,8 @@ def norm_of(grads: Sequence[Tensor], device: torch.device | None = None) -> Tens
     """Return the 2-norm of all gradients, 0-dim, at least float32; 0 on `device` without any."""
     if not grads:
         return torch.zeros((), device=device)
-    real = [torch.view_as_real(g) if g.is_complex() else g for g in grads]
-    dtype = torch.float32 if any(g.dtype in _LOW for g in real) else None
+    real = list(map(as_real, grads))
+    dtype = torch.float32 if any(grad.dtype in _LOW for grad in real) else None
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(real, 2, dtype)))
 
 
@@ -27,7 +28,7 @@ def norm_over(
 
     count: `World.count`, of the bytes.
     """
-    norms = [norm_of(those).to(device) for those in _by_device(grads).values()]
+    norms = [norm_of(on_device).to(device) for on_device in _by_device(grads).values()]
     local = norms[0] if len(norms) == 1 else norm_of(norms, device)
     if group.size() == 1:
         return local  # without square and root: bit-equal to a run without ranks
@@ -46,8 +47,8 @@ def clip(grads: Sequence[Tensor], max_norm: float | None, norm: Tensor) -> None:
 
 def multiply_(grads: Sequence[Tensor], factor: Tensor) -> None:
     """Multiply gradients, which may be on several devices, in place by a 0-dim tensor."""
-    for device, those in _by_device(grads).items():
-        torch._foreach_mul_(those, factor.to(device))
+    for device, on_device in _by_device(grads).items():
+        torch._foreach_mul_(on_device, factor.to(device))
 
 
 def _by_device(grads: Sequence[Tensor]) -> dict[torch.device, list[Tensor]]:

@@ -39,7 +39,7 @@ class MasterWeights:
 
     @torch.no_grad()
     def step(self) -> None:
-        for name in ("found_inf", "grad_scale"):
+        for name in ("found_inf", "grad_scale"):  # by which a fused step skips (`game.policy.step_if`)
             flag = getattr(self, name, None)
             setattr(self.inner, name, None if flag is None else flag.to(self.copies[0].device))
         for weight, copy in zip(self.weights, self.copies, strict=True):
@@ -52,18 +52,18 @@ class MasterWeights:
             tensor.grad = None
 
     def state_dict(self) -> dict[str, Any]:
-        held = self.inner.state_dict()
+        saved = self.inner.state_dict()
         copies = enumerate(optimizer_weights(self).values())
-        state = {n: {**held["state"].get(n, {}), "master": copy.detach()} for n, copy in copies}
-        return {**held, "state": state}
+        state = {number: {**saved["state"].get(number, {}), "master": copy.detach()} for number, copy in copies}
+        return {**saved, "state": state}
 
     @torch.no_grad()
-    def load_state_dict(self, held: dict[str, Any]) -> None:
-        state = {n: dict(entry) for n, entry in held["state"].items()}
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        state = {number: dict(entry) for number, entry in saved["state"].items()}
         weights = dict(zip(self.copies, self.weights, strict=True))
         for number, copy in enumerate(optimizer_weights(self).values()):
             copy.copy_(state.get(number, {}).pop("master", weights[copy]))
-        self.inner.load_state_dict({**held, "state": {n: entry for n, entry in state.items() if entry}})
+        self.inner.load_state_dict({**saved, "state": {number: entry for number, entry in state.items() if entry}})
         self.write_back()
 
     def write_back(self) -> None:

@@ -12,8 +12,8 @@ from paragan.core.dist import World
 class Placement:
     """State of a placed network.
 
-    training_module: the module called in the turns of its player. mesh: of sharded ones. unreached:
-    weights that this rank's loss, and that no rank's, leads to, by kind of turn; idle: the latter
+    training_module: the module called in the turns of its player. mesh: of sharded ones. unreached: by kind of
+    turn, the weights that this rank's loss does not depend on, and those that no rank's does; idle: the latter
     in the current turn. shards: (weight, the piece of it that the optimiser here updates).
     optimized_weights: what an optimiser of whole weights updates; anchor: at the last averaging;
     constants: weights that were frozen when the optimiser was built.
@@ -30,12 +30,12 @@ class Placement:
     constants: list[Tensor] = field(default_factory=list)
 
 
-def attach_placement(net: nn.Module, placed: Placement) -> nn.Module:
-    """Attach the state to the network, not as a submodule, and return the network."""
-    object.__setattr__(net, "_placed", placed)  # not as a submodule
+def attach_placement(net: nn.Module, placement: Placement) -> nn.Module:
+    """Attach the state to the network, and return the network."""
+    object.__setattr__(net, "_placement", placement)  # as no attribute that `nn.Module` would register
     return net
 
 
 def placement_of(net: nn.Module) -> Placement:
     """Return the state that is attached to the network."""
-    return cast(Placement, net._placed)
+    return cast(Placement, net._placement)

@@ -53,8 +53,8 @@ def _part_of(world: World, ranks: list[int]) -> World:
     """Return some ranks of a world, this one among them, as a world."""
     if world.group is None:
         return world
-    everyone = dist.get_process_group_ranks(world.group)
-    members = [everyone[rank] for rank in ranks]
+    global_ranks = dist.get_process_group_ranks(world.group)
+    members = [global_ranks[rank] for rank in ranks]
     timeout = world.group._get_backend(world.device).options._timeout  # else torch waits for half an hour
     group = _new_group(members, timeout, dist.get_backend(world.group))
     control = group if world.control is world.group else _new_group(members, timeout, "gloo")

@@ -13,10 +13,9 @@ from paragan.layers.all_reduce import ReduceGroup
 class Reduction:
     """Reduction of the gradients of a turn over ranks.
 
-    ranks: over which the gradient is a mean; the loss, a sum, is multiplied by it. sync_context:
-    encloses each micro-batch; called with True if gradients are to be reduced. zero_for_unused:
-    returns a scalar that joins the last backward, or None, by its roots and its terms. across: gathers
-    the rows of all ranks.
+    ranks: over which the gradient is a mean; the loss, a sum, is multiplied by it. sync_context: encloses each
+    micro-batch; called with True if gradients are to be reduced. zero_for_unused: returns a scalar that joins the
+    last backward, or None, by its roots and its terms. across: gathers the rows of all ranks.
     """
 
     ranks: int = 1

@@ -46,8 +46,8 @@ class PerceptualLoss(Penalty):
         modules = dict(self._frozen.network.named_modules())
         for layer in self._weights:
             if layer not in modules:
-                some = ", ".join(list(modules)[1:7])
-                raise ConfigError(f"{self.name}: the network has no layer {layer!r}; its modules are {some}, …")
+                known = ", ".join(list(modules)[1:7])
+                raise ConfigError(f"{self.name}: the network has no layer {layer!r}; its modules are {known}, …")
         if self.distance not in ("l1", "l2"):
             raise ConfigError(f"{self.name}: distance must be l1 or l2, not {self.distance!r}")
 
@@ -71,7 +71,10 @@ class PerceptualLoss(Penalty):
         """Return the compared features of samples by layer, in at least float32."""
         stored: dict[str, Any] = {}
         network = self._frozen.network
-        hooks = [network.get_submodule(k).register_forward_hook(partial(_store, stored, k)) for k in self._weights]
+        hooks = [
+            network.get_submodule(layer).register_forward_hook(partial(_store, stored, layer))
+            for layer in self._weights
+        ]
         try:
             output = self._frozen(x)
         finally:
@@ -92,8 +95,8 @@ class PerceptualLoss(Penalty):
         assert feed.real is not None
         name = self.target or feed.arguments[0]
         if name not in feed.real.tensors:
-            there = ", ".join(feed.real.tensors)
-            raise ConfigError(f"{self.name}: target {name!r} is not in the batch, which has {there}; set target")
+            names = ", ".join(feed.real.tensors)
+            raise ConfigError(f"{self.name}: target {name!r} is not in the batch, which has {names}; set target")
         target = feed.real.tensors[name]
         if target.shape != generated.shape:
             raise ConfigError(

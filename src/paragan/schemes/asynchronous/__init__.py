@@ -1,11 +1,10 @@
 """Players on ranks of their own: G and D train at the same time, or any number of players take turns.
 
-With a staleness of S, G trains against the D of up to S steps ago (ParaGAN): on several ranks each
-player has a group of ranks with half of the memory and of the bytes; G's samples are sent to D's
-ranks, with the label or the tensors that D reads next to them, D's state to G's. In one process they
-train in two threads. At S = 0 this is `shared_fakes`; without `reuse` it is `synchronous`, in which
-players take turns, and there may be more than two. Sources: the ParaGAN poster and arXiv 2411.03999
-("asynchronous"); bounded staleness: Ho et al. 2013.
+With a staleness of S, G trains against the D of up to S steps ago (ParaGAN): on several ranks each player has a group
+of ranks with half of the memory and of the bytes; G's samples are sent to D's ranks, with the label or the tensors
+that D reads next to them, D's state to G's. In one process they train in two threads. At S = 0 this is
+`shared_fakes`; without `reuse` it is `synchronous`, in which players take turns, and there may be more than two.
+Sources: the ParaGAN poster and arXiv 2411.03999 ("asynchronous"); bounded staleness: Ho et al. 2013.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from paragan.core.option_types import Count, FilePath, Fraction, Natural, NotNeg
 from paragan.core.roles import Roles, colocated_roles, ranks_by_side, split_roles
 from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Report, Side
-from paragan.game.buffer import Buffer, BufferOptions
+from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.needs import game_needs
 from paragan.game.scheme import Timeline
@@ -165,7 +164,6 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
         timeline.update(Side.G, has_fakes=self.options.reuse)
 
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
-        """Raise `ConfigError` for a game, ranks or options that the scheme cannot train."""
         if self._roles is not None and self._roles.is_split and {*gan.slots} != {*self._roles.ranks}:
             with_ranks = ", ".join(side.value for side in self._roles.ranks)
             players = ", ".join(side.value for side in gan.slots)
@@ -219,7 +217,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
             return TurnStep(gan, roles)
         check_capabilities(self.holder, game_needs(gan))  # before G waits for an update of D
         limits = StalenessLimit(options=options, k=gan.d.updates_per_step)
-        buffer = Buffer(BufferOptions(cached=options.cached), gan.prior.seed)
+        buffer = Buffer(gan.prior.seed, options.cached)
         orders = {} if options.order is None else read_order(Path(options.order), roles, gan)
         if not roles.is_split:
             return ThreadStep(gan=gan, first=first, buffer=buffer, limits=limits, orders=orders)

@@ -38,20 +38,20 @@ class FakesSender:
 
     def send(self, rows: Rows, tensors: Mapping[str, Tensor], version: int, note: int = 0) -> None:
         """Send samples of these rows of the global batch (`Prior.judged`)."""
-        sent = _as_sent({name: tensor.detach() for name, tensor in tensors.items()}, self.is_rounded)
+        outgoing = _in_sent_dtypes({name: tensor.detach() for name, tensor in tensors.items()}, self.is_rounded)
         if not self.in_process:
-            sent = {name: tensor.cpu() for name, tensor in sent.items()}
+            outgoing = {name: tensor.cpu() for name, tensor in outgoing.items()}
         for sender, share in zip(self.senders, _shares(rows.total, len(self.senders)), strict=True):
-            cut = _common(rows, share)
+            common = _common(rows, share)
             if sender is not None:
-                held = {name: tensor[cut] for name, tensor in sent.items()}
-                sender.send(self._message(held, version, note))
+                part = {name: tensor[common] for name, tensor in outgoing.items()}
+                sender.send(self._message(part, version, note))
 
-    def _message(self, held: Mapping[str, Tensor], version: int, note: int) -> Message:
+    def _message(self, tensors: Mapping[str, Tensor], version: int, note: int) -> Message:
         if self.in_process:
-            copies = {name: tensor.clone() for name, tensor in held.items()}
+            copies = {name: tensor.clone() for name, tensor in tensors.items()}
             return Message(version=version, data=torch.empty(0, dtype=torch.uint8), note=note, tensors=copies)
-        return Message(version=version, data=_pack(held), note=note)
+        return Message(version=version, data=_pack(tensors), note=note)
 
 
 class FakesReceiver:
@@ -63,7 +63,7 @@ class FakesReceiver:
     def __init__(self, receivers: Sequence[ReceiveEnd], like: Mapping[str, Tensor], is_rounded: bool = False) -> None:
         self.receivers = receivers
         self.like = like
-        self._like_sent = _as_sent(like, is_rounded)
+        self._like_sent = _in_sent_dtypes(like, is_rounded)
         self._received: list[Message] = []  # of an incomplete delivery
 
     def receive(self, wait_s: float) -> Message | None:
@@ -83,8 +83,8 @@ class FakesReceiver:
         return replace(messages[0], tensors=tensors, note=max(message.note for message in messages))
 
     def _tensors(self, message: Message) -> dict[str, Tensor]:
-        held = message.tensors or _unpack(message.data, self._like_sent)  # tensors: of a thread of this process
-        return {name: tensor.to(self.like[name].dtype) for name, tensor in held.items()}
+        tensors = message.tensors or _unpack(message.data, self._like_sent)  # a thread of this process sends tensors
+        return {name: tensor.to(self.like[name].dtype) for name, tensor in tensors.items()}
 
 
 def overlapping_ranks(total: int, num_g: int, num_d: int) -> list[tuple[int, int]]:
@@ -92,7 +92,7 @@ def overlapping_ranks(total: int, num_g: int, num_d: int) -> list[tuple[int, int
     g_rows = _shares(total, num_g)
     d_rows = _shares(total, num_d)
     ranks = itertools.product(range(num_g), range(num_d))  # computed by every rank: no message is needed for it
-    return [(i, j) for i, j in ranks if _overlap(g_rows[i], d_rows[j])]
+    return [(g_rank, d_rank) for g_rank, d_rank in ranks if _num_common(g_rows[g_rank], d_rows[d_rank])]
 
 
 def _shares(total: int, ranks: int) -> tuple[Rows, ...]:
@@ -102,10 +102,10 @@ def _shares(total: int, ranks: int) -> tuple[Rows, ...]:
 def _common(rows: Rows, share: Rows) -> slice:
     """Return the part of `rows` that belongs to `share`."""
     first = max(rows.first, share.first) - rows.first
-    return slice(first, first + _overlap(rows, share))
+    return slice(first, first + _num_common(rows, share))
 
 
-def _overlap(a: Rows, b: Rows) -> int:
+def _num_common(a: Rows, b: Rows) -> int:
     return max(0, min(a.first + a.count, b.first + b.count) - max(a.first, b.first))
 
 
@@ -125,21 +125,21 @@ def with_received(turn: Turn, tensors: Mapping[str, Tensor]) -> Turn:
     shorter than the real ones, or longer, are padded.
     """
     assert turn.feed.real is not None
-    held = dict(tensors)
+    received = dict(tensors)
     real = dict(turn.feed.real.tensors)
     for name in tensors:
         if name in real:
-            held[name], real[name] = pad_rows([held[name], real[name]])
-    fakes = held.pop(turn.feed.arguments[0])
+            received[name], real[name] = pad_rows([received[name], real[name]])
+    fakes = received.pop(turn.feed.arguments[0])
     batch = replace(turn.feed.real, tensors=real)
-    return replace(turn, feed=replace(turn.feed, tensors=held, real=batch, fakes=(fakes,)))
+    return replace(turn, feed=replace(turn.feed, tensors=received, real=batch, fakes=(fakes,)))
 
 
 def empty_rows(gan: GAN, real: Batch) -> dict[str, Tensor]:
     """Return tensors without values, of the shape and type of one row of each judged tensor."""
-    held = {"label": torch.empty(1, dtype=torch.int64), **real.tensors}
-    named = {name: held[name] for name in gan.prior.judged}
-    return {name: torch.empty(tensor.shape[1:], dtype=tensor.dtype) for name, tensor in named.items()}
+    tensors = {"label": torch.empty(1, dtype=torch.int64), **real.tensors}  # drawn where the data has none
+    judged = {name: tensors[name] for name in gan.prior.judged}
+    return {name: torch.empty(tensor.shape[1:], dtype=tensor.dtype) for name, tensor in judged.items()}
 
 
 def bound_of_messages(like: Mapping[str, Tensor], rows: int) -> int:
@@ -147,7 +147,7 @@ def bound_of_messages(like: Mapping[str, Tensor], rows: int) -> int:
     return rows * num_bytes(like.values()) + _SIZE_BYTES * _num_sizes(like)
 
 
-def _as_sent(tensors: Mapping[str, Tensor], is_rounded: bool) -> dict[str, Tensor]:
+def _in_sent_dtypes(tensors: Mapping[str, Tensor], is_rounded: bool) -> dict[str, Tensor]:
     """Return tensors in the formats in which they are sent; the first one is the sample."""
     sample = next(iter(tensors))
     if is_rounded and tensors[sample].is_floating_point() and tensors[sample].element_size() > 2:
@@ -156,6 +156,7 @@ def _as_sent(tensors: Mapping[str, Tensor], is_rounded: bool) -> dict[str, Tenso
 
 
 def _num_sizes(like: Mapping[str, Tensor]) -> int:
+    """Return how many sizes a message has: the number of rows, and the axes of a row, of each tensor."""
     return sum(1 + row.dim() for row in like.values())
 
 
@@ -170,10 +171,9 @@ def _unpack(data: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     end = _SIZE_BYTES * _num_sizes(like)
     sizes = iter(data[:end].clone().view(torch.int64).tolist())
     shapes = [[next(sizes) for _ in range(1 + row.dim())] for row in like.values()]
-    kinds = [
-        torch.empty(shape, dtype=row.dtype, device="meta") for shape, row in zip(shapes, like.values(), strict=True)
-    ]
-    return dict(zip(like, unpacked("fakes", data[end:], kinds), strict=True))
+    pairs = zip(shapes, like.values(), strict=True)
+    expected = [torch.empty(shape, dtype=row.dtype, device="meta") for shape, row in pairs]
+    return dict(zip(like, unpacked("fakes", data[end:], expected), strict=True))
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class RankStep:
         if isinstance(gan.d, Player):
             like = empty_rows(gan, first)
             self._links = _Links(roles, limits, total, fakes_bytes=bound_of_messages(like, total))
-            receivers = [self._links.receivers[i] for i in sorted(self._links.receivers)]
+            receivers = [self._links.receivers[g_rank] for g_rank in sorted(self._links.receivers)]
             fakes = FakesReceiver(receivers, like, limits.rounds_fakes)
             self.player_step = DiscriminatorStep(buffer, fakes, list(self._links.senders.values()), limits)
             self.player_step.publish(gan.d)  # its current state, perhaps that of a checkpoint
@@ -64,7 +64,7 @@ class RankStep:
             assert isinstance(gan.d, RemotePlayer) and gan.d.snapshot is not None
             gan.d.snapshot.forget()  # an earlier session's versions may be higher, after a return to a checkpoint
             self._links = _Links(roles, limits, total, state_bytes=gan.d.snapshot.num_bytes)
-            senders_to_d = [self._links.senders.get(j) for j in range(len(roles.ranks[Side.D]))]
+            senders_to_d = [self._links.senders.get(d_rank) for d_rank in range(len(roles.ranks[Side.D]))]
             sender = FakesSender(senders_to_d, limits.rounds_fakes)
             (states,) = self._links.receivers.values()  # one rank of D is enough: all have the same state
             self.player_step = GeneratorStep(
@@ -111,15 +111,15 @@ class _Links(RankLinks):
         self.senders: dict[int, GlooSender] = {}
         self.receivers: dict[int, GlooReceiver] = {}
         # All ranks open all links in this one order: an open end waits for the other, and none waits in a cycle.
-        for i, j in overlapping_ranks(total, len(roles.ranks[Side.G]), len(roles.ranks[Side.D])):
-            self._open(f"fakes/{i}/{j}", Side.G, i, j, fakes_bytes)
-        for i, j in enumerate(roles.sources(Side.G, Side.D)):
-            self._open(f"states/{i}", Side.D, i, j, state_bytes)
+        for g_rank, d_rank in overlapping_ranks(total, len(roles.ranks[Side.G]), len(roles.ranks[Side.D])):
+            self._open(f"fakes/{g_rank}/{d_rank}", Side.G, g_rank, d_rank, fakes_bytes)
+        for g_rank, d_rank in enumerate(roles.sources(Side.G, Side.D)):
+            self._open(f"states/{g_rank}", Side.D, g_rank, d_rank, state_bytes)
 
-    def _open(self, name: str, sender: Side, i: int, j: int, max_bytes: int) -> None:
-        """Open the link between rank i of G and rank j of D, if this is one of them."""
+    def _open(self, name: str, sender: Side, g_rank: int, d_rank: int, max_bytes: int) -> None:
+        """Open the link between a rank of G and one of D, if this is one of them."""
         side = self.roles.sides[0]
-        local, other = (i, j) if side is Side.G else (j, i)
+        local, other = (g_rank, d_rank) if side is Side.G else (d_rank, g_rank)
         if self.roles.batch_world.rank != local:
             return
         if side is sender:
@@ -136,47 +136,47 @@ class TurnStep:
         self.side = roles.sides[0]
         self.staleness_logs: Mapping[str, StalenessLog] = {}  # every state is the newest
         self._order = [*gan.critics, Side.G]  # of the turns for one batch, as in `synchronous`
-        self._num = gan.batches_per_step
+        self._num_batches = gan.batches_per_step
         self._timeout_s = roles.timeout_s
         readers = [side for side in gan.slots if self.side in gan.called_by(side)]
         self._senders: dict[Side, list[GlooSender]] = {side: [] for side in readers}
         self._receivers: dict[Side, GlooReceiver] = {}
         self._links = RankLinks(roles)
         for reader in gan.slots:
-            for read in gan.called_by(reader):
-                self._open(roles, reader, read)
-        start = gan.clock.step * self._num
+            for called in gan.called_by(reader):
+                self._open(roles, reader, called)
+        start = gan.clock.step * self._num_batches
         self._send_to(readers, start)
         for side in self._receivers:  # after the send, for which the others wait in the same place
             self._snapshot(side).forget()
             self._wait_for(side, start)
 
-    def _open(self, roles: Roles, reader: Side, read: Side) -> None:
-        """Open this rank's ends of the links from one player to one that calls it."""
+    def _open(self, roles: Roles, reader: Side, called: Side) -> None:
+        """Open this rank's ends of the links from a player that is called to one that reads its states."""
         rank = roles.batch_world.rank
-        for target, source in enumerate(roles.sources(reader, read)):
-            name = f"states/{read.value}/{source}/{reader.value}/{target}"
-            if self.side is read and rank == source:
+        for target, source in enumerate(roles.sources(reader, called)):
+            name = f"states/{called.value}/{source}/{reader.value}/{target}"
+            if self.side is called and rank == source:
                 self._senders[reader].append(self._links.open_sender(name))
             elif self.side is reader and rank == target:
                 # more states than the sender can be ahead by: a full buffer would block it, as a failed reader does
-                room = 3 * self._num + 1
-                self._receivers[read] = self._links.open_receiver(name, self._snapshot(read).num_bytes, room)
+                room = 3 * self._num_batches + 1
+                self._receivers[called] = self._links.open_receiver(name, self._snapshot(called).num_bytes, room)
 
     def step(self, reals: Sequence[Batch]) -> Report:
         """Run the turns of a step, and send the states that others need."""
-        first = self.gan.clock.step * self._num
-        update = self._g_update(reals, first) if self.side is Side.G else self._updates(reals, first)
+        first = self.gan.clock.step * self._num_batches
+        update = self._update_g(reals, first) if self.side is Side.G else self._update_critic(reals, first)
         return self.gan.report(reals[-1].rows.total, {} if update is None else {self.side: update})
 
-    def _g_update(self, reals: Sequence[Batch], first: int) -> Update:
+    def _update_g(self, reals: Sequence[Batch], first: int) -> Update:
         for side in self._receivers:
-            self._wait_for(side, first + self._num)
+            self._wait_for(side, first + self._num_batches)
         update = self.gan.g.update(self.gan.g_turn(reals[-1]), against=self.gan.d)
-        self._send_to(list(self._senders), first + self._num)
+        self._send_to(list(self._senders), first + self._num_batches)
         return update
 
-    def _updates(self, reals: Sequence[Batch], first: int) -> Update | None:
+    def _update_critic(self, reals: Sequence[Batch], first: int) -> Update | None:
         """Update D or an extra player on its batches; other such players need the state after each."""
         update = None
         for number, real in enumerate(reals):
@@ -186,7 +186,7 @@ class TurnStep:
                     is_before = self._order.index(side) < self._order.index(self.side)
                     self._wait_for(side, first if side is Side.G else first + number + is_before)
                 update = self.gan.slots[self.side].update(self.gan.turn(self.side, real), against=self.gan.g)
-            is_last = number == self._num - 1  # G reads the others at the end of the step alone
+            is_last = number == self._num_batches - 1  # G reads the others at the end of the step alone
             self._send_to([side for side in self._senders if is_last or side is not Side.G], first + number + 1)
         return update
 

@@ -52,7 +52,7 @@ class ThreadStep:
         self._stream = SideStream(g.strategy.device(g.net))
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "G", torch.set_num_threads, (threads,))
-        self._newest: Update | None = None
+        self._newest_g_update: Update | None = None
         # Of both players, for the attention of either thread: torch has one choice of kernels for the process, which
         # would otherwise depend on what the other thread computes.
         self._penalties = [penalty for of_player in gan.penalties.values() for penalty in of_player]
@@ -73,7 +73,7 @@ class ThreadStep:
             if isinstance(error, RankError) and self._has_failed():
                 self._pending[0].result()  # raises the error of G's thread
             raise
-        updates = {Side.D: d} if self._newest is None else {Side.D: d, Side.G: self._newest}
+        updates = {Side.D: d} if self._newest_g_update is None else {Side.D: d, Side.G: self._newest_g_update}
         return self.gan.report(reals[-1].rows.total, updates)
 
     def quiesce(self) -> None:
@@ -112,7 +112,7 @@ class ThreadStep:
         The oldest steps are waited for, also if later ones are done: what a report has never depends on G's speed.
         """
         while len(self._pending) > max_pending:
-            self._newest = self._pending[0].result(self.generator.limits.timeout_s)
+            self._newest_g_update = self._pending[0].result(self.generator.limits.timeout_s)
             del self._pending[0]
 
     def _has_failed(self) -> bool:
@@ -131,9 +131,9 @@ class ThreadLink:
 
     def send(self, message: Message) -> None:
         """Add a message, as soon as the queue has room."""
-        first = next(iter(message.tensors.values()), message.data)
+        tensor = next(iter(message.tensors.values()), message.data)  # for its device
         try:
-            self._queue.put(replace(message, ready=mark_ready(first)), timeout=self.timeout_s)
+            self._queue.put(replace(message, ready=mark_ready(tensor)), timeout=self.timeout_s)
         except queue.Full:
             raise timeout_error("the other thread", self.timeout_s) from None
 

@@ -63,6 +63,7 @@ class GeneratorStep(PlayerStep):
         g = gan.g
         assert isinstance(g, Player)
         send_fakes = self._send_g_fakes if self.limits.options.reuse else self._send_d_fakes
+        # A turn of G of images reads no real ones; on its own ranks there are none.
         batches = reals if gan.prior.reads_batches else [Batch(real.rows) for real in reals]
         turn = send_fakes(gan, g, batches)
         next_step = g.version + 1

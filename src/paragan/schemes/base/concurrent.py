@@ -30,7 +30,8 @@ class StalenessLog:
     def record_wait(self, seconds: float) -> None:
         """Add the wait of one update."""
         self.wait_s += seconds
-        self.waits[0 if seconds < 5e-4 else 1 << max(0, math.ceil(math.log2(seconds * 1000)))] += 1
+        milliseconds = 1000 * seconds
+        self.waits[0 if milliseconds < 0.5 else 1 << max(0, math.ceil(math.log2(milliseconds)))] += 1
 
     def drain(self) -> dict[str, Any]:
         """Return all values as JSON and reset them, except `in_step_at`."""
@@ -41,7 +42,10 @@ class StalenessLog:
             "used": self.used,
             "in_step_at": self.in_step_at,
         }
-        vars(self).update(vars(StalenessLog(in_step_at=self.in_step_at)))
+        self.lags = Counter()
+        self.waits = Counter()
+        self.wait_s = 0.0
+        self.used = []
         return values
 
 
@@ -80,7 +84,6 @@ class ConcurrentScheme(scheme.Scheme, Generic[SessionType]):
             self._session.quiesce()
 
     def close(self) -> None:
-        """Close the session. Collective: every rank must call this."""
         if self._session is not None and not self._is_closed:
             self._session.close()
             self._is_closed = True
@@ -91,7 +94,6 @@ class ConcurrentScheme(scheme.Scheme, Generic[SessionType]):
         return {} if self._session is None else self._session.staleness_logs
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        """Return the staleness logs since the last call, ready for JSON."""
         return {side: log.drain() for side, log in self.staleness_logs.items()}
 
     def _session_of(self, gan: GAN, make: Callable[[], SessionType]) -> SessionType:

@@ -1,7 +1,6 @@
 """Links of this rank to other ranks.
 
-A link is a gloo group of its two ends; all ranks create theirs in one order, which avoids
-deadlocks.
+A link is a gloo group of its two ends; all ranks create theirs in one order, which avoids deadlocks.
 """
 
 import itertools

@@ -67,7 +67,8 @@ def _session(record: Path, start: int) -> list[Mapping[str, Any]]:
         for line in read_json_lines(record):
             if line.get("kind") == "start":
                 is_inside = line.get("step") == start
-                delays = [] if is_inside else delays
+                if is_inside:
+                    delays = []  # an earlier session from this step was repeated
             elif is_inside and line.get("kind") == "delays":
                 delays.append(line)
     except OSError as error:
