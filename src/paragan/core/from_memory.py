@@ -82,9 +82,5 @@ class PassedTerm:
         return f"the term {self.term} was passed from Python and is not in the run folder; run that program again"
 
 
-RECORDS = {
-    "models": PassedNetworks,
-    "datasets": PassedTensors,
-    "losses": PassedLoss,
-    "penalties": PassedTerm,
-}  # by category
+# by category
+RECORDS = {"models": PassedNetworks, "datasets": PassedTensors, "losses": PassedLoss, "penalties": PassedTerm}

@@ -55,10 +55,9 @@ class ConsistencyCheck:
                 first_rank, first_value = expected.setdefault(name, (rank, value))
                 if value != first_value:
                     raise RankError(
-                        f"step {step}: {name} differs between ranks {first_rank} and {rank}: they "
-                        "no longer train one run; run the same command again to resume from the "
-                        "last checkpoint; if it happens again, look for custom code that draws "
-                        "random numbers or branches by rank"
+                        f"step {step}: {name} differs between ranks {first_rank} and {rank}: they no longer train one "
+                        "run; run the same command again to resume from the last checkpoint; if it happens again, "
+                        "look for custom code that draws random numbers or branches by rank"
                     )
 
 

@@ -84,9 +84,8 @@ def check_label_arguments(side: Side, net: nn.Module, num_classes: int) -> None:
         )
     if num_classes and _takes(forward, 1):
         raise ConfigError(
-            f"model: {who}.forward({first}) takes no labels, but the data has {num_classes} "
-            f"classes{place}; accept them: forward(self, {first}, y), or set self.num_classes = 0 "
-            "in the Generator, or pass data.labels=false"
+            f"model: {who}.forward({first}) takes no labels, but the data has {num_classes} classes{place}; accept "
+            f"them: forward(self, {first}, y), or set self.num_classes = 0 in the Generator, or pass data.labels=false"
         )
 
 

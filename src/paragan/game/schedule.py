@@ -57,12 +57,7 @@ def _restarts(options: ScheduleOptions, n: Tensor) -> Tensor:
 
 
 _ROUNDING = 1e-12  # the logarithm of a cosine's first update may lie this far below its whole number
-_DECAYS = {
-    "exponential": _exponential,
-    "multistep": _multistep,
-    "inverse_sqrt": _inverse_sqrt,
-    "restarts": _restarts,
-}
+_DECAYS = {"exponential": _exponential, "multistep": _multistep, "inverse_sqrt": _inverse_sqrt, "restarts": _restarts}
 
 
 def varies(options: ScheduleOptions) -> bool:

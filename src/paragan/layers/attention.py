@@ -25,9 +25,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         if channels % _KEYS:
             raise ConfigError(
-                f"model.width: attention has {channels} channels, which must be a multiple of "
-                f"{_KEYS}; pass a multiple of {_KEYS}, or, where the model has it, "
-                "model.attention=null"
+                f"model.width: attention has {channels} channels, which must be a multiple of {_KEYS}; pass a "
+                f"multiple of {_KEYS}, or, where the model has it, model.attention=null"
             )
         self.query = wrap(nn.Conv2d(channels, channels // _KEYS, 1, bias=False))
         self.key = wrap(nn.Conv2d(channels, channels // _KEYS, 1, bias=False))

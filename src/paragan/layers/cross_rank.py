@@ -125,9 +125,8 @@ def _norms(net: nn.Module) -> dict[str, Any]:
         if isinstance(module, BatchNorm | nn.modules.batchnorm._BatchNorm):
             if type(module) not in (*_CROSS_RANK, *_CROSS_RANK.values()):
                 raise ConfigError(
-                    f"{name}: the statistics of the custom batch norm {type(module).__name__} "
-                    "cannot span ranks; use nn.BatchNorm1d, 2d, 3d or paragan.BatchNorm, or "
-                    "devices=1"
+                    f"{name}: the statistics of the custom batch norm {type(module).__name__} cannot span ranks; use "
+                    "nn.BatchNorm1d, 2d, 3d or paragan.BatchNorm, or devices=1"
                 )
             norms[name] = module
     return norms

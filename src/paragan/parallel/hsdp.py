@@ -47,9 +47,8 @@ class Strategy(Sharded):
             raise ConfigError(f"hsdp.host={ranks_per_host} does not divide {world.size} ranks; pass a divisor")
         if world.size < dist.get_world_size():
             raise ConfigError(
-                f"strategy hsdp on {world.size} of {dist.get_world_size()} ranks is not "
-                "supported: torch creates its groups on all ranks at once; use zero3 where the "
-                "players are on separate ranks"
+                f"strategy hsdp on {world.size} of {dist.get_world_size()} ranks is not supported: torch creates its "
+                "groups on all ranks at once; use zero3 where the players are on separate ranks"
             )
         ranks = torch.arange(world.size).view(-1, ranks_per_host)
         mesh = DeviceMesh(world.device.type, ranks, mesh_dim_names=("replicate", "shard"))

@@ -42,9 +42,8 @@ def batch_embeddings(context: PenaltyContext, side: Side, name: str) -> BatchEmb
         if features is not None:
             what = f"features of shape {tuple(features.shape)}"
         raise ConfigError(
-            f"penalty {name} needs a D that returns embeddings (B, 2, E), but this one returns "
-            f"{what}; use model contragan, reacgan, or stylegan2 with model.head=contrast, not "
-            "model.conditional=false"
+            f"penalty {name} needs a D that returns embeddings (B, 2, E), but this one returns {what}; use model "
+            "contragan, reacgan, or stylegan2 with model.head=contrast, not model.conditional=false"
         )
     points_BE, proxies_BE = features.unbind(1)
     rows = context.feed.rows

@@ -56,8 +56,7 @@ def _cross_entropy(output: DiscriminatorOutput, y_B: Tensor | None) -> Tensor:
     classes_BK = output.single("penalty auxiliary").classes_BK
     if classes_BK is None:
         raise ConfigError(
-            "penalty auxiliary needs a D with class logits; set model.head=auxiliary (biggan, "
-            "sagan, sngan; not model.conditional=false), or let D return "
-            "paragan.DiscriminatorOutput(logits, features, classes)"
+            "penalty auxiliary needs a D with class logits; set model.head=auxiliary (biggan, sagan, sngan; not "
+            "model.conditional=false), or let D return paragan.DiscriminatorOutput(logits, features, classes)"
         )
     return F.cross_entropy(classes_BK, y_B, reduction="none")

@@ -155,8 +155,8 @@ def _create_groups(
     backend = dist.get_default_backend_for_device(device)
     # torch would else guess NCCL's device from the rank
     device_id = None if backend == "gloo" else _with_index(device)
-    own = dist.PrefixStore("group", store)  # links and communicators use the same store, under other names
-    dist.init_process_group(backend, store=own, rank=rank, world_size=size, timeout=patience, device_id=device_id)
+    prefixed = dist.PrefixStore("group", store)  # links and communicators use the same store, under other names
+    dist.init_process_group(backend, store=prefixed, rank=rank, world_size=size, timeout=patience, device_id=device_id)
     return dist.group.WORLD, dist.new_group(backend="gloo", timeout=patience)
 
 
