@@ -34,15 +34,15 @@ class TensorLayout:
         return cls(tuple(shape), (0,) * len(shape), tuple(shape))
 
     @classmethod
-    def rows(cls, shape: Sequence[int], index: int, of: int) -> TensorLayout:
-        """Return box `index` of `of` along axis 0, cut as `torch.chunk` and FSDP2 cut.
+    def rows(cls, shape: Sequence[int], index: int, num_boxes: int) -> TensorLayout:
+        """Return box `index` of `num_boxes` along axis 0, cut as `torch.chunk` and FSDP2 cut.
 
-        All but the last have ceil(n / of) rows; later boxes may be empty. Scalars are not cut.
+        All but the last have ceil(n / num_boxes) rows; later boxes may be empty. Scalars are not cut.
         """
         whole = cls.whole(shape)
         if not whole.shape:
             return whole
-        size = -(-shape[0] // of)
+        size = -(-shape[0] // num_boxes)
         start = min(index * size, shape[0])
         stop = min(start + size, shape[0])
         length = (stop - start, *whole.shape[1:])

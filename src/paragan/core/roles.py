@@ -55,21 +55,22 @@ class Roles:
         """Players whose turns run on this rank: its players, or all on a server's other ranks."""
         return tuple(side for side in self.ranks or Side if self.has(side) != self.has_server)
 
-    def sources(self, side: Side, of: Side) -> list[int]:
-        """Return for each rank of `side` the rank of `of` that serves it, numbered within their sides.
+    def sources(self, readers: Side, server: Side) -> list[int]:
+        """Return for each rank of `readers` the rank of `server` that serves it, numbered within their sides.
 
         One on the same host where there is one, in turn; otherwise the ranks are divided evenly.
         """
         hosts = self.hosts or [0] * self.world.size
-        others = [hosts[rank] for rank in self.ranks[of]]
-        served = [hosts[rank] for rank in self.ranks[side]]
+        server_hosts = [hosts[rank] for rank in self.ranks[server]]
+        reader_hosts = [hosts[rank] for rank in self.ranks[readers]]
         sources = []
-        for number, host in enumerate(served):
-            near = [n for n, other in enumerate(others) if other == host]
-            peers = [n for n, other in enumerate(served) if other == host]
-            # The k-th of the peers on a host takes the near source at the same share of their list.
-            nearest = near[peers.index(number) * len(near) // len(peers)] if near else None
-            sources.append(number * len(others) // len(served) if nearest is None else nearest)
+        for number, host in enumerate(reader_hosts):
+            near = [source for source, other in enumerate(server_hosts) if other == host]
+            peers = [reader for reader, other in enumerate(reader_hosts) if other == host]
+            if near:  # the k-th of the peers on a host takes the near source at the same share of their list
+                sources.append(near[peers.index(number) * len(near) // len(peers)])
+            else:
+                sources.append(number * len(server_hosts) // len(reader_hosts))
         return sources
 
     def gather_merged(self, values: Mapping[str, Any]) -> dict[str, Any]:

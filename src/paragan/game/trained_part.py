@@ -27,7 +27,9 @@ def add_adapters(
     """
     weights = dict(_weights(net))
     check_patterns(f"{owner}.adapter.match", patterns, list(weights))
-    chosen = {name: place for name, place in weights.items() if _is_chosen(name, *place, patterns)}
+    chosen = {
+        name: (module, role) for name, (module, role) in weights.items() if _is_chosen(name, module, role, patterns)
+    }
     if not chosen:
         problem = f"{type(net).__name__} has no linear layer or convolution"
         raise ConfigError(f"{owner}.adapter: {problem}; name weights by {owner}.adapter.match")

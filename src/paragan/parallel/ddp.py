@@ -71,7 +71,7 @@ class Strategy(strategy.Strategy):
         signature = (turn.chain, turn.needs_real, turn.feed.fakes is None)
         return Reduction(
             ranks=world.size,
-            sync_context=lambda last: nullcontext() if last else net.no_sync(),
+            sync_context=lambda reduces: nullcontext() if reduces else net.no_sync(),
             zero_for_unused=partial(self._zero_for_unused, placement, weights, signature),
             across=ReduceGroup(world.group, "a penalty", world.count),
         )

@@ -71,15 +71,15 @@ def forward_backward(
     turn: Turn,
     nets: Mapping[Side, Network],
     parts: int,
-    gradient: Callable[[Tensor, Tensor], Tensor],
+    input_gradient: Callable[[Tensor, Tensor], Tensor],
     scale: Tensor | None = None,
     reduction: Reduction = NO_REDUCTION,
 ) -> LossTerms:
     """Run one backward per micro-batch and return the detached terms of all micro-batches.
 
-    gradient: computes input gradients. scale: of the loss.
+    input_gradient: as of `PenaltyContext`. scale: of the loss.
     """
-    run = _TurnRun(nets, gradient, scale, reduction)
+    run = _TurnRun(nets, input_gradient, scale, reduction)
     if turn.balancer is not None:
         return concatenate_terms(run.balanced(turn, turn.balancer, parts))
     if turn.side is Side.G and turn.feed.fakes is not None:
@@ -92,7 +92,7 @@ class _TurnRun:
     """The networks of a turn with what its backward passes need."""
 
     nets: Mapping[Side, Network]
-    gradient: Callable[[Tensor, Tensor], Tensor]
+    input_gradient: Callable[[Tensor, Tensor], Tensor]
     scale: Tensor | None
     reduction: Reduction
 
@@ -198,7 +198,7 @@ class _TurnRun:
             network=self.nets[turn.side],
             feed=feed,
             outputs=replace(outputs, whole=whole),
-            input_gradient=self.gradient,
+            input_gradient=self.input_gradient,
             whole=whole,
             augmented=partial(turn.augmented, feed=feed),
             players=others,

@@ -92,8 +92,8 @@ class Sharded(strategy.Strategy):
         assert isinstance(net, FSDPModule)
 
         @contextmanager
-        def sync_context(last: bool) -> Iterator[None]:
-            net.set_requires_gradient_sync(last)  # until then whole gradients are summed on this rank
+        def sync_context(reduces: bool) -> Iterator[None]:
+            net.set_requires_gradient_sync(reduces)  # until then whole gradients are summed on this rank
             yield
 
         world = placement_of(net).world

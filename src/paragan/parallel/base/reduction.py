@@ -19,7 +19,7 @@ class Reduction:
     """
 
     ranks: int = 1
-    sync_context: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext()
+    sync_context: Callable[[bool], AbstractContextManager[None]] = lambda reduces: nullcontext()
     zero_for_unused: Callable[[Sequence[Tensor], Sequence[str]], Tensor | None] = lambda roots, terms: None
     across: ReduceGroup | None = None
 
