@@ -97,8 +97,7 @@ def _split(value: Any, sizes: list[int]) -> Sequence[Any]:
         return [{name: pieces[number] for name, pieces in members.items()} for number in range(len(sizes))]
     if isinstance(value, (list, tuple)):
         return list(zip(*(layer.split(sizes) for layer in value), strict=True))
-    pieces: Sequence[Any] = value.split(sizes)
-    return pieces
+    return list(value.split(sizes))
 
 
 class _NotRun:

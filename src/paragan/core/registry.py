@@ -113,8 +113,7 @@ def load_module(category: str, name: str) -> ModuleType:
     _, *required = _CATEGORIES[category]
     missing = [needed for needed in required if not hasattr(module, needed)]
     if not missing:
-        for needed in required:
-            missing += [f"{needed}.{member}" for member in _undefined(getattr(module, needed))]
+        missing = [f"{needed}.{member}" for needed in required for member in _undefined(getattr(module, needed))]
     if missing:
         raise ConfigError(
             f"{noun(category)} {name!r} does not define {' and '.join(missing)}; add what is missing to {path}"

@@ -67,10 +67,9 @@ class Roles:
         for number, host in enumerate(reader_hosts):
             near = [source for source, other in enumerate(server_hosts) if other == host]
             peers = [reader for reader, other in enumerate(reader_hosts) if other == host]
-            if near:  # the k-th of the peers on a host takes the near source at the same share of their list
-                sources.append(near[peers.index(number) * len(near) // len(peers)])
-            else:
-                sources.append(number * len(server_hosts) // len(reader_hosts))
+            # The k-th of the peers on a host takes the near source at the same share of their list.
+            place = peers.index(number) * len(near) // len(peers)
+            sources.append(near[place] if near else number * len(server_hosts) // len(reader_hosts))
         return sources
 
     def gather_merged(self, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -134,7 +134,7 @@ RULES = (
     ),
     AdviceRule(
         name="d_too_strong",
-        sign=lasting(3, _ACCURACIES, lambda real, fake: min(real, fake) > signs.RIGHT, value=min, needs_bad_score=True),
+        sign=lasting(3, _ACCURACIES, lambda real, fake: min(real, fake) > signs.RIGHT, value=min, needs_bad=True),
         means="D classifies every image correctly and the score does not improve: D is too strong for G.",
         remedies=(add_penalty, heavier_penalty, slower("d")),
     ),
@@ -145,7 +145,7 @@ RULES = (
             (*_ACCURACIES, "d/saturation"),
             lambda real, fake, saturation: (real + fake) / 2 < signs.UNDECIDED and saturation < signs.CERTAIN,
             value=mean_accuracy,
-            needs_bad_score=True,
+            needs_bad=True,
         ),
         means="D cannot distinguish real from generated images although the score is bad: G gets no useful gradient.",
         remedies=(faster("d"),),

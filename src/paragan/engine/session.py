@@ -148,7 +148,7 @@ class ProgressTimer:
     _last: float = 0.0
     _step_s: float = 0.0
     _step_images: float = 0.0
-    _images: int = 0  # at the previous step
+    _images: int = 0  # at the previous step: other events of a step come before its own; fewer after a rollback
     _steps: int = 0
     _costs: dict[str, float] = field(default_factory=dict)
 
@@ -158,7 +158,6 @@ class ProgressTimer:
     def record(self, event: Event) -> None:
         """Attribute the time since the previous event to this kind, unless that takes no time."""
         if event.kind not in _TIMED:
-            # Events of a step come before its own, which counts its images; after a rollback there are fewer.
             self._images = event.images if event.kind == "start" else min(self._images, event.images)
             return
         now = time.monotonic()

@@ -12,6 +12,7 @@ from typing import Any
 Moment = Mapping[str, Any]  # values that were measured together
 History = Sequence[Moment]
 Sign = Callable[[History], float | None]
+Condition = Callable[..., bool]  # of values that were measured together, as its arguments
 
 OVERFITTING = 0.5  # of r_v, in [-1, 1]. Measured: at most 0.34 in good runs, 0.6 to 1 on 64 images
 # of D's accuracies: a weak D's r_v is noise. Measured: at most 0.12; 0.4 to 0.8 on 64 images
@@ -44,22 +45,17 @@ MOSTLY_RIGHT = 0.9  # mean accuracy. Measured: at most 0.9 in good runs, 0.9 to 
 
 
 def lasting(
-    count: int,
-    names: Sequence[str],
-    holds: Callable[..., bool],
-    value: Callable[[Sequence[float]], float] = max,
-    needs_bad_score: bool = False,
+    count: int, names: Sequence[str], holds: Condition, value: Callable[..., float] = max, needs_bad: bool = False
 ) -> Sign:
     """Return a sign that holds for the last `count` observations of all `names` since training began.
 
-    holds: takes the values of `names` as its arguments. value: what to report of the last ones.
+    value: what to report of the last ones. needs_bad: the score must be bad, too.
     """
 
     def sign(history: History) -> float | None:
         rows = _rows(_trained(history), *names)[-count:]
-        if len(rows) < count or not all(holds(*row) for row in rows):
-            return None
-        if needs_bad_score and _has_improved(history):
+        is_lasting = len(rows) == count and all(holds(*row) for row in rows)
+        if not is_lasting or (needs_bad and _has_improved(history)):
             return None
         return value(rows[-1])
 

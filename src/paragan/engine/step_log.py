@@ -162,11 +162,8 @@ class TrafficLog:
         by_rank = self._world.gather([sent - self._sent_before, on_links - self._on_links_before])
         self._sent_before = sent
         self._on_links_before = on_links
-        return {
-            "steps": steps,
-            "sent": _per_step([of_rank for of_rank, _ in by_rank], steps),
-            "links": _per_step([of_rank for _, of_rank in by_rank], steps),
-        }
+        sent_by_rank, on_links_by_rank = zip(*by_rank, strict=True)
+        return {"steps": steps, "sent": _per_step(sent_by_rank, steps), "links": _per_step(on_links_by_rank, steps)}
 
 
 def _per_step(bytes_by_rank: Iterable[Mapping[str, int]], steps: int) -> dict[str, float]:

@@ -144,12 +144,15 @@ def with_steps(generator: nn.Module, steps: int | None) -> Iterator[None]:
         raise ConfigError(f"steps={steps!r} must be an integer from 1; change it")
     before = [module.sampling_steps for module in modules]
     try:
-        for module in modules:
-            module.sampling_steps = steps
+        _set_steps(modules, [steps] * len(modules))
         yield
     finally:
-        for module, number in zip(modules, before, strict=True):
-            module.sampling_steps = number
+        _set_steps(modules, before)
+
+
+def _set_steps(modules: list[MultiStep], steps: list[int]) -> None:
+    for module, number in zip(modules, steps, strict=True):
+        module.sampling_steps = number
 
 
 def _multi_step(generator: nn.Module) -> list[MultiStep]:

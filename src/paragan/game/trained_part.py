@@ -27,9 +27,7 @@ def add_adapters(
     """
     weights = dict(_weights(net))
     check_patterns(f"{owner}.adapter.match", patterns, list(weights))
-    chosen = {
-        name: (module, role) for name, (module, role) in weights.items() if _is_chosen(name, module, role, patterns)
-    }
+    chosen = {name: weight for name, weight in weights.items() if _is_chosen(name, *weight, patterns)}
     if not chosen:
         problem = f"{type(net).__name__} has no linear layer or convolution"
         raise ConfigError(f"{owner}.adapter: {problem}; name weights by {owner}.adapter.match")

@@ -112,11 +112,8 @@ class _Trial:
         on_real = self._judge(feed.real_inputs)
         self._notice_sigmoid(on_real)
         on_fake = self._judge_fake(fake, feed)
-        loss = self.game.loss
         for name, output in on_real.by_name.items():
-            real, fake = output.logits_B, on_fake.by_name[name].logits_B
-            self._try_function("d_loss", "real, fake", loss.d, (real, fake))
-            self._try_function("g_loss", "fake, real", loss.g, (fake, real if loss.g_needs_real else None))
+            self._try_loss(output.logits_B, on_fake.by_name[name].logits_B)
         self._notice_hidden_state(Side.G, feed.fake_inputs)
         self._notice_hidden_state(Side.D, feed.real_inputs)
         if turns:
@@ -188,6 +185,11 @@ class _Trial:
                 f"{self.calls[side]} reads a generator of its own, or an attribute that changes, so a resumed run is "
                 "not exact; draw from torch's global generator, and register state as a buffer"
             )
+
+    def _try_loss(self, real: Tensor, fake: Tensor) -> None:
+        loss = self.game.loss
+        self._try_function("d_loss", "real, fake", loss.d, (real, fake))
+        self._try_function("g_loss", "fake, real", loss.g, (fake, real if loss.g_needs_real else None))
 
     def _try_function(
         self, name: str, arguments: str, function: Callable[..., Tensor], logits: tuple[Tensor | None, ...]

@@ -96,22 +96,21 @@ def _set_keys(layers: Sequence[RowDrawing], keys: Sequence[Tensor | None]) -> No
 @contextmanager
 def preserved_state(*modules: nn.Module) -> Iterator[None]:
     """Restore the buffers of modules, and the generators of their devices, at the end."""
-    layers = list(chain.from_iterable(module.modules() for module in modules))
-    saved = []  # a forward may put another tensor in a buffer's place
-    for layer in layers:
-        saved += [
-            (layer, name, buffer, buffer.clone()) for name, buffer in layer._buffers.items() if buffer is not None
-        ]
-    weights = chain.from_iterable(module.parameters() for module in modules)
+    layers = chain.from_iterable(module.modules() for module in modules)
+    buffers = [
+        (layer, name, buffer) for layer in layers for name, buffer in layer._buffers.items() if buffer is not None
+    ]
+    values = [buffer.clone() for _, _, buffer in buffers]
+    weights = [weight for module in modules for weight in module.parameters()]
     devices = {weight.device for weight in weights if weight.device.index is not None}
     kind = next(iter(devices)).type if devices else "cpu"
     try:
         with torch.random.fork_rng(list(devices), device_type=kind):
             yield
     finally:
-        for layer, name, buffer, value in saved:
+        for (layer, name, buffer), value in zip(buffers, values, strict=True):
             buffer.copy_(value)
-            layer._buffers[name] = buffer
+            layer._buffers[name] = buffer  # a forward may have put another in its place
 
 
 @torch.no_grad()

@@ -88,9 +88,5 @@ def _chosen(rows: Rows, fraction: float) -> tuple[Tensor, Tensor, int]:
     is_chosen_T = spread_T.argsort().argsort() < num_chosen  # twice: the rank of each fraction
     numbers_T = is_chosen_T.cumsum() - 1
     places = np.flatnonzero(is_chosen_T[rows.window])  # not by torch: `paragan plan` has tensors without values
-    numbers = numbers_T[rows.window][places]
-    return (
-        torch.tensor(places.tolist(), dtype=torch.int64),
-        torch.tensor(numbers.tolist(), dtype=torch.int64),
-        num_chosen,
-    )
+    numbers = torch.tensor(numbers_T[rows.window][places].tolist(), dtype=torch.int64)
+    return torch.tensor(places.tolist(), dtype=torch.int64), numbers, num_chosen
