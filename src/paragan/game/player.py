@@ -263,7 +263,7 @@ class Player(FollowsPolicy):
         """Return this rank's weights that are averaged: float32 copies if it has some."""
         if isinstance(self.optimizer, MasterWeights):
             return self.optimizer.copies
-        weights = map(local_shard, self.net.parameters())
+        weights = map(local_shard, self._weights)
         return [w if box is None else w[box] for w, box in zip(weights, self._averaged_boxes, strict=True)]
 
     def _boxes_to_average(self, average: nn.Module) -> list[tuple[slice, ...] | None]:

@@ -168,7 +168,7 @@ class Strategy:
 
     def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
         """Return the norm of these gradients over all ranks, 0-dim, at least float32."""
-        return norm_of(list(grads.values()), next(net.parameters()).device)
+        return norm_of(list(grads.values()), None if grads else next(net.parameters()).device)
 
     def after_step(self, net: nn.Module) -> None:
         """Prepare the network for its next call, after the optimizer step of this rank."""
