@@ -40,13 +40,13 @@ class Estimator:
         """Return copies of both networks, on the CPU. Collective: every rank must call this."""
         with reraise_as_config_error("Estimator: copying g and d"):
             g, d = copy_networks((self.g, self.d), *_modules_of(self.g), *_modules_of(self.d))
-            nets = as_module(g), as_module(d)
-        check_separate_weights(dict(zip("gd", nets, strict=True)), "Estimator: ")
-        for net in nets:
-            follow_rank_0(net, world)
+            g, d = as_module(g), as_module(d)
+        check_separate_weights({"g": g, "d": d}, "Estimator: ")
+        follow_rank_0(g, world)
+        follow_rank_0(d, world)
         return Networks(
-            g=nets[0],
-            d=nets[1],
+            g=g,
+            d=d,
             latent=whole_number(self.g, "latent"),
             num_classes=whole_number(self.g, "num_classes"),
             origin=(origin(self.g), origin(self.d)),
@@ -73,14 +73,14 @@ def origin(player: Any) -> str:
 
 def follow_rank_0(net: nn.Module, world: World) -> None:
     """Copy rank 0's weights: every rank drew different ones."""
-    held = {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
-    shapes = {name: [str(value.dtype), *value.shape] for name, value in held.items()}
+    tensors = {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
+    shapes = {name: [str(value.dtype), *value.shape] for name, value in tensors.items()}
     if any(remote != shapes for remote in world.gather(shapes)):
         raise ConfigError(f"Estimator: {class_name(net)}: the networks differ between ranks; create the same on all")
-    for value in held.values():
-        sent = value.clone(memory_format=torch.contiguous_format)
-        world.broadcast_from_main([sent.view(-1).view(torch.uint8)])
-        value.copy_(sent)
+    for value in tensors.values():
+        received = value.clone(memory_format=torch.contiguous_format)
+        world.broadcast_from_main([received.view(-1).view(torch.uint8)])
+        value.copy_(received)
 
 
 def instance(network: Any, seed: int) -> Any:
@@ -105,6 +105,8 @@ def sampling_networks(generator: Any) -> Networks:
     )
 
 
-def _modules_of(held: Any) -> list[nn.Module]:
+def _modules_of(player: Any) -> list[nn.Module]:
     """Return the networks of a module, or of an object that holds some as attributes."""
-    return [held] if isinstance(held, nn.Module) else [m for m in vars(held).values() if isinstance(m, nn.Module)]
+    if isinstance(player, nn.Module):
+        return [player]
+    return [value for value in vars(player).values() if isinstance(value, nn.Module)]

@@ -16,10 +16,10 @@ from paragan.layers.modes import set_train_mode
 class _ObjectModule(nn.Module):
     """A module for an object with `model_fn`, whose networks and weights are registered here."""
 
-    def __init__(self, held: Any) -> None:
+    def __init__(self, player: Any) -> None:
         super().__init__()
-        self._held = held
-        for name, value in vars(held).items():
+        self._player = player
+        for name, value in vars(player).items():
             if isinstance(value, nn.Parameter):
                 self.register_parameter(name, value)
             elif isinstance(value, nn.Module):
@@ -28,14 +28,14 @@ class _ObjectModule(nn.Module):
 
     def model_fn(self, *inputs: Tensor | None) -> Any:
         # strategies may have replaced them
-        vars(self._held).update(self._modules | self._parameters)
-        return self._held.model_fn(*inputs)
+        vars(self._player).update(self._modules | self._parameters)
+        return self._player.model_fn(*inputs)
 
     def _check_trained(self) -> None:
         """Raise `ConfigError` for weights in a list, another object or the class."""
         trained = {id(weight) for weight in self.parameters()}
-        for name, value in inspect.getmembers_static(self._held):
-            may_have_weights = name in vars(self._held) or isinstance(value, nn.Module | nn.Parameter)
+        for name, value in inspect.getmembers_static(self._player):
+            may_have_weights = name in vars(self._player) or isinstance(value, nn.Module | nn.Parameter)
             if may_have_weights and _weights_in(value) - trained:
                 raise ConfigError(
                     f"Estimator: {class_name(self)}.{name} has weights that would not be trained; assign "
@@ -84,7 +84,7 @@ def check_separate_weights(nets: Mapping[str, nn.Module], owner: str = "") -> No
 
 def class_name(net: nn.Module) -> str:
     """Return the name of the user's class."""
-    return type(net._held if isinstance(net, _ObjectModule) else net).__name__
+    return type(net._player if isinstance(net, _ObjectModule) else net).__name__
 
 
 def _weights_in(value: Any) -> set[int]:

@@ -74,8 +74,8 @@ class ScalingManager:
         self._place = from_environment()
         self._out = local_run_folder(out, program_name())
         self._fresh = fresh
-        num_found = 1 if self._place is None else self._place.size
-        self.config = _scale_config(config, scaling_rules.scaled_batch(bs, num_workers, num_found), rule)
+        num_available = 1 if self._place is None else self._place.size
+        self.config = _scale_config(config, scaling_rules.scaled_batch(bs, num_workers, num_available), rule)
         self._gan: Estimator | None = None
         self._session: Session | None = None
         self._plan_source = plan
@@ -88,7 +88,7 @@ class ScalingManager:
         self.world = runs.join_world(config, self._place)
         atexit.register(self.close)
         self._log = runs.printer(self.world)
-        self._log(_workers_line(config, self.config, num_workers, num_found, rule))
+        self._log(_workers_line(config, self.config, num_workers, num_available, rule))
 
     @property
     def trainer(self) -> TrainingLoop:
@@ -135,13 +135,12 @@ class ScalingManager:
             values = trainer.roles.gather_merged(numbers)
         if not values:
             raise ConfigError("eval needs an extractor, and evaluation.features is null; pass evaluation.features=auto")
-        short = {name.partition("[")[0].partition("@")[0]: name for name in values}  # "fd" of "fd[judge]@1000"
-        wanted = "fd" if metric == "fid" and "fid" not in short else metric
-        name = short.get(wanted, wanted)
+        recorded = {name.partition("[")[0].partition("@")[0]: name for name in values}  # "fd" of "fd[judge]@1000"
+        requested = "fd" if metric == "fid" and "fid" not in recorded else metric
+        name = recorded.get(requested, requested)
         if name not in values:
-            raise ConfigError(
-                f"eval: unknown metric {metric!r}; choose one of {', '.join(dict.fromkeys([*values, *short]))}"
-            )
+            choices = ", ".join(dict.fromkeys([*values, *recorded]))
+            raise ConfigError(f"eval: unknown metric {metric!r}; choose one of {choices}")
         if metric == "fid":
             self._log(_fid_line(name, values[name]))
         return values[name]
@@ -227,8 +226,7 @@ class ScalingManager:
                 model=networks,
                 resume_hint="the same program resumes",
             )
-            opened = runs.open_session(request, self.world, lambda: False)
-            self._session = self._exits.enter_context(opened)
+            self._session = self._exits.enter_context(runs.open_session(request, self.world, lambda: False))
         self._gan = gan
 
     def _planned(self, plan: str | Path, networks: Networks) -> RunConfig:
@@ -269,21 +267,21 @@ def _parse_ranges(tune: Mapping[str, str] | None) -> tuple[Dimension, ...]:
 
 def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:
     """Return the config with the same number of steps, another batch and its learning rates."""
-    by = scaling_rules.learning_rate_factor(rule, batch / config.train.batch)
+    factor = scaling_rules.learning_rate_factor(rule, batch / config.train.batch)
     kimg = len(config.max_steps) * batch * config.batches_per_step / 1000
     for name, options in config.player_options.items():
-        config = config.with_player(name, scaling_rules.scale_learning_rates(options, by))
+        config = config.with_player(name, scaling_rules.scale_learning_rates(options, factor))
     return replace(config, train=replace(config.train, batch=batch, kimg=kimg))
 
 
-def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, num_found: int, rule: str) -> str:
+def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, num_available: int, rule: str) -> str:
     """Return the line about the available workers, with the batch and the learning rates."""
-    workers = f"{num_found}" if num_found == num_workers else f"{num_found} instead of {num_workers}"
+    workers = f"{num_available}" if num_available == num_workers else f"{num_available} instead of {num_workers}"
     batch = now.train.batch
     rates = f"lr g {now.g.optimizer.lr:.3g}, d {now.d.optimizer.lr:.3g}"
-    by = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "as they were"
-    batches = f"batches of {batch} images, {batch // num_found} each"
-    return f"workers   found {workers}: {batches}; {rates} ({by})"
+    scaling = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "as they were"
+    batches = f"batches of {batch} images, {batch // num_available} each"
+    return f"workers   found {workers}: {batches}; {rates} ({scaling})"
 
 
 def _fid_line(name: str, value: float) -> str:

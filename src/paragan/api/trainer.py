@@ -20,7 +20,7 @@ from paragan.api.trainer_arguments import (
     check_channels_first,
     check_floating_point,
     checked_module,
-    further_networks,
+    extra_networks,
     mapping_of,
     padding_of,
     record_of,
@@ -122,7 +122,7 @@ class Trainer:
         _check_tensors(self.source, self.held_out)
         self.loss = loss
         self.terms = terms_of(terms)
-        self.players = further_networks(players)
+        self.players = extra_networks(players)
         self.settings = mapping_of("settings", settings, "values by dotted key, such as {'train.batch': 16}")
         self.name = program_name()
         self.folder = local_run_folder(out, self.name)
@@ -187,9 +187,9 @@ class Trainer:
             "evaluation": {} if is_scored(self.source, self.arguments[0]) else {"features": None},
         }
         if "penalties" in self.settings:
-            added = self.settings["penalties"]
-            added = added if isinstance(added, (list, tuple)) else [added]
-            tree["penalties"] = [*added, *tree["penalties"]]  # type: ignore[misc]
+            penalties = self.settings["penalties"]
+            named = penalties if isinstance(penalties, (list, tuple)) else [penalties]
+            tree["penalties"] = [*named, *tree["penalties"]]  # type: ignore[misc]
         words = [setting_word(key, value) for key, value in self.settings.items() if key != "penalties"]
         with in_python_words():
             config = parse_recipe(json.dumps(tree), "Trainer", overrides=words)
@@ -257,10 +257,10 @@ def _check_tensors(source: Source, held_out: Source | None) -> None:
 
 def _check_settings(config: RunConfig, source: Source, held_out: Source | None) -> None:
     """Raise `ConfigError` for settings that need a named data set, model or images."""
-    needs = "is not available for tensors from Python; leave it out"
-    for key, chosen in (("data.name", config.data), ("model.name", config.model)):
-        if chosen.name != FROM_MEMORY:
-            raise ConfigError(f"settings: {key}={chosen.name} {needs}, or use paragan.train")
+    for key, choice in (("data.name", config.data), ("model.name", config.model)):
+        if choice.name != FROM_MEMORY:
+            problem = f"{key}={choice.name} is not available for tensors from Python"
+            raise ConfigError(f"settings: {problem}; leave it out, or use paragan.train")
     is_ragged = any(-1 in spec.shape for spec in source.tensors.values()) and not isinstance(source, DatasetSource)
     if config.loading.prefetch and (is_ragged or isinstance(source, StreamedSource)):
         raise ConfigError("settings: loading.prefetch is not available for ragged or streamed samples; leave it out")

@@ -46,7 +46,7 @@ def terms_of(terms: Any) -> tuple[Penalty, ...]:
     raise ConfigError(f"terms is a {type(terms).__name__}; pass a list of terms: terms=[…]")
 
 
-def further_networks(players: Any) -> dict[str, nn.Module]:
+def extra_networks(players: Any) -> dict[str, nn.Module]:
     """Return the networks of extra players by name."""
     nets = mapping_of("players", players, "networks by name, such as {'fake_score': net}")
     for name, net in nets.items():
@@ -62,9 +62,9 @@ def separate_copies(
 ) -> tuple[nn.Module, nn.Module, dict[str, nn.Module]]:
     """Return copies of the networks; `ConfigError` if two have a weight in common."""
     nets = (generator, discriminator, *players.values())
-    g, d, further = copy_networks((generator, discriminator, dict(players)), *nets)
-    check_separate_weights({"generator": g, "discriminator": d, **further})
-    return g, d, further
+    g, d, extra = copy_networks((generator, discriminator, dict(players)), *nets)
+    check_separate_weights({"generator": g, "discriminator": d, **extra})
+    return g, d, extra
 
 
 def mapping_of(name: str, value: Any, content: str) -> dict[str, Any]:
@@ -94,13 +94,13 @@ def shared_dtype(generator: nn.Module, discriminator: nn.Module) -> torch.dtype:
                 f"{owner} has weights of {', '.join(low)}; pass it with float32 weights, {owner}.float(), "
                 f"and set {owner[0]}.precision (bf16, fp16) for what it computes in"
             )
-    every = set().union(*formats.values())
-    if len(every) > 1:
+    both = set().union(*formats.values())
+    if len(both) > 1:
         texts = [f"{owner} {' and '.join(sorted(map(dtype_name, kinds)))}" for owner, kinds in formats.items() if kinds]
         raise ConfigError(
             f"weights differ in format: {', '.join(texts)}; give both one format, with .float() or .double()"
         )
-    return every.pop() if every else torch.float32
+    return both.pop() if both else torch.float32
 
 
 def _dtypes(net: nn.Module) -> set[torch.dtype]:
@@ -136,17 +136,12 @@ def record_of(term: Any) -> dict[str, str]:
         raise ConfigError(f'terms: {type(term).__name__} has no name; set name = "my_term" in its class')
     if not isinstance(getattr(term, "side", None), Side):
         raise ConfigError(f"terms: {term.name} has no side; set side = paragan.Side.G or paragan.Side.D in its class")
-    options = vars(term).get("options")
-    held = term if dataclasses.is_dataclass(term) else options
-    fields = dataclasses.fields(held) if dataclasses.is_dataclass(held) else ()
-    values = {field.name: getattr(held, field.name) for field in fields if field.name not in ("name", "side")}
+    options = term if dataclasses.is_dataclass(term) else vars(term).get("options")
+    fields = dataclasses.fields(options) if dataclasses.is_dataclass(options) else ()
+    values = {field.name: getattr(options, field.name) for field in fields if field.name not in ("name", "side")}
     text = ", ".join(f"{name}={_text(value)}" for name, value in values.items())
-    return {
-        "name": FROM_MEMORY,
-        "term": term.name,
-        "side": term.side.value,
-        "settings": f"{type(term).__name__}({text})",
-    }
+    settings = f"{type(term).__name__}({text})"
+    return {"name": FROM_MEMORY, "term": term.name, "side": term.side.value, "settings": settings}
 
 
 def recorded_loss(loss: Any) -> dict[str, str]:

@@ -67,18 +67,18 @@ def train(
     signals that request a stop save and raise `SystemExit`. Outside the main thread, signals are
     left to the program. Raises children of `paragan.ParaganError`.
     """
-    chosen = _resolved(recipe, settings, trust)
+    run_config = _resolved(recipe, settings, trust)
     name = run_name(recipe) if isinstance(recipe, str) else program_name()
-    gan = _pair(generator, discriminator, chosen.seed)
+    gan = _pair(generator, discriminator, run_config.seed)
 
     def objects(world: World) -> tuple[RunConfig, Model | None]:
         if gan is None:
-            return chosen, None
+            return run_config, None
         networks = gan.networks(world)
-        return networks.recorded_in(chosen), networks
+        return networks.recorded_in(run_config), networks
 
     folder, address = _run_place(out or f"runs/{name}")
-    run_in_folder(RunRequest(config=chosen, name=name, out=folder, fresh=fresh, address=address), objects)
+    run_in_folder(RunRequest(config=run_config, name=name, out=folder, fresh=fresh, address=address), objects)
     return Run(folder, gan, address)
 
 

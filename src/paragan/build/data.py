@@ -43,7 +43,6 @@ class Data:
 
     @property
     def num_classes(self) -> int:
-        """Number of classes; 0 without labels."""
         return len(self.train.class_names)
 
     @property
@@ -54,8 +53,8 @@ class Data:
     @property
     def scored(self) -> tuple[Source, Source]:
         """Both splits with the labels that `data.labels=false` hides, from which a judge learns."""
-        both = (self.train, self.held_out)
-        train, held_out = (s.source if isinstance(s, UnlabelledSource) else s for s in both)
+        train = self.train.source if isinstance(self.train, UnlabelledSource) else self.train
+        held_out = self.held_out.source if isinstance(self.held_out, UnlabelledSource) else self.held_out
         return train, held_out
 
 
@@ -69,16 +68,12 @@ class UnlabelledSource(DerivedSource):
         self.fingerprint = f"{source.fingerprint} without labels"
 
     def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
-        """Return the tensors of the source except `label`."""
         decoded = self.source.decode(encoded, rows, places, seed)
         return {name: tensor for name, tensor in decoded.items() if name != "label"}
 
 
 def open_data(config: RunConfig, model: Model | None = None) -> Data:
-    """Open both splits; `DataError` for invalid files.
-
-    model: objects of a program; their data is used.
-    """
+    """Open both splits; `DataError` for invalid files. model: objects of a program; their data is used."""
     if isinstance(model, TensorGame):
         return Data(train=model.source, held_out=model.held_out, is_image=False)
     module = registry.load_chosen("datasets", config.data)
@@ -104,7 +99,8 @@ def _with_labels(config: RunConfig, train: Source, held_out: Source) -> tuple[So
 
 def _with_trained_classes(train: Source, held_out: Source) -> tuple[Source, Source]:
     """Leave out the classes without training images, of which G cannot learn anything, and say so."""
-    notices = untrained_classes(train.class_names, sizes := train.class_sizes())
+    sizes = train.class_sizes()
+    notices = untrained_classes(train.class_names, sizes)
     if not notices:
         return train, held_out
     classes = np.flatnonzero(sizes).tolist()
@@ -175,28 +171,39 @@ def batch_stream(
         stream.timeout_s = config.train.timeout_s
         return stream
     loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip, balanced_by=labels_N)
+    make = _made_by_processes if source.is_read_by_processes else _made_by_threads
+    return make(config, loader, is_automatic, world)
+
+
+def _made_by_processes(config: RunConfig, loader: Loader, is_automatic: bool, world: World) -> BatchStream:
+    depth = config.loading.prefetch
+    loader.timeout_s = config.train.timeout_s  # where this process reads
+    if depth == 0 or (depth is None and not is_automatic):
+        return loader
+    num_on_host = loader.source.num_processes(config.loading.threads or (_MAX_THREADS if depth else None))
+    num = -(-num_on_host // world.local_size)
+    ahead = depth if isinstance(depth, int) else 2 * num
+    return ProcessBatches(loader, num, ahead, config.train.timeout_s) if num else loader
+
+
+def _made_by_threads(config: RunConfig, loader: Loader, is_automatic: bool, world: World) -> BatchStream:
     options = config.loading
+    is_decoded = loader.source.is_decoded
     threads = options.threads or min(_MAX_THREADS, torch.get_num_threads())
     depth = options.prefetch
-    if source.is_read_by_processes:
-        wanted = options.threads or (_MAX_THREADS if depth else None)
-        num = 0 if depth == 0 or not (is_automatic or depth) else source.num_processes(wanted)
-        num = -(-num // world.local_size)
-        ahead = depth if isinstance(depth, int) else 2 * num
-        loader.timeout_s = config.train.timeout_s  # where this process reads
-        return ProcessBatches(loader, num, ahead, config.train.timeout_s) if num else loader
-    if depth is None and is_automatic and source.is_decoded:
-        depth = "auto" if "://" in str(vars(config.data.options).get("path", "")) else threads + 1
-    if not depth or (depth == "auto" and not source.is_decoded):
+    if depth is None and is_automatic and is_decoded:
+        is_remote = "://" in str(vars(config.data.options).get("path", ""))
+        depth = "auto" if is_remote else threads + 1
+    if not depth or (depth == "auto" and not is_decoded):
         return loader
-    make = partial(Pipeline, loader=loader, timeout_s=config.train.timeout_s)
+    new_pipeline = partial(Pipeline, loader=loader, timeout_s=config.train.timeout_s)
     if depth != "auto":
-        return make(depth=depth, readers=options.readers, decoders=min(threads, depth), max_bytes=_MAX_BYTES)
+        return new_pipeline(depth=depth, readers=options.readers, decoders=min(threads, depth), max_bytes=_MAX_BYTES)
     # a controller changes the numbers, within this rank's share of the host's memory and readers
     max_readers = max(1, _MAX_READERS // world.local_size)
     readers = min(options.readers or threads, _MAX_THREADS, max_readers)
     max_bytes = _MAX_BYTES // world.local_size
-    return make(depth="auto", readers=readers, decoders=threads, max_bytes=max_bytes, max_readers=max_readers)
+    return new_pipeline(depth="auto", readers=readers, decoders=threads, max_bytes=max_bytes, max_readers=max_readers)
 
 
 def _labels_to_balance(config: RunConfig, source: Source) -> NDArray[np.int64] | None:

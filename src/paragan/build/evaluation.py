@@ -31,17 +31,8 @@ if TYPE_CHECKING:
     from paragan.engine.background_scores import BackgroundScores
 
 # variables of a launcher, which make a process one of several ranks
-_OF_A_RANK = (
-    "RANK",
-    "LOCAL_",
-    "WORLD_SIZE",
-    "GROUP_",
-    "ROLE_",
-    "MASTER_",
-    "TORCHELASTIC_",
-    "PARAGAN_L",
-    "PARAGAN_STORE",
-)
+_OF_A_RANK: tuple[str, ...] = ("RANK", "LOCAL_", "WORLD_SIZE", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
+_OF_A_RANK += ("PARAGAN_L", "PARAGAN_STORE")
 
 
 def never() -> bool:
@@ -92,7 +83,7 @@ def _tensor_scorer(
             f"sample has {tensors}; set it to null, and name evaluation.metrics for scores"
         )
     train, held_out = tensor_images.both_splits(data.train, data.held_out, sample)
-    compared = {} if data.held_out is not data.train else {"held_out": "a fifth of the samples in training"}
+    split_note = {"held_out": "a fifth of the samples in training"} if data.held_out is data.train else {}
     evaluator_of = evaluator(config, replace(context, train=train, held_out=held_out))
     assert evaluator_of is not None
 
@@ -101,7 +92,7 @@ def _tensor_scorer(
         drawn = tensor_images.sample_inputs(generator, data.held_out, prior, options.num_images, options.sampling)
         values = evaluator_of().score(drawn)
         sampling = f"{MODE_DESCRIPTIONS[options.sampling]}, inputs of samples"
-        return replace(values, protocol={**values.protocol, "sampling": sampling, **compared})
+        return replace(values, protocol={**values.protocol, "sampling": sampling, **split_note})
 
     return score
 
@@ -144,6 +135,6 @@ def background_scores(config: RunConfig, folder: Path) -> BackgroundScores | Non
 
 def distance_name(config: RunConfig, train: Source) -> str:
     """Return the name, as in scores, of the distance that compares mixtures of a grid."""
-    chosen = resolved(config, train).features
-    assert chosen is not None
-    return f"{fd.Metric.name}[{scorers.extractor_name(chosen)}]"
+    features = resolved(config, train).features
+    assert features is not None
+    return f"{fd.Metric.name}[{scorers.extractor_name(features)}]"

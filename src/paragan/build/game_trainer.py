@@ -31,26 +31,23 @@ def trainer(
     world: World = ALONE,
     model: Model | None = None,
 ) -> TrainingLoop:
-    """Return the trainer for `config`, at step 0; writes nothing.
-
-    reading: it never needs to write. model: as in `network_factory`.
-    """
+    """Return the trainer of a config, at step 0; writes nothing. reading: nor later. model: as in `network_factory`."""
     device = devices.select_device(config.train.threads) if world.group is None else world.device
     data = open_data(config, model)
     data.train.not_finite = {}  # a run goes on, and names such samples
     heap.return_large_blocks(device, data.train.shape if data.is_image else ())
-    order = scheme(config)
-    roles = order.roles(world, config.train.timeout_s)
+    run_scheme = scheme(config)
+    roles = run_scheme.roles(world, config.train.timeout_s)
     game = gan(config, data, device, roles, model)
-    order.refuse(game, data.train.tensors)
+    run_scheme.refuse(game, data.train.tensors)
     if not reading:
-        check_execution(config, device, order, game, world.size)
+        check_execution(config, device, run_scheme, game, world.size)
     describe_micro_batches(game.slots.values(), log)
     stops = never if roles.is_split else stop
     context = extractor_context(data, folder, log, device, must_save=not reading, world=roles.batch_world, stop=stops)
     loop = loop_class(config, roles, reading)(
         gan=game,
-        scheme=order,
+        scheme=run_scheme,
         batches=batches(config, data, device, roles, game.prior.reads_batches),
         checkpoints=CheckpointWriter(folder=folder / "checkpoints", keep=config.every.keep, log=log, world=world),
         images=round(config.train.kimg * 1000),
@@ -61,11 +58,16 @@ def trainer(
         fixed_samples=_fixed_samples(config, data, game.prior),
         background=None if reading else background_scores(config, folder),
     )
+    _load_fixed_weights(config, loop, model, log)
+    return loop
+
+
+def _load_fixed_weights(config: RunConfig, loop: TrainingLoop, model: Model | None, log: Callable[[str], None]) -> None:
+    """Load the initial weights of players that train a part: checkpoints hold only the weights that train."""
     if any(player.trains_part for player in config.player_options.values()) and config.initial_paths:
         from paragan.build.initial_weights import load_initial_weights  # few runs need it
 
-        load_initial_weights(config, loop, model, log)  # checkpoints hold only the weights that train
-    return loop
+        load_initial_weights(config, loop, model, log)
 
 
 def _fixed_samples(config: RunConfig, data: Data, prior: Prior) -> FixedSamples | FixedTensors | None:

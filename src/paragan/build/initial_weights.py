@@ -38,16 +38,13 @@ def load_initial_weights(
     Returns the config with the sha256 of what was read, and a line about each of the settings.
     Raises `CheckpointError` if the weights are not those of `sha256`, or do not fit.
     """
-    if trainer.roles.is_split:
-        raise ConfigError(
-            f"{next(iter(config.initial_paths))} is not available with scheme.name={config.scheme.name} on several "
-            "ranks; use one process, or another scheme"
-        )
+    _check_not_split(config, trainer)
     lines: list[str] = []
 
     def start(side: Side, source: SourceWeights) -> LoadedWeights:
         loaded, origin = _start_player(side, source, config, trainer, model)
-        lines.extend([origin] if origin and loaded.tensors else [])
+        if origin and loaded.tensors:
+            lines.append(origin)
         return loaded
 
     recorded = config
@@ -70,6 +67,14 @@ def load_initial_weights(
             log(_table(key, loaded))
         recorded = recorded.with_player(name, replace(options, init=replace(options.init, sha256=source.sha256)))
     return recorded, lines
+
+
+def _check_not_split(config: RunConfig, trainer: TrainingLoop) -> None:
+    if trainer.roles.is_split:
+        raise ConfigError(
+            f"{next(iter(config.initial_paths))} is not available with scheme.name={config.scheme.name} on several "
+            "ranks; use one process, or another scheme"
+        )
 
 
 def load_base(net: nn.Module, side: Side, config: RunConfig, log: Callable[[str], None]) -> None:
@@ -104,7 +109,6 @@ def _start_all(config: RunConfig, source: SourceWeights, start: Callable[[Side, 
 
 
 def _num_fitting(side: Side, source: SourceWeights, config: RunConfig, trainer: TrainingLoop) -> int:
-    """Return how many tensors of a player the weights fit."""
     player = trainer.players[side.value]
     weights, _ = source.of(side, config.player_options[side.value], player.net)
     return sum(weights.shapes.get(name) == shape for name, shape in player.strategy.shapes(player.net).items())
@@ -189,10 +193,10 @@ def _table(key: str, loaded: LoadedWeights) -> str:
     """Return a line for each tensor of either place that was not loaded, after the number of the others."""
     rows = []
     for name, (shape, stored) in loaded.unmatched.items():
-        kind = "new" if stored is None else "other shape"
-        rows.append(
-            (kind, name, size_text(shape) if stored is None else f"{size_text(shape)} here, {size_text(stored)} there")
-        )
+        if stored is None:
+            rows.append(("new", name, size_text(shape)))
+        else:
+            rows.append(("other shape", name, f"{size_text(shape)} here, {size_text(stored)} there"))
     rows += [("not used", name, size_text(shape)) for name, shape in loaded.unused.items()]
     width = max([len(name) for _, name, _ in rows], default=0)
     lines = [f"  {kind:<12} {name:<{width}}  {sizes}" for kind, name, sizes in rows]

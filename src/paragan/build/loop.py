@@ -29,13 +29,13 @@ def loop_class(config: RunConfig, roles: Roles, reading: bool) -> Callable[..., 
     return partial(RollbackLoop, rollback=config.rollback, roles=roles, sync_period=period)
 
 
-def check_execution(config: RunConfig, device: torch.device, order: Scheme, game: GAN, num_ranks: int) -> None:
+def check_execution(config: RunConfig, device: torch.device, scheme: Scheme, game: GAN, num_ranks: int) -> None:
     """Raise `ConfigError` if scheme, executor, strategies or device do not have what the settings need."""
     capabilities = ALL if device.type != "cpu" else ALL - {Capability.OFFLOAD}
     if not executors.can_record(device):
         capabilities -= {Capability.GRAPHS}
     check_capabilities(Holder(f"a {device.type.upper()}", capabilities), config.needs)
-    check_capabilities(order.holder, config.needs)
+    check_capabilities(scheme.holder, config.needs)
     check_executor(config, game, num_ranks)
 
 

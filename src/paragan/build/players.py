@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 
 def player(
     side: Side,
-    make: NetworkFactory,
+    factory: NetworkFactory,
     options: PlayerOptions,
     scaled: bool = False,
     world: World = ALONE,
     executor: str = "eager",
 ) -> Player:
     """Return one side's player, placed by its strategy. scaled: gradients need a loss scale."""
-    strategy = _strategy(side, options, world, make.device)
-    net = _prepared(strategy, make, options, world)
+    strategy = _strategy(side, options, world, factory.device)
+    net = _prepared(strategy, factory, options, world)
     base = fixed_names(net) if options.trains_part else frozenset[str]()
-    ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
-    calling = _calling(side, options, net, make.device, scaled, executor)
+    ema = None if options.ema is None else Ema(strategy.prepare_average(factory, world), options.ema)
+    calling = _calling(side, options, net, factory.device, scaled, executor)
     scaled_policy = policy(options).with_lr_factor(strategy.lr_factor(world))
     return Player(side=side, net=net, strategy=strategy, policy=scaled_policy, calling=calling, ema=ema, base=base)
 
 
-def _prepared(strategy: Strategy, make: NetworkFactory, options: PlayerOptions, world: World) -> nn.Module:
-    net = strategy.prepare(make, world)
+def _prepared(strategy: Strategy, factory: NetworkFactory, options: PlayerOptions, world: World) -> nn.Module:
+    net = strategy.prepare(factory, world)
     if options.channel_multiple > 1:
         from paragan.layers.padded_channels import pad_channels
 
@@ -58,7 +58,7 @@ def _prepared(strategy: Strategy, make: NetworkFactory, options: PlayerOptions, 
 
 
 def remote_player(
-    side: Side, make: NetworkFactory, options: PlayerOptions, has_state: bool = False, executor: str = "eager"
+    side: Side, factory: NetworkFactory, options: PlayerOptions, has_state: bool = False, executor: str = "eager"
 ) -> RemotePlayer:
     """Return the slot of a player on other ranks, with its last received state.
 
@@ -68,15 +68,15 @@ def remote_player(
 
     if side is Side.G and not has_state:
         return RemotePlayer(side, policy(options))
-    net = _prepared(_strategy(side, options, ALONE, make.device), make, options, ALONE)
-    calling = _calling(side, options, net, make.device, executor=executor)
+    net = _prepared(_strategy(side, options, ALONE, factory.device), factory, options, ALONE)
+    calling = _calling(side, options, net, factory.device, executor=executor)
     return RemotePlayer(side, policy(options), Snapshot(net, calling))
 
 
-def worker_player(side: Side, make: NetworkFactory, options: PlayerOptions, executor: str = "eager") -> Player:
+def worker_player(side: Side, factory: NetworkFactory, options: PlayerOptions, executor: str = "eager") -> Player:
     """Return a server's player for a rank that computes gradients and never steps."""
     options = replace(options, ema=None, max_norm=None, offload=False)
-    return player(side, make, options, executor=executor)
+    return player(side, factory, options, executor=executor)
 
 
 def _calling(
@@ -94,10 +94,10 @@ def _calling(
 
 def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.device) -> Strategy:
     """Return a player's strategy; default: `none` in a single process, `ddp` on several ranks."""
-    chosen = options.strategy or choose("parallel", "none" if world.size == 1 else "ddp")
+    choice = options.strategy or choose("parallel", "none" if world.size == 1 else "ddp")
     if world.group is None:
-        chosen = choose("parallel", "none")
-    strategy = _make_strategy(chosen, options, device)
+        choice = choose("parallel", "none")
+    strategy = _make_strategy(choice, options, device)
     ranks = needed((world.size > 1, f"{side.value} on {world.size} ranks", Capability.RANKS))
     check_capabilities(strategy.holder, (*ranks, *options.needs(side.value)))
     return strategy
@@ -108,7 +108,7 @@ def strategy_on_ranks(options: PlayerOptions, device: torch.device) -> Strategy:
     return _make_strategy(options.strategy or choose("parallel", "ddp"), options, device)
 
 
-def _make_strategy(chosen: Choice, options: PlayerOptions, device: torch.device) -> Strategy:
+def _make_strategy(choice: Choice, options: PlayerOptions, device: torch.device) -> Strategy:
     memory = MemoryOptions(
         recompute=options.recompute,
         offload=options.offload and device.type != "cpu",
@@ -116,7 +116,7 @@ def _make_strategy(chosen: Choice, options: PlayerOptions, device: torch.device)
         weight_dtype=precision.DTYPES["pure"] if options.precision == "pure" else None,
         norm_ranks=options.norm_ranks,
     )
-    return registry.load_module("parallel", chosen.name).Strategy(chosen.options, memory)
+    return registry.load_module("parallel", choice.name).Strategy(choice.options, memory)
 
 
 def describe_micro_batches(slots: Iterable[object], log: Callable[[str], None]) -> None:

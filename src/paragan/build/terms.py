@@ -15,13 +15,13 @@ from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 
 
-def adversarial(chosen: Choice, model: Model | None = None) -> Loss:
+def adversarial(choice: Choice, model: Model | None = None) -> Loss:
     """Return the loss of a file of `losses/`, or that of a program."""
-    if isinstance(model, TensorGame) and chosen.name == FROM_MEMORY:
+    if isinstance(model, TensorGame) and choice.name == FROM_MEMORY:
         assert model.loss is not None
         return model.loss
-    declared = registry.load_chosen("losses", chosen).loss
-    return declared if isinstance(declared, Loss) else declared(chosen.options)
+    declared = registry.load_chosen("losses", choice).loss
+    return declared if isinstance(declared, Loss) else declared(choice.options)
 
 
 def penalties(config: RunConfig, data: Data, model: Model | None = None) -> dict[Side, tuple[Penalty, ...]]:
@@ -31,7 +31,7 @@ def penalties(config: RunConfig, data: Data, model: Model | None = None) -> dict
     and for an extra player without any.
     """
     by_side: dict[Side, tuple[Penalty, ...]] = {Side(name): () for name in config.player_options}
-    for penalty in [_penalty(chosen, model) for chosen in config.penalties]:
+    for penalty in [_penalty(choice, model) for choice in config.penalties]:
         side = penalty.side
         if data.is_image and not penalty.for_images:
             raise ConfigError(f"penalty {penalty.name} does not support images; leave it out")
@@ -48,12 +48,12 @@ def penalties(config: RunConfig, data: Data, model: Model | None = None) -> dict
     return by_side
 
 
-def _penalty(chosen: Choice, model: Model | None) -> Penalty:
-    if isinstance(model, TensorGame) and chosen.name == FROM_MEMORY:
-        return model.terms[chosen.options.term, Side(chosen.options.side)]
-    penalty: Penalty = registry.load_chosen("penalties", chosen).Penalty(chosen.options)
+def _penalty(choice: Choice, model: Model | None) -> Penalty:
+    if isinstance(model, TensorGame) and choice.name == FROM_MEMORY:
+        return model.terms[choice.options.term, Side(choice.options.side)]
+    penalty: Penalty = registry.load_chosen("penalties", choice).Penalty(choice.options)
     if missing := [f"Penalty.{name}" for name in ("name", "side") if not hasattr(penalty, name)]:
-        raise ConfigError(f"penalty {chosen.name!r} does not define {' and '.join(missing)}; add what is missing there")
+        raise ConfigError(f"penalty {choice.name!r} does not define {' and '.join(missing)}; add what is missing there")
     return penalty
 
 

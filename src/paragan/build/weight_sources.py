@@ -29,8 +29,7 @@ _EXPORTED = "generator.safetensors"
 class SourceWeights:
     """Weights of both networks, each tensor read on access.
 
-    sha256: of the manifest or the files. networks, averages: tensors by side, g and d. step: None if
-    unknown.
+    sha256: of the manifest or the files. networks, averages: tensors by side, g and d. step: None if unknown.
     """
 
     sha256: str
@@ -98,7 +97,7 @@ def read_source(path: Path, key: str, log: Callable[[str], None]) -> SourceWeigh
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
     if path.is_file():
-        if is_torch_file(path) or generator_file.is_foreign(path):  # whose network it is, its names tell
+        if is_torch_file(path) or generator_file.is_foreign(path):  # the names in it show of which player it is
             networks = dict.fromkeys(("g", "d"), open_weights([path], f"{key}.path"))
             return SourceWeights(sha256=file_sha256(path), networks=networks, averages={})
         try:
@@ -107,10 +106,9 @@ def read_source(path: Path, key: str, log: Callable[[str], None]) -> SourceWeigh
             raise CheckpointError(f"{key}.path {error}") from None
         generator = {"g": StoredTensors.of(file.weights)}
         return SourceWeights(sha256=file_sha256(path), networks=generator, averages=generator, step=file.info.step)
-    is_checkpoint = (path / MANIFEST).is_file()
-    checkpoint = (
-        read_checkpoint(path) if is_checkpoint else CheckpointWriter(folder=path / "checkpoints", log=log).newest()
-    )
+    if (path / MANIFEST).is_file():
+        return _of_checkpoint(read_checkpoint(path), key)
+    checkpoint = CheckpointWriter(folder=path / "checkpoints", log=log).newest()
     if checkpoint is None:
         raise CheckpointError(
             f"{key}.path {path} holds no weights; give a run folder with a checkpoint, "
@@ -135,10 +133,10 @@ def _of_checkpoint(checkpoint: Checkpoint, key: str) -> SourceWeights:
         raise CheckpointError(
             f"{key}.path {checkpoint.path} holds a grid of cells; export one generator of it and give that"
         )
-    parts = [side for side in sides if key in ("init", f"{side}.init") and saved_base(checkpoint.values, side)]
-    if parts:
+    partial = [side for side in sides if key in ("init", f"{side}.init") and saved_base(checkpoint.values, side)]
+    if partial:
         raise CheckpointError(
-            f"{key}.path {checkpoint.path} holds only the trained part of {' and '.join(parts)}; "
+            f"{key}.path {checkpoint.path} holds only the trained part of {' and '.join(partial)}; "
             "export the run, which merges it, and give the exported file"
         )
     return SourceWeights(

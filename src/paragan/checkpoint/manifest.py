@@ -60,22 +60,22 @@ def describe_boxes(boxes: Layout) -> Boxes:
     return described
 
 
-def assign_files(held: Sequence[Mapping[str, Boxes]]) -> list[dict[str, Boxes]]:
-    """Return the boxes that each rank writes, by file name. held: boxes of each rank, by group.
+def assign_files(ranks: Sequence[Mapping[str, Boxes]]) -> list[dict[str, Boxes]]:
+    """Return the boxes that each rank writes, by file name. ranks: boxes of each rank, by group.
 
     A box that several ranks have is written by the first of them.
     """
-    written: set[str] = set()
+    known: set[str] = set()
     assigned: list[dict[str, Boxes]] = []
-    for groups in held:
-        of_rank: dict[str, Boxes] = {}
+    for groups in ranks:
+        new_boxes: dict[str, Boxes] = {}
         for group, boxes in groups.items():
             for name, box in boxes.items():
                 key = f"{group} {name} {box}"
-                if key not in written:
-                    written.add(key)
-                    of_rank.setdefault(group, {})[name] = box
-        assigned.append(of_rank)
+                if key not in known:
+                    known.add(key)
+                    new_boxes.setdefault(group, {})[name] = box
+        assigned.append(new_boxes)
     counts = Counter(group for groups in assigned for group in groups)
     numbers = {group: count() for group in counts}
     return [
@@ -84,8 +84,8 @@ def assign_files(held: Sequence[Mapping[str, Boxes]]) -> list[dict[str, Boxes]]:
     ]
 
 
-def _file_name(group: str, index: int, of: int) -> str:
-    return f"{group}.safetensors" if of == 1 else f"{group}.{index}-of-{of}.safetensors"
+def _file_name(group: str, index: int, count: int) -> str:
+    return f"{group}.safetensors" if count == 1 else f"{group}.{index}-of-{count}.safetensors"
 
 
 def write_manifest(path: Path, sums: Mapping[str, str], pieces: Mapping[str, Boxes]) -> None:
@@ -143,8 +143,8 @@ def _group_files(pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:
         for boxes in files.values():
             for name, box in boxes.items():
                 tensors.setdefault(name, []).append(box)
-        for name, cut in tensors.items():
-            if gap := describe_gaps(cut):
+        for name, pieces_of_tensor in tensors.items():
+            if gap := describe_gaps(pieces_of_tensor):
                 raise CheckpointError(f"{group}: {name}: {gap} (files: {', '.join(sorted(files)[:5])})")
     return groups
 

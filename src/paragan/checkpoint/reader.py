@@ -87,7 +87,7 @@ def _open_group(path: Path, files: Mapping[str, Layout]) -> StoredTensors:
             text = " ".join(str(error).split())[:100]
             raise CheckpointError(f"checkpoint {path}: {name} cannot be read ({text})") from None
 
-    return StoredTensors({name: held[0][0].shape for name, held in pieces.items()}, read)
+    return StoredTensors({name: parts[0][0].shape for name, parts in pieces.items()}, read)
 
 
 def _open_file(path: Path, boxes: Layout) -> Any:

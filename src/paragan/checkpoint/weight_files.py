@@ -100,9 +100,8 @@ def _open(path: Path, key: str) -> StoredTensors:
 def _read_torch_file(path: Path, key: str) -> dict[str, Tensor]:
     """Return the tensors of nested maps by dotted names: of `state_dict` if there is one, never of an optimizer.
 
-    Those of a zip file are mapped; numbers of numpy are not made. key: setting, for messages. Raises
-    `CheckpointError` for a file with more than tensors, numbers, text, lists and maps, which could run code, and
-    for a damaged one.
+    Those of a zip file are mapped; numbers of numpy are not made. key: setting, for messages. Raises `CheckpointError`
+    for a file with more than tensors, numbers, text, lists and maps, which could run code, and for a damaged one.
     """
     try:
         is_zip = zipfile.is_zipfile(path)

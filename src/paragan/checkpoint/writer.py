@@ -1,8 +1,7 @@
 """Atomic checkpoints: safetensors and JSON under a sha256 manifest, written by any number of ranks.
 
-Every rank writes its file into a temporary folder and syncs it; the manifest is written last, then
-the folder is renamed into place. A reader takes the newest folder whose manifest and checksums are
-valid.
+Every rank writes its file into a temporary folder and syncs it; the manifest is written last, then the folder is
+renamed into place. A reader takes the newest folder whose manifest and checksums are valid.
 """
 
 from __future__ import annotations
@@ -42,9 +41,8 @@ _FileInfo = dict[str, tuple[str, int]]  # sha256 and size in bytes, by file name
 class CheckpointWriter:
     """The checkpoints of one run. Every method that writes or loads is collective over `world`.
 
-    keep: number of newest checkpoints that are not pruned; older ones are thinned by age. log: receives a
-    line on rank 0 for every damaged checkpoint that is skipped. protected: steps whose checkpoints are not
-    pruned either.
+    keep: number of newest checkpoints that are not pruned; older ones are thinned by age. log: receives a line on rank
+    0 for every damaged checkpoint that is skipped. protected: steps whose checkpoints are not pruned either.
     """
 
     folder: Path
@@ -83,10 +81,10 @@ class CheckpointWriter:
 
     def _assign_files(self, groups: Mapping[str, Pieces]) -> list[dict[str, Boxes]]:
         """Assign each box, by file, to the lowest rank that holds the box. Collective."""
-        held = {group: describe_boxes(pieces.boxes()) for group, pieces in groups.items()}
-        digests = self.world.gather(hashlib.sha256(json.dumps(held).encode()).hexdigest())
+        boxes = {group: describe_boxes(pieces.boxes()) for group, pieces in groups.items()}
+        digests = self.world.gather(hashlib.sha256(json.dumps(boxes).encode()).hexdigest())
         is_replica = digests[self.world.rank] in digests[: self.world.rank]
-        return assign_files(self.world.gather({} if is_replica else held))
+        return assign_files(self.world.gather({} if is_replica else boxes))
 
     def _run_on_main(self, act: Callable[[], None]) -> None:
         run_on_all_ranks(self.world, act if self.world.is_main else lambda: None)
@@ -146,10 +144,10 @@ class CheckpointWriter:
         found late. A kill during a removal leaves a damaged folder, which a later call removes.
         """
         steps = {_step_of(path): path for path in self.paths() if path.name < newest.name}
-        others = [step for step in steps if step not in self.protected]
-        spread = oldest_of_each_age(steps, _step_of(newest))
-        for step in others[: max(0, len(others) - self.keep + 1)]:
-            if step not in spread:
+        unprotected = [step for step in steps if step not in self.protected]
+        oldest = oldest_of_each_age(steps, _step_of(newest))
+        for step in unprotected[: max(0, len(unprotected) - self.keep + 1)]:
+            if step not in oldest:
                 remove_tree(steps[step])
 
     def path_of(self, step: int) -> Path:
@@ -211,8 +209,7 @@ def _step_of(path: Path) -> int:
 def link_checkpoint(checkpoint: Path, folder: Path, omit: str = "") -> None:
     """Link the files of a checkpoint into a new or empty folder, as hard links if possible.
 
-    omit: name of a file that is not part of it. The manifest is last, because it makes a folder
-    valid.
+    omit: name of a file that is not part of it. The manifest is last, because it makes a folder valid.
     """
     create_subfolder(folder.parent, folder.name)
     names = sorted(path.name for path in checkpoint.iterdir() if path.name not in (omit, MANIFEST))

@@ -1,6 +1,7 @@
 """`paragan apply`: a trained generator on files of any size."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -48,26 +49,26 @@ def apply_command(
 
     Damaged inputs are named and left out, and the exit code is 2.
     """
-    from paragan.runs.apply_files import ApplyRequest, apply_to_files
+    from paragan.runs.apply_files import ApplyRequest, Tokens, apply_to_files
     from paragan.runs.open_generator import open_generator
 
     if encode and decode:
         raise ConfigError("--encode writes tokens and --decode reads them; leave one out")
-    request = ApplyRequest(
-        direction=direction,
-        tokens="encode" if encode else "decode" if decode else None,
-        tile=tile,
-        overlap=overlap,
-        seed=seed,
-        mode=mode,
-    )
+    tokens: Tokens | None = "encode" if encode else None
+    if decode:
+        tokens = "decode"
+    request = ApplyRequest(direction=direction, tokens=tokens, tile=tile, overlap=overlap, seed=seed, mode=mode)
     sampler = open_generator(path, trusted(trust, code), best, steps=steps)
     with show_progress("files") as update:
         applied = apply_to_files(sampler, source, out, request, update)
     existing = f", {applied.num_existing:,} were there" if applied.num_existing else ""
     print(f"{out}: {applied.num_written:,} files written{existing}")
     if applied.damaged:
-        print(f"{len(applied.damaged):,} inputs are damaged and were left out:", file=sys.stderr)
-        for line in applied.damaged[:_MAX_LISTED]:
-            print(f"  {to_printable(line)}", file=sys.stderr)
+        _print_damaged(applied.damaged)
         raise typer.Exit(2)
+
+
+def _print_damaged(lines: Sequence[str]) -> None:
+    print(f"{len(lines):,} inputs are damaged and were left out:", file=sys.stderr)
+    for line in lines[:_MAX_LISTED]:
+        print(f"  {to_printable(line)}", file=sys.stderr)

@@ -35,13 +35,8 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", parser=run_path, help=_RUN)]
 RunRecord = Annotated[Path, typer.Argument(metavar="RUN", parser=record_path, help=_RUN)]
 _RUN_OR_FILE = "A run folder or its address, or a file written by `export`."
 RunOrFile = Annotated[Path, typer.Argument(metavar="RUN|FILE", parser=run_path, help=_RUN_OR_FILE)]
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="RECIPE key.path=value",
-        help="A recipe (see `list recipes`), a .yaml file or a run folder, and settings.",
-    ),
-]
+_WORDS = "A recipe (see `list recipes`), a .yaml file or a run folder, and settings."
+Words = Annotated[list[str] | None, typer.Argument(metavar="RECIPE key.path=value", help=_WORDS)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Random seed of latents and labels (default: the run's).")]
 _STEPS = "Solver steps of a generator that has them, such as flow_unet (default: model.steps)."

@@ -21,12 +21,7 @@ _EXPLAIN = "Add meaning, allowed values, default and source of each setting."
 Explain = Annotated[bool, typer.Option("--explain", help=_EXPLAIN)]
 
 
-def config(
-    context: typer.Context,
-    words: Words = None,
-    as_json: AsJson = False,
-    explain: Explain = False,
-) -> None:
+def config(context: typer.Context, words: Words = None, as_json: AsJson = False, explain: Explain = False) -> None:
     """Print every setting of a run, as YAML that is itself a recipe.
 
     Custom code is not imported: of its options only those that are set appear.

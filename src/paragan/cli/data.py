@@ -63,30 +63,31 @@ def check(path: Images, settings: Settings = None, size: Size = None, as_json: A
 
 def format_report(report: DatasetReport) -> list[str]:
     """Return the report as lines of text."""
-    low, middle, high = report.sides
-    kinds, formats = (", ".join(f"{n:,} {name}" for name, n in of.items()) for of in (report.kinds, report.formats))
-    ranges = (f"{depth} {low:g} to {high:g}" for depth, (low, high) in report.ranges.items())
-    lines = [
-        f"{report.path}: {report.summary}",
-        f"  splits        {report.splits['train']:,} train, {report.splits['held_out']:,} held out",
-        *(
-            [f"  shorter side  {low:,} to {high:,} px, median {middle:,}; {report.not_square:,} not square"]
-            if high
-            else []
-        ),
-        *([f"  formats       {formats}; {kinds}", f"  values        {', '.join(ranges)}"] if formats else []),
-        f"  classes       {_classes(report.classes)}",
-        *([f"  pairs         {report.pairs}"] if report.pairs else []),
-        *(f"  warning: {line}" for line in report.warnings),
-        f"  duplicates    {len(report.duplicates):,}",
-        *_first_lines([f"{name} equals {earlier}" for name, earlier in report.duplicates]),
-        f"  damaged       {len(report.damaged):,}",
-        *_first_lines(report.damaged),
-    ]
+    lines = [f"{report.path}: {report.summary}"]
+    lines.append(f"  splits        {report.splits['train']:,} train, {report.splits['held_out']:,} held out")
+    low, median, high = report.sides
+    if high:
+        square = f"{report.not_square:,} not square"
+        lines.append(f"  shorter side  {low:,} to {high:,} px, median {median:,}; {square}")
+    if report.formats:
+        lines.append(f"  formats       {_counts(report.formats)}; {_counts(report.kinds)}")
+        ranges = [f"{depth} {low:g} to {high:g}" for depth, (low, high) in report.ranges.items()]
+        lines.append(f"  values        {', '.join(ranges)}")
+    lines.append(f"  classes       {_classes(report.classes)}")
+    if report.pairs:
+        lines.append(f"  pairs         {report.pairs}")
+    lines += [f"  warning: {line}" for line in report.warnings]
+    lines.append(f"  duplicates    {len(report.duplicates):,}")
+    lines += _first_lines([f"{name} equals {earlier}" for name, earlier in report.duplicates])
+    lines += [f"  damaged       {len(report.damaged):,}", *_first_lines(report.damaged)]
     if report.advice:
         lines += ["", "Consider:", *(f"  - {line}" for line in report.advice)]
     last = f"To train: {report.command}" if report.command else "There is nothing to train on."
     return [*lines, "", last]
+
+
+def _counts(numbers: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {name}" for name, number in numbers.items())
 
 
 def _first_lines(lines: list[str]) -> list[str]:
@@ -141,7 +142,8 @@ def format_shards(prepared: PreparedShards) -> list[str]:
     total = sum(shard.num_bytes for shard in description.shards)
     size = "" if description.encoding is None else f" of {description.encoding.size} px"
     words = ["train", "own", "data.name=shards", f"data.path={folder.address}", "data.size=null"]
-    words += ["data.channels=1"] * (description.encoding is not None and description.encoding.channels == 1)
+    if description.encoding is not None and description.encoding.channels == 1:
+        words.append("data.channels=1")
     return [
         *(f"warning: {line}" for line in prepared.notices),
         f"{folder.address}: {len(folder):,} images{size}, {total / 1e6:,.1f} MB",

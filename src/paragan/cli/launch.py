@@ -15,13 +15,13 @@ from paragan.cli.train import Out
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from paragan.config import RunConfig
     from paragan.extensions.clusters import ClusterJob
 
 _FOLDER = Path("launch")
-_NUMBERS = (
-    *("nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "memory_mb", "time_limit_min"),
-    *("save_s", "retries", "python", "image"),
-)
+# options that have the names of fields of a job
+_JOB_FIELDS = ["nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "memory_mb", "time_limit_min"]
+_JOB_FIELDS += ["save_s", "retries", "python", "image"]
 TargetName = Annotated[str, typer.Argument(metavar="TARGET", help="local, slurm, kubernetes, ray or mpi.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the file instead of submitting it.")]
 Name = Annotated[str | None, typer.Option(metavar="NAME", help="Name of the job (default: of the recipe).")]
@@ -77,7 +77,10 @@ def launch_command(
     """
     recipe, overrides, folder = parse_words(words, context)
     config = load_config(recipe, overrides, trusted_recipe(trust, code))
-    job = _job(context.params, (recipe, *overrides), out or folder)
+    _submit(config, _job(context.params, (recipe, *overrides), out or folder), target, dry_run)
+
+
+def _submit(config: RunConfig, job: ClusterJob, target: str, dry_run: bool) -> None:
     from paragan.extensions.clusters import load_target
     from paragan.extensions.clusters.cluster_runs import check_job, check_job_start, submit
 
@@ -105,7 +108,7 @@ def _job(options: Mapping[str, Any], words: Sequence[str], out: str | None) -> C
         environment=_pairs("--env NAME=VALUE", "=", options["env"]),
         volumes=_pairs("--volume CLAIM:PATH", ":", options["volume"]),
         site=tuple(options["site"] or ()),
-        **{name: options[name] for name in _NUMBERS},
+        **{name: options[name] for name in _JOB_FIELDS},
     )
 
 

@@ -18,6 +18,7 @@ from paragan.core.errors import ConfigError
 if TYPE_CHECKING:
     from paragan.extensions.planning.forecast import ForecastRequest
     from paragan.extensions.planning.plan import ForecastPlan, MeasuredTimes, OperatorTime, ParallelPlan, Plan
+    from paragan.extensions.planning.plan_run import PlanRequest
 
 Measure = Annotated[bool, typer.Option("--measure", help="Also time some steps on this machine, in about 20 s.")]
 _OPERATORS = "Also time torch's operators in both turns of measured steps, by torch's profiler."
@@ -81,10 +82,9 @@ def plan_command(
     --measure and --profile add its time, --workers the time on a cluster. No data is needed with --shape.
     """
     recipe, overrides, _ = parse_words(words, context)
-    if workers is None and (profile is not None or assume or choose or plot is not None):
-        raise typer.BadParameter("--profile-file, --assume, --choose and --plot are of a forecast; pass --workers, too")
+    _check_forecast_options(context.params)
     config = load_config(recipe, overrides, trusted_recipe(trust, code))
-    from paragan.extensions.planning.plan_run import PlanRequest, plan_run
+    from paragan.extensions.planning.plan_run import PlanRequest
 
     request = PlanRequest(
         config=config,
@@ -96,9 +96,20 @@ def plan_command(
         is_profiled=operators,
         forecast=None if workers is None else _forecast_request(context.params),
     )
-    with show_lines() as show:
-        plan = plan_run(request, show)
+    _print_plan(request, as_json)
+
+
+def _print_plan(request: PlanRequest, as_json: bool) -> None:
+    from paragan.extensions.planning.plan_run import plan_run
+
+    with show_lines() as log:
+        plan = plan_run(request, log)
     print(json.dumps(plan.to_dict(), indent=1) if as_json else format_plan(plan))
+
+
+def _check_forecast_options(options: Mapping[str, object]) -> None:
+    if options["workers"] is None and any(options[name] for name in ("profile", "assume", "choose", "plot")):
+        raise typer.BadParameter("--profile-file, --assume, --choose and --plot are of a forecast; pass --workers, too")
 
 
 def _forecast_request(options: Mapping[str, Any]) -> ForecastRequest:
@@ -121,7 +132,7 @@ def format_plan(plan: Plan) -> str:
     memory = plan.memory
     rows = _model_rows(plan)
     peak = f"{format_bytes(memory.peak_bytes)} at the peak of a step"
-    rows.append(("memory", peak, memory.device + ", +- 30 %" * (memory.device == "cpu")))
+    rows.append(("memory", peak, "cpu, +- 30 %" if memory.device == "cpu" else memory.device))
     rows += [(f"  {name}", format_bytes(size), _MEMORY_NOTES.get(name, "")) for name, size in memory.terms.items()]
     turns = _turns(model.players).items()
     saved = ", ".join(f"{turn} {format_bytes(model.players[name].saved_by_turn)}" for name, turn in turns)

@@ -36,7 +36,7 @@ def project_command(
 
     sampler = open_generator(path, trusted(trust, code), best)
     with show_progress("steps") as update:
-        written = write_projection(
+        projection = write_projection(
             sampler,
             path,
             image,
@@ -47,7 +47,8 @@ def project_command(
             progress=lambda done: update(done, steps),
         )
     if as_json:
-        print(json.dumps(written))
+        print(json.dumps(projection))
     else:
-        of_class = "" if written["class"] is None else f", class {written['class']}"
-        print(f"{written['image']}\n{written['latent']}\nmean squared error {written['error']:.4g}{of_class}")
+        print(projection["image"], projection["latent"], sep="\n")
+        class_text = "" if projection["class"] is None else f", class {projection['class']}"
+        print(f"mean squared error {projection['error']:.4g}{class_text}")

@@ -40,11 +40,7 @@ def score_folders(
     from paragan.evaluation import folder_scores
     from paragan.runs.evaluate import open_extractor
 
-    names = list(folder_scores.METRICS) if metrics is None else [name.strip() for name in metrics.split(",")]
-    for name in names:
-        folder_scores.check_metric(name)
-    if save_stats is not None:
-        folder_scores.check_statistics_path(save_stats)
+    names = _check_options(metrics, save_stats)
     extractor = open_extractor(features)
     with show_progress("images") as update:
         real_set = folder_scores.read_images(real, extractor, update, "REAL")
@@ -58,15 +54,26 @@ def score_folders(
     missing = {name: value for name, value in values.items() if isinstance(value, str)}
     counts = [None if images.features is None else len(images.features) for images in (generated_set, real_set)]
     if as_json:
-        facts = {"features": extractor.name, "sha256": extractor.sha256, "images": counts}
-        numbers = {name: value if isinstance(value, float) else None for name, value in values.items()}
-        print(json.dumps({**facts, "metrics": numbers, "missing": missing}))
+        about = {"features": extractor.name, "sha256": extractor.sha256, "images": counts}
+        print(json.dumps({**about, "metrics": values | dict.fromkeys(missing), "missing": missing}))
     else:
         print(f"{generated} and {real}: {_count(counts[0])} and {_count(counts[1])}, features {extractor.name}")
         _print_values(values, extractor.published_names)
     if metrics is not None and missing:
         listed = "; ".join(f"{name} {reason}" for name, reason in missing.items())
         raise ConfigError(f"--metrics: {listed}; pass other images, or leave it out")
+
+
+def _check_options(metrics: str | None, save_stats: Path | None) -> list[str]:
+    """Return the names of the metrics."""
+    from paragan.evaluation import folder_scores
+
+    names = list(folder_scores.METRICS) if metrics is None else [name.strip() for name in metrics.split(",")]
+    for name in names:
+        folder_scores.check_metric(name)
+    if save_stats is not None:
+        folder_scores.check_statistics_path(save_stats)
+    return names
 
 
 def _print_values(values: Mapping[str, float | str], published: Mapping[str, str]) -> None:

@@ -10,12 +10,7 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free por
 
 
 def serve_command(
-    path: RunOrFile,
-    port: Port = 8766,
-    steps: Steps = None,
-    best: Best = False,
-    trust: Trust = False,
-    code: Code = None,
+    path: RunOrFile, port: Port = 8766, steps: Steps = None, best: Best = False, trust: Trust = False, code: Code = None
 ) -> None:
     """Use a trained generator on a local page."""
     from paragan.extensions.serving.sample_server import SampleServer

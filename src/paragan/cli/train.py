@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paragan.cli.arguments import Code, Trust, Words, code_folder
+from paragan.cli.arguments import Code, Trust, Words, trusted_recipe
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.config import RunConfig
-from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
+from paragan.core.outside_code import CodeFolder
 from paragan.core.registry import check_extension, has_extension
 from paragan.datasets._options import FolderOptions
 
@@ -44,15 +44,15 @@ def train_command(
 
     Ctrl-C saves a checkpoint; run the same command again to resume.
     """
-    recipe, overrides, named = parse_words(words, context)
-    overrides += ["train.change_rates=true"] if change else []
-    moved = code_folder(trust or None, code)
-    outside = moved or (ANY if trust else None)
+    recipe, overrides, run = parse_words(words, context)
+    if change:
+        overrides.append("train.change_rates=true")
+    outside = trusted_recipe(trust, code)
     config = load_config(recipe, overrides, outside)
     _check_folder(config.data.options)
     from paragan.runs.start import RunRequest, start_training
 
-    where, folder = _run_place(named if out is None else out, recipe)
+    where, folder = _run_place(run if out is None else out, recipe)
     if plan is not None:
         overrides += _planned_words(plan, config, recipe, folder, fresh)
         config = load_config(recipe, overrides, outside)
@@ -63,7 +63,7 @@ def train_command(
         fresh=fresh,
         has_commands=True,
         overrides=tuple(overrides),
-        code=moved,
+        code=outside if isinstance(outside, CodeFolder) else None,
         address=where if is_url(where) else "",
     )
     with _mirroring(request) if request.address else nullcontext():

@@ -66,7 +66,6 @@ def _tuning(
 ) -> Tuning:
     """Return the study of the command's words. Raises `ConfigError` for what cannot be tuned."""
     from paragan.config import read_recipe
-    from paragan.distributed.launch.rank_env import from_environment
     from paragan.extensions.tuning.space import check_optuna, parse_space, trial_words
     from paragan.extensions.tuning.study import StudyPlan
     from paragan.extensions.tuning.tune import Tuning, check_trials, goal_direction
@@ -78,10 +77,7 @@ def _tuning(
     kimg = [] if options["kimg"] is None else [f"train.kimg={options['kimg']}"]
     example = trial_words({dimension.key: dimension.extremes[0] for dimension in dimensions})  # any values
     config = load_config(recipe, [*fixed, *kimg, *example], outside)
-    if (config.devices or 1) > 1 or from_environment() is not None:
-        raise ConfigError(
-            "a trial of tune trains in one process; leave devices and torchrun out, and start it once for each device"
-        )
+    _check_one_process(config)
 
     def configure(settings: Sequence[str]) -> RunConfig:
         return read_recipe(recipe, [*fixed, *settings], outside)
@@ -102,6 +98,15 @@ def _tuning(
         print(f"tune: no trial is pruned, as every.score_kimg={config.every.score_kimg:g} scores only their ends")
     folder = Path(out or f"runs/{run_name(recipe)}-tune")
     return Tuning(plan=plan, configure=configure, folder=folder, world=join_world(config, None))
+
+
+def _check_one_process(config: RunConfig) -> None:
+    from paragan.distributed.launch.rank_env import from_environment
+
+    if (config.devices or 1) > 1 or from_environment() is not None:
+        raise ConfigError(
+            "a trial of tune trains in one process; leave devices and torchrun out, and start it once for each device"
+        )
 
 
 def _run(tuning: Tuning, interrupt: Interrupt) -> int:

@@ -71,8 +71,7 @@ def verify(
 
 def format_results(results: Sequence[LawResult], width: int | None = None) -> str:
     """Return a table of the results and their counts. width: to which reasons are folded."""
-    cells = ((r.law, r.strategy, r.result, _number(r.difference), r.reason) for r in results)
-    rows = [_HEAD, *cells]
+    rows = [_HEAD, *((r.law, r.strategy, r.result, _number(r.difference), r.reason) for r in results)]
     counts = Counter[str](result.result for result in results)
     summary = ", ".join(f"{counts[kind]} {kind}" for kind in _RESULTS if counts[kind])
     return f"{format_table(rows, width)}\n{summary}"

@@ -81,7 +81,10 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
 def _members(hint: Any) -> tuple[Any, ...]:
     """Return the types in an optional type, in a list, in a map of names, or in an optional list."""
     if _is_union(hint):
-        return tuple(inner for part in get_args(hint) for inner in (_members(part) if _is_list(part) else (part,)))
+        members: list[object] = []
+        for part in get_args(hint):
+            members += _members(part) if _is_list(part) else (part,)
+        return tuple(members)
     return get_args(hint) if _is_list(hint) or get_origin(hint) is dict else (hint,)
 
 

@@ -140,13 +140,11 @@ class GridOptions:
 
     @property
     def rows_columns(self) -> tuple[int, int]:
-        """Numbers of rows and columns."""
         rows, columns = self.shape.split("x")
         return int(rows), int(columns)
 
     @property
     def num_cells(self) -> int:
-        """Number of cells."""
         rows, columns = self.rows_columns
         return rows * columns
 

@@ -98,10 +98,9 @@ def merge(tree: Node, other: Node) -> None:
     """Write all settings of `other` over the tree; an entry with a `name` replaces the old one."""
     assert isinstance(other.value, dict)
     for key, value in other.value.items():
-        former = tree.value.get(key) if isinstance(tree.value, dict) else None
-        old = None if former is None else former.value
-        are_maps = isinstance(old, dict) and isinstance(value.value, dict)
-        if are_maps and former is not None and "name" not in entries_of(value):
+        former = entries_of(tree).get(key)
+        are_maps = former is not None and isinstance(former.value, dict) and isinstance(value.value, dict)
+        if former is not None and are_maps and "name" not in entries_of(value):
             merge(former, value)
         else:
             _set(tree, key, value)

@@ -1,7 +1,6 @@
 """Recipes: YAML files of a run's settings, read with overrides and validated by pydantic.
 
-All problems of a recipe and its overrides are reported together, each with its line. Nothing here
-imports torch.
+All problems of a recipe and its overrides are reported together, each with its line. Nothing here imports torch.
 """
 
 import json
@@ -51,12 +50,11 @@ def read_recipe(
 ) -> RunConfig:
     """Read a recipe with `key.path=value` words written over it.
 
-    recipe: a name of `paragan list recipes`, or a path ending in .yaml or .yml. A word
-    `preset=NAME` means all settings of the preset, and is applied before the other words. outside:
-    the outside code (dotted paths) that the file may name; default: any, but none if the file is in
-    a run folder; a `CodeFolder`: what that run has used, in this folder. warn: called with a line for
-    each word that drops settings of the recipe. Raises `ConfigError` with one line per problem:
-    `file:line: key: problem; fix`.
+    recipe: a name of `paragan list recipes`, or a path ending in .yaml or .yml. A word `preset=NAME` means all settings
+    of the preset, and is applied before the other words. outside: the outside code (dotted paths) that the file may
+    name; default: any, but none if the file is in a run folder; a `CodeFolder`: what that run has used, in this folder.
+    warn: called with a line for each word that drops settings of the recipe. Raises `ConfigError` with one line per
+    problem: `file:line: key: problem; fix`.
     """
     return read_with_places(recipe, overrides, outside, warn)[0]
 
@@ -75,7 +73,7 @@ def read_with_places(
     elif isinstance(outside, CodeFolder):
         trust = not _is_of_a_run(recipe, tree) if outside.trust is None else outside.trust
         outside = replace(outside, trust=trust, used=used_code(Path(recipe).parent))
-    of_run = _check_format(tree) and Path(recipe).name == "config.yaml"
+    is_of_run = _check_format(tree) and Path(recipe).name == "config.yaml"
     by_size = take_by_size(recipe, tree)
     writer = _write(tree, overrides, problems)
     if larger := replaced_by(by_size, tree):
@@ -83,7 +81,7 @@ def read_with_places(
         return read_with_places(larger, overrides, outside, warn)
     anew = f"{program_command()} train RECIPE --out {shlex.quote(str(Path(recipe).parent))} --fresh"
     cure = f"change these lines of the file, or train anew with a recipe, which has settings of today: {anew}"
-    config = _validate(tree, problems, outside, cure if of_run else "")
+    config = _validate(tree, problems, outside, cure if is_of_run else "")
     for line in writer.warnings(flatten(to_tree(config))):
         warn(line)
     return config, tree
@@ -135,8 +133,8 @@ def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
     try:
         plain = read_recipe(recipe, outside=outside_names(config))
         larger = larger_recipe(take_by_size(recipe, _open(recipe, [])), getattr(config.data.options, "size", None))
-        of_size = read_recipe(larger) if larger else plain
-        plain = of_size if of_size.model.name == config.model.name else plain
+        if larger and (larger_config := read_recipe(larger)).model.name == config.model.name:
+            plain = larger_config
     except ConfigError:  # the recipe is incomplete without overrides
         return {}
     changed = compare(plain, replace(config, history=plain.history))

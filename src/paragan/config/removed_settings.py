@@ -28,8 +28,9 @@ def replacement_of_option(path: str, category: str, name: str, key: str) -> str 
 
     An option that this file never had, and others no longer have, is what they had, if all replace it the same way.
     """
-    if (own := replacement_of(f"{category}.{name}.{key}", path)) is not None or not category:
-        return own
+    replacement = replacement_of(f"{category}.{name}.{key}", path)
+    if replacement is not None or not category:
+        return replacement
     pattern = re.compile(rf"{category}\.\w+\.{re.escape(key)}")
     texts = {text for listed, text in _removed().items() if pattern.fullmatch(listed)}
     if len(texts) != 1 or any(key in fields_of(options(category, other)) for other in names(category)):

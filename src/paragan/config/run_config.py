@@ -111,10 +111,10 @@ class RunConfig:
         names = [writer.name for writer in self.writers]
         if "jsonl" not in names:
             others = [name for name in names if name not in _WRITERS]
-            needed = [*_WRITERS, *others] if others else ["jsonl", *names]
+            completed = [*_WRITERS, *others] if others else ["jsonl", *names]
             raise ValueError(
                 f"writers must include jsonl, the record of the run, not only {', '.join(names) or 'none'}; use "
-                f"writers=[{','.join(needed)}]"
+                f"writers=[{','.join(completed)}]"
             )
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -266,8 +266,8 @@ def compare(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
     if a.players.keys() == b.players.keys() and a.players:
         before["players"] = list(a.players)
         after["players"] = list(b.players)
-    pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
-    return {key: both for key, both in pairs.items() if both[0] != both[1]}
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    return {key: (before.get(key), after.get(key)) for key in keys}
 
 
 def _programs(value: Any) -> Iterator[str]:

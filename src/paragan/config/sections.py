@@ -29,7 +29,9 @@ NAMES_ONLY = _Everything()  # also contains every name; outside code is not impo
 
 def outside_of_run(trust: bool | outside_code.CodeFolder) -> Container[str]:
     """Return the outside code that a file of a run may name."""
-    return trust if isinstance(trust, outside_code.CodeFolder) else ANY if trust else ()
+    if isinstance(trust, outside_code.CodeFolder):
+        return trust
+    return ANY if trust else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +81,8 @@ class Section:
             elif field.inner is not None and not field.is_list:
                 yield path, _expand(node, field), field
             elif field.inner is not None and isinstance(node.value, list):
-                for i, item in enumerate(node.value):
-                    yield dotted(path, str(i)), _expand(item, field), field
+                for number, item in enumerate(node.value):
+                    yield dotted(path, str(number)), _expand(item, field), field
 
 
 def _expand(node: Node, field: Field) -> Node:

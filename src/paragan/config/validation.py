@@ -36,10 +36,9 @@ _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY, problems: Iterable[Problem] = ()) -> T:
     """Return the options class with the values of a tree.
 
-    Settings that are not written have their defaults. Short forms are replaced in the tree: `loss:
-    hinge` for a map with this `name`, one item where a list is expected. outside: the outside code
-    that may be named; other names are refused before anything is imported or read. Raises one
-    `ConfigError` with all problems found, and the given ones.
+    Settings that are not written have their defaults. Short forms are replaced in the tree: `loss: hinge` for a map
+    with this `name`, one item where a list is expected. outside: the outside code that may be named; other names are
+    refused before anything is imported or read. Raises one `ConfigError` with all problems found, and the given ones.
     """
     sections = Sections(kind, tree, outside)
     kinds = {(section.category, section.name): section.kind for section in sections.values()}

@@ -30,10 +30,8 @@ def decode_unresized(data: bytes, where: str, size: tuple[int, int], options: Pi
     image = _image_decoding.decode_image(data, where)
     image = _image_decoding.convert_image(image, where, channels, options.background)
     box = _largest_part(image.size, size) if options.crop == "center" else (0, 0, *image.size)
-    if (
-        image.width * image.height * (_image_decoding.bytes_per_pixel(image.mode) + channels)
-        > _image_decoding.MAX_BYTES
-    ):
+    pixel_bytes = _image_decoding.bytes_per_pixel(image.mode) + channels  # of the image and its copy
+    if image.width * image.height * pixel_bytes > _image_decoding.MAX_BYTES:
         image = image.resize(size[::-1], Image.Resampling.BICUBIC, box)
         box = (0, 0, *image.size)
     return _crop_pixels(image, box, channels)
@@ -71,11 +69,7 @@ def resize_in_groups(images: Iterable[tuple[int, Pixels]], shape: tuple[int, int
     yield from _resize(waiting, shape)
 
 
-def _resize(
-    images: list[tuple[int, Pixels]],
-    shape: tuple[int, int, int],
-) -> Iterator[tuple[int, Pixels]]:
-    """Resize images of equal size by one call."""
+def _resize(images: list[tuple[int, Pixels]], shape: tuple[int, int, int]) -> Iterator[tuple[int, Pixels]]:
     groups = defaultdict(list)
     for number, pixels in images:
         groups[pixels.shape].append((number, pixels))

@@ -1,8 +1,7 @@
 """Exclusion of damaged images before training starts, so that the rows of a run never change.
 
-Every image is decoded once, as in training. The result is cached under a key of the names, sizes
-and modification times of all files: a resumed run and `sample` use the same images without decoding
-them again.
+Every image is decoded once, as in training. The result is cached under a key of the names, sizes and modification times
+of all files: a resumed run and `sample` use the same images without decoding them again.
 """
 
 from __future__ import annotations
@@ -35,9 +34,8 @@ def exclude_damaged(
 ) -> EncodedImages:
     """Return the images that can be decoded, with a warning that counts and names the rest.
 
-    decode: decodes an image from its bytes and its name in messages. options: the settings that
-    decoding depends on. name: the data set in messages. Raises `DataError` if fewer than two images
-    remain.
+    decode: decodes an image from its bytes and its name in messages. options: the settings that decoding depends on.
+    name: the data set in messages. Raises `DataError` if fewer than two images remain.
     """
     key = images.fingerprint(np.arange(len(images), dtype=np.uint32), f"{name}\0{options}")
     cached = cache_dir() / "damaged" / f"{key}.json"

@@ -56,15 +56,16 @@ class EncodedImages(ABC):
     def _held_out_by_hash(self, share: float) -> NDArray[np.bool_]:
         """Return which images are held out: those of low hashes, so that an image stays in its split.
 
-        Of each class the image of the highest hash is trained on, and of a class of 1 / share images that of
-        the lowest is held out.
+        The image of the highest hash of each class is trained on; that of the lowest is held out where the
+        share of the class is an image or more.
         """
         labels = np.zeros(len(self), np.int32) if self.labels is None else self.labels
         order = np.lexsort((self.split_hashes, labels))  # by class, then by hash
         starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
         sizes = np.diff(starts, append=len(order))
         is_held_out = self.split_hashes < share * 2**32
-        is_held_out[order[starts[(sizes * share >= 1) | self.needs_every_class]]] = True
+        has_share = (sizes * share >= 1) | self.needs_every_class
+        is_held_out[order[starts[has_share]]] = True
         is_held_out[order[starts + sizes - 1]] = False
         if not is_held_out.any():  # few images: hold out exactly one, of a class of several if there is one
             lowest = order[starts[sizes == sizes.max()]]
@@ -82,8 +83,8 @@ class EncodedImages(ABC):
         plural = "es" if len(self.class_names) > 1 else ""
         classes = f" in {len(self.class_names):,} class{plural}" if self.class_names else ""
         num_train = len(self.rows("train", held_out))
-        drawn = ("labels drawn as in the data",) if self.class_names else ()
-        return f"{len(self):,} {self.noun}{classes}: trains on {num_train:,}, {self.describe_rest(num_train, *drawn)}"
+        facts = ["labels drawn as in the data"] if self.class_names else []
+        return f"{len(self):,} {self.noun}{classes}: trains on {num_train:,}, {self.describe_rest(num_train, *facts)}"
 
     def describe_rest(self, num_train: int, *facts: str) -> str:
         """Return what is not trained on, with facts in between."""
@@ -104,7 +105,6 @@ class EncodedImages(ABC):
         """Return the name of an image in messages, with the file or folder that holds it."""
 
     def name(self, row: int) -> str:
-        """Return the name of an image among the others."""
         return self.where(row)
 
     def stamp(self, row: int) -> str:
@@ -120,7 +120,7 @@ class EncodedImages(ABC):
             digest.update(os.fsencode(f"\0{self.name(row)}\0{self.stamp(row)}"))
         return digest.hexdigest()
 
-    def _stamps(self) -> Iterator[str]:
+    def _portable_stamps(self) -> Iterator[str]:
         """Yield what identifies the images in any copy of the data."""
         for row in range(len(self)):
             # size or checksum; the time after it differs in a copy
@@ -131,7 +131,7 @@ class EncodedImages(ABC):
         digest = hashlib.sha256(f"{len(self)} {self.num_train} {self.class_names}".encode("utf-8", "replace"))
         if self.labels is not None:
             digest.update(self.labels.tobytes())
-        for stamp in self._stamps():
+        for stamp in self._portable_stamps():
             digest.update(os.fsencode(f"\0{stamp}"))
         return digest.hexdigest()
 
@@ -161,7 +161,6 @@ class SelectedImages(EncodedImages):
         return np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
-        """Return the encoded images of the other object."""
         return self._images.read(self._rows[list(rows)].tolist())
 
     def where(self, row: int) -> str:
@@ -183,32 +182,30 @@ class ShardImages(EncodedImages):
         self.split_hashes = folder.index["split_hash"]
         self.notices = notices
         names = folder.description.class_names
-        if names and not 0 <= (labels := folder.index["label"]).min() <= labels.max() < len(names):
-            raise DataError(
-                f"{folder.address}/{INDEX}: labels range from {labels.min()} to {labels.max()} for "
-                f"{len(names)} classes; the index is damaged: prepare the data again"
-            )
         if names:
-            self.labels, self.class_names, said = number_classes(labels, f"{folder.address}/{INDEX}", names)
-            self.notices = (*notices, *said)
+            labels = folder.index["label"]
+            if not 0 <= labels.min() <= labels.max() < len(names):
+                raise DataError(
+                    f"{folder.address}/{INDEX}: labels range from {labels.min()} to {labels.max()} for "
+                    f"{len(names)} classes; the index is damaged: prepare the data again"
+                )
+            self.labels, self.class_names, class_notices = number_classes(labels, f"{folder.address}/{INDEX}", names)
+            self.notices = (*notices, *class_notices)
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         """Return the images; neighbours in a remote shard share a request."""
         return self.folder.read_rows(rows)
 
     def where(self, row: int) -> str:
-        """Return shard and sample."""
         return self.folder.where(row)
 
     def name(self, row: int) -> str:
-        """Return the name in the shard."""
         return sample_key(row)
 
     def stamp(self, row: int) -> str:
-        """Return the sha256 of the image."""
         return bytes(self.folder.index["sha256"][row]).hex()
 
-    def _stamps(self) -> Iterator[str]:
+    def _portable_stamps(self) -> Iterator[str]:
         yield self.folder.description.index.sha256
 
 
@@ -239,8 +236,10 @@ def number_classes(labels: Labels, where: str, names: Sequence[str] = ()) -> Num
     lowest, highest = int(present[0]), int(present[-1])
     if lowest < 0 or (len(present) == len(labels) and highest >= max(len(labels), 2)):
         raise DataError(f"{where}: labels range from {lowest} to {highest}; number the classes from 0")
-    kept = tuple(names[label] if highest < len(names) else str(label) for label in present.tolist())
-    is_changed = len(present) <= highest or len(present) < len(names)
-    listed = join_some([repr(name) for name in kept])
-    line = f"{where}: only {len(kept)} classes have images, {listed}; their labels are numbered 0 to {len(kept) - 1}"
-    return NumberedClasses(numbers.astype(np.int32), kept, (line,) * is_changed)
+    class_names = tuple(names[label] if highest < len(names) else str(label) for label in present.tolist())
+    notices: tuple[str, ...] = ()
+    if len(present) <= highest or len(present) < len(names):  # numbers or names without images
+        listed = join_some([repr(name) for name in class_names])
+        last = len(class_names) - 1
+        notices = (f"{where}: only {last + 1} classes have images, {listed}; their labels are numbered 0 to {last}",)
+    return NumberedClasses(numbers.astype(np.int32), class_names, notices)

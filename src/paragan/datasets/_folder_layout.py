@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,19 +13,15 @@ from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 from paragan.core.printable import join_some
-from paragan.datasets._image_paths import ArrangedPaths, common_folders, folder_names, rows_in
-from paragan.datasets._split_names import SPLITS, group_splits, masks_of_images, parse_split, split_by_names, words_of
+from paragan.datasets import _image_paths, _split_names
+from paragan.datasets._image_paths import ArrangedPaths, common_folders, folder_names, has_paths, path_next_to_folders
+from paragan.datasets._split_names import HELD_OUT, NOT_READ, SPLITS, TRAIN, are_words_of, parse_split, words_of
 
 Choice = Literal["folders", "none"] | None
 
-_IMAGES = frozenset(b"image img photo picture rgb original data".split())
-_OF_IMAGES = frozenset(b"jpeg left right bit".split())
-_TARGETS = frozenset(b"mask anno annotation segmentation truth groundtruth gt".split())  # never classes
-_MASKS = _TARGETS | frozenset(b"label depth normal edge".split())
-_OF_MASKS = frozenset(b"ground clas object fine coarse part".split())
-# parts of one set, never classes
-_PART = re.compile(rb"(?i)(k?[_-]?fold|cv|split|part|batch|chunk|shard|subset|run|trial|session|seed)[ _-]?\d+")
-_NUM_COMPARED = 1000
+# folders of one set, never classes
+_PART_NAME = re.compile(rb"(?i)(k?[_-]?fold|cv|split|part|batch|chunk|shard|subset|run|trial|session|seed)[ _-]?\d+")
+_MASK = -2  # in arrays of the split of each path
 _MAX_SIDES = 3  # of equal file names, such as images, masks and edges
 _UNTRAINED = frozenset((split, ()) for split in SPLITS[1:])
 _BOTH_WAYS = "data.classes=folders makes them classes, data.classes=none trains without classes"
@@ -34,10 +29,10 @@ _BOTH_WAYS = "data.classes=folders makes them classes, data.classes=none trains 
 
 @dataclass(frozen=True)
 class _Part:
-    """A folder whose images are of one split, 0, 1 or -1 (not read), and perhaps of one class."""
+    """A folder whose images are of one split, and perhaps of one class, which is called `folder`."""
 
     top: bytes
-    split: int = 0
+    split: int = TRAIN
     folder: bytes | None = None
 
 
@@ -53,44 +48,64 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
     `DataError` if images are next to class folders, and for folders of pairs, or of splits without training.
     """
     *parents, root = common_folders(paths)
-    tops = _descend(paths, [_Part(root)], [], choice)
-    meaning = "none" if has_labels else choice
-    unread: list[bytes] = []
-    parts = _find_splits(paths, tops, name, meaning) or _find_splits_of_classes(paths, tops, name, meaning)
-    if not parts:
-        parts = tops
-        unread = [] if choice == "folders" or has_labels else _find_untrained(paths, tops, name, choice)
-    if choice == "none":  # without classes, a test split is one also without a folder of training
-        parts, unread = [*parts, *(_Part(top, 1) for top in unread)], []
+    parts, unread = _find_parts(paths, _descend(paths, [_Part(root)], [], choice), name, choice, has_labels)
     parts = _descend(paths, parts, unread, choice)
-    notices: tuple[str, ...] = ()
     levels = (*parents, *(part.top for part in parts))
+    notices: tuple[str, ...] = ()
     if choice == "none" or has_labels:
         parts = [replace(part, folder=None) for part in parts]
     elif parts[0].folder is None:
         parts, notices = _find_classes(paths, parts, unread, name, choice)
-    if meaning is None:
+    if choice is None and not has_labels:
         notices += _check_classes(paths, parts, name)
+    splits = _splits_of_paths(paths, parts, unread, choice)
+    rows = np.concatenate([np.flatnonzero(splits == split) for split in (TRAIN, HELD_OUT)])
     classes = sorted({part.folder for part in parts if part.folder is not None})
-    splits = np.full(len(paths), -1, np.int8)  # -1: not read
-    labels = np.zeros(len(paths), np.int32)
-    for part in (*parts, *(_Part(top, -1) for top in unread)):
-        splits[rows_in(paths, part.top)] = part.split
-        labels[rows_in(paths, part.top)] = 0 if part.folder is None else classes.index(part.folder)
-    masks = masks_of_images(paths) if choice is None else []
-    splits[masks] = -2
-    if not (splits == 1).any():
-        split_by_names(paths, splits)
-    rows = np.concatenate([np.flatnonzero(splits == split) for split in (0, 1)])
     return ArrangedPaths(
-        paths=paths if (np.diff(rows, prepend=-1) == 1).all() and len(rows) == len(paths) else [paths[r] for r in rows],
-        labels=labels[rows] if classes else None,
+        paths=paths if np.array_equal(rows, np.arange(len(paths))) else [paths[row] for row in rows],
+        labels=_labels_of_paths(paths, parts, classes)[rows] if classes else None,
         class_names=tuple(folder.decode("utf-8", "backslashreplace") for folder in classes),
-        num_train=int((splits == 0).sum()) if (splits == 1).any() else None,
+        num_train=int((splits == TRAIN).sum()) if (splits == HELD_OUT).any() else None,
         levels=levels,
-        ignored=_count_unread(paths, splits, root) | ({"masks": len(masks)} if masks else {}),
+        ignored=_count_unread(paths, splits, root),
         notices=notices,
     )
+
+
+def _find_parts(
+    paths: list[bytes], tops: list[_Part], name: str, choice: Choice, has_labels: bool
+) -> tuple[list[_Part], list[bytes]]:
+    """Return the folders of both splits, which are `tops` if none are named so, and those that are not read."""
+    class_choice: Choice = "none" if has_labels else choice
+    parts = _find_splits(paths, tops, name, class_choice) or _find_splits_of_classes(paths, tops, name, class_choice)
+    if parts:
+        return parts, []
+    if choice == "folders" or has_labels:
+        return tops, []
+    untrained = _find_untrained(paths, tops, name, choice)
+    if choice == "none":  # without classes, a test split is one also without a folder of training
+        return [*tops, *(_Part(top, HELD_OUT) for top in untrained)], []
+    return tops, untrained
+
+
+def _splits_of_paths(paths: list[bytes], parts: list[_Part], unread: list[bytes], choice: Choice) -> NDArray[np.int8]:
+    splits = np.full(len(paths), NOT_READ, np.int8)
+    for part in parts:
+        splits[_image_paths.rows_in(paths, part.top)] = part.split
+    for top in unread:
+        splits[_image_paths.rows_in(paths, top)] = NOT_READ
+    if choice is None:
+        splits[_split_names.masks_of_images(paths)] = _MASK
+    if not (splits == HELD_OUT).any():
+        _split_names.split_by_names(paths, splits)
+    return splits
+
+
+def _labels_of_paths(paths: list[bytes], parts: list[_Part], classes: list[bytes]) -> NDArray[np.int32]:
+    labels = np.zeros(len(paths), np.int32)
+    for part in parts:
+        labels[_image_paths.rows_in(paths, part.top)] = 0 if part.folder is None else classes.index(part.folder)
+    return labels
 
 
 def _find_splits(paths: list[bytes], tops: list[_Part], name: str, choice: Choice) -> list[_Part]:
@@ -99,7 +114,8 @@ def _find_splits(paths: list[bytes], tops: list[_Part], name: str, choice: Choic
     Raises `DataError` if they are splits of several kinds of images and nothing decides between these.
     """
     folders = sorted(_names_in(paths, tops, []))
-    kinds = {kind: splits for kind, splits in group_splits(folders).items() if not _is_made_of(kind, _MASKS, _OF_MASKS)}
+    groups = _split_names.group_splits(folders)
+    kinds = {kind: splits for kind, splits in groups.items() if not are_words_of(kind, _split_names.MASKS)}
     if not any(held_out for _, held_out in kinds.values()):
         return []
     if len(kinds) > 1 and choice is None:
@@ -109,9 +125,11 @@ def _find_splits(paths: list[bytes], tops: list[_Part], name: str, choice: Choic
         )
     if len(kinds) > 1 and choice == "folders":
         return []
-    named = [(folder, split) for splits in kinds.values() for split in (0, 1) for folder in splits[split]]
-    parts = [_Part(part.top + folder + b"/", split, part.folder) for folder, split in named for part in tops]
-    return [part for part in parts if _count(paths, part.top)]
+    split_of: dict[bytes, int] = {}
+    for train, held_out in kinds.values():
+        split_of |= dict.fromkeys(train, TRAIN) | dict.fromkeys(held_out, HELD_OUT)
+    parts = [_Part(top.top + folder + b"/", split, top.folder) for folder, split in split_of.items() for top in tops]
+    return [part for part in parts if has_paths(paths, part.top)]
 
 
 def _find_splits_of_classes(paths: list[bytes], tops: list[_Part], name: str, choice: Choice) -> list[_Part]:
@@ -122,13 +140,13 @@ def _find_splits_of_classes(paths: list[bytes], tops: list[_Part], name: str, ch
     folders = sorted({folder for part in tops for folder in folder_names(paths, part.top)})
     if len(folders) < 2:
         return []
-    classes = [_Part(part.top + folder + b"/", 0, folder) for part in tops for folder in folders]
+    classes = [_Part(part.top + folder + b"/", TRAIN, folder) for part in tops for folder in folders]
     parts = _find_splits(paths, classes, name, choice)
     with_splits = {part.folder for part in parts}
     whole = [part for part in classes if part.folder not in with_splits]
-    if parts and choice is None and all(map(_PART.fullmatch, folders)):
+    if parts and choice is None and all(map(_PART_NAME.fullmatch, folders)):
         named = _listed(folders)
-        raise DataError(f"{name}: folders {named} are parts of one set, with splits in each; {_one_or(named)}")
+        raise DataError(f"{name}: folders {named} are parts of one set, with splits in each; {_choose_one(named)}")
     if parts and whole and choice is None:
         raise DataError(
             f"{name}: other classes have folders of splits, {os.fsdecode(whole[0].top)!r} has none; move its images "
@@ -142,7 +160,7 @@ def _find_untrained(paths: list[bytes], parts: list[_Part], name: str, choice: C
     folders = sorted(_names_in(paths, parts, []))
     parsed = [parse_split(folder) for folder in folders]
     is_untrained = all(split not in (None, "train") for split, _ in parsed) and len({kind for _, kind in parsed}) == 1
-    if is_untrained and not any(_stray(paths, part.top) for part in parts):
+    if is_untrained and not any(path_next_to_folders(paths, part.top) for part in parts):
         if choice is not None:
             return []
         raise DataError(
@@ -159,16 +177,17 @@ def _descend(paths: list[bytes], parts: list[_Part], unread: list[bytes], choice
         names = _names_in(paths, parts, unread)
         words = {folder: set(words_of(folder)) for folder in names}
         common = set.intersection(*words.values()) if len(names) > 1 else set()
-        used = {folder for folder in names if _is_made_of(words[folder] - common, _IMAGES, _OF_IMAGES)}
-        masks = {folder for folder in names if _is_made_of(words[folder] - common, _MASKS, _OF_MASKS)}
-        if choice is not None or not (used and masks and used | masks == names):
-            used = names
-            is_nested = any(part.split for part in parts) and all(parse_split(folder)[0] for folder in names)
-            is_single = len(names) == 1 or is_nested  # train/train/, test/test/
-            if not is_single or any(_stray(paths, part.top) for part in parts):
+        images = {folder for folder in names if are_words_of(words[folder] - common, _split_names.IMAGES)}
+        masks = {folder for folder in names if are_words_of(words[folder] - common, _split_names.MASKS)}
+        has_masks = choice is None and images and masks and images | masks == names
+        if not has_masks:
+            has_splits = any(part.split == HELD_OUT for part in parts)
+            is_nested = has_splits and all(parse_split(folder)[0] for folder in names)  # train/train/, test/test/
+            if not (is_nested or len(names) == 1) or any(path_next_to_folders(paths, part.top) for part in parts):
                 return parts
-        parts = [replace(part, top=part.top + name + b"/") for part in parts for name in sorted(used)]
-        parts = [part for part in parts if _count(paths, part.top)]
+        entered = sorted(images if has_masks else names)
+        parts = [replace(part, top=part.top + folder + b"/") for part in parts for folder in entered]
+        parts = [part for part in parts if has_paths(paths, part.top)]
 
 
 def _find_classes(
@@ -178,28 +197,35 @@ def _find_classes(
     names = sorted(_names_in(paths, parts, unread))
     if len(names) < 2:
         return parts, ()
-    parts = [part for part in parts if not part.split or folder_names(paths, part.top)]  # not a test split in no order
-    is_numbered = all(name.isdigit() and len(name) == len(names[0]) > 2 for name in names)
-    is_cut = all(map(_PART.fullmatch, names)) and all(
-        len(folder_names(paths, part.top + name + b"/")) < 2 for part in parts for name in names
-    )
-    if choice is None and (is_numbered or is_cut):
+    # not a test split without class folders
+    parts = [part for part in parts if part.split != HELD_OUT or folder_names(paths, part.top)]
+    if choice is None and _are_numbered_parts(paths, parts, names):
         return parts, (f"{name}: folders {_listed(names)} are read as numbered parts of one set; {_BOTH_WAYS}",)
-    stray = next((path for part in parts if (path := _stray(paths, part.top))), None)
+    stray = next((path for part in parts if (path := path_next_to_folders(paths, part.top))), None)
     if stray is not None:
         raise DataError(
             f"{name}: {os.fsdecode(stray)!r} is next to {len(names)} class folders; move it into one of them, or pass "
             "data.classes=none"
         )
-    has_equal = choice is None and _have_equal_files(paths, [parts[0].top + name + b"/" for name in names])
     if choice is None and _are_pairs(names):
         raise pairs_error(name, names)
-    notice = (
-        f"{name}: folders {_listed(names)} hold files of equal names and are read as classes; {_BOTH_WAYS}; of "
-        "two folders named A and B, data.name=paired trains on pairs"
-    )
-    classes = [_Part(part.top + name + b"/", part.split, name) for part in parts for name in names]
-    return [part for part in classes if _count(paths, part.top)], (notice,) * (has_equal and len(names) <= _MAX_SIDES)
+    notices: tuple[str, ...] = ()
+    first_folders = [parts[0].top + folder + b"/" for folder in names]
+    if choice is None and len(names) <= _MAX_SIDES and _image_paths.have_equal_files(paths, first_folders):
+        notices = (
+            f"{name}: folders {_listed(names)} hold files of equal names and are read as classes; {_BOTH_WAYS}; of "
+            "two folders named A and B, data.name=paired trains on pairs",
+        )
+    classes = [_Part(part.top + folder + b"/", part.split, folder) for part in parts for folder in names]
+    return [part for part in classes if has_paths(paths, part.top)], notices
+
+
+def _are_numbered_parts(paths: list[bytes], parts: list[_Part], names: list[bytes]) -> bool:
+    """Return whether folders are parts of one set: 0001 and 0002, or part_1 and part_2 without folders in them."""
+    if all(name.isdigit() and len(name) == len(names[0]) > 2 for name in names):
+        return True
+    inner = [folder_names(paths, part.top + name + b"/") for part in parts for name in names]
+    return all(map(_PART_NAME.fullmatch, names)) and all(len(folders) < 2 for folders in inner)
 
 
 def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> tuple[str, ...]:
@@ -207,22 +233,24 @@ def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> tuple[s
 
     Raises `DataError` if the names of classes, or of the folders in them, say that these may be something else.
     """
-    tops = {part.folder: part.top for part in parts if part.folder and not part.split}
-    names = {folder: folder_names(paths, top) for folder, top in tops.items()}
-    inner = {folder: frozenset(name for name in of if not _PART.fullmatch(name)) for folder, of in names.items()}
-    splits = [parse_split(folder) for folder in inner]
-    is_plain = {("train", ()) in splits, not _UNTRAINED.isdisjoint(splits)}
-    words = {split == "train" for split, _ in splits if split is not None}
+    inner: dict[bytes, frozenset[bytes]] = {}  # folders in those of classes, without numbered parts of one set
+    for part in parts:
+        if part.folder and part.split == TRAIN:
+            folders = folder_names(paths, part.top)
+            inner[part.folder] = frozenset(name for name in folders if not _PART_NAME.fullmatch(name))
+    splits = [(split, rest) for split, rest in map(parse_split, inner) if split is not None]
+    words = {split == "train" for split, _ in splits}
+    are_splits = words == {True, False} and any(not rest for _, rest in splits)  # train and val_photos
     has_equal = len(inner) > 1 and len(set(inner.values())) == 1
     doubtful = [
         folder
         for folder, folders in inner.items()
         if len(folders) > 1 and (has_equal or folders <= inner.keys() or parse_split(folder) == ("train", ()))
     ]
-    if doubtful or (len(words) == 2 and any(is_plain)):
+    if doubtful or are_splits:
         within = f", and {_listed(sorted(inner[doubtful[0]]))} in them the classes" if doubtful else ""
         named = _listed(sorted(inner))
-        raise DataError(f"{name}: folders {named} may be splits{within}; name them train and val, {_one_or(named)}")
+        raise DataError(f"{name}: folders {named} may be splits{within}; name them train and val, {_choose_one(named)}")
     merged = [folder for folder, folders in inner.items() if len(folders) > 1]
     line = f"{name}: {_listed(merged)} are one class each; move the folders in them up to make these the classes"
     return (line,) if merged else ()
@@ -236,45 +264,19 @@ def pairs_error(name: str, folders: list[bytes]) -> DataError:
     )
 
 
-def _one_or(named: str) -> str:
+def _choose_one(named: str) -> str:
     ways = f"data.classes=folders makes {named} classes, data.classes=none trains without classes"
     return f"pass the folder of one of {named}, or choose: {ways}"
 
 
 def _are_pairs(names: list[bytes]) -> bool:
-    has_target = any(_is_made_of(words_of(name), _TARGETS, _OF_MASKS) for name in names)
+    has_target = any(are_words_of(words_of(name), _split_names.TARGETS) for name in names)
     return (has_target and len(names) <= _MAX_SIDES) or {name.lower() for name in names} == {b"lr", b"hr"}
-
-
-def _have_equal_files(paths: list[bytes], tops: list[bytes]) -> bool:
-    """Return whether most of the first file names of all folders are equal but for the suffix."""
-    firsts = [[path[len(top) :] for path in paths[rows_in(paths, top)][:_NUM_COMPARED]] for top in tops]
-    stems = [{os.path.splitext(name)[0] for name in names} for names in firsts]
-    return 2 * len(set.intersection(*stems)) > max(2, *map(len, stems))
 
 
 def _names_in(paths: list[bytes], parts: list[_Part], unread: list[bytes]) -> set[bytes]:
     folders = ((part.top, name) for part in parts for name in folder_names(paths, part.top))
     return {name for top, name in folders if top + name + b"/" not in unread}
-
-
-def _count(paths: list[bytes], top: bytes) -> int:
-    rows = rows_in(paths, top)
-    return rows.stop - rows.start
-
-
-def _stray(paths: list[bytes], top: bytes) -> bytes | None:
-    """Return an image that is in `top`, not in one of its folders; None without."""
-    return next((path for path in paths[rows_in(paths, top)] if path.find(b"/", len(top)) < 0), None)
-
-
-def _is_made_of(words: Collection[bytes], kinds: frozenset[bytes], others: frozenset[bytes]) -> bool:
-    return not kinds.isdisjoint(words) and kinds.union(others).issuperset(words)
-
-
-def is_of_masks(folder: bytes) -> bool:
-    """Return whether a folder is named after masks or labels of other images."""
-    return _is_made_of(words_of(folder), _MASKS, _OF_MASKS)
 
 
 def _listed(folders: list[bytes]) -> str:
@@ -284,9 +286,10 @@ def _listed(folders: list[bytes]) -> str:
 def _count_unread(paths: list[bytes], splits: NDArray[np.int8], root: bytes) -> dict[str, int]:
     """Return the number of images that are not read by the folder they are in, up to two levels below the root."""
     counts: Counter[bytes] = Counter()
-    for row in np.flatnonzero(splits == -1).tolist():
+    for row in np.flatnonzero(splits == NOT_READ).tolist():
         names = paths[row][len(root) :].split(b"/")
-        is_whole = (splits[rows_in(paths, root + names[0] + b"/")] < 0).all()
+        is_whole = (splits[_image_paths.rows_in(paths, root + names[0] + b"/")] < 0).all()
         counts[b"/".join(names[: 1 if is_whole else 2][: len(names) - 1])] += 1
     kinds = {folder: f"images in {os.fsdecode(folder)}/" if folder else "images of other splits" for folder in counts}
-    return {kinds[folder]: count for folder, count in counts.items()}
+    num_masks = int((splits == _MASK).sum())
+    return {kinds[folder]: count for folder, count in counts.items()} | ({"masks": num_masks} if num_masks else {})

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 
 _AFTER_SLASH = bytes([ord("/") + 1])
+_NUM_COMPARED = 1000
 _MAX_LINK_PATHS = 64
 _HIDDEN = (b".", b"__MACOSX", b"@eaDir", b"#recycle", b"$RECYCLE.BIN")  # also of systems and network storage
 LABEL_SUFFIXES = (b".cls", b".json", b".jsonl", b".csv")
@@ -67,7 +68,6 @@ class ArrangedPaths:
         return self._select([row_of[path] for path in paths if path in row_of])
 
     def without(self, paths: Container[bytes]) -> ArrangedPaths:
-        """Return the other images."""
         return self._select([row for row, path in enumerate(self.paths) if path not in paths])
 
     def _select(self, rows: list[int]) -> ArrangedPaths:
@@ -87,10 +87,9 @@ def hash_names(names: Iterable[bytes]) -> NDArray[np.uint32]:
 def find_files(root: Path, broken_links: list[bytes] | None = None) -> list[bytes]:
     """Return the relative paths of all files in a folder.
 
-    Hidden files are skipped. Links are followed, except to a parent of the link. No file is
-    opened. broken_links: receives the paths of links that lead to no file, and of pipes and devices.
-    Raises `DataError` if a folder cannot be listed, or is reached through links on more than 64
-    paths: n folders that link to each other have 2ⁿ paths or more.
+    Hidden files are skipped. Links are followed, except to a parent of the link. No file is opened. broken_links:
+    receives the paths of links that lead to no file, and of pipes and devices. Raises `DataError` if a folder cannot be
+    listed, or is reached through links on more than 64 paths: n folders that link to each other have 2ⁿ paths or more.
     """
     try:
         broken = [] if broken_links is None else broken_links
@@ -101,13 +100,13 @@ def find_files(root: Path, broken_links: list[bytes] | None = None) -> list[byte
 
 
 def common_folders(paths: list[bytes]) -> list[bytes]:
-    """Return the folders that contain all images, from the top (empty) down, with final slashes."""
+    """Return the folders that contain all of the sorted paths, from the top (empty) down, with final slashes."""
     folders = [paths[0][: slash.end()] for slash in re.finditer(b"/", paths[0])]
     return [b"", *(folder for folder in folders if paths[-1].startswith(folder))]
 
 
 def folder_names(paths: list[bytes], top: bytes = b"") -> set[bytes]:
-    """Return the names of the folders in `top`, which is empty or ends with a slash."""
+    """Return the names of the folders in `top`, which is empty or ends with a slash. paths: sorted."""
     names = set()
     rows = rows_in(paths, top)
     row = rows.start
@@ -124,6 +123,24 @@ def folder_names(paths: list[bytes], top: bytes = b"") -> set[bytes]:
 def rows_in(paths: list[bytes], top: bytes) -> slice:
     """Return the slice of the sorted paths in `top`, which is empty or ends with a slash."""
     return slice(bisect_left(paths, top), bisect_left(paths, top[:-1] + _AFTER_SLASH) if top else len(paths))
+
+
+def has_paths(paths: list[bytes], top: bytes) -> bool:
+    """Return whether any of the sorted paths is in `top`."""
+    rows = rows_in(paths, top)
+    return rows.stop > rows.start
+
+
+def path_next_to_folders(paths: list[bytes], top: bytes) -> bytes | None:
+    """Return one of the sorted paths that is in `top` and not in one of its folders; None without."""
+    return next((path for path in paths[rows_in(paths, top)] if path.find(b"/", len(top)) < 0), None)
+
+
+def have_equal_files(paths: list[bytes], tops: list[bytes]) -> bool:
+    """Return whether most of the first file names of all folders are equal but for the suffix."""
+    firsts = [[path[len(top) :] for path in paths[rows_in(paths, top)][:_NUM_COMPARED]] for top in tops]
+    stems = [{os.path.splitext(name)[0] for name in names} for names in firsts]
+    return 2 * len(set.intersection(*stems)) > max(2, *map(len, stems))
 
 
 def is_hidden(path: bytes) -> bool:

@@ -68,7 +68,6 @@ class ImageSource(EncodedSource):
         return len(self._rows)
 
     def row_labels(self) -> NDArray[np.int64] | None:
-        """Return the labels of the images."""
         return None if self.labels is None else self.labels.astype(np.int64)
 
     @cached_property
@@ -77,11 +76,9 @@ class ImageSource(EncodedSource):
         return self._identify()
 
     def where(self, row: int) -> str:
-        """Return the name of an image in messages."""
         return self._images.where(int(self._rows[row]))
 
     def stamp(self, row: int) -> str:
-        """Return size and time of a file, or its checksum."""
         return self._images.stamp(int(self._rows[row]))
 
     def read(self, rows: Any) -> list[bytes]:

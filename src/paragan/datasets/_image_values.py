@@ -35,7 +35,6 @@ class StoredValues:
 
     @property
     def colours_HWC(self) -> Values:
-        """The values without alpha."""
         return self.values_HWC[..., : self.values_HWC.shape[2] - self.has_alpha]
 
     @property
@@ -208,7 +207,9 @@ def describe_range(low: float, high: float, top: float) -> tuple[str, ...]:
     top: infinite if none is known.
     """
     is_inside = low >= 0 and high <= top
-    if is_inside and not 0 < high - low < top / (8 if top < _image_decoding.TOP_OF_16_BITS else 4):
+    min_width = top / (8 if top < _image_decoding.TOP_OF_16_BITS else 4)
+    is_nearly_even = 0 < high - low < min_width
+    if is_inside and not is_nearly_even:
         return ()
     if top == math.inf:
         text = "not known"
@@ -229,7 +230,6 @@ class ValueSummary:
         self.kinds: Counter[str] = Counter()
 
     def add(self, stored: StoredValues) -> None:
-        """Count an image."""
         low, high = float(stored.colours_HWC.min()), float(stored.colours_HWC.max())
         depth = f"{8 * stored.values_HWC.dtype.itemsize}-bit"
         before = self.ranges.get(depth, (low, high))
@@ -242,7 +242,6 @@ class ValueSummary:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Lowest and highest value of all images."""
         lows, highs = zip(*self.ranges.values(), strict=True)
         return min(lows), max(highs)
 
@@ -257,6 +256,7 @@ class ValueSummary:
             yield from describe_range(*self.limits, self.top)
         if self.num_with_more:
             yield f"{self.num_with_more:,} of {self.kinds.total():,} images examined have several pages: one is read"
-        if self.max_bands > max(options.channels, 3 if options.channels == 1 else 0):
+        num_read = 3 if options.channels == 1 else options.channels  # grey is mixed from red, green and blue
+        if self.max_bands > num_read:
             fix = f"data.channels={self.max_bands} trains on all"
             yield f"images have {self.max_bands} bands, of which the first are read; {fix}"

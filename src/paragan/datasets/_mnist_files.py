@@ -1,8 +1,7 @@
 """Data sets in the format of MNIST: 60,000 training and 10,000 test images, grey, 28x28.
 
-An idx file has a magic number, big-endian sizes, then bytes; it is plain or gzipped. Source: Y.
-LeCun, C. Cortes, C. J. C. Burges, "The MNIST database of handwritten digits", section "File
-formats".
+An idx file has a magic number, big-endian sizes, then bytes; it is plain or gzipped. Source: Y. LeCun, C. Cortes, C. J.
+C. Burges, "The MNIST database of handwritten digits", section "File formats".
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint
 from paragan.datasets.base.open_images import check_path
 from paragan.storage.download import RemoteFile, download
 
-_STEMS = (
-    *("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
-    *("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
-)
+_STEMS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 _SPLIT_STEMS = {"train": _STEMS[:2], "held_out": _STEMS[2:]}
 _SIDE = 28
 _BYTES_TYPE = 0x08

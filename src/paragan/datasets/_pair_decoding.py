@@ -24,12 +24,22 @@ _TOLERANCE = 0.05  # of a ratio of sides
 
 @dataclass(frozen=True, kw_only=True)
 class SideFormat:
-    """Settings of A or B. channels: None: as the files are. role: in the names of settings, `condition_` or empty."""
+    """Settings of A or B.
+
+    channels: None: as the files are. role: in the names of settings, `condition_` or empty. is_guessed: the channels
+    are those of a few files.
+    """
 
     channels: int | None
     limits: tuple[float, float] | None
     role: str
     is_guessed: bool = False
+
+    def with_channels_of(self, modes: set[str]) -> SideFormat:
+        """Return this side with the channels of a few files, by Pillow's modes, unless they are set."""
+        if self.channels is not None:
+            return self
+        return replace(self, channels=1 if modes == {"L"} else 3, is_guessed=True)
 
     def read(self, data: bytes, where: str) -> Image.Image:
         """Decode a file, upright, to 8 bits, grey or RGB as it is."""
@@ -81,8 +91,9 @@ class PairDecoder:
         """Decode both images of a pair, grey or RGB as they are; `DataError` for what is no pair."""
         side_a, side_b = self.sides
         if self.is_two_files:
-            of_a, of_b = split_pair(data)
-            a, b = side_a.read(of_a, f"{where}: A"), side_b.read(of_b, f"{where}: B")
+            data_a, data_b = split_pair(data)
+            a = side_a.read(data_a, f"{where}: A")
+            b = side_b.read(data_b, f"{where}: B")
             if not _is_near(a.width * b.height, b.width * a.height):
                 shapes = f"{a.width} x {a.height} and {b.width} x {b.height} pixels"
                 raise DataError(f"{where}: {shapes} differ in shape; crop one of them")
@@ -101,21 +112,21 @@ class PairDecoder:
 
         Raises `DataError` if none of these is a pair.
         """
-        modes: list[tuple[str, str]] = []
+        modes_a: set[str] = set()
+        modes_b: set[str] = set()
         errors: list[DataError] = []
         for row in _examples(images):
             try:
-                halves = self.halves(images.read([row])[0], images.where(row))
-                modes.append((halves[0].mode, halves[1].mode))
+                a, b = self.halves(images.read([row])[0], images.where(row))
             except DataError as error:
                 errors.append(error)
-        if not modes:
+            else:
+                modes_a.add(a.mode)
+                modes_b.add(b.mode)
+        if not modes_a:
             raise errors[0]
-        a, b = (
-            side if side.channels else replace(side, channels=1 if {*modes_of_side} == {"L"} else 3, is_guessed=True)
-            for side, modes_of_side in zip(self.sides, zip(*modes, strict=True), strict=True)
-        )
-        return replace(self, sides=(a, b))
+        side_a, side_b = self.sides
+        return replace(self, sides=(side_a.with_channels_of(modes_a), side_b.with_channels_of(modes_b)))
 
     def warnings(self, images: EncodedImages) -> Iterator[str]:
         """Yield warnings about the values of a few pairs; JPEG is always usual."""
@@ -123,11 +134,10 @@ class PairDecoder:
         for row in _examples(images):
             with suppress(DataError):  # which is raised when the pair is fetched
                 (data,) = images.read([row])
-                for summary, part in zip(
-                    summaries, split_pair(data) if self.is_two_files else (data, data), strict=True
-                ):
-                    if image_suffix(part) != ".jpg":
-                        summary.add(read_values(part, images.where(row)))
+                files = split_pair(data) if self.is_two_files else (data, data)
+                for summary, file in zip(summaries, files, strict=True):
+                    if image_suffix(file) != ".jpg":
+                        summary.add(read_values(file, images.where(row)))
         for name, side, summary in zip("AB", self.sides, summaries, strict=True):
             for line in summary.warnings(PixelOptions(range=side.limits)):
                 yield f"{name}: {side.named(line)}"

@@ -20,7 +20,7 @@ _NAMES = tuple(
 )
 _SPLITS = b"train|training|held_out|val|valid|validation|test|testing"
 _SIDES = b"|".join(name for pair in _NAMES for name in pair)
-_FOLDER = re.compile(rb"(?is)(|.*?/)(%s|)[_-]?(%s)/(.*)" % (_SPLITS, _SIDES))
+_FOLDER = re.compile(rb"(?is)(?P<parents>|.*?/)(?P<split>%s|)[_-]?(?P<side>%s)/(?P<rest>.*)" % (_SPLITS, _SIDES))
 _FILE = re.compile(rb"(?is)(.*[^/])[_.-](%s)(\.\w+)" % _SIDES)
 SIDE_NAMES = (
     "A/ and B/ (also trainA/ and trainB/, input/ and target/, source/ and target/, low/ and high/, lr/ and hr/), "
@@ -45,15 +45,17 @@ class TwoSides:
 
     def arrange(self, name: str) -> ArrangedPaths:
         """Return the files in splits, with A and B as classes. name: of the data in messages."""
-        files = {rest + b".%d" % side: (path, side) for side in (0, 1) for rest, path in self.paths[side].items()}
+        files = {}  # path and side; names end with the side, as `train/1.png` may be a file of both
+        for side, paths in enumerate(self.paths):
+            files.update({rest + b".%d" % side: (path, side) for rest, path in paths.items()})
         arranged = arrange(sorted(files), name, "none")
-        chosen = [files[key] for key in arranged.paths]
+        others = {"images elsewhere": self.num_others} if self.num_others else {}
         return replace(
             arranged,
-            paths=[path for path, _ in chosen],
-            labels=np.array([side for _, side in chosen], np.int32),
+            paths=[files[key][0] for key in arranged.paths],
+            labels=np.array([files[key][1] for key in arranged.paths], np.int32),
             class_names=self.names,
-            ignored={**arranged.ignored, **({"images elsewhere": self.num_others} if self.num_others else {})},
+            ignored={**arranged.ignored, **others},
         )
 
 
@@ -61,19 +63,22 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
     """Return the files of two folders or file names of the sides of pairs; None if there are none. paths: sorted."""
     start = len(common_folders(paths)[-1])
     matches = [(path, match) for path in paths if (match := _FOLDER.fullmatch(path, start))]
-    if not (has_folders := bool(matches)):  # as 1_A.png were A/1.png
+    has_folders = bool(matches)
+    if not has_folders:  # 1_A.png is read as A/1.png
         matches = [(path, match) for path in paths if (match := _FOLDER.fullmatch(_FILE.sub(rb"\2/\1\3", path)))]
     for names in _NAMES:
         sides: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
-        shown: tuple[set[str], set[str]] = (set(), set())
-        of_names = [(path, match) for path, match in matches if match[3].lower() in names]
+        described: tuple[set[str], set[str]] = (set(), set())
+        of_names = [(path, match) for path, match in matches if match["side"].lower() in names]
         for path, match in of_names:
-            side = names.index(match[3].lower())
-            rest = re.sub(rb"(?i)[-_]%s(?=\.\w+$)" % match[3], b"", match[4])  # 1_A.png of trainA/
-            _add(sides[side], match[1] + (match[2] and match[2] + b"/") + rest, path)
-            shown[side].add(os.fsdecode(path[start : match.start(4)] if has_folders else b"*_" + match[3]))
+            side = names.index(match["side"].lower())
+            split = match["split"] + b"/" if match["split"] else b""
+            rest = re.sub(rb"(?i)[-_]%s(?=\.\w+$)" % match["side"], b"", match["rest"])  # 1_A.png of trainA/
+            _add(sides[side], match["parents"] + split + rest, path)
+            pattern = path[start : match.start("rest")] if has_folders else b"*_" + match["side"]
+            described[side].add(os.fsdecode(pattern))
         if all(sides):
-            a, b = (", ".join(sorted(side)[:_MAX_NAMED]) for side in shown)
+            a, b = (", ".join(sorted(patterns)[:_MAX_NAMED]) for patterns in described)
             return TwoSides((a, b), sides, len(paths) - len(of_names))
     return None
 
@@ -83,7 +88,7 @@ def kind_of_pairs(paths: list[bytes]) -> str | None:
 
     Classes are often called a and b, sides A and B.
     """
-    if not (_FOLDER.fullmatch(paths[0]) or _FILE.fullmatch(paths[0])):  # as each of a million must
+    if not (_FOLDER.fullmatch(paths[0]) or _FILE.fullmatch(paths[0])):  # all must match: spares reading a million
         return None
     try:
         sides = find_sides(paths)
@@ -98,7 +103,10 @@ def kind_of_pairs(paths: list[bytes]) -> str | None:
 
 
 def match_names(sides: TwoSides, where: str, skip: bool) -> tuple[dict[str, tuple[str, str]], tuple[str, ...]]:
-    """Return both files of each pair by their common name; files without a partner raise `DataError`, or are said."""
+    """Return both files of each pair by their common name, and warnings.
+
+    Files without a partner raise `DataError`. skip: they are left out, with a warning.
+    """
     a, b = (_by_stem(paths) for paths in sides.paths)
     pairs = {name: (a[name], b[name]) for name in sorted(a.keys() & b.keys())}
     single = sorted({**a, **b}[name] for name in a.keys() ^ b.keys())

@@ -35,12 +35,10 @@ class PixelFormat:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width."""
         return self.options.channels, *self.size
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """Type of the pixels."""
         return np.dtype(np.uint8 if self.options.bits == 8 else np.uint16)
 
     @property
@@ -105,8 +103,10 @@ class PixelFormat:
         scale = max(1.0, self.size[0] / height, self.size[1] / width)
         num_top = round(height * scale) - self.size[0] + 1
         num_left = round(width * scale) - self.size[1] + 1
-        centre = (num_left - 1) // 2 * num_top + (num_top - 1) // 2
-        left, top = divmod((centre if draw is None else draw) % (num_top * num_left), num_top)
+        if draw is None:
+            left, top = (num_left - 1) // 2, (num_top - 1) // 2
+        else:
+            left, top = divmod(draw % (num_top * num_left), num_top)
         right = min((left + self.size[1]) / scale, width)
         return left / scale, top / scale, right, min((top + self.size[0]) / scale, height)
 

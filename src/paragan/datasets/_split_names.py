@@ -5,21 +5,28 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+TRAIN, HELD_OUT, NOT_READ = 0, 1, -1  # in arrays of the split of each path
 SPLITS = ("train", "held_out", "val", "eval", "test")  # the first after `train` is held out
 _WORDS = (b"train training trn", b"holdout", b"val valid validation dev development", b"eval evaluation",
           b"test testing tst")  # fmt: skip
 _SPLIT_OF = {word: split for split, words in zip(SPLITS, _WORDS, strict=True) for word in words.split()}
 _SPLIT_AT_END = {b"tr": "train", b"ts": "test"}  # imagesTr, imagesTs; alone they are languages
 _FILLERS = frozenset(b"set split data dataset image img photo picture of".split())
-_HELD_OUT = re.compile(rb"h[eo]ld[-_ ]?out", re.IGNORECASE)
+_HELD_OUT_WORD = re.compile(rb"h[eo]ld[-_ ]?out", re.IGNORECASE)
 _WORD = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+")
 _MASKS = b"mask annotation segmentation superpixel groundtruth".split()
 _MASK_OF = re.compile(rb"(?i)[_-](?:%s)s?(?:[_-]\d+)?\.[^./]+\Z" % b"|".join(_MASKS))
+# words of which one means a kind of images, and words that are next to it
+IMAGES = (frozenset(b"image img photo picture rgb original data".split()), frozenset(b"jpeg left right bit".split()))
+_OF_TARGETS = frozenset(b"ground clas object fine coarse part".split())
+TARGETS = (frozenset(b"mask anno annotation segmentation truth groundtruth gt".split()), _OF_TARGETS)  # never classes
+MASKS = (TARGETS[0] | frozenset(b"label depth normal edge".split()), _OF_TARGETS)
 _LAST_WORD = re.compile(rb"(?s)(.*?)[ _.-]?([A-Za-z]*)\.[^./]*")
 _NUM_COMPARED = 1000
 _MIN_SETS = 5
@@ -29,7 +36,7 @@ _ENDING = re.compile(rb"(?<=.)(?:set|split|data|image|img)$")
 
 def words_of(name: bytes) -> list[bytes]:
     """Return the words of a name in lower case without the plural's s: `leftImg8bit` is left, img and bit."""
-    words = [word.lower() for word in _WORD.findall(_HELD_OUT.sub(b"holdout", name))]
+    words = [word.lower() for word in _WORD.findall(_HELD_OUT_WORD.sub(b"holdout", name))]
     return [word.removesuffix(b"s") if len(word) > 3 else word for word in words]
 
 
@@ -55,22 +62,31 @@ def group_splits(names: list[bytes]) -> dict[tuple[bytes, ...], tuple[list[bytes
     kinds: dict[tuple[bytes, ...], dict[str, list[bytes]]] = {}
     for name in names:
         split, kind = parse_split(name)
-        kinds.setdefault(kind, {word: [] for word in SPLITS}).get(split or "", []).append(name)
-    held_out = {kind: next((of[split] for split in SPLITS[1:] if of[split]), []) for kind, of in kinds.items()}
-    return {kind: (of["train"], held_out[kind]) for kind, of in kinds.items() if of["train"]}
+        by_split = kinds.setdefault(kind, {word: [] for word in SPLITS})
+        if split is not None:
+            by_split[split].append(name)
+    groups = {}
+    for kind, by_split in kinds.items():
+        if by_split["train"]:
+            groups[kind] = (by_split["train"], next((by_split[split] for split in SPLITS[1:] if by_split[split]), []))
+    return groups
 
 
 def split_by_names(paths: list[bytes], splits: NDArray[np.int8]) -> None:
-    """Divide the images of split 0 in place, 0, 1 or -1 (not read), if all are named after splits: `train_0001.png`."""
+    """Divide the training images in place into `TRAIN`, `HELD_OUT` and `NOT_READ`, if all are named after splits.
+
+    Such as `train_0001.png` and `val_0001.png`.
+    """
     words: list[str] = []
-    for row in (rows := np.flatnonzero(splits == 0)):
+    rows = np.flatnonzero(splits == TRAIN)
+    for row in rows:
         word, _ = parse_split(os.path.splitext(os.path.basename(paths[row]))[0])
         if word is None:
             return
         words.append(word)
     held_out = next((word for word in SPLITS[1:] if word in words), None)
     if held_out and "train" in words:
-        splits[rows] = [{"train": 0, held_out: 1}.get(word, -1) for word in words]
+        splits[rows] = [{"train": TRAIN, held_out: HELD_OUT}.get(word, NOT_READ) for word in words]
 
 
 def describe_kinds(paths: list[bytes], where: str) -> tuple[str, ...]:
@@ -79,7 +95,9 @@ def describe_kinds(paths: list[bytes], where: str) -> tuple[str, ...]:
     for path in paths[:_NUM_COMPARED]:
         if match := _LAST_WORD.fullmatch(path):
             kinds[match[1]].add(match[2])
-    ((words, count),) = Counter(map(frozenset, kinds.values())).most_common(1) or [(frozenset(), 0)]
+    if not kinds:
+        return ()
+    words, count = Counter(map(frozenset, kinds.values())).most_common(1)[0]
     if count < max(_MIN_SETS, 0.9 * len(kinds)) or not 1 < len(words) <= _MAX_KINDS:
         return ()
     listed = ", ".join(repr(os.fsdecode(word)) for word in sorted(words))
@@ -87,6 +105,12 @@ def describe_kinds(paths: list[bytes], where: str) -> tuple[str, ...]:
         f"{where}: names of files come in sets that end in {listed}, and all of them are trained on; move each kind "
         "into a folder of its own, or pass data.classes=none",
     )
+
+
+def are_words_of(words: Collection[bytes], kind: tuple[frozenset[bytes], frozenset[bytes]]) -> bool:
+    """Return whether words of a name, as of `words_of`, mean `IMAGES`, `MASKS` or `TARGETS` and nothing else."""
+    meanings, others = kind
+    return not meanings.isdisjoint(words) and meanings.union(others).issuperset(words)
 
 
 def masks_of_images(paths: list[bytes]) -> list[int]:

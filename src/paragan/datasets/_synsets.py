@@ -94,14 +94,15 @@ def read_lines(lines: Iterable[str], line_form: tuple[str, str], where: str, fir
 def _labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], where: str) -> Labels:
     numbers = {os.fsencode(wnid): number for number, wnid in enumerate(wnids)}
     folders = (path[len(top) :].partition(b"/") for path in paths)
-    labels = np.fromiter((numbers.get(name, -1) if slash else -2 for name, slash, _ in folders), np.int32, len(paths))
-    if not (labels < 0).any():
-        return labels
-    row = int((labels < 0).argmax())
-    name = os.fsdecode(paths[row][len(top) :].partition(b"/")[0])
-    if labels[row] == -2:
-        raise DataError(f"{where}: {name!r} is next to the class folders; move it into one of them")
-    raise DataError(f"{where}: class {name!r} is {_not_in_train(wnids)}; remove it here or add it to train")
+    labels = np.empty(len(paths), np.int32)
+    for row, (name, slash, _) in enumerate(folders):
+        if not slash:
+            raise DataError(f"{where}: {os.fsdecode(name)!r} is next to the class folders; move it into one of them")
+        if name not in numbers:
+            problem = f"class {os.fsdecode(name)!r} is {_not_in_train(wnids)}"
+            raise DataError(f"{where}: {problem}; remove it here or add it to train")
+        labels[row] = numbers[name]
+    return labels
 
 
 def _labels_from_list(paths: list[bytes], wnid_of: Mapping[str, str], where: str, wnids: tuple[str, ...]) -> Labels:

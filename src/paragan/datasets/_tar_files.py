@@ -21,9 +21,8 @@ _XZ_MEMORY = 160 << 20  # bytes; a file may require gigabytes to unpack
 _CHUNK_BYTES = 1 << 20
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MAX_HEADER_BYTES = 256 << 10  # of the extended headers of a member, which tarfile holds
-_LONG_HEADERS = (
-    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
-)
+_LONG_HEADERS = {tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE}
+_LONG_HEADERS |= {tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK}
 
 
 def read_members(
@@ -31,9 +30,8 @@ def read_members(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the needed regular files, in archive order; write nothing to disk.
 
-    links: receives the names of hard and symbolic links, which are not followed. Raises `DataError` if
-    the archive is missing or damaged, if it unpacks to more than `max_bytes`, or if a needed file has
-    more than `max_member_bytes`.
+    links: receives the names of hard and symbolic links, which are not followed. Raises `DataError` if the archive is
+    missing or damaged, if it unpacks to more than `max_bytes`, or if a needed file has more than `max_member_bytes`.
     """
     with _raise_data_errors(path), path.open("rb") as raw:
         stream = _BoundedReader(raw, path, max_bytes)

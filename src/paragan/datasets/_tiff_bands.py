@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, TiffImagePlugin as tags
+from PIL import ExifTags, Image, TiffImagePlugin as tiff
 
 Values = NDArray[Any]  # of a file, of any type of numbers
 _GREY_AND_RGB = (1, 2)
@@ -22,60 +22,60 @@ _UNUSED_TAG = 65_535
 class Tiff:
     """First page of a TIFF file. shape: height, width and bands of its values."""
 
-    tags: tags.ImageFileDirectory_v2
+    tags: tiff.ImageFileDirectory_v2
     shape: tuple[int, int, int]
     dtype: np.dtype[np.generic]
 
     @property
     def has_alpha(self) -> bool:
         """Whether the last band is alpha, by which colours are not multiplied."""
-        return self.tags.get(tags.EXTRASAMPLES) == (2,)
+        return self.tags.get(tiff.EXTRASAMPLES) == (2,)
 
 
 def read_layout(data: bytes) -> Tiff | None:
     """Return the layout of a TIFF file; None for other files, and values that are not plain grey, RGB and more."""
     if data[:4] not in (b"II*\0", b"MM\0*"):
         return None
-    page = tags.ImageFileDirectory_v2(data[:8])
+    page = tiff.ImageFileDirectory_v2(data[:8])
     stream = io.BytesIO(data)
     stream.seek(page.next)
     page.load(stream)
-    kinds, bits = ({*page.get(tag, (1,))} for tag in (tags.SAMPLEFORMAT, tags.BITSPERSAMPLE))
-    is_plain = page.get(tags.PHOTOMETRIC_INTERPRETATION) in _GREY_AND_RGB and page.get(tags.EXTRASAMPLES) != (1,)
-    is_plain = is_plain and page.get(tags.COMPRESSION, 1) in _LOSSLESS and len(kinds) == len(bits) == 1
+    kinds, bits = ({*page.get(tag, (1,))} for tag in (tiff.SAMPLEFORMAT, tiff.BITSPERSAMPLE))
+    is_plain = page.get(tiff.PHOTOMETRIC_INTERPRETATION) in _GREY_AND_RGB and page.get(tiff.EXTRASAMPLES) != (1,)
+    is_plain = is_plain and page.get(tiff.COMPRESSION, 1) in _LOSSLESS and len(kinds) == len(bits) == 1
     if not is_plain or (number := (kinds.pop(), bits.pop())) not in _TYPES:
         return None
-    shape = page[tags.IMAGELENGTH], page[tags.IMAGEWIDTH], page.get(tags.SAMPLESPERPIXEL, 1)
+    shape = page[tiff.IMAGELENGTH], page[tiff.IMAGEWIDTH], page.get(tiff.SAMPLESPERPIXEL, 1)
     return Tiff(page, shape, np.dtype(("<" if data[:1] == b"I" else ">") + _TYPES[number]))
 
 
 def read_bands(data: bytes, layout: Tiff) -> Values:
     """Return the values (H, W, C), which Pillow decodes as a grey image of their bytes."""
     height, width, bands = layout.shape
-    planes = bands if layout.tags.get(tags.PLANAR_CONFIGURATION, 1) == 2 else 1
-    predictor = layout.tags.get(tags.PREDICTOR, 1)
-    part_width = layout.tags.get(tags.TILEWIDTH, width)
-    part_height = layout.tags.get(tags.TILELENGTH) or min(layout.tags.get(tags.ROWSPERSTRIP, height + 1), height)
+    planes = bands if layout.tags.get(tiff.PLANAR_CONFIGURATION, 1) == 2 else 1
+    predictor = layout.tags.get(tiff.PREDICTOR, 1)
+    part_width = layout.tags.get(tiff.TILEWIDTH, width)
+    part_height = layout.tags.get(tiff.TILELENGTH) or min(layout.tags.get(tiff.ROWSPERSTRIP, height + 1), height)
     if predictor > 2 or (planes > 1 and height % part_height):
         raise ValueError("its values are in an unusual order; save it without a predictor, pixel by pixel")
     pixel_bytes = bands // planes * layout.dtype.itemsize
-    changes = {tags.IMAGEWIDTH: width * pixel_bytes, tags.IMAGELENGTH: height * planes, tags.ROWSPERSTRIP: part_height}
-    grey = Image.open(
-        io.BytesIO(_as_grey(data, {**changes, tags.TILEWIDTH: part_width * pixel_bytes})), formats=("TIFF",)
-    )
+    changes = {tiff.IMAGEWIDTH: width * pixel_bytes, tiff.TILEWIDTH: part_width * pixel_bytes}
+    changes |= {tiff.IMAGELENGTH: height * planes, tiff.ROWSPERSTRIP: part_height}
+    grey = Image.open(io.BytesIO(_as_grey(data, changes)), formats=("TIFF",))
     values = np.asarray(grey).view(layout.dtype).astype(layout.dtype.newbyteorder("="))
     values = values.reshape(planes, height, width, bands // planes)
-    for left in range(0, width if predictor == 2 else 0, part_width):  # values are differences from those at their left
-        part = values[:, :, left : left + part_width]
-        part.cumsum(2, dtype=part.dtype, out=part)
+    if predictor == 2:  # values are differences from those at their left
+        for left in range(0, width, part_width):
+            part = values[:, :, left : left + part_width]
+            part.cumsum(2, dtype=part.dtype, out=part)
     return values.transpose(1, 2, 0, 3).reshape(layout.shape)
 
 
 def _as_grey(data: bytes, changes: dict[int, int]) -> bytes:
     """Return the file with other tags in its first directory, for grey values of 8 bits."""
-    single = (tags.PLANAR_CONFIGURATION, tags.PHOTOMETRIC_INTERPRETATION, tags.SAMPLESPERPIXEL, tags.SAMPLEFORMAT)
-    once = (*single, tags.PREDICTOR, ExifTags.Base.Orientation)  # by which Pillow would turn the bytes
-    changes = {**changes, **dict.fromkeys(once, 1), tags.BITSPERSAMPLE: 8, tags.EXTRASAMPLES: 0}
+    single = (tiff.PLANAR_CONFIGURATION, tiff.PHOTOMETRIC_INTERPRETATION, tiff.SAMPLESPERPIXEL, tiff.SAMPLEFORMAT)
+    once = (*single, tiff.PREDICTOR, ExifTags.Base.Orientation)  # by which Pillow would turn the bytes
+    changes = {**changes, **dict.fromkeys(once, 1), tiff.BITSPERSAMPLE: 8, tiff.EXTRASAMPLES: 0}
     order = "<" if data[:1] == b"I" else ">"
     (place,) = struct.unpack_from(f"{order}L", data, 4)
     (count,) = struct.unpack_from(f"{order}H", data, place)
@@ -83,6 +83,6 @@ def _as_grey(data: bytes, changes: dict[int, int]) -> bytes:
     for entry in range(place + 2, place + 2 + 12 * count, 12):
         (tag,) = struct.unpack_from(f"{order}H", data, entry)
         if tag in changes:
-            number = _UNUSED_TAG if tag == tags.EXTRASAMPLES else tag
+            number = _UNUSED_TAG if tag == tiff.EXTRASAMPLES else tag
             struct.pack_into(f"{order}HHLL", content, entry, number, 4, 1, changes[tag])
     return bytes(content)

@@ -91,15 +91,16 @@ class AudioSegments(Segments):
         self._images = images
         self._infos = [read_info(self._file(row), self.where(row)) for row in range(len(self))]
         self.reading = f"{self._describe()}; {images.describe_rest(len(self))}" if self._is_random else ""
-        if options.channels == 2 and (many := [row for row, info in enumerate(self._infos) if info.channels > 2]):
-            found = self._infos[many[0]].channels
-            raise DataError(f"{self.where(many[0])}: {found} channels, which are not stereo; pass data.channels=1")
+        for row, info in enumerate(self._infos):
+            if info.channels > 2 == options.channels:
+                raise DataError(
+                    f"{self.where(row)}: {info.channels} channels, which are not stereo; pass data.channels=1"
+                )
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def where(self, row: int) -> str:
-        """Return the file."""
         return self._images.where(self.rows[row])
 
     def _file(self, row: int) -> File:

@@ -47,10 +47,9 @@ _REMOTE = RemoteFile(
 class Options:
     """Location and variant of the CIFAR-10 files.
 
-    `binary`: `cifar-10-binary.tar.gz` or its unpacked `data_batch_1.bin` …, 50,000 and 10,000
-    images. `lossless`: `cifar10-lossless-first4000.npz`, the first 4,000 training images. `jpeg`:
-    `cifar10-jpeg.tar.xz`, all images with LOSSY compression: Fréchet distances measured on them are
-    not comparable with published ones.
+    `binary`: `cifar-10-binary.tar.gz` or its unpacked `data_batch_1.bin` …, 50,000 and 10,000 images. `lossless`:
+    `cifar10-lossless-first4000.npz`, the first 4,000 training images. `jpeg`: `cifar10-jpeg.tar.xz`, all images with
+    LOSSY compression: Fréchet distances measured on them are not comparable with published ones.
     """
 
     path: FilePath = ""

@@ -37,9 +37,8 @@ class Options:
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return 1,437 training or 360 held-out images, (1, size, size), white ink on black.
 
-    The held-out fifth is the same for every seed and size: every fifth image of each class in a
-    fixed shuffled order. Both splits come from the same writers, so held-out scores do not measure
-    generalisation to new writers.
+    The held-out fifth is the same for every seed and size: every fifth image of each class in a fixed shuffled order.
+    Both splits come from the same writers, so held-out scores do not measure generalisation to new writers.
     """
     images_N1HW, labels_N = _enlarged_images(options.size)
     rows = stratified_split(labels_N, _HELD_OUT, "digits")[split]

@@ -29,9 +29,8 @@ _NAMES = ("LOC_synset_mapping.txt", "words.txt")
 class Options:
     """Unpacked folder with train/WNID/*.JPEG and val, or with ILSVRC/Data/CLS-LOC as from Kaggle.
 
-    Images in val are in class folders as in train, or are labelled by Kaggle's
-    `LOC_val_solution.csv` in path or val. Class names come from `LOC_synset_mapping.txt` or
-    `words.txt`; without these, they are the WNIDs.
+    Images in val are in class folders as in train, or are labelled by Kaggle's `LOC_val_solution.csv` in path or val.
+    Class names come from `LOC_synset_mapping.txt` or `words.txt`; without these, they are the WNIDs.
     """
 
     path: FilePath = ""
@@ -72,7 +71,6 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 
 
 def _find_base(path: str) -> Path:
-    """Return the folder that contains `train`."""
     fix = "pass data.path=DIR of a folder with train/WNID/*.JPEG and val"
     check_path(path, "imagenet", fix=fix)
     root = Path(path)

@@ -42,9 +42,9 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     `low` is reduced by a bicubic filter with antialiasing. Labels are left out. Errors as in `folder`.
     """
     pairs = _LowResolution(folder.source(options, split), options.factor)
-    how = f"low is reduced {options.factor} times by a bicubic filter, from crops: {options.crop}"
-    how += ", smaller images enlarged" * (options.crop != "none")
-    pairs.reading = "; ".join(filter(None, (how, pairs.reading)))
+    enlarged = "" if options.crop == "none" else ", smaller images enlarged"
+    reduction = f"low is reduced {options.factor} times by a bicubic filter, from crops: {options.crop}{enlarged}"
+    pairs.reading = "; ".join(filter(None, (reduction, pairs.reading)))
     return pairs
 
 

@@ -1,8 +1,7 @@
 """MNIST: 28x28 grey images of handwritten digits, from idx files.
 
-Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document
-recognition", Proceedings of the IEEE, 1998. Downloaded from the mirror of the Common Visual Data
-Foundation.
+Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition",
+Proceedings of the IEEE, 1998. Downloaded from the mirror of the Common Visual Data Foundation.
 """
 
 from paragan.datasets._mnist_files import MnistFiles

@@ -62,18 +62,19 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (C, H, W). Raises `DataError` for a missing or invalid array."""
     values_NCHW, classes, splits, notices = read_file(options)
     rows = splits[split]
-    kept = (options.bits, options.range) if options.bits > 8 or options.range else ()
+    depth = (options.bits, options.range) if options.bits > 8 or options.range else ()
     fingerprint = compute_fingerprint(
-        Path(options.path), options.image_array, options.label_array, options.held_out, split, *kept
+        Path(options.path), options.image_array, options.label_array, options.held_out, split, *depth
     )
     rounded = round_values(values_NCHW, options.range, options.bits, f"{options.path}: {options.image_array}")
     images_NCHW = torch.from_numpy(rounded)[rows].contiguous()
-    limits = (float(values_NCHW.min()), float(values_NCHW.max())) if options.range is None else (0.0, 0.0)
     images = InMemorySource(images_NCHW, fingerprint=fingerprint)
     if classes is not None:
         labels_N = torch.from_numpy(classes.labels.astype(np.int64))[rows]
         images = InMemorySource(images_NCHW, labels_N, classes.names, fingerprint)
-    images.notices = (*describe_range(*limits, top_of(values_NCHW)), *notices)
+    if options.range is None:
+        notices = (*describe_range(float(values_NCHW.min()), float(values_NCHW.max()), top_of(values_NCHW)), *notices)
+    images.notices = notices
     images.reading = f"holds out {len(splits['held_out']):,}"
     return images
 
@@ -84,8 +85,8 @@ def read_file(options: Options) -> tuple[Values, NumberedClasses | None, dict[st
     classes = _read_classes(options, len(values_NCHW))
     labels_N = np.zeros(len(values_NCHW)) if classes is None else classes.labels
     splits = stratified_split(torch.from_numpy(labels_N.astype(np.int64)), options.held_out, "npz")
-    read = (options.image_array, options.label_array, "class_names")
-    unread = [name for name in npz.array_names(Path(options.path)) if name not in read]
+    used = (options.image_array, options.label_array, "class_names")
+    unread = [name for name in npz.array_names(Path(options.path)) if name not in used]
     notices = (f"{options.path}: arrays that are not read: {join_some(unread)}",) if unread else ()
     return values_NCHW, classes, splits, (*notices, *(classes.notices if classes else ()))
 
@@ -100,10 +101,9 @@ def _read_stored_images(options: Options) -> Values:
         raise DataError(f"{path} is no npz file; load it in Python, and save its images with numpy.savez")
     present = npz.array_names(path)
     if present and options.image_array not in present:
-        image, label = _likely(present, "x", "image"), _likely(present, "y", "label")
         raise DataError(
             f"{path}: no array {options.image_array!r}; the file has {', '.join(present)}; pass "
-            f"data.image_array={image} data.label_array={label}"
+            f"data.image_array={_likely(present, 'x', 'image')} data.label_array={_likely(present, 'y', 'label')}"
         )
     array = npz.read_array(path, options.image_array)
     if array.dtype.kind not in "uif":

@@ -78,23 +78,24 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     Raises `DataError` if the folder or file is missing, has fewer than two pairs or, unless `damaged` is
     `skip`, files without a partner, and if load_size is less than size.
     """
-    images, sides, decode = open_pairs(options, options.damaged == "skip")
+    images, sides, decoder = open_pairs(options, options.damaged == "skip")
     if options.damaged == "skip":
-        images = exclude_damaged(images, decode, f"paired {decode}", options.path)
+        images = exclude_damaged(images, decoder, f"paired {decoder}", options.path)
     rows = images.rows(split, options.held_out)
-    load_size = _load_size(options) if split == "train" else decode.size
-    shape = (sum(decode.channels), *load_size)
-    settings = f"{shape} {options.flip} {decode}"
+    load_size = _load_size(options) if split == "train" else decoder.size
+    shape = (sum(decoder.channels), *load_size)
+    settings = f"{shape} {options.flip} {decoder}"
     stacked = ImageSource(
         images=images,
         rows=rows,
         shape=shape,
-        decode=with_skip_hint(replace(decode, size=load_size)),
+        decode=with_skip_hint(replace(decoder, size=load_size)),
         identify=partial(images.fingerprint, rows, settings),
     )
-    pairs = PairedImages(stacked, decode, options.direction == "b_to_a", options.flip and split == "train")
-    pairs.notices = (*pairs.notices, *decode.warnings(images)) if split == "train" else pairs.notices
-    reading = _reading(images, sides, decode.channels, options.direction == "b_to_a")
+    pairs = PairedImages(stacked, decoder, options.direction == "b_to_a", options.flip and split == "train")
+    if split == "train":
+        pairs.notices = (*pairs.notices, *decoder.warnings(images))
+    reading = _reading(images, sides, decoder.channels, options.direction == "b_to_a")
     pairs.reading = f"{len(images):,} pairs, holds out {len(images.rows('held_out', options.held_out)):,}; {reading}"
     return pairs
 
@@ -131,15 +132,12 @@ class PairedFiles(FileImages):
         self.ignored = {kind: 2 * n if kind.startswith("images") else n for kind, n in self.ignored.items()}  # files
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
-        """Return both files of each pair."""
         return [join_pair(*map(self._files.read, self._pairs[self._paths[row]])) for row in rows]
 
     def where(self, row: int) -> str:
-        """Return the names of both files."""
         return " + ".join(map(self._files.where, self._pairs[self._paths[row]]))
 
     def stamp(self, row: int) -> str:
-        """Return size and modification time of both files, or their checksums."""
         return " ".join(map(self._files.stamp, self._pairs[self._paths[row]]))
 
 
@@ -201,7 +199,6 @@ def _decoder(options: Options, images: EncodedImages) -> PairDecoder:
 
 
 def _ordered(pair: Sequence[_T], reverse: bool) -> Sequence[_T]:
-    """Return A and B as condition and target, or the reverse."""
     return pair[::-1] if reverse else pair
 
 

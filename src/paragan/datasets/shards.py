@@ -99,4 +99,5 @@ def _cache_notice(options: Options, folder: ShardFolder) -> tuple[str, ...]:
     if not is_url(options.path) or not limit_mb or needed <= capacity:
         return ()
     problem = f"only the first {capacity >> 20:,} of {needed >> 20:,} MiB of shards are cached"
-    return (f"data.disk_cache_mb={limit_mb}: {problem}; raise it to {-(-needed * 8 // 7 >> 20) + 1}",)
+    required_mb = -(-needed * 8 // 7 >> 20) + 1  # the cache uses seven eighths of its limit
+    return (f"data.disk_cache_mb={limit_mb}: {problem}; raise it to {required_mb}",)

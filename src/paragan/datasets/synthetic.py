@@ -1,10 +1,9 @@
 """Synthetic images, drawn on demand: simple shapes, or dots at positions of a known distribution.
 
-Source: generated here. The ring of 8 and the grid of 25 Gaussians are standard tests for missing
-modes: L. Metz, B. Poole, D. Pfau, J. Sohl-Dickstein, "Unrolled generative adversarial networks",
-ICLR 2017, section 3.1; A. Srivastava et al., "VEEGAN", NeurIPS 2017, section 4.1. There a sample is
-a point, here an image of a dot at that point, so that every model and metric for images can be
-tested.
+Source: generated here. The ring of 8 and the grid of 25 Gaussians are standard tests for missing modes: L. Metz, B.
+Poole, D. Pfau, J. Sohl-Dickstein, "Unrolled generative adversarial networks", ICLR 2017, section 3.1; A. Srivastava et
+al., "VEEGAN", NeurIPS 2017, section 4.1. There a sample is a point, here an image of a dot at that point, so that every
+model and metric for images can be tested.
 """
 
 from __future__ import annotations
@@ -124,10 +123,8 @@ def _gaussian_centre(kind: str, label: int) -> Plane:
 
 
 def _triangle(u: Plane, v: Plane) -> Plane:
-    return (
-        np.maximum.reduce([np.cos(turn) * u + np.sin(turn) * v for turn in np.pi * np.array([0.5, 7 / 6, 11 / 6])])
-        - 0.5
-    )
+    normals = np.pi * np.array([0.5, 7 / 6, 11 / 6])  # directions of the three sides
+    return np.maximum.reduce([np.cos(angle) * u + np.sin(angle) * v for angle in normals]) - 0.5
 
 
 def _cross(u: Plane, v: Plane) -> Plane:

@@ -87,7 +87,6 @@ def _open(options: Options) -> tuple[EncodedImages, Sequence[str]]:
 
 
 def _rows(data: ImageSource, name: str, split: str) -> NDArray[Any]:
-    """Return the rows of the images of A, or of B."""
     label = data.class_names.index(name) if name in data.class_names else -1  # -1: no image here is of it
     rows = np.flatnonzero(data.labels == label)
     if not len(rows):

@@ -20,8 +20,6 @@ _WORDS = {
     Needs.AUDIO: "audio of 1xN or 2xN samples, which the model does not generate",
     Needs.TOKENS: "tokens, which only a model for named tensors returns",
 }
-
-
 DEFAULTS = {  # by what decides whether they apply, in the order of a score's line
     Needs.FEATURES: ("fd", "label_accuracy", "class_variance_min", "class_variance_mean", "coverage"),
     Needs.PAIRS: ("l1", "psnr", "ssim"),
@@ -55,7 +53,7 @@ def choose_metrics(choices: Sequence[Choice] | None, available: frozenset[Needs]
     a metric that needs something else, for an empty list, and for two metrics of one name.
     """
     if choices is None:
-        names = [name for need, named in DEFAULTS.items() if need in available for name in named]
+        names = [name for need in DEFAULTS if need in available for name in DEFAULTS[need]]
         applicable = [_load(Choice(name, registry.options("metrics", name)())) for name in names]
         return tuple(metric for metric in applicable if metric.kind.needs <= available)
     metrics = tuple(map(_load, choices))

@@ -36,32 +36,33 @@ class RowStatistics(TypedDict):
     correlations: list[list[list[float | None]]]
 
 
-def row_statistics(real_NK: Tensor, made_NK: Tensor, names: Sequence[str] = ()) -> RowStatistics:
+def row_statistics(real_NK: Tensor, generated_NK: Tensor, names: Sequence[str] = ()) -> RowStatistics:
     """Compare rows of K columns. names: of the columns; `column 1` where one is missing."""
-    real_NM, made_NM = (table_NK[:, :MAX_COLUMNS].detach().cpu().double() for table_NK in (real_NK, made_NK))
+    real_NM, generated_NM = (table_NK[:, :MAX_COLUMNS].detach().cpu().double() for table_NK in (real_NK, generated_NK))
     columns = []
     for number in range(real_NM.shape[1]):
         name = names[number] if number < len(names) else f"column {number + 1}"
-        columns.append(_column(name, real_NM[:, number], made_NM[:, number]))
-    correlations = [_correlations(real_NM), _correlations(made_NM)]
+        columns.append(_column(name, real_NM[:, number], generated_NM[:, number]))
+    correlations = [_correlations(real_NM), _correlations(generated_NM)]
     return RowStatistics(total=real_NK.shape[1], columns=columns, correlations=correlations)
 
 
-def _column(name: str, real_N: Tensor, made_N: Tensor) -> ColumnStatistics:
+def _column(name: str, real_N: Tensor, generated_N: Tensor) -> ColumnStatistics:
     low, high = (float(value) for value in real_N.aminmax())
     if low == high:  # a constant is in the middle
         half = max(0.5, abs(low) / 100)
         low, high = low - half, high + half
-    finite_N = made_N[made_N.isfinite()]
+    finite_N = generated_N[generated_N.isfinite()]
     inside_N = finite_N[(finite_N >= low) & (finite_N <= high)]
+    moments = (real_N.mean(), _deviation(real_N), finite_N.mean(), _deviation(finite_N))
     return ColumnStatistics(
         name=name,
         low=low,
         high=high,
         data=_counts(real_N, low, high),
         generated=_counts(inside_N, low, high),
-        moments=[_rounded(value) for x_N in (real_N, finite_N) for value in (x_N.mean(), _deviation(x_N))],
-        outside=round(1 - len(inside_N) / len(made_N), _DIGITS),
+        moments=[_rounded(value) for value in moments],
+        outside=round(1 - len(inside_N) / len(generated_N), _DIGITS),
     )
 
 

@@ -39,11 +39,10 @@ _MAX_TRAIN = 60_000  # training images among which copies are searched
 class Evaluator:
     """Evaluator of generators against one data set.
 
-    Statistics of the real images are computed once, at the first score. chosen: metrics that a
-    config names; None: all that apply. log: receives lines of progress, and a warning at the
-    first score if the accuracy of the extractor is low. resamples: halves of the images from which
-    intervals are estimated. Raises `ConfigError` if the extractor does not accept the images, or a
-    metric needs more images.
+    Statistics of the real images are computed once, at the first score. chosen: metrics that a config names; None: all
+    that apply. log: receives lines of progress, and a warning at the first score if the accuracy of the extractor is
+    low. resamples: halves of the images from which intervals are estimated. Raises `ConfigError` if the extractor does
+    not accept the images, or a metric needs more images.
     """
 
     extractor: FeatureExtractor

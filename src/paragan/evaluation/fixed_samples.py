@@ -61,8 +61,8 @@ class FixedSamples:
         count = min(NUM_PAIRS, len(self.held_out))
         target, condition = fetch_pairs(self.held_out, 0, count, prior.device)
         z, _ = prior.draw("grid", Rows(step=0, first=0, count=count, total=count))
-        made = generate_images(generator, z, None, NUM_PAIRS, condition, self.mode, seed=prior.seed)
-        return SampleSheet(side_by_side(condition, made, target), PAIR_COLUMNS)
+        generated = generate_images(generator, z, None, NUM_PAIRS, condition, self.mode, seed=prior.seed)
+        return SampleSheet(side_by_side(condition, generated, target), PAIR_COLUMNS)
 
 
 def samples_event(clock: Clock, sheet: SampleSheet, mode: Mode) -> Event:
@@ -109,5 +109,5 @@ def fetch_batch(source: Source, rows: Rows, prior: Prior, numbers: NDArray[np.in
 def side_by_side(*columns_BCHW: Tensor) -> Tensor:
     """Interleave equal batches: the first image of each, then the second of each; grey next to colour is repeated."""
     channels = max(x.shape[1] for x in columns_BCHW)
-    same = [x.expand(-1, channels, -1, -1) if x.shape[1] == 1 else x for x in columns_BCHW]
-    return torch.stack(same, 1).flatten(0, 1)
+    columns = [x.expand(-1, channels, -1, -1) if x.shape[1] == 1 else x for x in columns_BCHW]
+    return torch.stack(columns, 1).flatten(0, 1)

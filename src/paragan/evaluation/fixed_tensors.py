@@ -50,17 +50,17 @@ class FixedTensors:
         count = min(count, len(self.source) or count)
         batch = fetch_batch(self.source, Rows(step=0, first=0, count=count, total=count), prior)
         feed = prior.feed("grid", batch)
-        made = generate_tensors(generator, feed.fake_inputs, self.mode, seed=prior.seed).images
-        real, made = (x.abs() if x.is_complex() else x for x in (feed.real_sample, made))
+        generated = generate_tensors(generator, feed.fake_inputs, self.mode, seed=prior.seed).images
+        real, generated = (x.abs() if x.is_complex() else x for x in (feed.real_sample, generated))
         inputs = _image_inputs(batch, prior, real)
-        pictures = as_pictures(torch.cat([*inputs.values(), real, made.to(real.dtype)]))
-        tensors = {} if real.dim() == 4 else dict(zip(NAMES, (real, made), strict=True))
-        names = self.source.column_names.get(prior.arguments[0], ())
+        pictures = as_pictures(torch.cat([*inputs.values(), real, generated.to(real.dtype)]))
+        tensors = {} if real.dim() == 4 else dict(zip(NAMES, (real, generated), strict=True))
         values = {}
         if is_density:
             from paragan.evaluation.column_statistics import row_statistics
 
-            values["row_statistics"] = row_statistics(real, made, names)
+            names = self.source.column_names.get(prior.arguments[0], ())
+            values["row_statistics"] = row_statistics(real, generated, names)
         return SampleSheet(
             images=pictures, columns=1 if is_density else count, rows=(*inputs, *NAMES), tensors=tensors, values=values
         )
@@ -92,8 +92,8 @@ def as_pictures(x_B: Tensor) -> Tensor:
         return x_B.clamp(-1, 1)
     if x_B.dim() == 2:
         picture = _density if x_B.shape[1] == 2 else _distribution
-        real, made = x_B[:, :_MAX_PICTURED].cpu().chunk(2)
-        return torch.stack([picture(rows, real) for rows in (real, made)])
+        real, generated = x_B[:, :_MAX_PICTURED].cpu().chunk(2)
+        return torch.stack([picture(rows, real) for rows in (real, generated)])
     wave_BT = x_B.mean(1)
     hop = max(1, wave_BT.shape[1] // _WINDOW)
     window = torch.hann_window(_WINDOW, device=x_B.device)

@@ -151,7 +151,8 @@ def _read_statistics(path: Path, extractor: FeatureExtractor) -> ImageSet:
         raise DataError(
             f"{path}: mu {tuple(mean.shape)} and sigma {tuple(covariance.shape)} are no mean and covariance"
         )
-    if _EXTRACTOR in npz.array_names(path) and (stated := str(npz.read_array(path, _EXTRACTOR))) != _mark(extractor):
+    stated = str(npz.read_array(path, _EXTRACTOR)) if _EXTRACTOR in npz.array_names(path) else _mark(extractor)
+    if stated != _mark(extractor):
         raise ConfigError(
             f"{path}: statistics of the features {stated[:100]!r}, not {_mark(extractor)!r}; pass --features of both, "
             "or save them again"

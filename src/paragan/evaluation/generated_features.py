@@ -50,12 +50,13 @@ def compute_features(
     `DivergedError` if images are not finite, and an error of the extractor on all ranks.
     """
     blocks = [(first, min(block_size, num_images - first)) for first in range(0, num_images, block_size)]
-    mine = blocks[world.rank :: world.size] or blocks[-1:]
-    mine += blocks[-1:] * (-(-len(blocks) // world.size) - len(mine))
-    found = []
+    local_blocks = blocks[world.rank :: world.size]
+    num_rounds = -(-len(blocks) // world.size)
+    local_blocks += blocks[-1:] * (num_rounds - len(local_blocks))  # padding, which `_gather` leaves out
+    computed = []
     failure: Exception | None = None  # the other ranks count on this one until all have finished
     progress = ProgressLines(label="score", unit="images", total=num_images, log=log)
-    for first, count in mine:
+    for first, count in local_blocks:
         progress(first)
         x, labels = generate(first, count)
         x = require_finite(x, world)
@@ -66,28 +67,33 @@ def compute_features(
                 raise
             failure = failure or error
             continue
-        found.append(replace(features, image_BCHW=to_uint8(x)) if with_images else features)
+        computed.append(replace(features, image_BCHW=to_uint8(x)) if with_images else features)
     raise_on_all_ranks(world, failure)
-    return _gather(SampleFeatures.concatenate(found), [count for _, count in blocks], world)
+    return _gather(SampleFeatures.concatenate(computed), [count for _, count in blocks], world)
 
 
-def _gather(mine: SampleFeatures, counts: list[int], world: World) -> SampleFeatures:
+def _gather(local: SampleFeatures, counts: list[int], world: World) -> SampleFeatures:
     """Gather blocks of `counts` rows of all ranks, in order, without padding blocks. Collective."""
     if world.size == 1:
-        return mine
+        return local
     columns = [
         None if column is None else world.gather_tensors(column)
-        for column in (mine.features_BF, mine.logits_BK, mine.requested_labels_B, mine.image_BCHW)
+        for column in (local.features_BF, local.logits_BK, local.requested_labels_B, local.image_BCHW)
     ]
-    found: list[SampleFeatures] = []
-    for number, count in enumerate(counts):
-        rank = number % world.size
-        before = sum(counts[number % world.size : number : world.size])
+    by_rank = []
+    for rank in range(world.size):
         features, logits, labels, images = (None if column is None else column[rank] for column in columns)
         assert features is not None
-        theirs = SampleFeatures(features_BF=features, logits_BK=logits, requested_labels_B=labels, image_BCHW=images)
-        found.append(theirs.rows(before, before + count))
-    return SampleFeatures.concatenate(found)
+        by_rank.append(
+            SampleFeatures(features_BF=features, logits_BK=logits, requested_labels_B=labels, image_BCHW=images)
+        )
+    blocks: list[SampleFeatures] = []
+    starts = [0] * world.size  # of the next block of each rank
+    for number, count in enumerate(counts):
+        rank = number % world.size
+        blocks.append(by_rank[rank].rows(starts[rank], starts[rank] + count))
+        starts[rank] += count
+    return SampleFeatures.concatenate(blocks)
 
 
 def to_uint8(x_BCHW: Tensor) -> Tensor:

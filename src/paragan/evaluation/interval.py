@@ -18,13 +18,12 @@ def half_sample_interval(
 ) -> tuple[float, float] | None:
     """Return a 95 % interval around a metric's value on `count` images; None if it has none.
 
-    compute: the metric of the images with these numbers, ascending. It is called for random halves
-    drawn without replacement, always the same ones: their spread is the standard error of the whole
-    (D. N. Politis, J. P. Romano, "Large sample confidence regions based on subsamples under minimal
-    assumptions", Annals of Statistics 1994, with half of the sample). No image is drawn twice, which
-    metrics of neighbours and pairs would take for an exact copy. Only the generated images are
-    resampled, not the real ones. Without a value for a half, there is no interval. is_share: values lie
-    in [0, 1], to which the interval is cut.
+    compute: the metric of the images with these numbers, ascending. It is called for random halves drawn without
+    replacement, always the same ones: their spread is the standard error of the whole (D. N. Politis, J. P. Romano,
+    "Large sample confidence regions based on subsamples under minimal assumptions", Annals of Statistics 1994, with
+    half of the sample). No image is drawn twice, which metrics of neighbours and pairs would take for an exact copy.
+    Only the generated images are resampled, not the real ones. Without a value for a half, there is no interval.
+    is_share: values lie in [0, 1], to which the interval is cut.
     """
     if resamples < 2 or count < 2:
         return None

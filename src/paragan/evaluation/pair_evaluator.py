@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -76,32 +76,26 @@ class TargetEvaluator(ABC):
         began = time.monotonic()
         count = 0
         by_block: dict[str, list[Metric]] = {metric.name: [] for metric in self.empty}
-        failed: dict[str, Exception] = {}
+        errors: dict[str, Exception] = {}
         for block in blocks:
             count += len(block)
             for metric in self.empty:
                 try:
                     by_block[metric.name].append(metric.update(block))
                 except Exception as error:  # of any kind: a metric may be a user's
-                    failed.setdefault(metric.name, error)
+                    errors.setdefault(metric.name, error)
         values: dict[str, float] = {}
         intervals = {}
-        for name, column in by_block.items():
-            if name in failed:
-                continue
+        for name in [name for name in by_block if name not in errors]:
             try:
-                values[name] = number_of(_merged(column).compute())
+                values[name] = number_of(_merged(by_block[name]).compute())
             except Exception as error:
-                failed[name] = error
+                errors[name] = error
                 continue
-            ends = _interval(values[name], column, self.options.resamples)
+            ends = _interval(values[name], by_block[name], self.options.resamples)
             if ends is not None:
                 intervals[name] = ends
-        for name, cause in failed.items():
-            text = f"warning: score: {name} has no value: {describe_error(cause)}"
-            if text not in self._failures:
-                self._failures.add(text)
-                self.log(text)
+        self._report(errors)
         return Score(
             metrics=values,
             num_images=count,
@@ -111,6 +105,14 @@ class TargetEvaluator(ABC):
             intervals=intervals,
             seconds=time.monotonic() - began,
         )
+
+    def _report(self, errors: Mapping[str, Exception]) -> None:
+        """Say once why metrics have no value."""
+        for name, error in errors.items():
+            text = f"warning: score: {name} has no value: {describe_error(error)}"
+            if text not in self._failures:
+                self._failures.add(text)
+                self.log(text)
 
 
 class PairEvaluator(TargetEvaluator):
@@ -127,8 +129,8 @@ class PairEvaluator(TargetEvaluator):
 
         def translate(first: int, condition: Tensor) -> Tensor:
             z = z_BZ[first : first + len(condition)]
-            given = condition.to(prior.device)
-            return generate_images(generator, z, None, len(z), given, mode, seed=prior.seed, first=first)
+            condition = condition.to(prior.device)
+            return generate_images(generator, z, None, len(z), condition, mode, seed=prior.seed, first=first)
 
         return self._translated(translate)
 

@@ -13,11 +13,10 @@ from paragan.core.metric import Direction
 class Score:
     """Values of all metrics for a generator, with the protocol of their measurement.
 
-    metrics: values by name. num_images: number of generated images. protocol: must be equal for two
-    scores to compare. real: values of held-out real images by the same metrics, as a reference, if
-    any. directions: of the metrics, also of those that failed and have no value; lower is better by
-    default. intervals: 95 % intervals of the values, of those that have one. seconds: duration
-    without the work that only the first score has.
+    metrics: values by name. num_images: number of generated images. protocol: must be equal for two scores to compare.
+    real: values of held-out real images by the same metrics, as a reference, if any. directions: of the metrics, also
+    of those that failed and have no value; lower is better by default. intervals: 95 % intervals of the values, of
+    those that have one. seconds: duration without the work that only the first score has.
     """
 
     metrics: dict[str, float]

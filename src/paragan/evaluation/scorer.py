@@ -25,15 +25,15 @@ from paragan.game.prior import Prior
 
 def resolve_features(options: EvaluationOptions, dataset: str, shape: tuple[int, int, int]) -> Choice | None:
     """Return the chosen extractor, with `auto` resolved for this data set; None: scoring is off."""
-    chosen = options.features
-    return auto.resolve(dataset, shape) if chosen is not None and chosen.name == "auto" else chosen
+    choice = options.features
+    return auto.resolve(dataset, shape) if choice is not None and choice.name == "auto" else choice
 
 
-def extractor_name(chosen: Choice) -> str:
+def extractor_name(choice: Choice) -> str:
     """Return the recorded name of an extractor; of outside code and of a program, that of its file."""
-    if chosen.name == "exported" and chosen.options.weights is not None:
-        return re.sub(r"\W", "_", Path(chosen.options.weights).stem)
-    return chosen.name.removesuffix(".py").rpartition("/")[2].rpartition(".")[2]
+    if choice.name == "exported" and choice.options.weights is not None:
+        return re.sub(r"\W", "_", Path(choice.options.weights).stem)
+    return choice.name.removesuffix(".py").rpartition("/")[2].rpartition(".")[2]
 
 
 def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Callable[[Player, Prior], Score] | None:
@@ -62,17 +62,13 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
     An extractor that is right on fewer held-out images than twice chance was trained on other images,
     such as digits in place of clothes: the judge takes its place, which is said.
     """
-    chosen = options.features
-    if chosen is None:
+    choice = options.features
+    if choice is None:
         return None
     check_enough(choose_metrics(options.metrics, available_needs(context.train)), options.num_images)
-    context = replace(
-        context,
-        name=extractor_name(chosen),
-        dtype=getattr(torch, options.dtype),
-        batch_size=options.batch_size,
-    )
-    prepared = registry.load_module("features", chosen.name).prepare(chosen.options, context)
+    dtype = getattr(torch, options.dtype)
+    context = replace(context, name=extractor_name(choice), dtype=dtype, batch_size=options.batch_size)
+    prepared = registry.load_module("features", choice.name).prepare(choice.options, context)
 
     @cache
     def evaluator() -> Evaluator:

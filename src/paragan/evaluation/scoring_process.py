@@ -20,8 +20,7 @@ _INVALID = "its process sent no valid reply"
 class ScoringProcess:
     """One process that replies to requests in lines of JSON; started at a request if none runs.
 
-    command, environment: of the process. log: file of its other output, in a folder that may not
-    exist yet.
+    command, environment: of the process. log: file of its other output, in a folder that may not exist yet.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:

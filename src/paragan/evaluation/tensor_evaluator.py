@@ -61,41 +61,39 @@ class TensorEvaluator(TargetEvaluator):
             count = min(block, self.num_samples - first)
             batch = fetch_batch(self.held_out, Rows(step=0, first=first, count=count, total=self.num_samples), prior)
             feed = prior.feed("score", batch)
-            made = generate_tensors(generator, feed.fake_inputs, self.options.sampling, prior.seed, first)
-            both = self._without_padding(made.images, feed.real_sample, batch)
-            yield SamplePairs(*both, tokens_without_padding(made.extra, self._mask(batch)))
+            output = generate_tensors(generator, feed.fake_inputs, self.options.sampling, prior.seed, first)
+            generated, target = self._without_padding(output.images, feed.real_sample, batch)
+            yield SamplePairs(generated, target, tokens_without_padding(output.extra, self._mask(batch)))
 
     def _mask(self, batch: Batch) -> Tensor | None:
         """Return where what the tokens stand for is not padded, (1, L); None if nothing is."""
         if not any(Needs.TOKENS in metric.needs for metric in self.empty):
             return None
-        names = (name for name in (self.sample, *self.inputs) if self._is_padded(name))
-        name = next(names, None)
-        return None if name is None else batch.tensors[f"{name}_mask"]
+        padded = next((name for name in (self.sample, *self.inputs) if self._is_padded(name)), None)
+        return None if padded is None else batch.tensors[f"{padded}_mask"]
 
     def _is_padded(self, name: str) -> bool:
         spec = self.held_out.tensors.get(name)
         return spec is not None and spec.padded_axis is not None
 
-    def _without_padding(self, made_B: Tensor, target_B: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        if made_B.shape != target_B.shape:
-            made, target = ("x".join(map(str, x.shape[1:])) for x in (made_B, target_B))
-            problem = f"G generates {made} for {self.sample} of {target}; generate equal shapes"
+    def _without_padding(self, generated_B: Tensor, target_B: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        if generated_B.shape != target_B.shape:
+            generated, target = ("x".join(map(str, x.shape[1:])) for x in (generated_B, target_B))
+            problem = f"G generates {generated} for {self.sample} of {target}; generate equal shapes"
             raise ConfigError(f"evaluation.metrics: {problem}, or leave evaluation.metrics out")
-        require_finite(made_B)
+        require_finite(generated_B)
         axis = self.held_out.tensors[self.sample].padded_axis
         if axis is None:
-            return made_B, target_B
+            return generated_B, target_B
         length = int(batch.tensors[f"{self.sample}_mask"].sum())
-        return made_B.narrow(axis + 1, 0, length), target_B.narrow(axis + 1, 0, length)
+        return generated_B.narrow(axis + 1, 0, length), target_B.narrow(axis + 1, 0, length)
 
 
 def tokens_without_padding(extra: Mapping[str, Tensor], mask_1L: Tensor | None) -> Mapping[str, Tensor]:
     """Return what G returned of one sample, with `tokens` cut on their last axis.
 
-    mask_1L: where the sample is not padded; None if it is not. `tokens_mask` (1, N) has the tokens
-    that count; without it each of N tokens stands for L / N places. Raises `ConfigError` if that is
-    no whole number.
+    mask_1L: where the sample is not padded; None if it is not. `tokens_mask` (1, N) has the tokens that count; without
+    it each of N tokens stands for L / N places. Raises `ConfigError` if that is no whole number.
     """
     tokens = extra.get("tokens")
     if tokens is None or mask_1L is None or tokens.dim() < 2:

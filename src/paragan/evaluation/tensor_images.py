@@ -46,8 +46,8 @@ class SampleImages(DerivedSource):
 
 def is_scored(source: Source, sample: str) -> bool:
     """Return whether an extractor reads these samples: (1 or 3, H, W), integers or in [-1, 1], by number."""
-    found = image_range(source, sample)
-    return found is not None and max(map(abs, found)) <= 1
+    limits = image_range(source, sample)
+    return limits is not None and max(map(abs, limits)) <= 1
 
 
 def image_range(source: Source, sample: str) -> tuple[float, float] | None:
@@ -82,8 +82,8 @@ def sample_inputs(generator: CalledNetwork, source: Source, prior: Prior, total:
         numbers = order.at(np.arange(first, first + count))
         batch = fetch_batch(source, Rows(step=0, first=first, count=count, total=total), prior, numbers)
         inputs = prior.feed("score", batch).fake_inputs
-        made = generate_tensors(generator, inputs, mode, prior.seed, first).images.clamp(-1, 1)
-        return made, batch.tensors["label"].flatten() if "label" in (prior.generator_arguments or ()) else None
+        images = generate_tensors(generator, inputs, mode, prior.seed, first).images.clamp(-1, 1)
+        return images, batch.tensors["label"].flatten() if "label" in (prior.generator_arguments or ()) else None
 
     return generate
 

@@ -100,9 +100,9 @@ class Application:
 
     def check_tiles(self, tile: int | None, overlap: int | None) -> None:
         """Raise `ConfigError` for a tile and an overlap that do not fit together; arguments of a call."""
-        for name, value, least in (("tile", tile, 1), ("overlap", overlap, 0)):
-            if value is not None and (type(value) is not int or value < least):
-                raise ConfigError(f"apply: {name}={value!r} is invalid; pass an integer from {least}")
+        for name, value, minimum in (("tile", tile, 1), ("overlap", overlap, 0)):
+            if value is not None and (type(value) is not int or value < minimum):
+                raise ConfigError(f"apply: {name}={value!r} is invalid; pass an integer from {minimum}")
         side = tile or _TILE[self.kind]
         width = _OVERLAP[self.kind] if overlap is None else overlap
         if width >= side:
@@ -110,7 +110,6 @@ class Application:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether `encode` and `decode` apply."""
         return isinstance(self.net, Tokenizer)
 
     def encode(self, x: Tensor) -> Tensor:

@@ -48,23 +48,22 @@ class Bundle:
         """
         folder.mkdir(parents=True, exist_ok=True)
         check_card(folder, "discriminator")
-        wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
-        paths = {name: folder / f"{self._stem(name)}{ENDINGS[name]}" for name in ENDINGS}
-        known = ["generator", *getattr(self.sampler.net, "directions", {})]
-        others = [folder / f"{stem}{ENDINGS[name]}" for stem in known for name in WRITERS]
-        new = [paths[name] for name in wanted]
-        former = [path for path in others if path not in new and path.is_file()]
+        weights = folder / f"generator{ENDINGS['safetensors']}"
+        program_stem = self.direction or "generator"
+        new = {name: folder / f"{program_stem}{ENDINGS[name]}" for name in WRITERS if name in formats}
+        stems = ["generator", *getattr(self.sampler.net, "directions", {})]
+        programs = [folder / f"{stem}{ENDINGS[name]}" for stem in stems for name in WRITERS]  # of any export
+        former = [path for path in programs if path not in new.values() and path.is_file()]
         removed = [path for path in former if not self._is_exported(path)]
         # first what may fail: the weights then still belong to the former programs
-        programs = self._write_programs({name: paths[name] for name in wanted if name != "safetensors"})
-        lines = [self.write_file(paths["safetensors"], "safetensors"), *programs]
-        for path in removed:
-            path.unlink()
+        program_lines = self._write_programs(new)
+        lines = [self.write_file(weights, "safetensors"), *program_lines]
         sheets = self._write_sheet(folder / "samples.png")
         if not sheets and "samples.png" in self._card(folder):
             removed.append(folder / "samples.png")
-            removed[-1].unlink(missing_ok=True)
-        files = [path for path in (paths["safetensors"], *others, *map(Path, sheets)) if path.is_file()]
+        for path in removed:
+            path.unlink(missing_ok=True)
+        files = [path for path in (weights, *programs, *map(Path, sheets)) if path.is_file()]
         text = render_card(self.sampler, _without_folders(self.tree), self.score, files, bool(self.outside))
         write_text(folder / "README.md", f"{text}\n{self._mark}\n")
         removals = [f"removed {path}, which an export of other weights had left" for path in removed]
@@ -88,9 +87,6 @@ class Bundle:
     def check_programs(self) -> None:
         """Raise `ConfigError` where there are no programs, such as for a missing direction."""
         traceable(self.sampler, self.direction)
-
-    def _stem(self, name: str) -> str:
-        return "generator" if self.direction is None or name == "safetensors" else self.direction
 
     def _is_exported(self, path: Path) -> bool:
         """Return whether the model card next to a file lists it, unchanged, with these weights and this config."""
@@ -133,20 +129,23 @@ class Bundle:
 
     def _write_sheet(self, path: Path) -> list[str]:
         """Write the sample sheet and return its path; empty if its held-out pairs are missing."""
-        s = self.sampler
-        if isinstance(s, TensorSampler):
+        sampler = self.sampler
+        if isinstance(sampler, TensorSampler):
             with suppress(ParaganError):
-                pictures, columns = s.held_out_pictures()
+                pictures, columns = sampler.held_out_pictures()
                 return [str(SampledImages(pictures).save(path, columns))]
             return []
-        if s.takes_condition:
+        if sampler.takes_condition:
             with suppress(ParaganError):
-                images, columns = gallery.render_pairs(s, min(8, s.num_pairs), None, lambda done: None)
+                images, columns = gallery.render_pairs(sampler, min(8, sampler.num_pairs), None, lambda done: None)
                 return [str(images.save(path, columns))]
             return []
-        classes = range(min(s.num_comparable_classes, 10))
-        tiles = gallery.class_sheet(s, classes, None, 10) if classes else gallery.latent_sheet(s, 80, 10, (), None)
-        return [str(gallery.render_sheet(s, tiles, None, None, lambda done: None).save(path, tiles.columns))]
+        classes = range(min(sampler.num_comparable_classes, 10))
+        if classes:
+            sheet = gallery.class_sheet(sampler, classes, None, 10)
+        else:
+            sheet = gallery.latent_sheet(sampler, 80, 10, (), None)
+        return [str(gallery.render_sheet(sampler, sheet, None, None, lambda done: None).save(path, sheet.columns))]
 
 
 def read_score(path: Path, best: bool = False) -> Mapping[str, Any]:

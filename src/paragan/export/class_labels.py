@@ -17,8 +17,8 @@ _MAX_IMAGES = 1 << 20  # all of them are in memory at once
 
 def as_list(labels: Label | Sequence[Label]) -> list[Any]:
     """Return one label, or several, as a list."""
-    is_one = isinstance(labels, str) or not isinstance(labels, (Sequence, Tensor))
-    return [labels] if is_one else list(labels)  # type: ignore[arg-type]
+    is_single = isinstance(labels, str) or not isinstance(labels, (Sequence, Tensor))
+    return [labels] if is_single else list(labels)  # type: ignore[arg-type]
 
 
 def class_numbers(
@@ -50,12 +50,14 @@ def _number(label: Label, names: Sequence[str], num_classes: int, option: str) -
 
 
 def _unknown(label: Label, names: Sequence[str], num_classes: int, option: str) -> str:
-    listed = [" ".join(name.split()) for name in names[:20]] + ["…"] * (len(names) > 20)
+    listed = [" ".join(name.split()) for name in names[:20]]
+    if len(names) > 20:
+        listed.append("…")
     unknown = " ".join(repr(label).split())[:60]
     is_name = isinstance(label, str) and not label.lstrip("+-").isdecimal()  # a number is like no other
     meant = did_you_mean(closest_name(str(label), names) if is_name else None)
-    names_or = f"one of {', '.join(listed)} or " if listed else ""
-    return f"{option}: unknown class {unknown}; choose {names_or}a number below {num_classes}{meant}"
+    one_of_names = f"one of {', '.join(listed)} or " if listed else ""
+    return f"{option}: unknown class {unknown}; choose {one_of_names}a number below {num_classes}{meant}"
 
 
 def check_count(n: object) -> None:

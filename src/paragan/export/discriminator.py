@@ -45,15 +45,16 @@ class ExportedDiscriminator:
         folder.mkdir(parents=True, exist_ok=True)
         check_card(folder, "generator")
         paths = {name: folder / f"discriminator{ENDINGS[name]}" for name in ENDINGS}
-        programs = {name: WRITERS[name](self.traceable(), paths[name]) for name in formats if name in WRITERS}
-        lines = [
-            f"{paths[name]}  (differs from the network by at most {worst:.1e})" for name, worst in programs.items()
-        ]
+        lines = []
+        for name in formats:
+            if name in WRITERS:
+                worst = WRITERS[name](self.traceable(), paths[name])
+                lines.append(f"{paths[name]}  (differs from the network by at most {worst:.1e})")
         write_bytes(paths["safetensors"], self._weights())
-        former = [paths[name] for name in WRITERS if name not in formats and paths[name].is_file()]
-        for path in former:
+        stale = [paths[name] for name in WRITERS if name not in formats and paths[name].is_file()]
+        for path in stale:
             path.unlink()
-        removed = [f"removed {path}, which an earlier export had left" for path in former]
+        removed = [f"removed {path}, which an earlier export had left" for path in stale]
         files = [path for name, path in paths.items() if name == "safetensors" or name in formats]
         write_text(folder / "README.md", self._card(files))
         return [*removed, str(paths["safetensors"]), *lines, str(folder / "README.md")]
@@ -90,12 +91,15 @@ class ExportedDiscriminator:
             return f"samples of {size}, as the generator makes them", "logits", {}
         examples = dict(zip(network.names, network.traced_inputs(), strict=True))
         classes = len(self.info.class_names)
-        texts, arguments = [], {}
+        texts = []
+        arguments = {}
         for name, x in examples.items():
-            size = ", ".join(["B", *map(str, x.shape[1:])])
-            is_label = name == "labels"
-            texts.append(f"labels (B,) from 0 to {classes - 1}" if is_label else f"{name} ({size}) in [-1, 1]")
-            arguments[name] = f"torch.randint({classes}, ({len(x)},))" if is_label else f"torch.zeros{tuple(x.shape)}"
+            if name == "labels":
+                texts.append(f"labels (B,) from 0 to {classes - 1}")
+                arguments[name] = f"torch.randint({classes}, ({len(x)},))"
+            else:
+                texts.append(f"{name} ({', '.join(['B', *map(str, x.shape[1:])])}) in [-1, 1]")
+                arguments[name] = f"torch.zeros{tuple(x.shape)}"
         logits = network.net(*examples.values())
         return " and ".join(texts), f"logits ({', '.join(['B', *map(str, logits.shape[1:])])})", arguments
 
@@ -127,7 +131,11 @@ class ExportedDiscriminator:
         """Return the network as a tracer sees it: images, then labels or the condition, if it takes them."""
         parameters = signature(self.net.forward).parameters
         takes_condition = self.info.condition_channels is not None and "condition" in parameters
-        names = ("images", *(["condition"] if takes_condition else ["labels"] if self._takes_labels() else []))
+        names: tuple[str, ...] = ("images",)
+        if takes_condition:
+            names = ("images", "condition")
+        elif self._takes_labels():
+            names = ("images", "labels")
         required = [parameter for parameter in parameters.values() if parameter.default is parameter.empty]
         if len(self.info.shape) != 3 or len(required) > 1:
             size = "x".join(map(str, self.info.shape))
@@ -149,7 +157,6 @@ class ExportedDiscriminator:
 
     @torch.no_grad()
     def _takes_labels(self) -> bool:
-        """Return whether logits depend on the classes."""
         num_classes = len(self.info.class_names)
         if num_classes < 2 or len(signature(self.net.forward).parameters) < 2:
             return False

@@ -45,7 +45,6 @@ class Sheet:
 
     @property
     def num_latents(self) -> int:
-        """Number of different latents."""
         return int(self.which_B.max()) + 1
 
 
@@ -102,12 +101,13 @@ def render_mixed(
     rows, columns = shape
     z_BZ = sampler.latents(rows + columns, seed)
     y_R = sampler.labels(rows, labels or None, seed, "--class")
-    z_of_rows, z_of_columns = z_BZ[:rows].repeat_interleave(columns, 0), z_BZ[rows:].repeat(rows, 1)
+    rows_BZ = z_BZ[:rows].repeat_interleave(columns, 0)
+    columns_BZ = z_BZ[rows:].repeat(rows, 1)
     y_B = None if y_R is None else y_R.repeat_interleave(columns)
     device = next(sampler.net.parameters()).device
-    labels_B = None if y_B is None else y_B.to(device)
-    shift = sampler.net.mixing_shift(z_of_rows.to(device), z_of_columns.to(device), labels_B, layer)
-    return sampler.generate(z_of_rows, y_B, progress, conditions=shift, seed=seed)
+    device_y_B = None if y_B is None else y_B.to(device)
+    shift = sampler.net.mixing_shift(rows_BZ.to(device), columns_BZ.to(device), device_y_B, layer)
+    return sampler.generate(rows_BZ, y_B, progress, conditions=shift, seed=seed)
 
 
 def render_pairs(
@@ -137,13 +137,13 @@ class Film:
         """Write a .webp, .gif or .mp4 file. progress: receives the number of finished frames."""
         count = self.tiles.num_latents
         z_KBZ = sampler.latents(self.points * count, seed, truncation).unflatten(0, (self.points, count))
-        least = _SINGLE_TILE_PX if len(self.tiles.which_B) == 1 else 32
+        min_pixels = _SINGLE_TILE_PX if len(self.tiles.which_B) == 1 else 32
 
         def frames() -> Iterator[Image.Image]:
             for done, z_BZ in enumerate(sampler.walk(z_KBZ, self.frames), start=1):
                 z_BZ = z_BZ[self.tiles.which_B]
                 x = sampler.generate(z_BZ, self.tiles.y_B, mode=self.mode, seed=seed, truncation=truncation).tensor
-                yield to_pil_image(make_sheet(x, self.tiles.columns, least))
+                yield to_pil_image(make_sheet(x, self.tiles.columns, min_pixels))
                 progress(done)
 
         save_frames(frames(), path)

@@ -52,16 +52,17 @@ class GeneratorInfo:
         shape, class_names, step, images = (values[key] for key in ("shape", "class_names", "step", "images"))
         channels = values.get("condition_channels")
         axes = tuple(shape) if isinstance(shape, (list, tuple)) and 0 < len(shape) <= _MAX_AXES else ()
-        counts = (step + 1, images + 1, 1 if channels is None else channels)
-        numbers = (*(1 if axis == -1 else axis for axis in axes), *counts)
-        if not axes or any(type(n) is not int or not 0 < n < 1 << 48 for n in numbers):
+        positive = [axis for axis in axes if axis != -1] + [step + 1, images + 1]
+        if channels is not None:
+            positive.append(channels)
+        if not axes or any(type(number) is not int or not 0 < number < 1 << 48 for number in positive):
             raise ValueError(f"shape {shape!r}, step {step!r}, images {images!r}"[:200])
         if len(class_names) > _MAX_CLASSES or not all(isinstance(name, str) for name in class_names):
             raise ValueError("class_names")
         names = tuple(class_names)
         sizes = _class_sizes(values.get("class_sizes", ()), len(names))
-        named = cls(shape=axes, class_names=names, step=step, images=images)
-        return replace(named, class_sizes=sizes, condition_channels=channels)
+        info = cls(shape=axes, class_names=names, step=step, images=images)
+        return replace(info, class_sizes=sizes, condition_channels=channels)
 
 
 def _class_sizes(values: Any, num_classes: int) -> tuple[int, ...]:

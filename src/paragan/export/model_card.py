@@ -143,7 +143,6 @@ def _figure(value: Any) -> str:
 
 
 def _plain(value: object) -> str:
-    """Return a value of a protocol in words."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
     return ", ".join(map(_plain, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -59,10 +59,13 @@ def _template() -> jinja2.Template:
 
 def _attribute(name: str) -> str:
     """Return how `forward` reads a tensor: `self.blocks[0].weight` of `blocks.0.weight`."""
-    parts = name.split(".")
-    return "self" + "".join(
-        f".{part}" if part.isidentifier() else f"[{part}]" if part.isdecimal() else f"[{part!r}]" for part in parts
-    )
+    text = "self"
+    for part in name.split("."):
+        if part.isidentifier():
+            text += f".{part}"
+        else:
+            text += f"[{part}]" if part.isdecimal() else f"[{part!r}]"
+    return text
 
 
 class _Source:
@@ -86,23 +89,23 @@ class _Source:
     def _block(self, graph: fx.Graph, inputs: tuple[str, ...]) -> tuple[list[str], list[str]]:
         """Return lines and the expressions of the outputs. inputs: expressions of the placeholders."""
         lines: list[str] = []
-        text: dict[fx.Node, str] = {}
+        texts: dict[fx.Node, str] = {}  # expressions of values
         nodes = [node for node in graph.nodes if not str(node.target).startswith(_NO_OUTPUT)]
         last_readers = {argument: node for node in nodes for argument in node.all_input_nodes}
-        left = iter(inputs)
+        remaining_inputs = iter(inputs)
         for node in nodes:
             if node.op == "placeholder":
-                text[node] = next(left)
+                texts[node] = next(remaining_inputs)
             elif node.op == "get_attr":
-                text[node] = self.tensors.get(node.target, node.target)
+                texts[node] = self.tensors.get(node.target, node.target)
             elif node.op == "output":
-                return lines, [self._expression(output, text) for output in node.args[0]]
+                return lines, [self._expression(output, texts) for output in node.args[0]]
             elif node.op == "call_function":
-                call = self._call(graph, node, text)
-                done = [x for x in node.all_input_nodes if x.op == "call_function" and last_readers[x] is node]
-                self.free += [text[argument] for argument in reversed(done)]
-                text[node] = self._name()
-                lines += [*call[:-1], f"{_indent(call[-1])}{text[node]} = {call[-1].lstrip()}"]
+                *before, expression = self._call(graph, node, texts)
+                last_read = [x for x in node.all_input_nodes if x.op == "call_function" and last_readers[x] is node]
+                self.free += [texts[argument] for argument in reversed(last_read)]
+                texts[node] = self._name()
+                lines += [*before, f"{_indent(expression)}{texts[node]} = {expression.lstrip()}"]
         raise CheckpointError("export: the traced network has no output")
 
     def _name(self) -> str:
@@ -113,28 +116,28 @@ class _Source:
         name = f"x{self.number}"
         return self._name() if name in self.inputs else name
 
-    def _call(self, graph: fx.Graph, node: fx.Node, text: Mapping[fx.Node, str]) -> list[str]:
+    def _call(self, graph: fx.Graph, node: fx.Node, texts: Mapping[fx.Node, str]) -> list[str]:
         """Return lines of which the last one is an expression."""
         if str(node.target) == "wrap_with_set_grad_enabled":
-            return self._without_gradients(graph, node, text)
-        arguments = [self._expression(value, text) for value in node.args]
-        arguments += [f"{key}={self._expression(value, text)}" for key, value in node.kwargs.items()]
+            return self._without_gradients(graph, node, texts)
+        arguments = [self._expression(value, texts) for value in node.args]
+        arguments += [f"{key}={self._expression(value, texts)}" for key, value in node.kwargs.items()]
         return [f"{_function(node.target)}({', '.join(arguments)})"]
 
-    def _without_gradients(self, graph: fx.Graph, node: fx.Node, text: Mapping[fx.Node, str]) -> list[str]:
+    def _without_gradients(self, graph: fx.Graph, node: fx.Node, texts: Mapping[fx.Node, str]) -> list[str]:
         """Return a region of `torch.no_grad`, which a program holds as a graph of its own."""
         enabled, region, *values = node.args
         assert isinstance(region, fx.Node) and graph.owning_module is not None
         inner = getattr(graph.owning_module, str(region.target))
-        lines, outputs = self._block(inner.graph, tuple(self._expression(value, text) for value in values))
+        lines, outputs = self._block(inner.graph, tuple(self._expression(value, texts) for value in values))
         block = [*lines, f"({', '.join(outputs)},)"]
         return [f"with torch.set_grad_enabled({enabled!r}):", *(f"    {line}" for line in block)]
 
-    def _expression(self, value: Any, text: Mapping[fx.Node, str]) -> str:
+    def _expression(self, value: Any, texts: Mapping[fx.Node, str]) -> str:
         if isinstance(value, fx.Node):
-            return text[value]
+            return texts[value]
         if isinstance(value, (list, tuple)):
-            items = ", ".join(self._expression(item, text) for item in value)
+            items = ", ".join(self._expression(item, texts) for item in value)
             return f"[{items}]" if isinstance(value, list) else f"({items},)"
         if isinstance(value, torch.device):
             return self.device  # of the inputs, not that of the export

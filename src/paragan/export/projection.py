@@ -74,12 +74,7 @@ def project(
 
 
 def _refine(
-    sampler: Sampler,
-    z_KZ: Tensor,
-    y_K: Tensor | None,
-    target: Tensor,
-    steps: int,
-    progress: Callable[[int], None],
+    sampler: Sampler, z_KZ: Tensor, y_K: Tensor | None, target: Tensor, steps: int, progress: Callable[[int], None]
 ) -> None:
     """Move latents towards images near the target, in place."""
     policy = Policy(lr=_RATE, schedule=ScheduleOptions(name="cosine", end=steps))

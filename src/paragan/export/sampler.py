@@ -147,9 +147,10 @@ class Sampler(Applicable, Summarised):
         self, direction: str | None = None, seed: int | None = None, mode: Mode | None = None
     ) -> Application:
         """Return what a generator of images from images does."""
-        if direction is not None or not self.takes_condition:
-            reason = "images from latents, not from a file; use `sample`"
-            raise ConfigError(f"apply: {'leave --direction out' if self.takes_condition else f'it makes {reason}'}")
+        if not self.takes_condition:
+            raise ConfigError("apply: it makes images from latents, not from a file; use `sample`")
+        if direction is not None:
+            raise ConfigError("apply: leave --direction out")
 
         def call(x_BCHW: Tensor) -> Tensor:
             z_BZ = self.latents(len(x_BCHW), seed)
@@ -172,14 +173,14 @@ class Sampler(Applicable, Summarised):
 
         is_wanted: for each image; blocks without one are left out.
         """
-        chosen = None if labels is None else self.labels(len(as_list(labels)), labels)
+        chosen_K = None if labels is None else self.labels(len(as_list(labels)), labels)
         for first in range(0, n, latents.BLOCK):
             rows = range(first, min(first + latents.BLOCK, n))
             if is_wanted is not None and not any(is_wanted[row] for row in rows):
                 continue
             z_BZ, y_B = latents.draw_block(self._prior(1, seed), first // latents.BLOCK, len(rows))
-            if chosen is not None:
-                y_B = chosen[torch.tensor(rows) % len(chosen)]
+            if chosen_K is not None:
+                y_B = chosen_K[torch.tensor(rows) % len(chosen_K)]
             with with_steps(self.net, steps):
                 z_BZ = self._truncated(z_BZ, truncation)
                 yield first, self.generate(z_BZ, y_B, mode=mode, seed=seed, truncation=truncation, first_row=first)
@@ -229,12 +230,12 @@ class Sampler(Applicable, Summarised):
         return self._truncated(latents.draw(self._prior(n, seed), n)[0], truncation)
 
     def _truncated(self, z_BZ: Tensor, truncation: float | None) -> Tensor:
-        cut = latents.truncated(z_BZ, truncation)
+        truncated_BZ = latents.truncated(z_BZ, truncation)  # also checks the value
         if isinstance(self.net, StyledGenerator):
             return z_BZ
         if isinstance(self.net, Mixture):
-            cut[:, -1] = z_BZ[:, -1]  # which selects the member
-        return cut
+            truncated_BZ[:, -1] = z_BZ[:, -1]  # which selects the member
+        return truncated_BZ
 
     def walk(self, points_KBZ: Tensor, frames: int) -> Iterator[Tensor]:
         """Yield latents, evenly spaced on the closed path through K points; a mixture keeps its members."""

@@ -49,7 +49,6 @@ class TensorSampler(Sampler):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the generator's inputs."""
         return input_names(self.net)
 
     def sample(  # type: ignore[override]
@@ -76,7 +75,6 @@ class TensorSampler(Sampler):
 
     @property
     def input_kind(self) -> Kind | None:
-        """What `apply` takes; None: nothing."""
         return None if self._applied is None else self._applied.kind
 
     def input_texts(self) -> list[str]:
@@ -85,7 +83,7 @@ class TensorSampler(Sampler):
         if application is None:
             return list(self.inputs)
         rate = f" at {application.audio.sample_rate:,} Hz" if application.audio else ""
-        channels = f"{application.channels} channel{'s'[: application.channels - 1]}"
+        channels = "1 channel" if application.channels == 1 else f"{application.channels} channels"
         return [f"{application.kind} of {channels}{rate}, of any size, in [-1, 1]"]
 
     def output_text(self) -> str:
@@ -202,12 +200,7 @@ class TensorSampler(Sampler):
 
 
 def sample_tensors(
-    net: nn.Module,
-    prior: Prior,
-    source: Source | None,
-    n: int,
-    labels: Labels | None = None,
-    mode: Mode = "eval",
+    net: nn.Module, prior: Prior, source: Source | None, n: int, labels: Labels | None = None, mode: Mode = "eval"
 ) -> SampledImages | Tensor:
     """Sample n rows of a generator of named tensors; images (1 or 3, H, W) are `SampledImages`.
 

@@ -73,7 +73,7 @@ def _blended(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
     sizes = x.shape[2:]
     overlap = -(-tiling.overlap // tiling.multiple) * tiling.multiple
     tile = max(-(-tiling.tile // tiling.multiple) * tiling.multiple, 2 * overlap)
-    total = weights = torch.zeros(())
+    total = weights = torch.zeros(())  # until the first output shows its channels and type
     tiles = list(product(*(_windows(size, tile, overlap) for size in sizes)))
     for done, windows in enumerate(tiles, start=1):
         y = call(cut(x, windows))

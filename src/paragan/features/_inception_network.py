@@ -88,8 +88,7 @@ class InceptionVariant:
 def resize_like_tensorflow(x_BCHW: Tensor, height: int, width: int) -> Tensor:
     """Resize by `tf.image.resize_bilinear` of TensorFlow 1: without antialiasing.
 
-    Output pixel i lies at i * input / output, not at pixel centres, and beyond the last pixel the
-    last one is repeated.
+    Output pixel i lies at i * input / output, not at pixel centres, and beyond the last pixel the last one is repeated.
     """
     top, bottom, down = _neighbours(x_BCHW.shape[2], height, x_BCHW)
     rows = torch.lerp(x_BCHW[:, :, top], x_BCHW[:, :, bottom], down[:, None])

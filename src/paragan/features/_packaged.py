@@ -38,8 +38,8 @@ class PackagedExtractor:
     @property
     def info(self) -> dict[str, Any]:
         """Facts about the weights: sha256, trained_on, trained_by, and accuracy by test images."""
-        found: dict[str, Any] = json.loads((FOLDER / f"{self.name}.json").read_text(encoding="utf-8"))
-        return found
+        info: dict[str, Any] = json.loads((FOLDER / f"{self.name}.json").read_text(encoding="utf-8"))
+        return info
 
     def accepts(self, shape: tuple[int, int, int]) -> bool:
         """Return whether images of this shape are valid inputs."""

@@ -65,12 +65,7 @@ def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
         sha256=program.sha256,
         takes_any_size=True,
         is_slow=True,
-        settings={
-            "mean": list(options.mean),
-            "std": list(options.std),
-            "output": output,
-            "pool": options.pool,
-        },
+        settings={"mean": list(options.mean), "std": list(options.std), "output": output, "pool": options.pool},
         **{**context.call_settings(options, 50), "resize": f"{options.resize} to {height}x{width}"},
     )
 
@@ -86,15 +81,15 @@ class _Features(nn.Module):
         self.pool = pool
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        found: Tensor = self.program(self.to_input(x_BCHW))[self.output]
-        if found.dim() < 3:
-            return found
+        output: Tensor = self.program(self.to_input(x_BCHW))[self.output]
+        if output.dim() < 3:
+            return output
         if self.pool is None:
             raise ConfigError(
-                f"evaluation.features: output {self.output!r} has the shape {tuple(found.shape)}, not (B, F); pass "
+                f"evaluation.features: output {self.output!r} has the shape {tuple(output.shape)}, not (B, F); pass "
                 "evaluation.features.pool=mean, or first for the class token"
             )
-        tokens_BTF = found if found.dim() == 3 else found.flatten(2).transpose(1, 2)
+        tokens_BTF = output if output.dim() == 3 else output.flatten(2).transpose(1, 2)
         return tokens_BTF[:, 0] if self.pool == "first" else tokens_BTF.mean(1)
 
 
@@ -111,13 +106,12 @@ def _input_shape(program: ExportedNetwork, options: Options, data_channels: int)
             f"evaluation.features: mean and std have {len(options.mean)} and {len(options.std)} values, and "
             f"{program.path} takes {channels} channels; pass one value for each channel, std above 0"
         )
-    found = [size or options.size for size in sizes]
-    if options.size is not None and any(size != options.size for size in found):
+    height, width = (size or options.size for size in sizes)
+    if options.size is not None and (height, width) != (options.size, options.size):
         raise ConfigError(
             f"evaluation.features.size={options.size}, but {program.path} takes images of "
             f"{'x'.join(map(str, sizes))}; leave size out"
         )
-    height, width = found
     if height is None or width is None:
         raise ConfigError(f"evaluation.features.size is required: {program.path} takes images of any size")
     return channels, height, width

@@ -10,12 +10,7 @@ from paragan.core.option_types import FilePath
 from paragan.features.base.extractor import ExtractorContext, FeatureExtractor
 from paragan.features.base.inception_weights import inception_extractor
 
-PUBLISHED_NAMES = {
-    "fd": "fid",
-    "inception_score": "inception_score",
-    "intra_class_fd": "intra_class_fid",
-    "kid": "kid",
-}
+PUBLISHED_NAMES = {"fd": "fid", "intra_class_fd": "intra_class_fid", "kid": "kid", "inception_score": "inception_score"}
 
 
 @dataclass(frozen=True)

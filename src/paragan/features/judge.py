@@ -119,11 +119,10 @@ def train_or_load(
 ) -> FeatureExtractor:
     """Return the judge of this data: read from `folder` or `cache`, or trained, and saved in both.
 
-    A saved judge is used if data, settings and seed are equal. Data with fewer than two classes
-    give a judge of rotations (`RotatedSource`). Every rank trains the same judge, so that no rank
-    waits; the weights of rank 0 are used and saved. progress: see `train_classifier`; if it raises,
-    nothing is written. cache: folder of the newest 64 judges of all runs. Raises `CheckpointError` if
-    `folder` cannot be written and `must_save` is set.
+    A saved judge is used if data, settings and seed are equal. Data with fewer than two classes give a judge of
+    rotations (`RotatedSource`). Every rank trains the same judge, so that no rank waits; the weights of rank 0 are used
+    and saved. progress: see `train_classifier`; if it raises, nothing is written. cache: folder of the newest 64 judges
+    of all runs. Raises `CheckpointError` if `folder` cannot be written and `must_save` is set.
     """
     task, train, held_out = _task_of(train, held_out)
     fingerprint = _fingerprint(train, held_out, seed)

@@ -13,9 +13,8 @@ from paragan.core.process_environment import host_memory_bytes
 def select_device(threads: int | None = None, local_rank: int | None = None, local_size: int = 1) -> torch.device:
     """Select the accelerator, or the CPU without one, and set the number of CPU threads.
 
-    local_rank: of this process among the `local_size` processes of this host, each of which gets a
-    separate accelerator; raises `ConfigError` if they are too few. On the CPU, more processes than
-    cores are allowed.
+    local_rank: of this process among the `local_size` processes of this host, each of which gets a separate
+    accelerator; raises `ConfigError` if they are too few. On the CPU, more processes than cores are allowed.
     """
     if threads is not None:
         torch.set_num_threads(threads)
@@ -107,8 +106,7 @@ def wait_until_ready(ready: torch.Event | None, tensors: Iterable[torch.Tensor])
 class SideStream:
     """Context that runs a thread's work on a separate stream and synchronises at its end.
 
-    Work queued before the construction finishes first; later work is independent. No effect on the
-    CPU.
+    Work queued before the construction finishes first; later work is independent. No effect on the CPU.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -32,8 +32,7 @@ class CallCompiler:
     def begin_step(self) -> None:
         """Allow replays to overwrite what earlier steps have left on the device.
 
-        Else torch allows it after every backward pass, although G's graph may still be needed after
-        that of D.
+        Else torch allows it after every backward pass, although G's graph may still be needed after that of D.
         """
         if self.recorded:
             torch.compiler.cudagraph_mark_step_begin()
@@ -57,11 +56,10 @@ def can_record(device: torch.device) -> bool:
 class CompiledModule:
     """Compiled call of a module in training, equal to the module's call up to rounding.
 
-    recorded: also record its kernel launches as a CUDA graph. One program is compiled for trained
-    weights, one for frozen weights and one without gradients, each at its first call (up to
-    minutes). The choice never depends on earlier calls, so that a resumed run repeats exactly. Not
-    compiled: evaluation, and calls in which both weights and inputs require gradients, because a
-    penalty will differentiate them twice, which torch.compile does not support.
+    recorded: also record its kernel launches as a CUDA graph. One program is compiled for trained weights, one for
+    frozen weights and one without gradients, each at its first call (up to minutes). The choice never depends on
+    earlier calls, so that a resumed run repeats exactly. Not compiled: evaluation, and calls in which both weights and
+    inputs require gradients, because a penalty will differentiate them twice, which torch.compile does not support.
     """
 
     def __init__(self, module: nn.Module, recorded: bool = False) -> None:

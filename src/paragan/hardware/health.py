@@ -35,9 +35,10 @@ def free_bytes(path: str) -> int:
 def disk(place: str = ".", free: Callable[[str], int] = free_bytes) -> CheckResult:
     """Check the space for a run folder: fails below 0.2 GB, warns below 2 GB."""
     gb = free(place) / _GB
-    level: Level = "FAIL" if gb < 0.2 else "warn" if gb < 2 else "ok"
-    cure = "" if level == "ok" else "checkpoints need space: free some, or use another disk with train --out DIR"
-    return CheckResult("disk here", level, f"{gb:.1f} GB free", cure)
+    if gb >= 2:
+        return CheckResult("disk here", "ok", f"{gb:.1f} GB free")
+    cure = "checkpoints need space: free some, or use another disk with train --out DIR"
+    return CheckResult("disk here", "FAIL" if gb < 0.2 else "warn", f"{gb:.1f} GB free", cure)
 
 
 def shared_memory(place: str = "/dev/shm", free: Callable[[str], int] = free_bytes) -> CheckResult:
@@ -65,6 +66,6 @@ def open_files(limit: int | None = None) -> CheckResult:
     """Check the limit on open files and sockets."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if limit is None else limit
     text = "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit}"
-    few = limit != resource.RLIM_INFINITY and limit < 1024
-    cure = "large data sets and many processes need more: ulimit -n 4096" if few else ""
-    return CheckResult("open files", "warn" if few else "ok", text, cure)
+    is_low = limit != resource.RLIM_INFINITY and limit < 1024
+    cure = "large data sets and many processes need more: ulimit -n 4096" if is_low else ""
+    return CheckResult("open files", "warn" if is_low else "ok", text, cure)

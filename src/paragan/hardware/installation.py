@@ -40,10 +40,10 @@ def packages(installed: Callable[[], Versions] = versions) -> CheckResult:
     """Check the required packages and their minimum versions."""
     present = installed()
     minima = requirements()
-    wrong = [f"'{k}>={minimum}'" for k, minimum in minima.items() if _number(present.get(k, "")) < _number(minimum)]
+    outdated = [f"'{k}>={minimum}'" for k, minimum in minima.items() if _number(present.get(k, "")) < _number(minimum)]
     texts = ", ".join(f"{name} {present.get(name, 'missing')}" for name in minima)
-    cure = f"install what is missing or too old: pip install {' '.join(wrong)}" if wrong else ""
-    return CheckResult("packages", "FAIL" if wrong else "ok", texts, cure)
+    cure = f"install what is missing or too old: pip install {' '.join(outdated)}" if outdated else ""
+    return CheckResult("packages", "FAIL" if outdated else "ok", texts, cure)
 
 
 def torchvision(timeout_s: float = 20.0) -> CheckResult:
@@ -54,13 +54,13 @@ def torchvision(timeout_s: float = 20.0) -> CheckResult:
     pair = f"torchvision {present.get('torchvision', '')} with torch {present.get('torch', 'missing')}"
     try:
         command = [sys.executable, "-c", "import torchvision"]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
         reason = f"its import did not end within {timeout_s:g} s"
     else:
-        if ended.returncode == 0:
+        if completed.returncode == 0:
             return CheckResult("torchvision", "ok", pair)
-        reason = (ended.stderr.strip().splitlines() or ["its import fails"])[-1]
+        reason = (completed.stderr.strip().splitlines() or ["its import fails"])[-1]
     cure = "it does not match this build of torch; paragan does not need it; remove it with `pip uninstall torchvision`"
     return CheckResult("torchvision", "warn", f"{pair}: {reason}", cure)
 

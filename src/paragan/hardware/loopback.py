@@ -45,17 +45,17 @@ def run_rank(rank: int, timeout_s: float, store_path: str) -> None:
     import torch
     import torch.distributed as dist
 
-    patience = timedelta(seconds=timeout_s)
+    timeout = timedelta(seconds=timeout_s)
     store = dist.FileStore(store_path, 2)
-    store.set_timeout(patience)
-    began = time.monotonic()
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=patience)
+    store.set_timeout(timeout)
+    start = time.monotonic()
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timeout)
     ones = torch.ones(1)
     dist.all_reduce(ones)
-    took_s = time.monotonic() - began
+    duration_s = time.monotonic() - start
     dist.destroy_process_group()
     assert ones.item() == 2
-    print(f"{took_s * 1000:.0f}")
+    print(f"{duration_s * 1000:.0f}")
 
 
 if __name__ == "__main__":

@@ -234,13 +234,13 @@ class _StageSize:
 
     def _shrink(self, windows: list[_Sums], now: _Sums, demand: float, min_size: int) -> Reason:
         """Give threads back if an upper bound of the need over `HOLD_S` is low."""
-        held = next((past for past in windows if now.time_s - past.time_s >= HOLD_S), None)
+        start = next((past for past in windows if now.time_s - past.time_s >= HOLD_S), None)
         # not sooner than that window is long: it would still hold the surge
-        if held is None or now.time_s - self._grown_at < HOLD_S or self.size == min_size:
+        if start is None or now.time_s - self._grown_at < HOLD_S or self.size == min_size:
             return Reason.NONE
         # without a completed operation the window has no bound of its own, and the last latency counts
-        latency_s = 0 if now.completed > held.completed else self.latency_s
-        bound = demand * max(latency_s, _calm(held, now))
+        latency_s = 0 if now.completed > start.completed else self.latency_s
+        bound = demand * max(latency_s, _calm(start, now))
         if bound > max(TARGET * min_size, SHRINK_BELOW * self.size):
             return Reason.NONE
         while self._history[0].time_s < now.time_s - HOLD_S:  # or the passed surge would let the stage grow again

@@ -1,12 +1,11 @@
 """Order of an endless stream over a data set: a seeded permutation per epoch.
 
-It is computed position by position; no list of rows is stored. A row number is written as a pair
-(left, right) on a grid of about sqrt(n) x sqrt(n) places, and each half in turn is moved by a keyed
-hash of the other: a generalised Feistel network, which is a bijection of the grid for any hash. The
-few pairs outside the n rows are permuted again until they are inside ("cycle walking"), which
-preserves the bijection. Source: J. Black and P. Rogaway, "Ciphers with arbitrary finite domains",
-CT-RSA 2002, sections 4 and 5. The smallest grid is at most sqrt(n) + 1 larger than n; the next even
-power of two could be four times as large, and most of the work would be walking.
+It is computed position by position; no list of rows is stored. A row number is written as a pair (left, right) on a
+grid of about sqrt(n) x sqrt(n) places, and each half in turn is moved by a keyed hash of the other: a generalised
+Feistel network, which is a bijection of the grid for any hash. The few pairs outside the n rows are permuted again
+until they are inside ("cycle walking"), which preserves the bijection. Source: J. Black and P. Rogaway, "Ciphers with
+arbitrary finite domains", CT-RSA 2002, sections 4 and 5. The smallest grid is at most sqrt(n) + 1 larger than n; the
+next even power of two could be four times as large, and most of the work would be walking.
 """
 
 from dataclasses import dataclass
@@ -79,8 +78,9 @@ def _permuted(places: Indices, sizes: _Words | np.uint64, keys: _Words) -> Indic
     width = (sizes + height - np.uint64(1)) // height
     words = _feistel(places.astype(np.uint64), keys, height, width)
     outside = np.flatnonzero(words >= sizes)
-    each = (np.broadcast_to(values, (*values.shape[:-1], len(words))) for values in (keys, height, width, sizes))
-    keys, height, width, sizes = each
+    keys, height, width, sizes = (
+        np.broadcast_to(values, (*values.shape[:-1], len(words))) for values in (keys, height, width, sizes)
+    )
     while outside.size:
         words[outside] = _feistel(words[outside], keys[:, outside], height[outside], width[outside])
         outside = outside[words[outside] >= sizes[outside]]

@@ -24,10 +24,9 @@ _CONTROLLED_PARTS = 16  # of a batch: short reads show congestion early
 class Pipeline(BatchStream):
     """Batches of a loader, made by threads at most `depth` batches ahead of the consumer.
 
-    Batches and order are those of the loader: a batch depends on its position only. `position` is
-    that of the next batch; setting it drops the batches of other positions. An error is raised at
-    its batch; the next call reads it again. The threads start at the first batch and end with
-    `close`, or when the pipeline is deleted.
+    Batches and order are those of the loader: a batch depends on its position only. `position` is that of the next
+    batch; setting it drops the batches of other positions. An error is raised at its batch; the next call reads it
+    again. The threads start at the first batch and end with `close`, or when the pipeline is deleted.
 
     depth: "auto": a controller resizes the pipeline by the latency of storage. readers: threads that wait for
     storage; 0: the decoders read, too. decoders: threads that decode and flip. With a controller these are the

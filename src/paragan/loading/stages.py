@@ -22,10 +22,9 @@ _POLL_S = 1.0  # the longest that an idle thread sleeps
 class Stages:
     """Threads that make the batches of a window of positions.
 
-    The window has `depth` positions, from that of the consumer. Parts of batches start in the order of the
-    stream. As many threads read at a time as there are readers, and as many decode as there are decoders;
-    without readers, the threads are the decoders. One lock protects everything; no thread holds it while it
-    reads, decodes or copies.
+    The window has `depth` positions, from that of the consumer. Parts of batches start in the order of the stream. As
+    many threads read at a time as there are readers, and as many decode as there are decoders; without readers, the
+    threads are the decoders. One lock protects everything; no thread holds it while it reads, decodes or copies.
 
     max_parts: of a batch, at least 1. More threads than that work on more batches: parts that storage answers
     in parallel take as long as the whole batch. Data that needs no decoding is not divided.

@@ -19,7 +19,7 @@ _BLOCK_ROWS = 256
 
 
 class SubsetSource(DerivedSource):
-    """A `Source` of selected rows of another source; labels are unchanged."""
+    """A `Source` of selected rows of another source, by position among them; labels are unchanged."""
 
     def __init__(self, source: Source, rows: Indices) -> None:
         super().__init__(source)
@@ -31,23 +31,18 @@ class SubsetSource(DerivedSource):
         return len(self._rows)
 
     def read(self, rows: Any) -> Sequence[bytes]:
-        """Return what the source reads of these positions in the subset."""
         return self.source.read(self._rows[np.asarray(rows)])
 
     def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
-        """Return samples by position in the subset."""
         return self.source.decode(encoded, self._rows[np.asarray(rows)], places, seed)
 
     def where(self, row: int) -> str:
-        """Return the name of a sample by position in the subset."""
         return self.source.where(int(self._rows[row]))
 
     def stamp(self, row: int) -> str:
-        """Return the stamp of a sample by position in the subset."""
         return self.source.stamp(int(self._rows[row]))
 
     def row_labels(self) -> Indices | None:
-        """Return the labels by position in the subset."""
         labels_N = super().row_labels()
         return None if labels_N is None else labels_N[self._rows]
 
@@ -67,7 +62,6 @@ class ClassSubset(SubsetSource):
         return {**tensors, "label": torch.from_numpy(self._numbers[tensors["label"].numpy()])}
 
     def row_labels(self) -> Indices | None:
-        """Return the labels by position in the subset."""
         labels_N = super().row_labels()
         return None if labels_N is None else self._numbers[labels_N]
 

@@ -54,9 +54,9 @@ class VarianceRatio(RunningMetric):
     """
 
     needs = frozenset({Needs.FEATURES, Needs.LABELS})
-    added = ("seen",)
+    added = ("generated",)
     real_K: Tensor
-    seen: ClassMoments
+    generated: ClassMoments
 
     @classmethod
     def from_reference(cls, real: SampleFeatures, options: Any = None) -> Self:
@@ -73,15 +73,15 @@ class VarianceRatio(RunningMetric):
 
     def update(self, samples: SampleFeatures) -> Self:
         """Return a metric that includes these images."""
-        return self.including(seen=ClassMoments.of(samples, len(self.real_K)))
+        return self.including(generated=ClassMoments.of(samples, len(self.real_K)))
 
     @property
     def ratios(self) -> Tensor:
         """Ratio of each class whose real images differ, among those with two images here; 0 if there is none."""
-        varied = (self.real_K > 0) & (self.seen.count_K > 1)
+        varied = (self.real_K > 0) & (self.generated.count_K > 1)
         if not varied.any():
             return torch.zeros(1, dtype=torch.float64)
-        return self.seen.variance_K[varied] / self.real_K[varied]
+        return self.generated.variance_K[varied] / self.real_K[varied]
 
 
 def _labels(judged: SampleFeatures) -> Tensor:

@@ -1,9 +1,8 @@
 """Coverage: share of real images that have a generated image nearby; higher is better.
 
-Source: M. F. Naeem et al., "Reliable fidelity and diversity metrics for generative models", ICML
-2020, section 3.2, with k = 5 as recommended there. Near is within the distance to the k-th nearest
-other real image. Coverage grows with the number of generated images, so as many are taken as real
-ones; a perfect generator then has 1 - 2^-k.
+Source: M. F. Naeem et al., "Reliable fidelity and diversity metrics for generative models", ICML 2020, section 3.2,
+with k = 5 as recommended there. Near is within the distance to the k-th nearest other real image. Coverage grows with
+the number of generated images, so as many are taken as real ones; a perfect generator then has 1 - 2^-k.
 """
 
 from __future__ import annotations

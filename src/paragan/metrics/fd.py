@@ -1,10 +1,9 @@
 """Frechet distance of Gaussians fitted to generated and real features; lower is better.
 
-Source: M. Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash
-equilibrium", NeurIPS 2017, equation 6; D. C. Dowson, B. V. Landau, "The Frechet distance between
-multivariate normal distributions", 1982. It depends on the extractor and on the number of images
-(fewer: higher), so values compare only if both agree; only with the published Inception weights
-would it be the FID.
+Source: M. Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash equilibrium", NeurIPS
+2017, equation 6; D. C. Dowson, B. V. Landau, "The Frechet distance between multivariate normal distributions", 1982. It
+depends on the extractor and on the number of images (fewer: higher), so values compare only if both agree; only with
+the published Inception weights would it be the FID.
 """
 
 from __future__ import annotations
@@ -58,11 +57,11 @@ class Metric(RunningMetric):
     )
     names_extractor = True
     min_images = 2
-    added = ("seen",)
+    added = ("generated",)
     real_mean_F: Tensor
     real_covariance_FF: Tensor
     real_root_FF: Tensor  # square root of the covariance
-    seen: FeatureMoments
+    generated: FeatureMoments
 
     @classmethod
     def from_reference(cls, real: SampleFeatures, options: object = None) -> Metric:
@@ -72,11 +71,11 @@ class Metric(RunningMetric):
 
     def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        return self.including(seen=FeatureMoments.of(samples.features_BF))
+        return self.including(generated=FeatureMoments.of(samples.features_BF))
 
     def compute(self) -> float:
         """Return the distance. Raises `ConfigError` below two images."""
-        mean_F, covariance_FF = self.seen.mean_and_covariance()
+        mean_F, covariance_FF = self.generated.mean_and_covariance()
         return frechet_distance(
             mean_F, covariance_FF, self.real_mean_F, self.real_covariance_FF, real_root_FF=self.real_root_FF
         )

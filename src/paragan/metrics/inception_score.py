@@ -1,9 +1,8 @@
 """Inception score of generated images: sure classes, and many of them; higher is better.
 
-Source: T. Salimans et al., "Improved techniques for training GANs", NeurIPS 2016, section 4: the
-exponential of the mean divergence between the classes of an image and those of all images, as the
-mean over ten parts of the images. It looks at no real image. Values compare with published ones
-only for the Inception network.
+Source: T. Salimans et al., "Improved techniques for training GANs", NeurIPS 2016, section 4: the exponential of the
+mean divergence between the classes of an image and those of all images, as the mean over ten parts of the images. It
+looks at no real image. Values compare with published ones only for the Inception network.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Kernel distance between generated and real features (KID); lower is better.
 
-Source: M. Binkowski et al., "Demystifying MMD GANs", ICLR 2018, section 4: the unbiased estimate of
-the squared maximum mean discrepancy with the kernel (x y / F + 1)^3. Published values average it
-over 100 random subsets of 1000 images; here all pairs of images count at once, which has the same
-expectation, less variance, and needs no seed.
+Source: M. Binkowski et al., "Demystifying MMD GANs", ICLR 2018, section 4: the unbiased estimate of the squared maximum
+mean discrepancy with the kernel (x y / F + 1)^3. Published values average it over 100 random subsets of 1000 images;
+here all pairs of images count at once, which has the same expectation, less variance, and needs no seed.
 """
 
 from __future__ import annotations

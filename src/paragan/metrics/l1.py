@@ -17,6 +17,6 @@ class Metric(PairMetric):
     direction = Direction.LOWER
     note = "Mean absolute difference between generated and target samples; images have values in [-1, 1]."
 
-    def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
+    def compare(self, generated_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the L1 distance of each pair, float64 (B,)."""
-        return mean_per_sample((made_B - target_B).abs())
+        return mean_per_sample((generated_B - target_B).abs())

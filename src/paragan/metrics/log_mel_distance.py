@@ -23,6 +23,6 @@ class Metric(AudioMetric):
     direction = Direction.LOWER
     note = "Mean absolute difference of the log-mel spectrograms of generated and target audio."
 
-    def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
+    def compare(self, generated_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the distance of each pair, float64 (B,)."""
-        return (self.log_mel(made_B) - self.log_mel(target_B)).abs().flatten(1).mean(1)
+        return (self.log_mel(generated_B) - self.log_mel(target_B)).abs().flatten(1).mean(1)

@@ -31,9 +31,9 @@ class Metric(AudioMetric):
     direction = Direction.LOWER
     note = "Mel-cepstral distortion of generated against target audio, in decibels."
 
-    def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
+    def compare(self, generated_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the distortion of each pair in dB, float64 (B,)."""
-        difference_BCMF = self.log_mel(made_B) - self.log_mel(target_B)
+        difference_BCMF = self.log_mel(generated_B) - self.log_mel(target_B)
         n_mels = difference_BCMF.shape[2]
         if n_mels <= _COEFFICIENTS:
             raise ConfigError(

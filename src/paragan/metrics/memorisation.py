@@ -1,9 +1,8 @@
 """Memorisation: whether generated images are nearer to training images than new real images are.
 
-Source: C. Meehan, K. Chaudhuri, S. Dasgupta, "A non-parametric test to detect data-copying in
-generative models", AISTATS 2020, section 4: the Mann-Whitney statistic of the distances to the nearest
-training image, here as the probability that it estimates instead of as a z-score, so that it does
-not grow with the number of images.
+Source: C. Meehan, K. Chaudhuri, S. Dasgupta, "A non-parametric test to detect data-copying in generative models",
+AISTATS 2020, section 4: the Mann-Whitney statistic of the distances to the nearest training image, here as the
+probability that it estimates instead of as a z-score, so that it does not grow with the number of images.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ def _distance_to_nearest(a_NF: Tensor, b_MF: Tensor) -> Tensor:
     them; the distance is that of the difference, so that a copy has distance 0.
     """
     square_M = b_MF.square().sum(1)
-    found = []
+    distances = []
     for rows in a_NF.split(_ROWS_AT_ONCE):
         closest = (square_M - 2 * rows @ b_MF.T).argmin(1)
-        found.append((rows - b_MF[closest]).norm(dim=1))
-    return torch.cat(found) if found else b_MF.new_empty(0)
+        distances.append((rows - b_MF[closest]).norm(dim=1))
+    return torch.cat(distances) if distances else b_MF.new_empty(0)

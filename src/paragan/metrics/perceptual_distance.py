@@ -53,8 +53,8 @@ class Layers:
     @torch.no_grad()
     def distance(self, pair_2CHW: Tensor) -> Tensor:
         """Return the distance of two images in [-1, 1], float64 ()."""
-        found = self.network(self.to_input(pair_2CHW.float()))
-        return torch.stack([self._of_layer(found[name].double()) for name in self.names]).sum()
+        layers = self.network(self.to_input(pair_2CHW.float()))
+        return torch.stack([self._of_layer(layers[name].double()) for name in self.names]).sum()
 
     def _of_layer(self, maps_2CHW: Tensor) -> Tensor:
         positions_2CP = maps_2CHW[:, :, None] if maps_2CHW.dim() == 2 else maps_2CHW.flatten(2)

@@ -26,7 +26,7 @@ class Metric(RangeMetric):
     direction = Direction.HIGHER
     note = "Peak signal-to-noise ratio of generated against target samples, in decibels."
 
-    def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
+    def compare(self, generated_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the ratio of each pair in dB, float64 (B,)."""
-        mse_B = mean_per_sample((made_B - target_B).square())
+        mse_B = mean_per_sample((generated_B - target_B).square())
         return 10 * (self.peak**2 / mse_B).log10().clamp(max=MOST / 10)

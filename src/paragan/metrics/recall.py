@@ -49,5 +49,5 @@ class Metric(RunningMetric):
     def compute(self) -> float:
         """Return the share. Raises `ConfigError` for no more than k images."""
         radius_M = radii(self.generated_NF, K)
-        found = sum(int((block <= radius_M).any(1).sum()) for block in distances(self.real_NF, self.generated_NF))
-        return found / len(self.real_NF)
+        num_within = sum(int((block <= radius_M).any(1).sum()) for block in distances(self.real_NF, self.generated_NF))
+        return num_within / len(self.real_NF)

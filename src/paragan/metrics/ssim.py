@@ -1,9 +1,8 @@
 """Structural similarity to the target, as the mean over images; higher is better, 1 is equal.
 
-Source: Z. Wang et al., "Image quality assessment: from error visibility to structural similarity",
-IEEE TIP 2004, equation 13 with the settings of section III.C: a Gaussian window of 11x11 pixels,
-sigma 1.5, K1 = 0.01, K2 = 0.03, only at places where the window is within the image. The paper uses
-luminance; here the mean over the channels is taken.
+Source: Z. Wang et al., "Image quality assessment: from error visibility to structural similarity", IEEE TIP 2004,
+equation 13 with the settings of section III.C: a Gaussian window of 11x11 pixels, sigma 1.5, K1 = 0.01, K2 = 0.03, only
+at places where the window is within the image. The paper uses luminance; here the mean over the channels is taken.
 """
 
 from dataclasses import dataclass
@@ -33,10 +32,10 @@ class Metric(RangeMetric):
     note = "Structural similarity of generated and target images; 1 for equal images."
     needs = frozenset({Needs.PAIRS, Needs.IMAGES})
 
-    def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
+    def compare(self, generated_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the similarity of each pair of images, float64 (B,)."""
         # from 0 to the peak: means of values around 0 would have no meaning
-        x = made_B - self.low
+        x = generated_B - self.low
         y = target_B - self.low
         c1 = (_K1 * self.peak) ** 2
         c2 = (_K2 * self.peak) ** 2

@@ -80,12 +80,12 @@ def attention_sides(
     """
     setting: Places = default if wanted == "default" else wanted
     sides = setting.get(player) if isinstance(setting, dict) else setting
-    chosen = (sides,) if isinstance(sides, int) else tuple(sides or ())
-    for side in chosen:
+    numbers = (sides,) if isinstance(sides, int) else tuple(sides or ())
+    for side in numbers:
         if side not in maps:
             known = ", ".join(map(str, sorted(maps)))
             raise ConfigError(
                 f"model.attention: {player.upper()} has no map of {side}x{side}; use one of "
                 f"{known} (model.attention.{player}=SIDE), or null for none"
             )
-    return chosen
+    return numbers

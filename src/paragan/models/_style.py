@@ -90,10 +90,9 @@ class Mapping(RowDrawing):
 class ModulatedConv2d(nn.Module):
     """Convolution of (B, inputs, H, W), modulated by styles (B, inputs) and demodulated (equations 1 and 3).
 
-    Scaling the weights along their inputs is scaling the inputs, and dividing them by the norm of each output's
-    weights is dividing the outputs: all images share one convolution with plain weights.
-    Weights are N(0, 1): demodulation makes their scale irrelevant. up: a transposed convolution of
-    stride two, then a blur, to (B, outputs, 2H, 2W).
+    Scaling the weights along their inputs is scaling the inputs, and dividing them by the norm of each output's weights
+    is dividing the outputs: all images share one convolution with plain weights. Weights are N(0, 1): demodulation
+    makes their scale irrelevant. up: a transposed convolution of stride two, then a blur, to (B, outputs, 2H, 2W).
     """
 
     fill = fill_normal

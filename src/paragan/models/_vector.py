@@ -34,8 +34,7 @@ class VectorBatchNorm(nn.Module):
 class LatentEntry(nn.Module):
     """First block: z and y to the smallest map, of `size`, and the vector (class embedding, z).
 
-    The map is computed from the first `first` numbers of z; whole: from the vector, of length
-    `first`.
+    The map is computed from the first `first` numbers of z; whole: from the vector, of length `first`.
     """
 
     def __init__(
@@ -102,8 +101,7 @@ def latent_per_block(latent: int | None, num_blocks: int, each: int) -> int:
     if whole % (num_blocks + 1):
         near = -(-whole // (num_blocks + 1)) * (num_blocks + 1)
         raise ConfigError(
-            f"model.latent={whole} cannot be divided into a part for each of {num_blocks} blocks "
-            f"and one for the first map; pass a multiple of {num_blocks + 1}, such as "
-            f"model.latent={near}"
+            f"model.latent={whole} cannot be divided into a part for each of {num_blocks} blocks and one for the "
+            f"first map; pass a multiple of {num_blocks + 1}, such as model.latent={near}"
         )
     return whole // (num_blocks + 1)

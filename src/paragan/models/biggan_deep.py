@@ -1,10 +1,9 @@
 """BigGAN-deep (Brock et al. 2019, appendix B.2, tables 7 to 9).
 
-Bottlenecks of four convolutions, two for each resolution; short-cuts that drop, repeat or add
-channels instead of computing them; every norm of G reads all of z and the class. Parameters with
-the default width (G / D): 32 px, 10 classes 7,762,948 / 2,908,930; 1000 classes 32,874,372 /
-20,951,554 at 64 px, 50,244,484 / 34,590,210 at 128 px, 55,736,708 / 38,001,666 at 256 px. The paper
-has no 8, 16, 32 and 1024 px.
+Bottlenecks of four convolutions, two for each resolution; short-cuts that drop, repeat or add channels instead of
+computing them; every norm of G reads all of z and the class. Parameters with the default width (G / D): 32 px, 10
+classes 7,762,948 / 2,908,930; 1000 classes 32,874,372 / 20,951,554 at 64 px, 50,244,484 / 34,590,210 at 128 px,
+55,736,708 / 38,001,666 at 256 px. The paper has no 8, 16, 32 and 1024 px.
 """
 
 from dataclasses import dataclass
@@ -142,8 +141,7 @@ class UpNeck(nn.Module):
 class DownNeck(nn.Module):
     """Bottleneck of D, x + 1x1 (3x3 (3x3 (1x1 x))), with ReLU before each (figure 16).
 
-    down: halves the resolution before the last 1x1. A 1x1 adds the channels that x has less than
-    the block.
+    down: halves the resolution before the last 1x1. A 1x1 adds the channels that x has less than the block.
     """
 
     def __init__(self, inputs: int, outputs: int, down: bool, wrap: Wrap) -> None:

@@ -1,9 +1,8 @@
 """ContraGAN (Kang & Park 2020): BigGAN with a contrastive D.
 
-D embeds images and classes in one space. Its features are those embeddings, (B, 2, E): of the
-images, then of their classes, each of length 1. Parameters with the defaults (G / D): 32 px, 10
-classes 9,416,196 / 2,517,186; 128 px, 1000 classes 70,433,988 / 90,343,202. `reacgan` has the same
-networks.
+D embeds images and classes in one space. Its features are those embeddings, (B, 2, E): of the images, then of their
+classes, each of length 1. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 / 2,517,186; 128 px, 1000
+classes 70,433,988 / 90,343,202. `reacgan` has the same networks.
 """
 
 from dataclasses import dataclass
@@ -34,9 +33,15 @@ class Discriminator(ResidualDiscriminator):
     weight_init: WeightInit = "orthogonal"
 
     def __init__(self, options: ContrastOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        embed = options.embed or (512 if min(shape[1:]) <= 32 else 768 if min(shape[1:]) <= 64 else 1536)
         plan = biggan.large_plan(options, shape)
+        embed = options.embed or _default_embed(min(shape[1:]))
         super().__init__(options, plan, shape[0], num_classes, partial(_head, embed))
+
+
+def _default_embed(side: int) -> int:
+    if side <= 32:
+        return 512
+    return 768 if side <= 64 else 1536
 
 
 def _head(embed: int, features: int, classes: int) -> nn.Module:

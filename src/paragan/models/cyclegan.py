@@ -1,10 +1,9 @@
 """CycleGAN (Zhu et al. 2017): translation between images of two kinds, A and B, without pairs.
 
-Both translators are G, both discriminators D, and one step trains all four. Images lie side by side,
-A at the left and B at the right (data `unpaired`). The translators are the residual networks of the
-paper's appendix 7.2 (Johnson et al. 2016) and D is PatchGAN, all with instance norm. The defaults are a small
-version. At the paper's sizes a translator has 11,378,179 parameters and a discriminator 2,763,841: without the
-896 biases before instance norm, which removes them.
+Both translators are G, both discriminators D, and one step trains all four. Images lie side by side, A at the left and
+B at the right (data `unpaired`). The translators are the residual networks of the paper's appendix 7.2 (Johnson et al.
+2016) and D is PatchGAN, all with instance norm. The defaults are a small version. At the paper's sizes a translator has
+11,378,179 parameters and a discriminator 2,763,841: without the 896 biases before instance norm, which removes them.
 """
 
 from dataclasses import dataclass

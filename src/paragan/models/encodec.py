@@ -1,11 +1,10 @@
 """EnCodec (Defossez et al. 2022, "High Fidelity Neural Audio Compression"): audio to tokens, and back.
 
-G is a SEANet encoder, a residual vector quantizer and the mirrored decoder; it reconstructs the
-audio of the batch. D is the multi-scale STFT discriminator (section 3.4): 2-D convolutions over
-complex spectrograms of several windows. The defaults are a small version, for 8 kHz: frames of 64
-samples, 4 codebooks of 8 bits, 4 kbit/s. Differences from the paper: codes are short, of length 1
-and trained by gradients (DAC, Kumar et al. 2023), not moving averages; the encoder ends with as many
-channels as its last map (the paper: 128); short-cuts compute nothing; D is half as wide; no LSTM, no
+G is a SEANet encoder, a residual vector quantizer and the mirrored decoder; it reconstructs the audio of the batch. D
+is the multi-scale STFT discriminator (section 3.4): 2-D convolutions over complex spectrograms of several windows. The
+defaults are a small version, for 8 kHz: frames of 64 samples, 4 codebooks of 8 bits, 4 kbit/s. Differences from the
+paper: codes are short, of length 1 and trained by gradients (DAC, Kumar et al. 2023), not moving averages; the encoder
+ends with as many channels as its last map (the paper: 128); short-cuts compute nothing; D is half as wide; no LSTM, no
 weight normalisation; G ends in tanh.
 """
 
@@ -122,7 +121,7 @@ class StftDiscriminator(nn.Module):
     def _spectrogram(self, audio_BT: Tensor) -> Tensor:
         audio_BT = at_least_float32(audio_BT)
         hann = torch.hann_window(self.window, dtype=audio_BT.dtype, device=audio_BT.device)
-        found = torch.stft(
+        spectrum = torch.stft(
             audio_BT,
             n_fft=self.window,
             hop_length=self.window // 4,
@@ -131,7 +130,7 @@ class StftDiscriminator(nn.Module):
             normalized=True,
             return_complex=True,
         )
-        return torch.view_as_real(found).permute(0, 3, 2, 1)
+        return torch.view_as_real(spectrum).permute(0, 3, 2, 1)
 
 
 class BottleneckResidual(nn.Module):
@@ -148,8 +147,9 @@ class BottleneckResidual(nn.Module):
 
 
 def _downwards(widths: list[int], rates: tuple[int, ...]) -> list[nn.Module]:
-    """Return the first convolution, and a residual block and a strided convolution for each rate; widths: first the
-    channels of audio.
+    """Return the first convolution, then for each rate a residual block and a strided convolution.
+
+    widths: channels of audio, then of each map.
     """
     layers: list[nn.Module] = [nn.Conv1d(widths[0], widths[1], 7, padding=3)]
     for (inputs, outputs), rate in zip(pairwise(widths[1:]), rates, strict=True):
@@ -170,5 +170,5 @@ def _upwards(widths: list[int], rates: tuple[int, ...]) -> list[nn.Module]:
 
 def _check_shape(shape: tuple[int, ...], does_not_fit: bool | int, length: str) -> None:
     if len(shape) != 2 or shape[0] not in (1, 2) or does_not_fit:
-        found = "x".join(map(str, shape))
-        raise DataError(f"encodec reconstructs audio of 1xN or 2xN samples, {length}, not {found}")
+        size = "x".join(map(str, shape))
+        raise DataError(f"encodec reconstructs audio of 1xN or 2xN samples, {length}, not {size}")

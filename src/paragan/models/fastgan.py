@@ -1,14 +1,13 @@
 """FastGAN (Liu et al. 2021, "Towards faster and stabilized GAN training for high-fidelity few-shot image synthesis").
 
-A light generator for few images on one GPU. A small map excites a large one: it scales the channels
-of the map that is 16 times its size (skip-layer excitation, equations 1 and 2). D is also an encoder:
-small decoders rebuild real images from its maps, for the penalty `reconstruction`. Trained with the
-loss `hinge`. Layers and widths are those of the authors' code. Differences from it: G ends in tanh at
-every size (theirs: at 1024 px); no second output of 128 px (192 parameters), so that D's small branch
-reads every second, fourth, … pixel of fakes, as of real images; noise is fixed in evaluation. Other
-sizes than 256, 512 and 1024 px are ours, and so are labels: class-conditional norms in G, a
-projection in D. Parameters (G / D), three colours, unconditional: 128 px 28,959,430 / 11,423,200; 256
-px 29,127,654 / 11,526,160; 512 px 29,174,200 / 11,526,496; 1024 px 29,176,320 / 11,528,192.
+A light generator for few images on one GPU. A small map excites a large one: it scales the channels of the map that is
+16 times its size (skip-layer excitation, equations 1 and 2). D is also an encoder: small decoders rebuild real images
+from its maps, for the penalty `reconstruction`. Trained with the loss `hinge`. Layers and widths are those of the
+authors' code. Differences from it: G ends in tanh at every size (theirs: at 1024 px); no second output of 128 px (192
+parameters), so that D's small branch reads every second, fourth, … pixel of fakes, as of real images; noise is fixed in
+evaluation. Other sizes than 256, 512 and 1024 px are ours, and so are labels: class-conditional norms in G, a
+projection in D. Parameters (G / D), three colours, unconditional: 128 px 28,959,430 / 11,423,200; 256 px 29,127,654 /
+11,526,160; 512 px 29,174,200 / 11,526,496; 1024 px 29,176,320 / 11,528,192.
 """
 
 from dataclasses import dataclass
@@ -75,9 +74,8 @@ class Generator(BlockGenerator):
 class Discriminator(BlockDiscriminator):
     """FastGAN's D: x_BCHW (and y_B) to logits (B, patches) and features (mean of the last map).
 
-    With part_B, a number from 0 to 3 per image (upper left, upper right, lower left, lower right), the
-    features are instead what the decoders rebuild: the whole image, the small one, and that quarter of
-    it, each of 128 px or less.
+    With part_B, a number from 0 to 3 per image (upper left, upper right, lower left, lower right), the features are
+    instead what the decoders rebuild: the whole image, the small one, and that quarter of it, each of 128 px or less.
     """
 
     reconstructs = True
@@ -214,7 +212,8 @@ class EncoderHead(nn.Module):
     def __init__(self, options: Options, widths: list[int], shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
         doublings = map_sizes(shape).doublings
-        last, before = widths[-1], widths[-2:][0]
+        last = widths[-1]
+        before = widths[-2:][0]  # the only one, where there is one
         halvings = max(1, min(doublings, _SMALL) - 1)
         half = [max(1, (4 * options.width) >> number) for number in range(halvings)][::-1]
         self.branch = nn.Sequential(*_strided([shape[0], *half]))

@@ -1,9 +1,8 @@
 """Flow U-Net: a rectified flow (Liu et al. 2022, "Flow Straight and Fast") as a generator of images.
 
-x_t = (1 - t) x + t n goes from an image at t = 0 to noise at t = 1, and the network predicts
-v = n - x. G maps noise to an image by `steps` steps of an ODE solver, of which one is z - v(z, 1).
-D is the encoder of the U-Net with a head for each map, so it can start from G's weights. The U-Net
-is that of Ho et al. 2020 (DDPM) without attention, on patches.
+x_t = (1 - t) x + t n goes from an image at t = 0 to noise at t = 1, and the network predicts v = n - x. G maps noise to
+an image by `steps` steps of an ODE solver, of which one is z - v(z, 1). D is the encoder of the U-Net with a head for
+each map, so it can start from G's weights. The U-Net is that of Ho et al. 2020 (DDPM) without attention, on patches.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
 """HiFi-GAN (Kong et al. 2020, "HiFi-GAN: Generative Adversarial Networks for Efficient and High Fidelity Speech
 Synthesis"): audio from a mel spectrogram.
 
-G upsamples the frames of `mel` to samples of `audio` by transposed convolutions, each followed by the mean
-of residual blocks with several kernel sizes and dilations (section 2.2). D is a multi-period and a
-multi-scale discriminator (2.3): the first folds the audio by periods, the second reads it at lower and
-lower rates. The defaults are a small version, for 8 kHz and frames of 64 samples. The paper's networks
-have `n_mels: 80`; parameters:
+G upsamples the frames of `mel` to samples of `audio` by transposed convolutions, each followed by the mean of residual
+blocks with several kernel sizes and dilations (section 2.2). D is a multi-period and a multi-scale discriminator (2.3):
+the first folds the audio by periods, the second reads it at lower and lower rates. The defaults are a small version,
+for 8 kHz and frames of 64 samples. The paper's networks have `n_mels: 80`; parameters:
 
-| paper | flavour | width | rates | G | D: mpd, msd |
-|---|---|---|---|---|---|
-| V1 | `v1` | 512 | 8, 8, 2, 2 | 13,926,017 | 41,092,165, 29,610,627 |
-| V2 | `v1` | 128 | 8, 8, 2, 2 | 925,985 | the same |
-| V3 | `v3` | 256 | 8, 8, 4 | 1,462,273 | the same |
+| paper | flavour | width | rates | G | D: mpd, msd | |---|---|---|---|---|---| | V1 | `v1` | 512 | 8, 8, 2, 2 |
+13,926,017 | 41,092,165, 29,610,627 | | V2 | `v1` | 128 | 8, 8, 2, 2 | 925,985 | the same | | V3 | `v3` | 256 | 8, 8, 4
+| 1,462,273 | the same |
 
 Differences from the authors' code: no weight normalisation (so N(0, 0.01), which it overwrites there, is
 not drawn here either), and D's features are without its logits. Those of `small`: G has two kernel sizes
@@ -37,9 +34,8 @@ from paragan.models._options import WeightInit
 
 SAMPLE = "audio"
 _SLOPE = 0.1
-_DILATIONS: dict[
-    str, dict[int, tuple[int, ...]]
-] = {  # of the convolutions of G's residual blocks, by kernel size (the paper, table 5)
+# of the convolutions of G's residual blocks, by flavour and kernel size (the paper, table 5)
+_DILATIONS: dict[str, dict[int, tuple[int, ...]]] = {
     "small": {3: (1, 3), 7: (1, 3)},
     "v1": dict.fromkeys((3, 7, 11), (1, 1, 3, 1, 5, 1)),
     "v3": {3: (1, 2), 5: (2, 6), 7: (3, 12)},
@@ -95,8 +91,8 @@ class Generator(nn.Module):
         super().__init__()
         frame = prod(options.rates)
         if len(shape) != 2 or shape[0] not in (1, 2) or shape[1] % frame:
-            found = "x".join(map(str, shape))
-            raise DataError(f"hifigan generates audio of 1xN or 2xN samples, N a multiple of {frame}, not {found}")
+            size = "x".join(map(str, shape))
+            raise DataError(f"hifigan generates audio of 1xN or 2xN samples, N a multiple of {frame}, not {size}")
         self.input_multiple = frame  # samples of audio
         widths = [max(1, options.width >> level) for level in range(len(options.rates) + 1)]
         self.first = nn.Conv1d((options.n_mels or 40) * shape[0], widths[0], 7, padding=3)
@@ -120,8 +116,9 @@ class Upsampling(nn.Module):
         padding = (rate + 1) // 2
         self.up = nn.ConvTranspose1d(inputs, outputs, 2 * rate, rate, padding, output_padding=rate % 2)
         depth = 2 if flavour == "v1" else 1
-        blocks = [DilatedResidual(outputs, kernel, ds, depth) for kernel, ds in _DILATIONS[flavour].items()]
-        self.residuals = nn.ModuleList(blocks)
+        self.residuals = nn.ModuleList()
+        for kernel, dilations in _DILATIONS[flavour].items():
+            self.residuals.append(DilatedResidual(outputs, kernel, dilations, depth))
 
     def forward(self, h: Tensor) -> Tensor:
         h = self.up(F.leaky_relu(h, _SLOPE))

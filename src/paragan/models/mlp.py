@@ -1,8 +1,7 @@
 """Fully connected pair, the usual first GAN on MNIST: leaky ReLU, tanh, logits; any image shape.
 
-At 1x28x28 the defaults are G 100-256-512-1024-784 with 1,486,352 and D 784-512-256-1 with 533,505
-parameters. With labels, both get a learnt class vector (num_classes wide) next to their input
-(Mirza & Osindero 2014, section 3.2).
+At 1x28x28 the defaults are G 100-256-512-1024-784 with 1,486,352 and D 784-512-256-1 with 533,505 parameters. With
+labels, both get a learnt class vector (num_classes wide) next to their input (Mirza & Osindero 2014, section 3.2).
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,8 @@
 """U-Net and PatchGAN for image to image (pix2pix, Isola et al. 2017).
 
-At 256 px the defaults are the paper's: G with 54,413,955 parameters in eight halvings, D with
-2,768,705 and logits of 70x70 pixels each. Dropout is on the 512 -> 512 layers that follow the
-innermost, at most three, as in the authors' second code (one layer further in in their first). The
-generator has no latent: its noise is the dropout.
+At 256 px the defaults are the paper's: G with 54,413,955 parameters in eight halvings, D with 2,768,705 and logits of
+70x70 pixels each. Dropout is on the 512 -> 512 layers that follow the innermost, at most three, as in the authors'
+second code (one layer further in in their first). The generator has no latent: its noise is the dropout.
 """
 
 from dataclasses import dataclass

@@ -1,12 +1,11 @@
 """R3GAN (Huang et al. 2024, "The GAN is dead; long live the GAN!").
 
-Residual networks without norms, the same for both players: 1x1 to twice the channels, grouped 3x3,
-1x1 back, biases before the two activations and nowhere else, Fix-up initialisation (Zhang et al.
-2019), bilinear resampling (the border is replicated; the authors' code adds zeros). Trained with the
-relativistic loss, R1 and R2. Images are not confined to [-1, 1] in training. Parameters of the
-paper's networks (G / D): CIFAR-10 at width 768 20,781,952
-/ 21,280,512; ImageNet-64 at width 1536 103,570,432 / 107,205,120; FFHQ-256, whose `g_widths` are
-[768, 768, 768, 768, 384, 192, 96], without labels 23,057,952 / 23,009,568.
+Residual networks without norms, the same for both players: 1x1 to twice the channels, grouped 3x3, 1x1 back, biases
+before the two activations and nowhere else, Fix-up initialisation (Zhang et al. 2019), bilinear resampling (the border
+is replicated; the authors' code adds zeros). Trained with the relativistic loss, R1 and R2. Images are not confined to
+[-1, 1] in training. Parameters of the paper's networks (G / D): CIFAR-10 at width 768 20,781,952 / 21,280,512;
+ImageNet-64 at width 1536 103,570,432 / 107,205,120; FFHQ-256, whose `g_widths` are [768, 768, 768, 768, 384, 192, 96],
+without labels 23,057,952 / 23,009,568.
 """
 
 from __future__ import annotations
@@ -223,11 +222,11 @@ class BasisHead(nn.Module):
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with autocast_off(h):
             features_BF = (at_least_float32(h) * self.basis).sum((2, 3))
-            found = self.linear(features_BF)
+            projected = self.linear(features_BF)
             if self.embed is None:
-                return found.squeeze(1), features_BF
+                return projected.squeeze(1), features_BF
             towards = self.embed(check_labels(y_B, len(h)))
-            return (found * towards).sum(1), features_BF
+            return (projected * towards).sum(1), features_BF
 
 
 def _widths(options: Options, shape: tuple[int, int, int]) -> list[int]:

@@ -1,8 +1,7 @@
 """ReACGAN (Kang et al. 2021, "Rebooting ACGAN").
 
-The networks of `contragan`; the loss of D's embeddings is `penalties/data_to_data`, once for each
-side, instead of `penalties/contrastive`. Parameters with the defaults (G / D): 32 px, 10 classes
-9,416,196 / 2,517,186.
+The networks of `contragan`; the loss of D's embeddings is `penalties/data_to_data`, once for each side, instead of
+`penalties/contrastive`. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 / 2,517,186.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,9 @@
 """Real-ESRGAN (Wang et al. 2021): images from reduced ones by residual dense blocks, against a U-Net.
 
-G is that of ESRGAN (Wang et al. 2018, figure 4): residual-in-residual dense blocks at the low
-resolution, then nearest-neighbour upsampling by convolutions. D is a U-Net with spectral norm and a
-logit for each pixel (figure 6). Dense blocks start at a tenth of He initialisation, as in the authors'
-code. The defaults are a small version. Difference from the papers: G ends in tanh. At the paper's sizes
-G has 16,697,987 and D 4,376,897 parameters.
+G is that of ESRGAN (Wang et al. 2018, figure 4): residual-in-residual dense blocks at the low resolution, then
+nearest-neighbour upsampling by convolutions. D is a U-Net with spectral norm and a logit for each pixel (figure 6).
+Dense blocks start at a tenth of He initialisation, as in the authors' code. The defaults are a small version.
+Difference from the papers: G ends in tanh. At the paper's sizes G has 16,697,987 and D 4,376,897 parameters.
 """
 
 from dataclasses import dataclass
@@ -100,7 +99,10 @@ class DenseConv2d(nn.Conv2d):
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
         """Draw weights from N(0, 0.1^2 * 2 / fan-in); biases are 0 (Wang et al. 2018, section 3.1)."""
-        tensor.zero_() if role == "bias" else tensor.normal_(0, 0.1 * sqrt(2 / tensor[0].numel()), generator=generator)
+        if role == "bias":
+            tensor.zero_()
+        else:
+            tensor.normal_(0, 0.1 * sqrt(2 / tensor[0].numel()), generator=generator)
 
 
 class DenseBlock(nn.Module):

@@ -1,13 +1,12 @@
 """StyleGAN2 (Karras et al. 2020).
 
-A mapping network turns a latent into a style that scales the channels of every layer; each
-resolution adds to the image; D has residual blocks and minibatch standard deviation. In pure torch.
-Conditional as in Karras et al. 2020, "Training generative adversarial networks with limited data",
-appendix. Trained with the loss `nonsaturating` and the penalties `r1` and `path_length`. Images are
-not confined to [-1, 1] in training. Parameters (G / D), three colours: 1024 px 30,370,060 /
-29,012,513; 256 px with base 16384 24,767,458 / 24,001,089; 128 px with base 16384 and mapping 2
-22,949,277 / 23,882,369, of 1000 classes 23,723,933 / 26,758,272 or, with head contrast, 31,179,393;
-32 px, 10 classes, mapping 2, residual false 20,215,315 / 23,089,664.
+A mapping network turns a latent into a style that scales the channels of every layer; each resolution adds to the
+image; D has residual blocks and minibatch standard deviation. In pure torch. Conditional as in Karras et al. 2020,
+"Training generative adversarial networks with limited data", appendix. Trained with the loss `nonsaturating` and the
+penalties `r1` and `path_length`. Images are not confined to [-1, 1] in training. Parameters (G / D), three colours:
+1024 px 30,370,060 / 29,012,513; 256 px with base 16384 24,767,458 / 24,001,089; 128 px with base 16384 and mapping 2
+22,949,277 / 23,882,369, of 1000 classes 23,723,933 / 26,758,272 or, with head contrast, 31,179,393; 32 px, 10 classes,
+mapping 2, residual false 20,215,315 / 23,089,664.
 """
 
 from dataclasses import dataclass

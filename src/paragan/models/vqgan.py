@@ -1,10 +1,9 @@
 """VQGAN (Esser et al. 2021, "Taming Transformers"): images to tokens of a codebook, and back.
 
-G is an encoder, a vector quantizer and a decoder; it reconstructs the images of the batch. D is
-PatchGAN, as in pix2pix. The defaults are a small version, for images of 16 to 64 px. Differences from
-the paper: codes and vectors have length 1 (ViT-VQGAN, Yu et al. 2022); one residual block for each
-resolution (the paper: 2), 4x4 convolutions that halve (3x3), no middle blocks and no attention; two
-halvings before D's patches (3); G ends in tanh.
+G is an encoder, a vector quantizer and a decoder; it reconstructs the images of the batch. D is PatchGAN, as in
+pix2pix. The defaults are a small version, for images of 16 to 64 px. Differences from the paper: codes and vectors have
+length 1 (ViT-VQGAN, Yu et al. 2022); one residual block for each resolution (the paper: 2), 4x4 convolutions that halve
+(3x3), no middle blocks and no attention; two halvings before D's patches (3); G ends in tanh.
 """
 
 from dataclasses import dataclass

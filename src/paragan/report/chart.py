@@ -25,7 +25,7 @@ _MAX_EVALUATION_ROWS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class ChartCurve:
-    """ChartCurve of a chart. tone: colour, 0 to 4. dash: pattern; 0 is solid. best: point to mark."""
+    """Curve of a chart. tone: colour, 0 to 4. dash: pattern; 0 is solid. best: point to mark."""
 
     label: str
     points: Sequence[Point]
@@ -85,7 +85,7 @@ class Area:
         end = self.end[axis]
         unit, name = 1.0, "kimg"
         if axis == "seconds":
-            unit, name = next((unit, name) for least, unit, name in _TIME_UNITS if end >= least)
+            unit, name = next((unit, name) for minimum, unit, name in _TIME_UNITS if end >= minimum)
         ticks = [(self.x(tick * unit, axis), format_number(tick)) for tick in Scale(0.0, end / unit).ticks()]
         return [(x, text if number else f"{text} {name}") for number, (x, text) in enumerate(ticks)]
 
@@ -110,7 +110,6 @@ class Chart:
 
     @property
     def has_best(self) -> bool:
-        """Whether a point is marked."""
         return any(line.curve.best for line in self.lines)
 
 
@@ -129,8 +128,8 @@ def draw_chart(
     """
     points = list(chain.from_iterable(curve.points for curve in curves))
     fields = {"ranges": ("low", "high"), "means": ("value",), "evaluations": ("value", "low", "high")}[style]
-    known = (getattr(point, name) for point in points for name in fields)
-    values = [value for value in known if value is not None and math.isfinite(value)]
+    numbers = (getattr(point, name) for point in points for name in fields)
+    values = [value for value in numbers if value is not None and math.isfinite(value)]
     scale = fit_scale(values, caption.floor)
     if clipped := [value for value in values if not scale.low <= value <= scale.high]:
         outliers = f"Outliers up to {format_number(max(clipped, key=abs))} are clipped."
@@ -140,9 +139,11 @@ def draw_chart(
     margin = max(52 if with_names else 16, min(_LETTER * longest + 8, size[0] // 3))
     area = Area(width=size[0], height=size[1], margin=margin, scale=scale, end=end)
     heights = _name_heights(curves, area) if is_named else {}
-    traced = ({axis: _trace(curve, axis, area, style) for axis in AXES} for curve in curves)
-    lines = tuple(Line(c, t, heights.get(c.label)) for c, t in zip(curves, traced, strict=True))
-    return Chart(caption, area, lines, "; ".join(map(_summary, curves)))
+    lines = []
+    for curve in curves:
+        traces = {axis: _trace(curve, axis, area, style) for axis in AXES}
+        lines.append(Line(curve, traces, heights.get(curve.label)))
+    return Chart(caption, area, tuple(lines), "; ".join(map(_summary, curves)))
 
 
 def run_end(kimg: float, seconds: float) -> dict[str, float]:
@@ -159,10 +160,10 @@ def table_rows(chart: Chart) -> list[list[str]]:
     places = sorted({(p.kimg, p.step) for curve in curves for p in curve.points})
     max_rows = _MAX_EVALUATION_ROWS if any(line.traces[AXES[0]]["dots"] for line in chart.lines) else _MAX_ROWS
     stride = math.ceil(len(places) / max_rows) or 1
-    chosen = [*places[:-1:stride], *places[-1:]]
-    values = [[_value_at(curve, kimg) for kimg, _ in chosen] for curve in curves]
+    shown = [*places[:-1:stride], *places[-1:]]
+    values = [[_value_at(curve, kimg) for kimg, _ in shown] for curve in curves]
     texts = [["–" if v is None else format_number(v) for v in column] for column in values]
-    return [[f"{step:,}", format_number(kimg), *row] for (kimg, step), *row in zip(chosen, *texts, strict=True)]
+    return [[f"{step:,}", format_number(kimg), *row] for (kimg, step), *row in zip(shown, *texts, strict=True)]
 
 
 def script_data(charts: Iterable[Chart]) -> View:
@@ -197,15 +198,15 @@ def _trace(curve: ChartCurve, axis: str, area: Area, style: Style) -> View:
     """
     places = [(area.x(getattr(point, axis), axis), point) for point in curve.points]
     drawn = [(x, area.y(point.value)) for x, point in places if point.value is not None]
-    known = [(x, point) for x, point in places if point.low <= point.high]
+    ranges = [(x, point) for x, point in places if point.low <= point.high]
     band = dots = whiskers = ""
     if style == "evaluations":
         dots = "".join(f"M{x:g} {y:g}h0" for x, y in drawn)
-        whiskers = "".join(f"M{x:g} {area.y(point.low):g}V{area.y(point.high):g}" for x, point in known)
+        whiskers = "".join(f"M{x:g} {area.y(point.low):g}V{area.y(point.high):g}" for x, point in ranges)
     else:
         drawn = _smooth(drawn)
     if style == "ranges":
-        band = _svg_points([(x, area.y(v)) for x, point in known for v in sorted({point.low, point.high})])
+        band = _svg_points([(x, area.y(v)) for x, point in ranges for v in sorted({point.low, point.high})])
     best = ((x, area.y(v), format_number(v)) for x, p in places if p is curve.best and (v := p.value) is not None)
     return {
         "band": band,
@@ -246,6 +247,7 @@ def _name_heights(curves: Sequence[ChartCurve], area: Area) -> dict[str, float]:
 
 def _summary(curve: ChartCurve) -> str:
     values = [point.value for point in curve.points if point.value is not None]
-    low, high = (format_number(pick(values, default=math.nan)) for pick in (min, max))
+    low = format_number(min(values, default=math.nan))
+    high = format_number(max(values, default=math.nan))
     last = curve.points[-1].value if curve.points else None
     return f"{curve.label} last {format_number(math.nan if last is None else last)}, from {low} to {high}"

@@ -47,13 +47,15 @@ def _column(entry: Mapping[str, object]) -> View | None:
     if not is_valid or len(counts[0]) != len(counts[1]) or not low < high:
         return None
     shares = [[count / (sum(bins) or 1) for count in bins] for bins in counts]
-    most = max(map(max, shares)) or 1.0
+    max_share = max(map(max, shares)) or 1.0
+    # mean and deviation of the data, then of what is generated; NaN where the record has none
     moments = [finite_or_nan(number) for number in first_items(entry.get("moments"), 4)] + [math.nan] * 4
     outside = finite_or_nan(entry.get("outside"))
-    parts = [
-        {"name": name, "points": _outline(bins, most), "moments": f"{format_short(mean)} ± {format_short(deviation)}"}
-        for name, bins, mean, deviation in zip(_PARTS, shares, moments[0:3:2], moments[1:4:2], strict=True)
-    ]
+    parts = []
+    for number, name in enumerate(_PARTS):
+        mean, deviation = moments[2 * number : 2 * number + 2]
+        text = f"{format_short(mean)} ± {format_short(deviation)}"
+        parts.append({"name": name, "points": _outline(shares[number], max_share), "moments": text})
     return {
         "name": single_line(entry.get("name"), 40),
         "low": format_number(low),
@@ -63,11 +65,11 @@ def _column(entry: Mapping[str, object]) -> View | None:
     }
 
 
-def _outline(shares: Sequence[float], most: float) -> str:
+def _outline(shares: Sequence[float], max_share: float) -> str:
     step = WIDTH / len(shares)
     corners = [(0.0, float(HEIGHT))]
     for number, share in enumerate(shares):
-        y = HEIGHT * (1 - share / most)
+        y = HEIGHT * (1 - share / max_share)
         corners += [(number * step, y), ((number + 1) * step, y)]
     corners.append((float(WIDTH), float(HEIGHT)))
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
@@ -89,9 +91,9 @@ def _cell(correlation: float) -> tuple[str, str]:
 def _largest_difference(names: list[str], data: list[list[float]], generated: list[list[float]]) -> str:
     """Return the pair of columns whose correlation differs most, in words."""
     pairs = [(abs(data[a][b] - generated[a][b]), a, b) for a, b in combinations(range(len(names)), 2)]
-    known = [pair for pair in pairs if not math.isnan(pair[0])]
-    if not known:
+    comparable = [pair for pair in pairs if not math.isnan(pair[0])]
+    if not comparable:
         return ""
-    _, a, b = max(known)
+    _, a, b = max(comparable)
     values = f"{_cell(data[a][b])[1]} in the data, {_cell(generated[a][b])[1]} generated"
     return f"The largest difference is between {names[a]} and {names[b]}: {values}."

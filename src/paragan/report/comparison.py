@@ -92,11 +92,12 @@ class Comparison:
         """Distinct protocols of all evaluations, with their number of images, of the fields that differ."""
         distinct: list[dict[str, str]] = []
         for protocol in chain.from_iterable(run.history.protocols for run in self.runs):
-            if (shown := self._shown(protocol)) not in distinct:
-                distinct.append(shown)
+            differing = self._differing_part(protocol)
+            if differing not in distinct:
+                distinct.append(differing)
         return distinct
 
-    def _shown(self, protocol: Mapping[str, str]) -> dict[str, str]:
+    def _differing_part(self, protocol: Mapping[str, str]) -> dict[str, str]:
         return {name: text for name, text in protocol.items() if name in self._differing_fields}
 
     @cached_property
@@ -112,7 +113,8 @@ class Comparison:
 
     def protocol_of(self, entry: RecordEntry, metric: str) -> int:
         """Return the index of the protocol of a value: the first of those by which it was measured equally."""
-        return self._first_protocols[metric, frozenset(comparable_part(self._shown(entry.protocol), metric).items())]
+        part = comparable_part(self._differing_part(entry.protocol), metric)
+        return self._first_protocols[metric, frozenset(part.items())]
 
     @cached_property
     def _first_protocols(self) -> dict[tuple[str, frozenset[tuple[str, str]]], int]:
@@ -135,16 +137,16 @@ class Comparison:
         """Names of the columns of `protocol_differences`, with the runs that they belong to."""
         names = []
         for number, protocol in enumerate(self.protocols[:MAX_PROTOCOLS], start=1):
-            labels = [run.label for run in self.runs if protocol in map(self._shown, run.history.protocols)]
+            labels = [run.label for run in self.runs if protocol in map(self._differing_part, run.history.protocols)]
             names.append(f"protocol {number} ({', '.join(labels)})")
         return names
 
     @cached_property
     def setting_differences(self) -> list[tuple[str, list[str]]]:
         """Settings that differ between the readable configs: key, and the text of each run."""
-        known = [run.settings for run in self.runs if run.settings is not None]
-        keys = dict.fromkeys(chain.from_iterable(known))
-        differing = [key for key in keys if len({_exact(settings.get(key, _ABSENT)) for settings in known}) > 1]
+        readable = [run.settings for run in self.runs if run.settings is not None]
+        keys = dict.fromkeys(chain.from_iterable(readable))
+        differing = [key for key in keys if len({_exact(settings.get(key, _ABSENT)) for settings in readable}) > 1]
         return [(single_line(key), self._setting_texts(key)) for key in sorted(differing)]
 
     def _setting_texts(self, key: str) -> list[str]:

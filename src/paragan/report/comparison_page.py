@@ -25,8 +25,7 @@ def render_comparison_page(comparison: Comparison) -> str:
     metrics = _metric_charts(comparison, end)
     sections = [(panels.TITLES[id], _series_charts(id, runs, end)) for id in _SECTIONS]
     drawn = [*metrics, *chain.from_iterable(charts for _, charts in sections)]
-    frames = _frames(runs)
-    sampled = [(run, of_run) for run, of_run in zip(runs, frames, strict=True) if of_run]
+    sampled = [(run, frames) for run, frames in zip(runs, _frames(runs), strict=True) if frames]
     settings, num_others = listed_settings(comparison)
     view = {
         "title": " · ".join(["comparison", *(run.name for run in runs)]),
@@ -39,13 +38,13 @@ def render_comparison_page(comparison: Comparison) -> str:
         "protocol_rows": comparison.protocol_differences,
         "settings": settings,
         "num_other_settings": num_others,
-        "samples": [(run.label, run.name, of_run[-1]) for run, of_run in sampled],
+        "samples": [(run.label, run.name, frames[-1]) for run, frames in sampled],
         "tracks": [line_look(runs.index(run)) for run, _ in sampled],
         "metrics": metrics,
         "sections": [(title, charts) for title, charts in sections if charts],
         "data": {
-            "tracks": [track_data(of_run) for _, of_run in sampled],
-            "stops": slider_positions([of_run for _, of_run in sampled]),
+            "tracks": [track_data(frames) for _, frames in sampled],
+            "stops": slider_positions([frames for _, frames in sampled]),
             "end": end,
             "one_run": False,
         }
@@ -59,15 +58,15 @@ def line_look(number: int) -> dict[str, int]:
     return {"tone": number % NUM_TONES, "dash": number // NUM_TONES}
 
 
-def slider_positions(frames: Sequence[Sequence[Frame]]) -> list[list[int]]:
+def slider_positions(tracks: Sequence[Sequence[Frame]]) -> list[list[int]]:
     """Return for each stop of the slider the frame of every run: the latest up to the same kimg.
 
     A run without one that early has its first.
     """
-    places = sorted({frame.kimg for frame in chain.from_iterable(frames)})
+    places = sorted({frame.kimg for frame in chain.from_iterable(tracks)})
     stride = -(-len(places) // (_MAX_STOPS - 1)) or 1
-    chosen = sorted({*places[::stride], *places[-1:]})
-    return [[_latest(of_run, kimg) for of_run in frames] for kimg in chosen]
+    stops = sorted({*places[::stride], *places[-1:]})
+    return [[_latest(frames, kimg) for frames in tracks] for kimg in stops]
 
 
 def _latest(frames: Sequence[Frame], kimg: float) -> int:

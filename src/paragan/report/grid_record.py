@@ -8,14 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from paragan.report.record_values import (
-    finite_or_nan,
-    first_items,
-    first_pairs,
-    single_line,
-    to_mapping,
-    to_natural,
-)
+from paragan.report.record_values import finite_or_nan, first_items, first_pairs, single_line, to_mapping, to_natural
 from paragan.report.scale import format_number
 from paragan.report.series import Series
 
@@ -31,8 +24,7 @@ _MAX_NAME = 40  # characters
 class Grid:
     """Shape of a grid: cell r * columns + c is at row r, column c.
 
-    neighbours: neighbourhood of each cell, beginning with the cell; empty if unknown. scored_by:
-    name of the metric.
+    neighbours: neighbourhood of each cell, beginning with the cell; empty if unknown. scored_by: name of the metric.
     """
 
     rows: int
@@ -43,7 +35,6 @@ class Grid:
 
     @property
     def cells(self) -> int:
-        """Number of cells."""
         return self.rows * self.columns
 
     @property
@@ -148,8 +139,9 @@ class GridHistory:
         self.ensemble = _ensemble(to_mapping(values.get("ensemble")), grid.cells)
         if number > last:
             known = [score for score in scores if math.isfinite(score)]
-            for name, score in (("best", min(known)), ("median", median(known))) if known else ():
-                self.curves.setdefault(f"score/{name}", Series()).add(step, kimg, score, seconds)
+            if known:
+                self.curves.setdefault("score/best", Series()).add(step, kimg, min(known), seconds)
+                self.curves.setdefault("score/median", Series()).add(step, kimg, median(known), seconds)
             self._add_profile(to_mapping(values.get("profile")))
 
     def _add_profile(self, profile: Mapping[str, Any]) -> None:

@@ -203,9 +203,8 @@ def _changed_settings(start: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 def _list_commands(folder: Path, history: History) -> list[tuple[str, str]]:
     """Return commands to copy, derived only from the folder because the record is untrusted.
 
-    They never include `--trust`: the user decides whether code named by a config may run. For a
-    finished run, the command to continue doubles its length. A run whose networks are defined in a
-    program has none.
+    They never include `--trust`: the user decides whether code named by a config may run. For a finished run, the
+    command to continue doubles its length. A run whose networks are defined in a program has none.
     """
     if history.start.get("commands") == {}:
         return []

@@ -60,15 +60,16 @@ class PhaseTimes:
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Return phase, share of the time of all ranks, and the rank with the largest share, with it."""
         ranks: dict[int, float] = {}
-        for rank, spent in (pair for by_rank in self.seconds.values() for pair in by_rank.items()):
-            ranks[rank] = ranks.get(rank, 0.0) + spent
+        for by_rank in self.seconds.values():
+            for rank, spent in by_rank.items():
+                ranks[rank] = ranks.get(rank, 0.0) + spent
         rows = []
         for name, by_rank in self.seconds.items():
             if total := sum(by_rank.values()):
                 shares = {rank: spent / ranks[rank] for rank, spent in by_rank.items() if ranks[rank]}
                 rank = max(shares, key=shares.__getitem__)
-                most = (str(rank), f"{shares[rank]:.1%}") if len(ranks) > 1 else ("", "")
-                rows.append((name.replace("_", " "), f"{total / sum(ranks.values()):.1%}", *most))
+                slowest = (str(rank), f"{shares[rank]:.1%}") if len(ranks) > 1 else ("", "")
+                rows.append((name.replace("_", " "), f"{total / sum(ranks.values()):.1%}", *slowest))
         return rows
 
 
@@ -121,7 +122,6 @@ class History:
         return f"{self.num_unreadable:,} {lines} in its record (metrics.jsonl)" if self.num_unreadable else ""
 
     def add(self, kind: object, entry: RecordEntry) -> None:
-        """Add the next line."""
         if kind != "score" or entry.step > self.step:  # scores in the background are late
             self.step = entry.step
             self.kimg = entry.kimg
@@ -257,7 +257,9 @@ class Record:
 def open_record(folder: Path) -> Record:
     """Open the record of a run folder; raises `CheckpointError` for any other folder."""
     if not any((folder / name).exists() for name in ("metrics.jsonl", "config.yaml")):
-        problem = "a folder without metrics.jsonl" if folder.is_dir() else "a file" if folder.is_file() else "missing"
+        problem = "a file" if folder.is_file() else "missing"
+        if folder.is_dir():
+            problem = "a folder without metrics.jsonl"
         cure = f"pass one that `{program_command()} train` has created"
         raise CheckpointError(f"{folder}: not a run folder ({problem}); {cure}")
     return Record(folder / "metrics.jsonl")

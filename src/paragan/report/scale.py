@@ -56,7 +56,7 @@ def fit_scale(values: Sequence[float], floor: float | None = None) -> Scale:
 def format_number(value: float) -> str:
     """Format a number for display with four significant digits."""
     if not math.isfinite(value):
-        return "not a number" if math.isnan(value) else "∞" if value > 0 else "−∞"
+        return {math.inf: "∞", -math.inf: "−∞"}.get(value, "not a number")
     size = abs(value)
     if value and not 1e-3 <= size < 1e6:
         digits, power = f"{value:.2e}".split("e")

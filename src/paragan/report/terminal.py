@@ -58,30 +58,26 @@ def summary_line(folder: Path, history: History) -> str:
     state = run_state(folder, history)
     total = history.total_kimg
     length = f"/{format_number(total)}" if total else ""
-    parts = [
-        state.word,
-        f"step {history.step:,}",
-        f"{format_number(history.kimg)}{length} kimg",
-        *_pace(state, history),
-    ]
+    parts = [state.word, f"step {history.step:,}", f"{format_number(history.kimg)}{length} kimg"]
+    parts += _pace(state, history)
     known = {label: series.last for label, name in _LOSSES if (series := history.series.get(name))}
     latest = history.scores[-1].numbers if history.scores else {}
     known |= {name: latest[name] for name in metric_names(history.scores) if name in latest}
     parts += [f"{name} {format_number(value)}" for name, value in known.items()]
-    return "  ".join([*parts, *filter(None, [history.damage]), *_generation_words(history.population)]).replace(
-        "−", "-"
-    )
+    if history.damage:
+        parts.append(history.damage)
+    return "  ".join([*parts, *_generation_words(history.population)]).replace("−", "-")
 
 
 def sparkline(series: Series) -> str:
     """Return the means of a series as a row of blocks, the latest at the right; "?" for a gap."""
     count = min(_SPARK_WIDTH, len(series.points))
-    chosen = [series.points[(n + 1) * len(series.points) // count - 1].value for n in range(count)]
-    finite = [v for v in chosen if v is not None]
+    values = [series.points[(n + 1) * len(series.points) // count - 1].value for n in range(count)]
+    finite = [v for v in values if v is not None]
     low = min(finite, default=0.0)
     span = max(finite, default=0.0) - low
     return "".join(
-        "?" if v is None else _BLOCKS[int((v - low) / span * 7.999) if 0 < span < 1e308 else 0] for v in chosen
+        "?" if v is None else _BLOCKS[int((v - low) / span * 7.999) if 0 < span < 1e308 else 0] for v in values
     )
 
 
@@ -104,8 +100,10 @@ def _pace(state: RunState, history: History) -> list[str]:
     parts = [] if rate is None else [f"{format_number(rate)} {noun}/s"]
     if rate is not None and rate > 0 and total and state.word == "running":
         parts.append(f"ETA {format_duration(max(0.0, total - history.kimg) * 1000 / rate)}")
-    parts += [] if wait is None else [f"data wait {wait:.1%}"]
-    parts += [] if readers is None or depth is None else [f"{readers:.0f} readers, {depth:.0f} batches ahead"]
+    if wait is not None:
+        parts.append(f"data wait {wait:.1%}")
+    if readers is not None and depth is not None:
+        parts.append(f"{readers:.0f} readers, {depth:.0f} batches ahead")
     return parts
 
 
@@ -124,9 +122,11 @@ def _scores_table(history: History) -> list[RenderableType]:
     if not names:
         return []
     best = {name: panels.best_evaluation(name, history.scores) for name in names}
-    shown = {id(entry) for entry in [*history.scores[-_MAX_SCORES:], *best.values()]}
+    listed = {id(entry) for entry in [*history.scores[-_MAX_SCORES:], *best.values()]}
     table = plain_table("step", "kimg", *(name.replace("_", " ") for name in names))
-    for entry in (entry for entry in history.scores if id(entry) in shown):
+    for entry in history.scores:
+        if id(entry) not in listed:
+            continue
         row = [Text(f"{entry.step:,}"), Text(format_number(entry.kimg))]
         for name in names:
             value = "" if name not in entry.numbers else format_number(entry.numbers[name])

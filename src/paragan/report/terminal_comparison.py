@@ -37,9 +37,12 @@ def render_comparison(comparison: Comparison) -> RenderableType:
         table = plain_table(head, *columns, left=range(len(columns) + 1))
         for name, texts in rows:
             table.add_row(Text(name), *map(Text, texts))
-        parts += [table, Text()] if rows else []
-    parts += [] if settings else [Text("no setting differs")]
-    parts += [Text(f"and {num_others:,} more settings")] if num_others else []
+        if rows:
+            parts += [table, Text()]
+    if not settings:
+        parts.append(Text("no setting differs"))
+    if num_others:
+        parts.append(Text(f"and {num_others:,} more settings"))
     return Group(*parts, *(Text(f"warning: {line}", "yellow") for line in comparison.warnings))
 
 

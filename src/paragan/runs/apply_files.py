@@ -38,7 +38,7 @@ _WEIGHTS = "weights"  # in the metadata of tokens
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2", ".zst")
 Tokens = Literal["encode", "decode"]
-Update = Callable[[float, int], None]  # (number done, with the share of the tiles of the next one; total)
+Update = Callable[[float, int], None]  # files done, where a part of the next one counts as its share; and all files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,19 +88,21 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
     if out.resolve().is_relative_to(source.resolve()):
         raise ConfigError(f"--out: '{out}' is in the folder of the inputs; pass another folder")
     prepare_output_folder(out, _RECORD, sampler, asdict(request))
-    ending = _TOKENS if request.tokens == "encode" else ".png" if application.kind == "image" else ".wav"
+    ending = ".png" if application.kind == "image" else ".wav"
+    if request.tokens == "encode":
+        ending = _TOKENS
     outputs = OutputFiles(out)
     weights = digest_of_weights(sampler) if request.tokens else ""
     applied = AppliedFiles()
     for done, (name, path) in enumerate(zip(names, output_paths(names, ending), strict=True), start=1):
-        made_of = f"{files.stamp(name)} {name}"
-        if outputs.has(path, made_of):
+        state = f"{files.stamp(name)} {name}"
+        if outputs.has(path, state):
             applied.num_existing += 1
         else:
-            with _naming(files.where(name), applied.damaged):
+            with _collecting_errors(files.where(name), applied.damaged):
                 by_tiles = replace(application, progress=partial(_update_share, update, done - 1, len(names)))
                 content = _output(by_tiles, request, files, name, sampler.config.data.options, weights)
-                outputs.write(path, content, made_of)
+                outputs.write(path, content, state)
                 applied.num_written += 1
         update(done, len(names))
     return applied
@@ -134,7 +136,7 @@ def _list_tokens(source: Path) -> tuple[FileReader, list[str]]:
 
 
 @contextmanager
-def _naming(where: str, damaged: list[str]) -> Iterator[None]:
+def _collecting_errors(where: str, damaged: list[str]) -> Iterator[None]:
     """Add the message of an input that fails to `damaged`. where: the input."""
     try:
         yield
@@ -149,9 +151,9 @@ def _naming(where: str, damaged: list[str]) -> Iterator[None]:
 
 
 def _output(
-    application: Application, request: ApplyRequest, files: FileReader, name: str, trained: object, weights: str
+    application: Application, request: ApplyRequest, files: FileReader, name: str, data_options: object, weights: str
 ) -> bytes:
-    """Return the file that becomes of an input. trained: settings of the data of training. weights: digest of them."""
+    """Return the file that becomes of an input. data_options: of the training data. weights: digest of them."""
     where = files.where(name)
     if request.tokens == "decode":
         data = files.read(name)
@@ -159,7 +161,7 @@ def _output(
         if _weights_of(data) not in ("", weights):
             raise DataError(f"{where}: tokens of other weights; pass the checkpoint that encoded them")
         return _to_file(application, application.decode(tokens, sizes), where)
-    x = _read_input(application, files, name, trained)
+    x = _read_input(application, files, name, data_options)
     if request.tokens == "encode":
         tensors = {"tokens": application.encode(x)[0], "sizes": torch.tensor(x.shape[2:])}
         return safetensors.torch.save(tensors, {_WEIGHTS: weights})
@@ -190,14 +192,14 @@ def _weights_of(data: bytes) -> str:
     return str(metadata.get(_WEIGHTS, ""))
 
 
-def apply_to_content(application: Application, data: bytes, where: str, trained: object, max_size: int) -> bytes:
+def apply_to_content(application: Application, data: bytes, where: str, data_options: object, max_size: int) -> bytes:
     """Return the file that `apply_to_files` writes for the content of one.
 
-    where: its name in messages. trained: settings of the data of training. max_size: of the output, and of audio that
+    where: its name in messages. data_options: of the training data.  max_size: of the output, and of audio that
     is read, in pixels or values. Raises `DataError` for a damaged file or a larger one, `ConfigError` for its size.
     """
     if application.audio is None:
-        x = decode_whole(data, where, application.channels, trained)[None]
+        x = decode_whole(data, where, application.channels, data_options)[None]
     else:
         x = _read_audio(io.BytesIO(data), where, application.audio, max_size)
     if x[0, 0].numel() * application.scale ** (x.dim() - 2) > max_size:
@@ -220,14 +222,12 @@ def _prepare_files(application: Application, files: FileReader) -> None:
     files.endings = ENDINGS if application.kind == "audio" else ()
 
 
-def _read_input(application: Application, files: FileReader, name: str, trained: object) -> Tensor:
-    """Return an image (1, C, H, W), or audio (1, C, T) at the rate of training; `DataError` for a damaged file.
-
-    trained: settings of the data of training.
-    """
+def _read_input(application: Application, files: FileReader, name: str, data_options: object) -> Tensor:
+    """Return an image (1, C, H, W), or audio (1, C, T) at the rate of training; `DataError` for a damaged file."""
     where = files.where(name)
     if application.audio is None:
-        x = decode_whole(data := files.read(name), where, application.channels, trained)[None]
+        data = files.read(name)
+        x = decode_whole(data, where, application.channels, data_options)[None]
         if has_frames(data):
             print_to_stderr(f"warning: {where}: the first of several frames is read")
         return x

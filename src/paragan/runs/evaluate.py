@@ -61,11 +61,10 @@ def evaluate_run(
 ) -> RunScore:
     """Score the averaged generator of a run folder, as `paragan eval` does.
 
-    An exported file cannot be scored: the data and the trained extractor belong to the run folder.
-    num_images: generated for the score; None: as many as for the scores of the run. seed: of the
-    latents; None: the run's. best: use the checkpoint with the best score, instead of the newest.
-    trust: import outside code that the config names. steps: of the generator's solver, in place of
-    `model.steps`. Raises children of `paragan.ParaganError`.
+    An exported file cannot be scored: the data and the trained extractor belong to the run folder. num_images:
+    generated for the score; None: as many as for the scores of the run. seed: of the latents; None: the run's. best:
+    use the checkpoint with the best score, instead of the newest. trust: import outside code that the config names.
+    steps: of the generator's solver, in place of `model.steps`. Raises children of `paragan.ParaganError`.
     """
     config = read_recipe(str(config_path(Path(path))), outside=outside_of_run(trust))
     with deterministic_kernels(config.train.deterministic):
@@ -85,19 +84,19 @@ def open_extractor(features: str, device: str = "auto") -> FeatureExtractor:
     if features.endswith(".pt2"):
         features = f"{{name: exported, weights: {json.dumps(features)}}}"
     # by a recipe, so that names, options and messages are those of the setting
-    chosen = read_recipe("digits", [f"evaluation.features={features}"]).evaluation.features
-    if chosen is None or chosen.name in ("auto", "judge"):
+    choice = read_recipe("digits", [f"evaluation.features={features}"]).evaluation.features
+    if choice is None or choice.name in ("auto", "judge"):
         raise ConfigError(
             f"--features {features}: it belongs to a run; choose inception, cifar10, mnist, or a .pt2 file"
         )
     images = InMemorySource(torch.zeros(2, 3, _SIDE, _SIDE, dtype=torch.uint8))
     context = ExtractorContext(
-        name=extractor_name(chosen),
+        name=extractor_name(choice),
         train=images,
         held_out=images,
         device=device_by_name(device),
         log=lambda line: print(line, file=sys.stderr),
     )
-    prepared = registry.load_module("features", chosen.name).prepare(chosen.options, context)
+    prepared = registry.load_module("features", choice.name).prepare(choice.options, context)
     extractor: FeatureExtractor = prepared if isinstance(prepared, FeatureExtractor) else prepared()
-    return replace(extractor, name=extractor_name(chosen))
+    return replace(extractor, name=extractor_name(choice))

@@ -15,12 +15,11 @@ from paragan.core.settings_tree import shorten
 from paragan.engine.options import Change
 from paragan.runs.folder import RunFolder
 
-_MAY_CHANGE = (
-    *("train.kimg", "train.timeout_s", "train.executor", "every.", "evaluation.", "writers", "data.path", "devices"),
-    *("train.watchdog_s", "train.deterministic"),
-    *("rollback.", "loading."),
-    *("workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s", "train.change_rates", "history"),
-)
+# beginnings of keys
+_MAY_CHANGE: tuple[str, ...] = ("train.kimg", "train.timeout_s", "train.executor", "train.watchdog_s")
+_MAY_CHANGE += ("train.deterministic", "train.change_rates", "every.", "evaluation.", "writers", "data.path", "devices")
+_MAY_CHANGE += ("rollback.", "loading.", "history")
+_MAY_CHANGE += ("workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s")
 _PLAYER = r"(g|d|players\.\w+)\."
 _PLACEMENT = re.compile(_PLAYER + r"(strategy|recompute|offload)")
 _RATES = re.compile(_PLAYER + r"(optimizer\.(lr|groups.*)|schedule\.\w+)")
@@ -40,32 +39,39 @@ def former_run(
         if config.train.change_rates:
             raise ConfigError(f"--change needs a run to resume, and {folder.path} holds none; leave it out")
         return None
-    try:
-        before = read_recipe(str(folder.config), outside=NAMES_ONLY)
-    except ConfigError as error:
-        raise CheckpointError(
-            f"cannot read {folder.config} ({str(error).splitlines()[0]}); delete it and run the same command "
-            "again, which resumes from the checkpoints, or choose another folder with --out DIR"
-        ) from None
+    before = _read_config(folder)
     config = with_recorded_init(config, before)
-    compared = compare(before, config).items()
-    changed = {key: both for key, both in compared if not (_may_change(key) or _is_moved_code(*both, folder, code))}
+    changed = {
+        key: (was, now)
+        for key, (was, now) in compare(before, config).items()
+        if not (_may_change(key) or _is_moved_code(was, now, folder, code))
+    }
     if changed and folder.failed_before_start:
         log(f"the former run, which ended before its first step, was moved to {folder.set_aside()}")
         return None
     rates = {key for key in changed if _RATES.fullmatch(key) and config.grid is None}
-    if refused := changed.keys() - (rates if config.train.change_rates else set()):
-        keys = [key for key in changed if key in refused]
-        texts = [f"{key} was {shorten(changed[key][0])}, now {shorten(changed[key][1])}" for key in keys]
+    refused = [key for key in changed if not (config.train.change_rates and key in rates)]
+    if refused:
+        texts = [f"{key} was {shorten(changed[key][0])}, now {shorten(changed[key][1])}" for key in refused]
         named = join_some(texts, _MAX_NAMED, "; ")
-        cure = "add --change to change learning rates from here on, " if refused <= rates else ""
-        if any(_is_code(changed[key][1]) for key in keys):
+        cure = "add --change to change learning rates from here on, " if rates.issuperset(refused) else ""
+        if any(_is_code(changed[key][1]) for key in refused):
             cure = "--code DIR --trust for code that has moved and changed, "
         raise CheckpointError(
             f"run folder {folder.path} holds a run with other settings ({named}); give the former "
             f"values, {cure}choose another folder with --out DIR, or start anew with --fresh"
         )
     return before
+
+
+def _read_config(folder: RunFolder) -> RunConfig:
+    try:
+        return read_recipe(str(folder.config), outside=NAMES_ONLY)
+    except ConfigError as error:
+        raise CheckpointError(
+            f"cannot read {folder.config} ({str(error).splitlines()[0]}); delete it and run the same command "
+            "again, which resumes from the checkpoints, or choose another folder with --out DIR"
+        ) from None
 
 
 def _is_code(value: object) -> TypeGuard[str]:

@@ -28,10 +28,10 @@ from paragan.core.files import (
 from paragan.core.local_processes import is_suspended, processes_with
 from paragan.distributed.launch.rank_env import mpi_rank_and_size
 
-# folders that training writes to
 STUDY = "study.db"  # of a folder of `paragan tune`, whose trials are runs in folders of their own
+# folders that training writes to; and what else a run and its launcher write
 WRITTEN = ("checkpoints", "best", "samples", "judge", "background", "ranks", "tensorboard", "wandb", "mlflow")
-_OF_LAUNCHER = ("run.lock", "exit.json", "environment.json", "metrics.jsonl", "report.html", "stacks", "lease.json")
+_RECORDS = ("run.lock", "exit.json", "environment.json", "metrics.jsonl", "report.html", "stacks", "lease.json")
 _MAX_BYTES = 1 << 20
 _KILL_S = 5.0
 _PAUSE_S = 0.05
@@ -73,7 +73,7 @@ class RunFolder:
     def other_files(self) -> list[str]:
         """Return the names of files in the folder that neither a run nor its launcher has made, sorted."""
         with suppress(OSError):
-            return sorted(path.name for path in self.path.iterdir() if path.name not in (*WRITTEN, *_OF_LAUNCHER))
+            return sorted(path.name for path in self.path.iterdir() if path.name not in (*WRITTEN, *_RECORDS))
         return []
 
     def has_edited_config(self) -> bool:
@@ -202,7 +202,7 @@ def _lock_of_orphans(lock: BinaryIO, path: Path) -> bool:
             print(
                 f"warning: killed process {pid}, a suspended rank in {path} whose launcher has ended", file=sys.stderr
             )
-    deadline = time.monotonic() + _KILL_S * bool(orphans)
+    deadline = time.monotonic() + (_KILL_S if orphans else 0)
     while not (is_free := try_to_lock(lock)) and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
     return is_free

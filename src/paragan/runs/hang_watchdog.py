@@ -80,7 +80,7 @@ class _RunWatch:
         self._world = session.world
         self._request = request
         self._stacks = stacks
-        self._trained_by = threading.get_ident()
+        self._training_thread = threading.get_ident()
         self._exchange = HangExchange(self._world) if self._world.size > 1 else None
         look = (lambda: None) if self._exchange is None else self._answer
         self.watchdog = Watchdog(session.trainer.phases, _limits(session, request), self._stalled, look)
@@ -88,8 +88,7 @@ class _RunWatch:
     def _stalled(self, limit_s: float) -> bool:
         """End the run: this rank makes no progress, possibly because it waits for another.
 
-        Returns True if it waits for a score, and all ranks answer: the one that scores watches its
-        progress.
+        Returns True if it waits for a score, and all ranks answer: the one that scores watches its progress.
         """
         if self._is_debugged():
             return False
@@ -139,7 +138,7 @@ class _RunWatch:
 
     def _is_debugged(self) -> bool:
         """Return whether the training thread is in a debugger, which waits for a person."""
-        frame = sys._current_frames().get(self._trained_by)
+        frame = sys._current_frames().get(self._training_thread)
         while frame is not None:
             if frame.f_globals.get("__name__") in _DEBUGGERS:
                 return True

@@ -91,12 +91,12 @@ def choose_layout(
         return config
     plain = replace(config, train=replace(config.train, layout="plain"))
 
-    def choose() -> dict[str, Any]:
-        chosen = (None if fresh else _recorded(plain, out)) or _measured(plain, world, log, model)
-        return {key: {name: getattr(chosen.player_options[key], name) for name in _SETTINGS} for key in ("g", "d")}
+    def choose() -> dict[str, dict[str, Any]]:
+        fastest = (None if fresh else _recorded(plain, out)) or _measured(plain, world, log, model)
+        return {key: {name: getattr(fastest.player_options[key], name) for name in _SETTINGS} for key in ("g", "d")}
 
-    chosen = run_on_main(world, choose)
-    return replace(plain, g=_completed(config.g, chosen["g"]), d=_completed(config.d, chosen["d"]))
+    settings = run_on_main(world, choose)
+    return replace(plain, g=_completed(config.g, settings["g"]), d=_completed(config.d, settings["d"]))
 
 
 def _recorded(config: RunConfig, out: Path) -> RunConfig | None:
@@ -108,10 +108,11 @@ def _recorded(config: RunConfig, out: Path) -> RunConfig | None:
         return config
 
 
-def _completed(player: PlayerOptions, chosen: Mapping[str, Any]) -> PlayerOptions:
-    """Return the player with the chosen settings; those that a user set are unchanged."""
+def _completed(player: PlayerOptions, settings: Mapping[str, Any]) -> PlayerOptions:
+    """Return the player with these settings; those that a user set are unchanged."""
     defaults = PlayerOptions()
-    return replace(player, **{k: v for k, v in chosen.items() if getattr(player, k) == getattr(defaults, k)})
+    unset = [name for name in settings if getattr(player, name) == getattr(defaults, name)]
+    return replace(player, **{name: settings[name] for name in unset})
 
 
 def _measured(config: RunConfig, world: World, log: Log, model: Model | None) -> RunConfig:
@@ -122,8 +123,8 @@ def _measured(config: RunConfig, world: World, log: Log, model: Model | None) ->
     try:
         return fastest_layout(TrialRun(config, world, model), build.with_synchronous_scheme(config), log)
     except Exception as error:
-        is_apart = build.scheme(config).is_concurrent and world.size > 1  # a rank has one player
-        if not (is_apart and is_out_of_memory(error)):
+        has_one_player = build.scheme(config).is_concurrent and world.size > 1  # on each rank
+        if not (has_one_player and is_out_of_memory(error)):
             raise
     log("layout    plain: both players do not fit into one process, and are not measured")
     return config
@@ -172,7 +173,7 @@ def _candidates(
     multiple = precision.channel_multiple(device)
     for side, net in nets.items():
         player = config.player_options[side.value]
-        for value in precision.layout_candidates(player.channels_last, net)[1:]:
+        for value in precision.layout_candidates(player.channels_last, net)[1:]:  # after the present one
             yield side, "channels_last", value
         if player.channel_multiple == 1 and pad_channels(net, multiple):
             yield side, "channel_multiple", multiple

@@ -137,7 +137,7 @@ def _model_module(config: RunConfig, model: Callable[[RunConfig], Model] | None,
 def _generator_info(state: GeneratorState) -> GeneratorInfo:
     """Return the facts in a checkpoint. Raises `CheckpointError` if one is missing."""
     try:
-        _ = state.values["players"]
+        _ = state.values["players"]  # without which the checkpoint is none of a run
         clock = state.values["clock"]
         return GeneratorInfo.read({**state.values["model"], **clock})
     except KeyError as error:
@@ -200,18 +200,18 @@ def _sampler(
     if sample is None and len(info.shape) != 3:
         raise CheckpointError(f"{where}: the shape {list(info.shape)} is not that of images; train anew with --fresh")
 
-    def member() -> nn.Module:
+    def make_member() -> nn.Module:
         # constructors draw random numbers; the caller's random state is preserved
         with torch.random.fork_rng(devices=[]):
             return _construct(config, module.Generator, info)
 
-    def make() -> nn.Module:
-        return member() if config.grid is None else mixture_for_weights(member, weights)
+    def make_net() -> nn.Module:
+        return make_member() if config.grid is None else mixture_for_weights(make_member, weights)
 
     # a built-in model: check sizes before allocating memory
     if "." not in config.model.name and config.model.name != FROM_MEMORY:
-        _check_sizes(make, weights, where)
-    net = make()
+        _check_sizes(make_net, weights, where)
+    net = make_net()
     check_same(shapes_of(weights), shapes_of(net.state_dict()), where)
     _fill(net, weights, where)
     if sample is None or LATENT in input_names(net):
@@ -242,12 +242,12 @@ def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
 
 def _check_sizes(make: Callable[[], nn.Module], weights: dict[str, Tensor], where: str) -> None:
     """Compare tensor sizes on the meta device: a foreign config may request layers of any size."""
-    left = 4 * len(weights) + 100  # parametrised weights are registered more than once
+    num_left = 4 * len(weights) + 100  # parametrised weights are registered more than once
 
     def count(*_: object) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
+        nonlocal num_left
+        num_left -= 1
+        if num_left < 0:
             raise RuntimeError("more layers than there are weights")
 
     hook = register_module_parameter_registration_hook(count)

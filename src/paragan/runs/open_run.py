@@ -55,9 +55,9 @@ def open_run(
     nothing; scoring saves a judge that it had to train, if the folder is writable.
     """
     source = str(config_path(path))
-    number = [] if num_images is None else [f"evaluation.num_images={num_images}"]
+    settings = [] if num_images is None else [f"evaluation.num_images={num_images}"]
     outside = outside_of_run(trust)
-    config = read_with_steps(lambda words: read_recipe(source, [*words, *number], outside), steps)
+    config = read_with_steps(lambda words: read_recipe(source, [*words, *settings], outside), steps)
     trainer = runner_of(config).open(config, path, print_to_stderr)
     if not trainer.resume(best):
         raise CheckpointError(f"{path} has no checkpoint yet; train longer, or lower every.save_kimg")

@@ -51,16 +51,16 @@ def output_paths(names: Sequence[str], ending: str) -> list[PurePosixPath]:
     All differ, also where capitals do not count, and none is the folder of another; a name that is too long for a
     file system ends with its hash. Raises `DataError` for a name that leads out of its folder.
     """
-    own = [_result_path(name, "", ending) for name in names]
-    counts = Counter(map(_key, own))
-    folders = {_key(folder) for path in own for folder in path.parents}
-    single = {key for key, number in counts.items() if number == 1} - folders
-    taken = folders | single
+    plain_paths = [_result_path(name, "", ending) for name in names]
+    counts = Counter(map(_key, plain_paths))
+    folders = {_key(folder) for path in plain_paths for folder in path.parents}
+    unique = {key for key, number in counts.items() if number == 1} - folders
+    used = folders | unique
     paths = []
-    for name, path in zip(names, own, strict=True):
-        if _key(path) not in single:
-            path = next(path for path in _further_paths(name, ending) if _key(path) not in taken)
-            taken.add(_key(path))
+    for name, path in zip(names, plain_paths, strict=True):
+        if _key(path) not in unique:
+            path = next(path for path in _other_paths(name, ending) if _key(path) not in used)
+            used.add(_key(path))
         paths.append(path)
     return paths
 
@@ -75,11 +75,11 @@ class OutputFiles:
             for line in read_json_lines(out / _SOURCES):
                 self._sources[str(line.get("output"))] = str(line.get("input"))
 
-    def has(self, path: PurePosixPath, made_of: str) -> bool:
+    def has(self, path: PurePosixPath, source: str) -> bool:
         """Return whether a result is there, of this state of its input."""
-        return self._sources.get(str(path)) == made_of and (self._out / path).is_file()
+        return self._sources.get(str(path)) == source and (self._out / path).is_file()
 
-    def write(self, path: PurePosixPath, content: bytes, made_of: str) -> None:
+    def write(self, path: PurePosixPath, content: bytes, source: str) -> None:
         """Write a result. Raises `DataError` if there cannot be a file of this name."""
         try:
             create_subfolder(self._out, str(path.parent))
@@ -89,16 +89,16 @@ class OutputFiles:
                 raise
             reason = f"{self._out / path}: cannot be written ({error.strerror})"
             raise DataError(f"{reason}; rename the input, or pass a new folder") from None
-        line = json.dumps({"output": str(path), "input": made_of})
+        line = json.dumps({"output": str(path), "input": source})
         with open_to_append(self._out / _SOURCES) as file:
             file.write(f"\n{line}".encode())  # first a line's end: a full disk may have cut the line before
 
 
-def _further_paths(name: str, ending: str) -> Iterator[PurePosixPath]:
-    former = PurePosixPath(name).suffix
-    yield _result_path(name, former, ending)
+def _other_paths(name: str, ending: str) -> Iterator[PurePosixPath]:
+    suffix = PurePosixPath(name).suffix
+    yield _result_path(name, suffix, ending)
     for number in count(2):
-        yield _result_path(name, f"{former}-{number}", ending)
+        yield _result_path(name, f"{suffix}-{number}", ending)
 
 
 def _result_path(name: str, mark: str, ending: str) -> PurePosixPath:

@@ -24,8 +24,8 @@ def needs_group(config: RunConfig) -> bool:
     """
     if build.scheme(config).has_threads:
         return False
-    chosen = [player.strategy for player in config.player_options.values()]
-    return any(strategy is not None and strategy.name != "none" for strategy in chosen)
+    strategies = [player.strategy for player in config.player_options.values()]
+    return any(strategy is not None and strategy.name != "none" for strategy in strategies)
 
 
 def check_same_config(config: RunConfig, world: World) -> None:
@@ -38,12 +38,12 @@ def check_same_config(config: RunConfig, world: World) -> None:
         values = [rank[name] for rank in ranks]
         _check_equal(f"{name} is", values, "install the same version on all hosts")
     configs = [parse_recipe(rank["config"], f"rank {n}") for n, rank in enumerate(ranks)]
-    changes = [compare(configs[0], other) for other in configs]
-    for key in (key for change in changes for key in change):
-        if key not in _MAY_DIFFER:
-            first = next(change[key][0] for change in changes if key in change)
-            values = [change.get(key, (first, first))[1] for change in changes]
-            _check_equal(f"{key} is", values, "give the same command on all hosts")
+    differences = [compare(configs[0], config) for config in configs]  # values of rank 0 and of each rank, by key
+    for difference in differences:
+        for key, (first, _) in difference.items():
+            if key not in _MAY_DIFFER:
+                values = [other[key][1] if key in other else first for other in differences]
+                _check_equal(f"{key} is", values, "give the same command on all hosts")
 
 
 def check_batch(config: RunConfig, world: World) -> None:
@@ -80,11 +80,10 @@ def check_shared_folder(address: str, folder: Path, world: World) -> None:
     run_on_main(world, mark.touch)
     is_seen = world.gather(mark.exists())
     run_on_main(world, mark.unlink)
-    blind = [rank for rank, sees in enumerate(is_seen) if not sees]
-    if blind:
+    if not all(is_seen):
         raise CheckpointError(
-            f"rank {blind[0]} does not see {folder} of rank 0, the working folder of {address}; set PARAGAN_CACHE to a "
-            "folder that all hosts share"
+            f"rank {is_seen.index(False)} does not see {folder} of rank 0, the working folder of {address}; set "
+            "PARAGAN_CACHE to a folder that all hosts share"
         )
 
 

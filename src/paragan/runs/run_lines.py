@@ -25,14 +25,14 @@ from paragan.runs.run_request import Runner, RunRequest
 from paragan.writers.console import clock_time, score_line
 
 _MAX_NAME = 20  # characters of the name of a class
+_WRITTEN = ("report.html", "samples/", "metrics.jsonl", "checkpoints/")
 
 
 def describe_run(request: RunRequest, trainer: TrainingLoop) -> dict[str, Any]:
     """Return the run's entry in the record: recipe, data, changed settings, commands. Collective."""
     config = request.config
-    address = {"address": request.address} if request.address else {}
-    return {
-        **address,
+    about = {"address": request.address} if request.address else {}
+    return about | {
         "recipe": request.name,
         "data": config.data.name,
         "changed": changes(request.name, config),
@@ -59,9 +59,9 @@ def changed_command(request: RunRequest, changes: Settings) -> str:
     """Return the command, or the arguments of a program, that starts a run anew with some other settings."""
     if not request.has_commands:
         return f"settings={json.dumps(changes)}, fresh=True"
-    former = [word for word in request.overrides if word.partition("=")[0] not in changes]
+    unchanged = [word for word in request.overrides if word.partition("=")[0] not in changes]
     words = [f"{key}={as_flow(value)}" for key, value in changes.items()]
-    changed = replace(request, overrides=(*former, *words), fresh=True)
+    changed = replace(request, overrides=(*unchanged, *words), fresh=True)
     return f"{program_command()} {shlex.join(changed.arguments)}"
 
 
@@ -99,14 +99,8 @@ def start_lines(
     lines += map(_unused_labels_line, trainer.gan.missing_label_penalties.items())
     if not trainer.prior.uses_labels:
         lines.append(IGNORED_LABELS_WARNING)
-    is_named = trainer.prior.reads_batches
-    features = None if source.has_pairs else request.config.evaluation.features
-    if features is not None and not is_named:
-        features = evaluation.resolved(request.config, source).features
-    if features is not None and features.name not in ("auto", JUDGE):  # these say it where they are trained
-        summary = registry.summary("features", features.name)
-        lines.append(f"score     features of {features.name} (evaluation.features): {summary}")
-    if trainer.score is None and is_named:
+    lines += _features_line(request.config, source, trainer.prior.reads_batches)
+    if trainer.score is None and trainer.prior.reads_batches:
         lines.append(_no_score_line(trainer))
     lines += _range_warning(trainer)
     if (note := trainer.scheme.start_note(trainer.world.size)) is not None:
@@ -116,6 +110,16 @@ def start_lines(
     if request.config.train.executor in ("compile", "graphs"):
         lines.append("executor  compiled: the first steps take a minute or two")
     return "\n".join(lines)
+
+
+def _features_line(config: RunConfig, source: Source, reads_batches: bool) -> list[str]:
+    features = None if source.has_pairs else config.evaluation.features
+    if features is not None and not reads_batches:
+        features = evaluation.resolved(config, source).features
+    if features is None or features.name in ("auto", JUDGE):  # which have a line where they are trained
+        return []
+    summary = registry.summary("features", features.name)
+    return [f"score     features of {features.name} (evaluation.features): {summary}"]
 
 
 def _player_line(name: str, player: Mapping[str, object]) -> str:
@@ -144,23 +148,20 @@ def num_hosts(world: World) -> int:
 
 def ranks_line(trainer: TrainingLoop, players: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
     """Return the start line about ranks and the batch. players: the description of each player."""
-    world = trainer.world
-    held = trainer.roles.ranks
-    on = f"{world.size} on {hosts} host{'s' if hosts > 1 else ''}"
+    num_ranks = trainer.world.size
+    start = f"ranks     {num_ranks} on {hosts} host{'s' if hosts > 1 else ''}"
     if trainer.roles.has_server:
-        placed = f"G and D on 0, played on 1 to {world.size - 1}"
-        return f"ranks     {on}: {placed}; batches of {batch} images"
+        return f"{start}: G and D on 0, played on 1 to {num_ranks - 1}; batches of {batch} images"
+    strategies = {name: f"{player_label(name)} {player['strategy']}" for name, player in players.items()}
     if trainer.roles.is_split:
-        names = {side.value: ", ".join(map(str, ranks)) for side, ranks in held.items()}
-        each = ((player_label(name), players[name]["strategy"], ranks) for name, ranks in names.items())
-        placed = "; ".join(f"{name} {strategy} on {ranks}" for name, strategy, ranks in each)
-        return f"ranks     {on}: {placed}; batches of {batch} images"
-    placed = ", ".join(f"{player_label(name)} {player['strategy']}" for name, player in players.items())
-    shares = Rows(step=0, first=0, count=batch, total=batch).shares(world.size)
+        ranks_of = {side.value: ", ".join(map(str, ranks)) for side, ranks in trainer.roles.ranks.items()}
+        placed = "; ".join(f"{strategies[name]} on {ranks}" for name, ranks in ranks_of.items())
+        return f"{start}: {placed}; batches of {batch} images"
+    shares = Rows(step=0, first=0, count=batch, total=batch).shares(num_ranks)
     counts = sorted({rows.count for rows in shares}, reverse=True)
     period = trainer.sync_period
     ends = f"; weights are averaged every {period} steps, and the run ends at one" if period > 1 else ""
-    return f"ranks     {on}: {placed}; {' or '.join(map(str, counts))} of {batch} images each{ends}"
+    return f"{start}: {', '.join(strategies.values())}; {' or '.join(map(str, counts))} of {batch} images each{ends}"
 
 
 def _unused_labels_line(missing: tuple[Side, tuple[str, ...]]) -> str:
@@ -202,8 +203,11 @@ def _range_warning(trainer: TrainingLoop) -> list[str]:
     sample, low, high = _image_range(trainer)
     if low == high or (low < 0 and max(-low, high) <= 1):
         return []
-    actual, remedy = ("in [0, 1]", f"pass 2 * {sample} - 1") if low >= 0 and high <= 1 else ("", "map it to that range")
-    actual = actual or f"from {low:.4g} to {high:.4g}"
+    actual = f"from {low:.4g} to {high:.4g}"
+    remedy = "map it to that range"
+    if low >= 0 and high <= 1:
+        actual = "in [0, 1]"
+        remedy = f"pass 2 * {sample} - 1"
     return [f"warning: {sample} is {actual}, and images are shown and scored in [-1, 1]; {remedy}, or pass uint8"]
 
 
@@ -217,9 +221,6 @@ def _image_range(trainer: TrainingLoop) -> tuple[str, float, float]:
     return sample, *(tensor_images.image_range(trainer.batches.source, sample) or (0.0, 0.0))
 
 
-_WRITTEN = ("report.html", "samples/", "metrics.jsonl", "checkpoints/")
-
-
 def result_lines(session: Session) -> str:
     """Return the newest score of a session, and the files of the run."""
     score = "none yet"
@@ -229,8 +230,8 @@ def result_lines(session: Session) -> str:
     if session.last_score:
         score = score_line(session.last_score)
     where = session.run_info.get("address", session.folder)
-    written = [name for name in _WRITTEN if (session.folder / name).exists()]
-    return f"score     {score}\nwhere     {where}: {', '.join(written)}"
+    files = [name for name in _WRITTEN if (session.folder / name).exists()]
+    return f"score     {score}\nwhere     {where}: {', '.join(files)}"
 
 
 def command_lines(session: Session) -> str:

@@ -39,14 +39,8 @@ def write_files(sampler: Sampler, request: SampleRequest, update: Update) -> Pat
     if request.out.suffix == ".npz":
         _write_array(sampler, request, num, list(groups.values()), lambda done: update(done, total))
         return request.out
-    options: dict[str, Any] = {
-        "seed": request.seed,
-        "classes": request.classes,
-        "by_class": request.by_class,
-        "mode": request.mode,
-    }
-    options |= {"truncation": request.truncation, "steps": request.steps, "format": request.file_format}
-    options["standing_stats"] = request.standing_stats
+    options = _options(request) | {"classes": request.classes, "by_class": request.by_class}
+    options |= {"format": request.file_format, "standing_stats": request.standing_stats}
     prepare_output_folder(request.out, _RECORD, sampler, options)
     for number, (folder, labels) in enumerate(groups.items()):
         place = create_subfolder(request.out, folder) if folder else request.out
@@ -63,8 +57,8 @@ def _groups(sampler: Sampler, request: SampleRequest) -> dict[str, Sequence[Labe
         return {"": numbers}
     if not sampler.class_names:
         raise ConfigError("--classes: this generator has no classes that it draws differently; leave --classes out")
-    chosen = range(sampler.num_classes) if numbers is None else numbers
-    names = {number: file_name_word(sampler.class_names[number]) for number in chosen}
+    labels = range(sampler.num_classes) if numbers is None else numbers
+    names = {number: file_name_word(sampler.class_names[number]) for number in labels}
     # also where capitals do not count, and next to the record
     is_unique = len({_RECORD, *(name.casefold() for name in names.values())}) == 1 + len(names)
     return {name if is_unique else f"{number}-{name}": [number] for number, name in names.items()}

@@ -7,11 +7,7 @@ from math import sqrt
 from paragan.core.errors import ConfigError
 from paragan.game.options import PlayerOptions
 
-RULES: Mapping[str, Callable[[float], float]] = {
-    "sqrt": sqrt,
-    "linear": lambda ratio: ratio,
-    "none": lambda ratio: 1.0,
-}
+RULES: Mapping[str, Callable[[float], float]] = {"sqrt": sqrt, "linear": lambda ratio: ratio, "none": lambda ratio: 1.0}
 
 
 def scaled_batch(bs: int, num_workers: int, actual: int) -> int:

@@ -70,13 +70,7 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
     trainer = runner.trainer(request, world, log, stop)  # before the folder: bad settings leave nothing behind
     before = _prepare_folder(request, folder) if world.is_main else None
     with folder if world.is_main else nullcontext():
-        world.barrier()  # rank 0 has prepared the folder
-        rank_checks.check_shared_folder(request.address, request.out, world)
-        resumed = trainer.resume()
-        if world.is_main:
-            _prepare_history(folder, trainer, resumed)
-        rank_checks.check_same_state(trainer, world)
-        _check_length(trainer, request.config, folder)
+        resumed = _resume(request, folder, trainer)
         config, messages = _config_of_session(request, before, trainer, resumed, log)
         request = replace(request, config=config)
         text = dump(config, None if request.address else folder.path)  # no path into the cache of a bucket's copy
@@ -84,8 +78,10 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
         if world.is_main:
             _record_start(request, folder, text, world.size, is_complete)
         about = describe_run(request, trainer)
-        lines = partial(start_lines, resumed=resumed, runner=runner)
-        log((complete_line if is_complete else lines)(about, request, trainer))
+        if is_complete:
+            log(complete_line(about, request, trainer))
+        else:
+            log(start_lines(about, request, trainer, resumed, runner))
         try:
             yield Session(
                 trainer=trainer,
@@ -127,25 +123,31 @@ def _completed_config(request: RunRequest, world: World, log: Callable[[str], No
     return choose_layout(request.config, request.out, _starts_fresh(request), world, log, request.model)
 
 
-def _prepare_history(folder: RunFolder, trainer: TrainingLoop, resumed: bool) -> None:
-    """Say what is missing of the former sessions, and end what they had begun to write."""
-    if line := folder.missing_history(trainer.clock.step):
-        print_line(line)
-    if resumed:
-        trainer.checkpoints.prune_before(trainer.checkpoints.path_of(trainer.clock.step))
-        trainer.best.finish_replacement()
+def _resume(request: RunRequest, folder: RunFolder, trainer: TrainingLoop) -> bool:
+    """Load the newest checkpoint; return whether there is one. Collective."""
+    world = trainer.world
+    world.barrier()  # rank 0 has prepared the folder
+    rank_checks.check_shared_folder(request.address, request.out, world)
+    resumed = trainer.resume()
+    if world.is_main:
+        if line := folder.missing_history(trainer.clock.step):
+            print_line(line)
+        if resumed:  # end what the former session had begun to write
+            trainer.checkpoints.prune_before(trainer.checkpoints.path_of(trainer.clock.step))
+            trainer.best.finish_replacement()
+    rank_checks.check_same_state(trainer, world)
+    _check_length(trainer, request.config, folder)
+    return resumed
 
 
 def _config_of_session(
-    request: RunRequest,
-    before: RunConfig | None,
-    trainer: TrainingLoop,
-    resumed: bool,
-    log: Callable[[str], None],
+    request: RunRequest, before: RunConfig | None, trainer: TrainingLoop, resumed: bool, log: Callable[[str], None]
 ) -> tuple[RunConfig, list[str]]:
     """Return the config with what former sessions and initial weights add, and messages about it. Loads the weights."""
     config = with_history(with_recorded_init(request.config, before), before, trainer.clock.step)
-    messages = change_messages(config, before) + [trainer.data_change] * bool(trainer.data_change)
+    messages = change_messages(config, before)
+    if trainer.data_change:
+        messages.append(trainer.data_change)
     if config.initial_paths and not resumed:
         from paragan.build.initial_weights import load_initial_weights  # few runs need it
 

@@ -71,7 +71,7 @@ class SampleRequest:
             raise ConfigError("--mix does not combine with --num, --classes, --walk and --truncation; leave them out")
         if self.num is not None and (self.grid or self.by_class):
             raise ConfigError("--num does not combine with --grid or --classes, which set the number; leave one out")
-        _ = self.shape
+        _ = self.shape  # which checks the grid
 
     @property
     def shape(self) -> tuple[int, int] | None:
@@ -107,10 +107,9 @@ def with_standing_stats(sampler: Sampler, num: int) -> Sampler:
     z_BZ = sampler.latents(num, seed)
     y_B = sampler.labels(num, seed=seed)
     device = next(sampler.net.parameters()).device
-    inputs = [None if x is None else x.to(device).split(latents.BLOCK) for x in (z_BZ, y_B)]
-    z_blocks, y_blocks = inputs
-    assert z_blocks is not None
-    batches = zip(z_blocks, y_blocks or [None] * len(z_blocks), strict=True)
+    z_blocks = z_BZ.to(device).split(latents.BLOCK)
+    y_blocks = [None] * len(z_blocks) if y_B is None else y_B.to(device).split(latents.BLOCK)
+    batches = zip(z_blocks, y_blocks, strict=True)
     return replace(sampler, net=with_standing_statistics(sampler.net, batches))
 
 

@@ -184,8 +184,7 @@ class ObjectBucket:
 def open_bucket(address: str, timeout_s: float = _TIMEOUT_S) -> ObjectBucket:
     """Open an address of an object store for reading and writing.
 
-    timeout_s: of one request. Raises `DataError` for another address, without obstore, and for
-    incomplete settings.
+    timeout_s: of one request. Raises `DataError` for another address, without obstore, and for incomplete settings.
     """
     if problem := secret_in_url(address):
         raise DataError(problem)

@@ -66,8 +66,7 @@ class ByteStore(ABC):
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """Return the bytes of each range, in their order.
 
-        A range beyond the end of a file gives fewer bytes, or `DataError`. Raises `DataError` if a
-        file cannot be read.
+        A range beyond the end of a file gives fewer bytes, or `DataError`. Raises `DataError` if a file cannot be read.
         """
 
     @abstractmethod

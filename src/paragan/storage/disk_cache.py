@@ -59,7 +59,7 @@ class DiskCache:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with atomic_write(path, 0o600) as file:
                 file.write(content)
-            self._count(len(content))
+            self._add_written(len(content))
 
     def drop(self, sha256: str, name: str) -> None:
         """Remove an entry, if it exists."""
@@ -84,7 +84,7 @@ class DiskCache:
                         stop = min(start + _CHUNK_BYTES, file.num_bytes)
                         stream.write(store.read_ranges([ByteRange(file.name, start, stop)])[0])
                 if _hash(path) == file.sha256:
-                    self._count(file.num_bytes)
+                    self._add_written(file.num_bytes)
                     return path
                 path.unlink()
         except OSError as error:
@@ -100,8 +100,8 @@ class DiskCache:
         assert is_sha256(sha256) and "/" not in name
         return self._folder / sha256[:2] / sha256 / name
 
-    def _count(self, num_bytes: int) -> None:
-        """Remove entries if this process has written much since the last time."""
+    def _add_written(self, num_bytes: int) -> None:
+        """Count bytes that were written; after many, remove the oldest entries above the limit."""
         if not self.limit_bytes:
             return
         with self._lock:

@@ -20,10 +20,9 @@ _BATCH_FIX = "dynamic_shapes=({0: torch.export.Dim('batch')},)"
 class ExportedNetwork(nn.Module):
     """Network that `torch.export.save` wrote, from images to one or more tensors.
 
-    Loading a file may run code of it. input_shape: (C, H, W) of its images; None in place of a size
-    that may vary. output_names: keys of what it returns; "0", "1", … if that is no mapping. sha256: of
-    the file, compared before it is loaded. Raises `DataError` for another file, and for a network with
-    other inputs or a fixed number of images.
+    Loading a file may run code of it. input_shape: (C, H, W) of its images; None in place of a size that may vary.
+    output_names: keys of what it returns; "0", "1", … if that is no mapping. sha256: of the file, compared before it is
+    loaded. Raises `DataError` for another file, and for a network with other inputs or a fixed number of images.
     """
 
     def __init__(self, path: Path, sha256: str | None = None) -> None:

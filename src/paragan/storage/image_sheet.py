@@ -27,10 +27,10 @@ def make_sheet(x_BCHW: Tensor, columns: int, min_pixels: int = 32) -> Tensor:
         x = F.pad(x, (0, 0, 0, 0, 0, 1))
     channels, height, width = x.shape[1:]
     rows = -(-len(x) // columns)
-    full = torch.zeros(rows * columns, channels, height, width, dtype=torch.uint8)
-    full[: len(x)] = x
-    full = full.view(rows, columns, channels, height, width).permute(2, 0, 3, 1, 4)
-    return full.reshape(channels, rows * height, columns * width)
+    cells = torch.zeros(rows * columns, channels, height, width, dtype=torch.uint8)
+    cells[: len(x)] = x
+    sheet = cells.view(rows, columns, channels, height, width).permute(2, 0, 3, 1, 4)
+    return sheet.reshape(channels, rows * height, columns * width)
 
 
 def _checkerboard(height: int, width: int) -> Tensor:

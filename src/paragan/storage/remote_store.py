@@ -63,31 +63,32 @@ class RemoteStore(ByteStore):
         A block is found by the sha256 of its file, and not compared with a hash: a reader that finds wrong bytes calls
         `forget` and reads again.
         """
-        left = self._cache.capacity_bytes
+        bytes_left = self._cache.capacity_bytes
         for file in files:
-            left -= file.num_bytes
-            if left < 0:
+            bytes_left -= file.num_bytes
+            if bytes_left < 0:
                 return
             self._cached[file.name] = file
             self.num_attempts = 3  # the first may find a damaged block in the cache
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        pieces = [list(self._pieces(wanted)) for wanted in ranges]
-        contents = {
-            piece: self._cache.read(*piece.entry, piece.start, piece.stop) for parts in pieces for piece in parts
-        }
-        blocks = {piece.block: piece.entry for piece, content in contents.items() if content is None}
-        missing = [*blocks, *(wanted for wanted, parts in zip(ranges, pieces, strict=True) if not parts)]
+        pieces_of = {wanted: list(self._pieces(wanted)) for wanted in ranges}
+        cached = {}  # None: not in the cache, its whole block is requested
+        for pieces in pieces_of.values():
+            cached.update({piece: self._cache.read(*piece.entry, piece.start, piece.stop) for piece in pieces})
+        blocks = {piece.block: piece.entry for piece, content in cached.items() if content is None}
+        uncached_ranges = [wanted for wanted, pieces in pieces_of.items() if not pieces]
+        missing = [*blocks, *uncached_ranges]
         fetched = dict(zip(missing, self._request(missing), strict=True))
         for block, entry in blocks.items():
             self._cache.write(*entry, fetched[block])
-        for piece, content in contents.items():
-            if content is None:
-                contents[piece] = fetched[piece.block][piece.start : piece.stop]
-        return [
-            b"".join(contents[piece] or b"" for piece in parts) if parts else fetched[wanted]
-            for wanted, parts in zip(ranges, pieces, strict=True)
-        ]
+
+        def content_of(piece: _Piece) -> bytes:
+            content = cached[piece]
+            return fetched[piece.block][piece.start : piece.stop] if content is None else content
+
+        contents = {wanted: b"".join(map(content_of, pieces)) for wanted, pieces in pieces_of.items() if pieces}
+        return [contents[wanted] if wanted in contents else fetched[wanted] for wanted in ranges]
 
     def read_file(self, name: str, max_bytes: int) -> bytes:
         """Request the file until two responses are equal, because no sha256 of it is known."""

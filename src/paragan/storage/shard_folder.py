@@ -90,9 +90,8 @@ class ShardDescription:
 class ShardFolder:
     """Random access to the samples of shards in a folder or at an address (`open_remote`).
 
-    index: records (N,) of type `RECORD`, mapped. cache_bytes: limit of the disk cache of remote
-    shards. Raises `DataError` if the description or the size of the index is invalid. Several threads
-    may read at the same time.
+    index: records (N,) of type `RECORD`, mapped. cache_bytes: limit of the disk cache of remote shards. Raises
+    `DataError` if the description or the size of the index is invalid. Several threads may read at the same time.
     """
 
     def __init__(self, path: str | Path, cache_bytes: int = 0) -> None:
@@ -120,18 +119,19 @@ class ShardFolder:
         ranges = [self._range(row) for row in rows]
         contents = self._store.read_ranges(ranges)
         for attempt in range(1, self._store.num_attempts + 1):
-            wrong = [n for n, row in enumerate(rows) if not self._is_intact(row, contents[n])]
-            if not wrong:
+            damaged = [place for place, row in enumerate(rows) if not self._is_intact(row, contents[place])]
+            if not damaged:
                 return contents
             if attempt == self._store.num_attempts:
                 break
-            again = [ranges[n] for n in wrong]
-            self._store.forget(again)
-            for n, content in zip(wrong, self._store.read_ranges(again), strict=True):
-                contents[n] = content
-        is_cut = len(contents[wrong[0]]) < ranges[wrong[0]].num_bytes
+            damaged_ranges = [ranges[place] for place in damaged]
+            self._store.forget(damaged_ranges)
+            for place, content in zip(damaged, self._store.read_ranges(damaged_ranges), strict=True):
+                contents[place] = content
+        first = damaged[0]
+        is_cut = len(contents[first]) < ranges[first].num_bytes
         problem = "the shard is cut" if is_cut else "the bytes differ from the sha256 in the index"
-        raise DataError(f"{self.where(rows[wrong[0]])}: {problem}; {PREPARE_AGAIN}")
+        raise DataError(f"{self.where(rows[first])}: {problem}; {PREPARE_AGAIN}")
 
     def where(self, row: int) -> str:
         """Return shard and sample in messages."""

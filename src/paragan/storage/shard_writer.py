@@ -191,8 +191,7 @@ def _difference(name: str, present: Any, planned: Any) -> str:
         name = "size"
         present = present and present["size"]
         planned = planned and planned["size"]
-    shown = [json.dumps(value)[:60] for value in (present, planned)]
-    return f"other settings ({name}: {shown[0]} there, {shown[1]} now)"
+    return f"other settings ({name}: {json.dumps(present)[:60]} there, {json.dumps(planned)[:60]} now)"
 
 
 class _TarStream:

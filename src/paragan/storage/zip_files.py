@@ -17,10 +17,8 @@ from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 
 # Raised by the readers of zip and npy on damaged or hostile files.
-_DAMAGE_ERRORS = (
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, tokenize.TokenError),
-    *(ValueError, TypeError, IndexError, struct.error),
-)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
+_NPY_ERRORS = (tokenize.TokenError, ValueError, TypeError, IndexError, struct.error)
 _METHOD_NAMES = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
 _MAX_RATIO = 200
 _ALWAYS_ALLOWED_BYTES = 64 << 20  # black images compress well, and this size is harmless
@@ -36,7 +34,7 @@ def raise_data_errors(name: str) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"{name}: cannot be read ({reason}); check the file") from None
-    except _DAMAGE_ERRORS as error:
+    except (*_ZIP_ERRORS, *_NPY_ERRORS) as error:
         reason = str(error).splitlines()[0] if str(error) else "truncated"
         raise DataError(f"{name}: damaged zip file ({reason}); download or create it again") from None
 

@@ -41,9 +41,9 @@ class Writer:
                 self._warn(f"{row} of {shape} is no audio of 1xN or 2xN samples; it is not written")
                 continue
             create_subfolder(self._folder, "samples")
-            start = "" if row == "data" else f"step-{event.step:07d}-"
+            prefix = "" if row == "data" else f"step-{event.step:07d}-"
             for number, sample_CT in enumerate(samples_B[:_NUM_SAMPLES], 1):
-                path = self._folder / "samples" / f"{start}{row}-{number}.wav"
+                path = self._folder / "samples" / f"{prefix}{row}-{number}.wav"
                 with atomic_write(path) as file:
                     file.write(to_wave(sample_CT, self._sample_rate))
                 if path.stat().st_size > MAX_AUDIO_BYTES:
@@ -65,9 +65,9 @@ def to_wave(audio_CT: Tensor, sample_rate: int) -> bytes:
     clipped = audio_CT.detach().float().nan_to_num().clamp(-1, 1)
     samples = (clipped * 32767).round().to(torch.int16).cpu()
     content = io.BytesIO()
-    with wave.open(content, "wb") as written:
-        written.setnchannels(len(audio_CT))
-        written.setsampwidth(2)
-        written.setframerate(sample_rate)
-        written.writeframes(samples.T.numpy().astype("<i2").tobytes())
+    with wave.open(content, "wb") as wav_file:
+        wav_file.setnchannels(len(audio_CT))
+        wav_file.setsampwidth(2)
+        wav_file.setframerate(sample_rate)
+        wav_file.writeframes(samples.T.numpy().astype("<i2").tobytes())
     return content.getvalue()

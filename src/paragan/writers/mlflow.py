@@ -84,8 +84,8 @@ class _MlflowRun:
         return identifier
 
     def _create(self, experiment: str, artifacts: str | None, name: str) -> str:
-        known = self._client.get_experiment_by_name(experiment)
-        number = self._client.create_experiment(experiment, artifacts) if known is None else known.experiment_id
+        existing = self._client.get_experiment_by_name(experiment)
+        number = self._client.create_experiment(experiment, artifacts) if existing is None else existing.experiment_id
         identifier: str = self._client.create_run(number, run_name=name).info.run_id
         return identifier
 

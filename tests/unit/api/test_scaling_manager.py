@@ -204,7 +204,7 @@ def test_code_that_fails_in_a_step_ends_the_run_with_its_error(manager, tmp_path
     g, d = pair()
     gan, scale_mgr = pg.Estimator(g, d), manager()
     scale_mgr.train(gan)
-    scale_mgr.trainer.players["d"].net.net._held.model_fn = lambda x, y: 1 / 0
+    scale_mgr.trainer.players["d"].net.net._player.model_fn = lambda x, y: 1 / 0
     with pytest.raises(ZeroDivisionError):
         scale_mgr.train(gan)
     assert ending(tmp_path / "run") == {"code": 1, "step": 1, "reason": "division by zero"}

@@ -110,7 +110,7 @@ class _Hashed(EncodedImages):
     def where(self, row):
         raise NotImplementedError
 
-    def _stamps(self):
+    def _portable_stamps(self):
         raise NotImplementedError
 
 

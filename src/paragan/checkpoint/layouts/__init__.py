@@ -38,9 +38,8 @@ def possible_weights(stored: StoredTensors) -> Iterator[ProjectWeights]:
     """Yield what the tensors of a known project may be; they are read if it is one."""
     for layout in project_layouts():
         if any(layout.KNOWN_BY.match(name) for name in stored):
-            with suppress(
-                RuntimeError, ValueError, LookupError, TypeError
-            ):  # of shapes that the project's tensors never have
+            # errors of shapes that the project's tensors never have
+            with suppress(RuntimeError, ValueError, LookupError, TypeError):
                 yield from layout.networks(plain_weights(stored))
 
 
@@ -52,11 +51,15 @@ def published_weights(
     Of several networks that the weights may be of, it is the one that most of them fit, at least one; of equal ones
     that of `model`. side: of the network; None: either. A file with any of the network's own names is never changed.
     """
-    best, most = None, (0, False)
-    for weights in () if any(name in stored for name in shapes) else possible_weights(stored):
+    if any(name in stored for name in shapes):
+        return None
+    best = None
+    best_fit = (0, False)
+    for weights in possible_weights(stored):
         stored_shapes = shapes_of(weights.tensors)
-        fitting = sum(stored_shapes.get(name) == shape for name, shape in shapes.items())
-        score = (fitting, weights.settings.get("name") == model)
-        if fitting and score > most and side in (None, weights.side):
-            best, most = weights, score
+        num_fitting = sum(stored_shapes.get(name) == shape for name, shape in shapes.items())
+        fit = (num_fitting, weights.settings.get("name") == model)
+        if num_fitting and fit > best_fit and side in (None, weights.side):
+            best = weights
+            best_fit = fit
     return best

@@ -17,7 +17,9 @@ Weights = dict[str, Tensor]
 Rule = tuple[str, str | Callable[[re.Match[str]], str]]
 
 _DIRECTION = {"weight_g": "weight_v", "original0": "original1"}  # of weight norm, by its gain
-RAW, U, V = (f"parametrizations.weight.{name}" for name in ("original", "0.u", "0.v"))
+RAW = "parametrizations.weight.original"
+U = "parametrizations.weight.0.u"
+V = "parametrizations.weight.0.v"
 _SPECTRAL = {"weight_orig": RAW, "weight_u": U, "weight_v": V}
 _COUNTERS = ("num_batches_tracked", "accumulation_counter", "sv0")
 
@@ -49,21 +51,24 @@ def plain_weights(stored: Mapping[str, Tensor]) -> Weights:
     """
     weights: Weights = {}
     for name in stored:
-        head, dot, last = name.rpartition(".")
-        lead = f"{head}{dot}"
-        own = lead.removeprefix("module.")  # without a data-parallel wrapper
-        if last in _DIRECTION and f"{lead}{_DIRECTION[last]}" in stored:
-            v = stored[f"{lead}{_DIRECTION[last]}"]
+        layer, dot, last = name.rpartition(".")
+        prefix = f"{layer}{dot}"
+        new_prefix = prefix.removeprefix("module.")  # without a data-parallel wrapper
+        if last in _DIRECTION and f"{prefix}{_DIRECTION[last]}" in stored:
+            v = stored[f"{prefix}{_DIRECTION[last]}"]
             scale = stored[name].flatten() / v.flatten(1).norm(dim=1)
-            weights[f"{own.removesuffix('parametrizations.weight.')}weight"] = v * scale.view(-1, *[1] * (v.dim() - 1))
-        elif last in _SPECTRAL and f"{lead}weight_orig" in stored:
-            weights[f"{own}{_SPECTRAL[last]}"] = stored[name]
+            new_name = f"{new_prefix.removesuffix('parametrizations.weight.')}weight"
+            weights[new_name] = v * scale.view(-1, *[1] * (v.dim() - 1))
+        elif last in _SPECTRAL and f"{prefix}weight_orig" in stored:
+            weights[f"{new_prefix}{_SPECTRAL[last]}"] = stored[name]
         elif last == "u0":
-            raw = stored[f"{lead}weight"]
+            raw = stored[f"{prefix}weight"]
             v = F.normalize(raw.flatten(1).T @ stored[name].flatten(), dim=0)
-            weights |= {f"{own}{RAW}": raw, f"{own}{V}": v, f"{own}{U}": F.normalize(raw.flatten(1) @ v, dim=0)}
-        elif last not in (*_COUNTERS, *_DIRECTION.values()) and not (last == "weight" and f"{lead}u0" in stored):
-            weights[f"{own}{last}"] = stored[name]
+            weights[f"{new_prefix}{RAW}"] = raw
+            weights[f"{new_prefix}{V}"] = v
+            weights[f"{new_prefix}{U}"] = F.normalize(raw.flatten(1) @ v, dim=0)
+        elif last not in (*_COUNTERS, *_DIRECTION.values()) and not (last == "weight" and f"{prefix}u0" in stored):
+            weights[f"{new_prefix}{last}"] = stored[name]
     return weights
 
 

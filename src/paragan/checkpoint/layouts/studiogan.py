@@ -119,7 +119,6 @@ def _generator_rules(names: list[str], is_big: bool) -> list[Rule]:
 
 
 def _block_rules(names: list[str], block: str, first: int) -> list[Rule]:
-    """Return the rules of the blocks, which are one list here."""
     places = {name: f"blocks.{place}.{block}" for place, name in enumerate(names, start=first)}
     return [
         (rf"{_BLOCK}{_BN}(?:bn\.)?running_(mean|var)", lambda m: f"{places[m[1]]}norm{m[2]}.norm.{m[3]}"),
@@ -148,6 +147,5 @@ def _largest_factor(weights: Weights, layer: str) -> Tensor:
 
 
 def _num_inputs(weights: Weights, layer: str) -> int:
-    """Return the inputs of a linear layer; 0 if there is none."""
     stored = [weights[layer + name] for name in ("weight", RAW) if layer + name in weights]
     return stored[0].shape[1] if stored else 0

@@ -105,7 +105,8 @@ def read_part(
     for a damaged file, for NaN, and for values far outside of [-1, 1].
     """
     first, end, skipped = _needed(info, start, count, sample_rate)
-    audio_TC = (_read_by_ffmpeg if info.by_ffmpeg else _read)(file, info, where, first, end - first)
+    read = _read_by_ffmpeg if info.by_ffmpeg else _read
+    audio_TC = read(file, info, where, first, end - first)
     if len(audio_TC) != end - first:
         raise DataError(f"{where}: damaged audio (it ends after {first + len(audio_TC):,} samples)", _HINT)
     if not (peak := np.abs(audio_TC).max(initial=0)) <= _MAX_VALUE:
@@ -156,8 +157,8 @@ def _read_by_ffmpeg(file: File, info: AudioInfo, where: str, start: int, count: 
     part = ["-map", "0:a:0", "-af", f"atrim=start_sample={start}:end_sample={start + count}"]
     kind = ["-ac", str(info.channels), "-ar", str(info.sample_rate), "-f", "f32le", "-"]
     decoded = _run("ffmpeg", ["-nostdin"], file, where, [*part, *kind]).stdout
-    audio_TC = np.frombuffer(decoded[: len(decoded) // 4 // info.channels * 4 * info.channels], "<f4")
-    return audio_TC.reshape(-1, info.channels)
+    num_whole = len(decoded) // (4 * info.channels)  # a file may end within a sample
+    return np.frombuffer(decoded, "<f4", num_whole * info.channels).reshape(-1, info.channels)
 
 
 def _probe(file: File, where: str, problem: str) -> AudioInfo:
@@ -170,8 +171,8 @@ def _probe(file: File, where: str, problem: str) -> AudioInfo:
     if not streams:
         raise DataError(f"{where}, and ffmpeg finds no audio in it")
     count = ["-map", "0:a:0", "-af", "astats=measure_perchannel=none:measure_overall=Number_of_samples"]
-    counted = _run("ffmpeg", ["-nostdin", "-nostats"], file, where, [*count, "-f", "null", "-"], "info")
-    numbers: list[bytes] = re.findall(rb"Number of samples: (\d+)", counted.stderr)
+    report = _run("ffmpeg", ["-nostdin", "-nostats"], file, where, [*count, "-f", "null", "-"], "info").stderr
+    numbers: list[bytes] = re.findall(rb"Number of samples: (\d+)", report)
     return AudioInfo(
         num_samples=int(numbers[-1]) if numbers else 0,
         sample_rate=int(streams[0].get("sample_rate", 0)),
@@ -187,14 +188,14 @@ def _run(
     source = ["-protocol_whitelist", "file", "-format_whitelist", _DEMUXERS, "-i", b"file:" + os.path.abspath(file)]
     command = [program, "-v", level, "-hide_banner", *before, *source, *after]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S)
+        completed = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S)
     except FileNotFoundError:
         raise DataError(f"{where}; install ffmpeg to read it, or convert it to wav or flac") from None
     except subprocess.TimeoutExpired:
         raise DataError(f"{where}: ffmpeg takes longer than {_TIMEOUT_S} s; convert the file to flac") from None
-    if done.returncode:
-        raise DataError(f"{where}: damaged audio ({_one_line(done.stderr.decode('utf-8', 'replace'))})", _HINT)
-    return done
+    if completed.returncode:
+        raise DataError(f"{where}: damaged audio ({_one_line(completed.stderr.decode('utf-8', 'replace'))})", _HINT)
+    return completed
 
 
 def _states_length(file: File) -> bool:

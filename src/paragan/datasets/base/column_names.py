@@ -31,38 +31,38 @@ def is_table(data: object) -> bool:
 def split_names(data: Mapping[str, object]) -> tuple[dict[str, object], dict[str, tuple[str, ...]]]:
     """Return tensors by name without the names of columns, and these, by tensor.
 
-    A text array `columns` has the names of the tensors (N, K) with as many columns. Raises
-    `DataError` if there are none.
+    A text array `columns` has the names of tensors (N, K) with as many columns; `DataError` if there are none.
     """
-    tables = {name: held for name, held in data.items() if name != _KEY or not _is_text(held)}
-    arrays = {name: _as_array(held) for name, held in tables.items()}
-    names = {name: listed for name, held in tables.items() if (listed := _names_of(held))}
-    if len(tables) < len(data):
+    has_list = _is_text(data.get(_KEY))
+    tables = {name: table for name, table in data.items() if not (has_list and name == _KEY)}
+    arrays = {name: _as_array(table) for name, table in tables.items()}
+    names = {name: columns for name, table in tables.items() if (columns := _names_of(table))}
+    if has_list:
         listed = tuple(map(str, np.asarray(data[_KEY])))
-        fitting = [name for name, held in arrays.items() if tuple(getattr(held, "shape", ()))[1:] == (len(listed),)]
+        fitting = [name for name, array in arrays.items() if tuple(getattr(array, "shape", ()))[1:] == (len(listed),)]
         if not fitting:
             raise DataError(f"data: {_KEY} has {len(listed)} names, and no tensor has as many columns; correct it")
         names |= dict.fromkeys(fitting, listed)
     return arrays, names
 
 
-def _is_text(held: object) -> bool:
-    return isinstance(held, np.ndarray) and held.ndim == 1 and held.dtype.kind in "US"
+def _is_text(values: object) -> bool:
+    return isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "US"
 
 
-def _as_array(held: object) -> object:
-    """Return a table as one array of numbers. Raises `DataError` for columns of text."""
-    if isinstance(held, np.ndarray) and held.dtype.names:
-        _check_no_text(name for name in held.dtype.names if held.dtype[name].kind not in "biuf")
-        return structured_to_unstructured(held)
-    if not isinstance(held, _DataFrame):
-        return held
-    table = np.asarray(held.to_numpy())
-    if table.dtype.kind not in "OUS":
+def _as_array(table: object) -> object:
+    """Return a table as one array of numbers, other values unchanged. Raises `DataError` for columns of text."""
+    if isinstance(table, np.ndarray) and table.dtype.names:
+        _check_no_text(name for name in table.dtype.names if table.dtype[name].kind not in "biuf")
+        return structured_to_unstructured(table)
+    if not isinstance(table, _DataFrame):
         return table
-    columns = zip(_names_of(held), table.T, strict=True)
+    array = np.asarray(table.to_numpy())
+    if array.dtype.kind not in "OUS":
+        return array
+    columns = zip(_names_of(table), array.T, strict=True)
     _check_no_text(name for name, values in columns if not all(isinstance(value, Real) for value in values))
-    return table.astype(np.float64)
+    return array.astype(np.float64)
 
 
 def _check_no_text(names: Iterable[str]) -> None:
@@ -70,7 +70,7 @@ def _check_no_text(names: Iterable[str]) -> None:
         raise DataError(f"data: column {name!r} holds other values than numbers; encode it, such as one-hot")
 
 
-def _names_of(held: object) -> tuple[str, ...]:
-    if isinstance(held, _DataFrame):
-        return tuple(map(str, held.columns))
-    return (held.dtype.names or ()) if isinstance(held, np.ndarray) else ()
+def _names_of(table: object) -> tuple[str, ...]:
+    if isinstance(table, _DataFrame):
+        return tuple(map(str, table.columns))
+    return (table.dtype.names or ()) if isinstance(table, np.ndarray) else ()

@@ -197,9 +197,9 @@ class TarReader(_ArchiveReader):
         self._tars = tars
         self.has_several = len(tars) > 1
         self._prefixes = [split_folder(tar, name) if self.has_several else "" for tar in tars]
-        self._members: dict[str, tuple[int, int, int]] = {}  # tar file, offset, number of bytes
+        self._members: dict[str, tuple[int, int, int]] = {}  # tar file, offset (0: compressed), number of bytes
         self._contents: dict[str, bytes] = {}  # of compressed tar files
-        self._num_left = _MAX_UNPACKED_BYTES
+        self._bytes_left = _MAX_UNPACKED_BYTES
         for number, tar in enumerate(tars):
             if _tar_files.is_tar(tar, is_plain=True):
                 for entry in _tar_files.plain_members(tar, self._links):
@@ -237,7 +237,9 @@ class TarReader(_ArchiveReader):
     def where(self, path: str) -> str:
         number = self._members[path][0] if path in self._members else 0
         folder, slash, file = path.removeprefix(f"{self._prefixes[number]}/").rpartition("/")
-        return f"{self._tars[number]}: {folder}{slash}{file[7:] if self.has_several else file}"
+        if self.has_several:
+            file = file.partition("-")[2]  # without the number of the tar file
+        return f"{self._tars[number]}: {folder}{slash}{file}"
 
     def _unpack(self, number: int, tar: Path) -> None:
         """Hold images, labels and the texts of a compressed tar file."""
@@ -252,11 +254,11 @@ class TarReader(_ArchiveReader):
             self._members[self._path(number, name)] = (number, 0, 0)
             return False
 
-        for name, data in _tar_files.read_members(tar, is_needed, self._num_left, MAX_FILE_BYTES, self._links):
+        for name, data in _tar_files.read_members(tar, is_needed, self._bytes_left, MAX_FILE_BYTES, self._links):
             path = self._path(number, name)
             self._members[path] = (number, 0, len(data))
             self._contents[path] = data
-            self._num_left -= len(data)
+            self._bytes_left -= len(data)
 
     def _path(self, number: int, name: str) -> str:
         """Return the path of a member; of several tar files, with the number of the tar file before the file name."""

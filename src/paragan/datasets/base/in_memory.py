@@ -39,7 +39,6 @@ class InMemorySource(Source):
         return len(self.images_NCHW)
 
     def row_labels(self) -> NDArray[np.int64] | None:
-        """Return the labels of the images."""
         return self._row_labels
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
@@ -62,8 +61,9 @@ def content_fingerprint(source: Source) -> str:
     machine. Samples that differ from call to call do not count.
     """
     rows = np.linspace(0, max(0, len(source) - 1), 4).astype(np.int64)
-    found = [_magnitudes(source.fetch(rows)) for _ in range(2)]
-    return compute_fingerprint(source.fingerprint, found[0]) if found[0] == found[1] else source.fingerprint
+    magnitudes = _magnitudes(source.fetch(rows))
+    is_repeatable = _magnitudes(source.fetch(rows)) == magnitudes
+    return compute_fingerprint(source.fingerprint, magnitudes) if is_repeatable else source.fingerprint
 
 
 def _magnitudes(tensors: Mapping[str, Tensor]) -> dict[str, list[str]]:
@@ -76,20 +76,17 @@ def _magnitudes(tensors: Mapping[str, Tensor]) -> dict[str, list[str]]:
 def stratified_split(labels_N: Tensor, share: float, name: str) -> dict[str, Tensor]:
     """Return the rows of both splits, in file order: a share of each class is held out, of all at least one row.
 
-    The only row of a class is trained on.
-    The order in which rows are picked is a permutation seeded by `name` alone, so the split is the
-    same for every seed of a run.
+    The only row of a class is trained on. The order in which rows are picked is a permutation seeded by
+    `name` alone, so the split is the same for every seed of a run.
     """
     shuffled = torch.randperm(len(labels_N), generator=rng.generator(name, "split"))
     by_class = shuffled[labels_N[shuffled].argsort(stable=True)]
-    is_held_out = torch.zeros(len(labels_N), dtype=torch.bool)
-    bounds = (torch.arange(len(labels_N) + 1, dtype=torch.float64) * share).ceil()
-    picked = by_class[bounds.diff() > 0]
+    # row n of `by_class` is picked where share * n passes a whole number: evenly in all classes
+    num_picked = (torch.arange(len(labels_N) + 1, dtype=torch.float64) * share).ceil()
+    picked = by_class[num_picked.diff() > 0]
     is_single = labels_N.bincount()[labels_N] == 1
+    is_held_out = torch.zeros(len(labels_N), dtype=torch.bool)
     is_held_out[picked[~is_single[picked]]] = True
     if not is_held_out.any():  # few rows: one, of a class of several if there is one
         is_held_out[by_class[is_single[by_class].byte().argmin()]] = True
-    return {
-        "train": (~is_held_out).nonzero().flatten(),
-        "held_out": is_held_out.nonzero().flatten(),
-    }
+    return {"train": (~is_held_out).nonzero().flatten(), "held_out": is_held_out.nonzero().flatten()}

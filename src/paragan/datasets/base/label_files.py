@@ -50,7 +50,8 @@ class FileLabels:
 
 def find_labels(files: FileReader, paths: list[bytes]) -> FileLabels:
     """Return the labels in files next to sorted images, if there are some. Raises `DataError` for invalid files."""
-    for table in (top + _STYLEGAN for top in common_folders(paths)):
+    for top in common_folders(paths):
+        table = top + _STYLEGAN
         if table in files.label_files and (labels := _read_tables(files, [table])).by_path:
             return labels
     if tables := [path for path in files.label_files if path.rpartition(b"/")[2] in _TABLES]:
@@ -71,7 +72,7 @@ def read_label_table(path: str, paths: list[bytes], folder: str = "") -> FileLab
     labels, notice = _labels_of(_rows(FolderReader(Path(path).parent), Path(path).name), path)
     if labels is None:
         raise DataError(f"{notice}; pass a table with rows below a header, and columns named file_name and label")
-    image_of: dict[str, bytes] = {}
+    image_of: dict[str, bytes] = {}  # rows that have the names of images, or shorter ones
     for image in paths:
         row = next((tail for tail in _tails(image) if tail in labels), None)
         if row is not None and (other := image_of.setdefault(row, image)) != image:
@@ -92,8 +93,8 @@ def read_label_table(path: str, paths: list[bytes], folder: str = "") -> FileLab
             f"{path}: none of {len(labels):,} rows names an image, such as {os.fsdecode(paths[0])!r}; check it"
         )
     num_unused = len(labels) - len(by_path)
-    said = (f"{path}: {num_unused:,} of {len(labels):,} rows name no image",) if num_unused > 0 else ()
-    return FileLabels(where=path, by_path=by_path, notices=(*said, notice) if notice else said)
+    unused = f"{path}: {num_unused:,} of {len(labels):,} rows name no image" if num_unused > 0 else ""
+    return FileLabels(where=path, by_path=by_path, notices=tuple(filter(None, (unused, notice))))
 
 
 def _tails(path: bytes) -> list[str]:
@@ -112,10 +113,11 @@ def number_labels(
     """
     with _raise_data_errors(where):
         labels = _parse(labels)
+    kind = type(labels[0]) if isinstance(labels[0], int | str) else int
     for row, label in enumerate(labels):
         if isinstance(label, list | tuple | dict):
             raise DataError(f"{where}: {name(row)} has several labels, {str(label)[:40]}; {_PROGRAM}")
-        if not isinstance(label, type(labels[0]) if isinstance(labels[0], int | str) else int) or label == "":
+        if not isinstance(label, kind) or label == "":
             text = "no label" if label in (None, "") else f"the label {str(label)[:40]}"
             raise DataError(f"{where} holds neither integers nor text: {name(row)} has {text}; {_PROGRAM}")
     if isinstance(labels[0], str):
@@ -161,23 +163,25 @@ def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels:
 
 def _read_web_labels(files: FileReader, paths: list[bytes], suffix: bytes) -> FileLabels | None:
     """Read the label files that have the names of images, but for the suffix."""
+    file_of = {path.removesuffix(suffix): path for path in files.label_files if path.endswith(suffix)}
+    if not file_of:
+        return None
     labels: dict[bytes, object] = {}
-    files_of = {path.removesuffix(suffix): path for path in files.label_files if path.endswith(suffix)}
-    keys = {key for path in paths for key in _keys(path) if key in files_of} if files_of else set()
+    keys = {key for path in paths for key in _keys(path) if key in file_of}
     for number, key in enumerate(sorted(keys)):
         if number == _NUM_TRIED and not labels:
             return None  # captions or boxes: opening a million of them would take minutes
-        label = _read_web_label(files, os.fsdecode(files_of[key]))
+        label = _read_web_label(files, os.fsdecode(file_of[key]))
         if label is not None:
             labels[key] = label
-            files.set_read(files_of[key])
+            files.set_read(file_of[key])
     by_path: dict[bytes, object] = {}
-    others = []
-    for path in paths if labels else ():
-        cut = next((key for key in _keys(path) if key in labels), None)
-        if cut is not None and path.find(b".", len(cut) + 1) < 0:
-            by_path[path] = labels[cut]
-        elif cut is not None:
+    others = []  # key.mask.png next to key.png
+    for path in paths:
+        sample = next((key for key in _keys(path) if key in labels), None)
+        if sample is not None and path.find(b".", len(sample) + 1) < 0:
+            by_path[path] = labels[sample]
+        elif sample is not None:
             others.append(path)
     if others and not by_path:
         raise DataError(
@@ -233,13 +237,16 @@ def _add(labels: dict[_Name, object], name: _Name, label: object) -> None:
 def _rows(files: FileReader, path: str) -> Iterator[Mapping[str, object]]:
     """Yield the rows of a table by the suffix of its name: JSON, JSONL, or values between delimiters."""
     where = files.where(path)
-    content = _read(files, path)
+    content = _read(files, path, _MAX_BYTES)
     suffix = os.path.splitext(path)[1].lower()
     with _raise_data_errors(where):
         if suffix == ".json":
             values = json.loads(content)
-            others = {} if path.endswith(_STYLEGAN.decode()) else values  # that name has other meanings, too
-            yield from _json_rows(values.get("labels", others) if isinstance(values, dict) else others)
+            if isinstance(values, dict) and "labels" in values:
+                values = values["labels"]
+            elif path.endswith(_STYLEGAN.decode()):  # a name that has other meanings, too
+                values = None
+            yield from _json_rows(values)
         elif suffix == ".jsonl":
             for number, line in enumerate(io.StringIO(_decode(content)), start=1):
                 with _raise_data_errors(f"{where}: line {number}"):
@@ -251,7 +258,8 @@ def _rows(files: FileReader, path: str) -> Iterator[Mapping[str, object]]:
 
 def _json_rows(content: dict[str, object] | list[_JsonRow] | None) -> Iterator[Mapping[str, object]]:
     """Yield the objects of a list, or the pairs of a file and its label in a list or mapping, StyleGAN's form."""
-    for row in content.items() if isinstance(content, dict) else content or ():
+    rows = content.items() if isinstance(content, dict) else content or ()
+    for row in rows:
         yield row if isinstance(row, dict) else dict(zip(("file_name", "label"), row, strict=True))
 
 
@@ -273,9 +281,9 @@ def _decode(content: bytes) -> str:
     return text
 
 
-def _read(files: FileReader, path: str, max_bytes: int = 0) -> bytes:
+def _read(files: FileReader, path: str, max_bytes: int) -> bytes:
     content = files.read(path)
-    if len(content) > (max_bytes := max_bytes or _MAX_BYTES):
+    if len(content) > max_bytes:
         raise DataError(f"{files.where(path)}: {len(content):,} bytes of labels, the limit is {max_bytes:,}")
     return content
 

@@ -15,11 +15,11 @@ from paragan.core.errors import DataError
 from paragan.core.printable import join_some
 from paragan.datasets import _image_paths, _tar_files
 from paragan.datasets._encoded_images import EncodedImages, ShardImages, describe_empty_classes
-from paragan.datasets._folder_layout import Choice, arrange, is_of_masks, pairs_error
+from paragan.datasets._folder_layout import Choice, arrange, pairs_error
 from paragan.datasets._image_formats import kind_of_file
 from paragan.datasets._image_paths import ArrangedPaths, PathList
 from paragan.datasets._pair_files import kind_of_pairs
-from paragan.datasets._split_names import describe_kinds, parse_split
+from paragan.datasets._split_names import MASKS, are_words_of, describe_kinds, parse_split, words_of
 from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader, ZipReader
 from paragan.datasets.base.label_files import FileLabels, find_labels, number_labels, read_label_table
@@ -47,19 +47,15 @@ class FileImages(EncodedImages):
         self._paths = PathList(arranged.paths)
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
-        """Return the files, unchanged."""
         return [self._files.read(self._paths[row]) for row in rows]
 
     def where(self, row: int) -> str:
-        """Return the file."""
         return self._files.where(self._paths[row])
 
     def name(self, row: int) -> str:
-        """Return the path in the folder or archive."""
         return self._paths[row]
 
     def stamp(self, row: int) -> str:
-        """Return size and modification time of the file, or its checksum."""
         return self._files.stamp(self._paths[row])
 
 
@@ -68,33 +64,45 @@ def open_encoded_images(
 ) -> EncodedImages:
     """Open the images of a path; only names and labels are read.
 
-    path: a folder, a .zip or .tar file, a folder of tar files (also WebDataset's), a .parquet file or
-    a folder of them, a folder of Hugging Face, or shards in a folder or at an address. option: name of
-    the path in messages. classes: whether folders are classes; None: by their names. labels: a CSV file
-    of the classes of images; empty: those next to the images. Raises `DataError` for a path without two
-    images, and for folders that can be read in more than one way.
+    path: a folder, a .zip or .tar file, a folder of tar files (also WebDataset's), a .parquet file or a folder of them,
+    a folder of Hugging Face, or shards in a folder or at an address. option: name of the path in messages. classes:
+    whether folders are classes; None: by their names. labels: a CSV file of the classes of images; empty: those next to
+    the images. Raises `DataError` for a path without two images, and for folders that can be read in more than one way.
     """
     root = Path(path)
-    packed: EncodedImages | None = None
+    images: EncodedImages
     if has_shards(path):
-        packed = ShardImages(ShardFolder(path, _CACHE_BYTES if is_url(path) else 0))
+        images = ShardImages(ShardFolder(path, _CACHE_BYTES if is_url(path) else 0))
     elif path and (root.suffix == ".parquet" or has_arrow_files(root)):
-        packed = TableImages(table_files(root), path)
+        images = TableImages(table_files(root), path)
     else:
         files = open_reader(path, option=option)
         paths = files.images()
-        tables = table_files(root) if root.is_dir() else []
-        tables = [table for table in tables if not table.with_suffix(".tar").exists()]  # of img2dataset
-        if tables and (not paths or any(parse_split(os.fsencode(table.stem))[0] for table in tables)):
-            packed = TableImages(tables, path)
-            packed.ignored = {**packed.ignored, **({"images in other files": len(paths)} if paths else {})}
-    if packed is not None:
-        if labels or classes == "none":
-            raise DataError(
-                f"{option}: labels of {path!r} are in it; data.labels=FILE and data.classes=none are for folders, "
-                "data.labels=false trains without labels"
-            )
-        return packed
+        tables = _tables_to_read(root, paths)
+        if not tables:
+            return _open_files(files, paths, option, classes, labels)
+        images = TableImages(tables, path)
+        if paths:
+            images.ignored = {**images.ignored, "images in other files": len(paths)}
+    if labels or classes == "none":
+        raise DataError(
+            f"{option}: labels of {path!r} are in it; data.labels=FILE and data.classes=none are for folders, "
+            "data.labels=false trains without labels"
+        )
+    return images
+
+
+def _tables_to_read(root: Path, paths: list[bytes]) -> list[Path]:
+    """Return the Parquet files of a folder, if they are named after splits or there are no images next to them."""
+    tables = table_files(root) if root.is_dir() else []
+    tables = [table for table in tables if not table.with_suffix(".tar").exists()]  # as img2dataset writes them
+    has_splits = any(parse_split(os.fsencode(table.stem))[0] for table in tables)
+    return tables if has_splits or not paths else []
+
+
+def _open_files(files: FileReader, paths: list[bytes], option: str, classes: Choice, labels: str) -> FileImages:
+    """Return the images of a folder or archive; of a folder without images, those in its tar files."""
+    root = Path(files.name)
     if not paths and root.is_dir() and (tars := _tars_in(root)):
         others = files.ignored - Counter(kind_of_file(os.fsencode(tar)) for tar in tars)
         files = open_tars(tars, root)
@@ -106,25 +114,25 @@ def open_encoded_images(
 
 def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labels: str) -> FileImages:
     """Return the sorted images of a folder or archive with their labels, those of files before those of folders."""
-    from_files = read_label_table(labels, paths, files.name) if labels else find_labels(files, paths)
-    has_labels = bool(from_files.by_path)
+    file_labels = read_label_table(labels, paths, files.name) if labels else find_labels(files, paths)
+    has_labels = bool(file_labels.by_path)
     originals = paths if has_labels or classes == "folders" else without_reduced_copies(files, paths)
     arranged = arrange(originals, files.name, classes, has_labels)
     if has_labels:
-        if from_files.is_web and isinstance(files, TarReader):
+        if file_labels.is_web and isinstance(files, TarReader):
             arranged = arranged.in_order(files.in_order(arranged.paths))
-        return _label_from_files(files, arranged, from_files)
+        return _label_from_files(files, arranged, file_labels)
     if classes is None and len(arranged.class_names) in (0, 2) and kind_of_pairs(originals) is not None:
         raise pairs_error(files.name, list(map(os.fsencode, arranged.class_names)) or originals[:2])
-    is_one_set = classes is None and not arranged.class_names
-    kinds = describe_kinds(arranged.paths, files.name) if is_one_set else ()
-    notices = (*arranged.notices, *from_files.notices, *kinds)
+    notices = (*arranged.notices, *file_labels.notices)
+    if classes is None and not arranged.class_names:
+        notices = (*notices, *describe_kinds(arranged.paths, files.name))
     if isinstance(files, TarReader) and files.has_several:
         arranged = replace(arranged.in_order(files.in_order(originals)), labels=None, class_names=())
     else:
         notices = (*notices, *_class_folder_warnings(files, paths, arranged))
     tables = [path for path in files.label_files if path.lower().endswith(b".csv")]
-    if tables and not (arranged.class_names or labels or from_files.notices) and isinstance(files, FolderReader):
+    if tables and not (arranged.class_names or labels or file_labels.notices) and isinstance(files, FolderReader):
         table = files.where(os.fsdecode(max(tables, key=lambda path: b"train" in path or b"label" in path)))
         notices = (*notices, f"{table}: not read; if it has a class for each image, pass data.labels={table}")
     return FileImages(files, arranged, notices)
@@ -165,7 +173,8 @@ def _class_folder_warnings(files: FileReader, paths: list[bytes], arranged: Arra
     empty: list[str] = []
     for top in arranged.levels:
         without_images = set(files.folders(top)) - _image_paths.folder_names(paths, top) - classes
-        empty += [os.fsdecode(top + name) for name in sorted(without_images) if not is_of_masks(name)]
+        unused = [name for name in sorted(without_images) if not are_words_of(words_of(name), MASKS)]
+        empty += [os.fsdecode(top + name) for name in unused]
     return describe_empty_classes(empty, has_classes=bool(classes))
 
 

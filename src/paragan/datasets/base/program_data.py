@@ -39,9 +39,8 @@ _DRAWS = threading.Lock()  # the global generators are those of the process
 class TensorSource(Source):
     """A `Source` of tensors by name, in memory; their first axis is the samples.
 
-    Arrays and tables (`column_names`) are converted. A list of tensors has samples of different
-    lengths, which are padded (`ragged`). dtype: of the networks' weights, to which floating-point
-    numbers are cast; None: none are.
+    Arrays and tables (`column_names`) are converted. A list of tensors has samples of different lengths, which are
+    padded (`ragged`). dtype: of the networks' weights, to which floating-point numbers are cast; None: none are.
     """
 
     def __init__(self, data: Mapping[str, Any], padding: Padding, dtype: torch.dtype | None = None) -> None:
@@ -64,8 +63,8 @@ class TensorSource(Source):
         axes = self._padding.axes
         longest = {name: max(row.shape[axes[name]] for row in rows) for name, rows in self._ragged.items()}
         self.tensors = self._padding.specs(first, longest)
-        hashed = np.linspace(0, self._count - 1, min(self._count, _HASHED)).astype(np.int64)
-        tensors = [tensor.contiguous().view(-1) for tensor in self.fetch(hashed).values()]
+        hashed_rows = np.linspace(0, self._count - 1, min(self._count, _HASHED)).astype(np.int64)
+        tensors = [tensor.contiguous().view(-1) for tensor in self.fetch(hashed_rows).values()]
         content = [tensor.view(torch.uint8).numpy().tobytes() for tensor in tensors]
         self.fingerprint = compute_fingerprint(self._count, self.tensors, *content)
 
@@ -186,8 +185,8 @@ class IterableSource(StreamedSource):
 class _Probe(ForkingPickler):
     """A pickler that takes numbers and code as they are: forked processes have them."""
 
-    def persistent_id(self, held: Any) -> int | None:
-        return 0 if isinstance(held, Tensor | np.ndarray | type | ModuleType | FunctionType) else None
+    def persistent_id(self, value: Any) -> int | None:
+        return 0 if isinstance(value, Tensor | np.ndarray | type | ModuleType | FunctionType) else None
 
 
 def obstacle_to_sharing(dataset: Any) -> str:

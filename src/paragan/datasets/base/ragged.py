@@ -70,14 +70,14 @@ class Padding:
         is_fixed = longest is not None and len(self.buckets) == 1 and longest <= self.buckets[0]
         return self.buckets[0] if is_fixed else -1
 
-    def stacked(self, rows: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
+    def stacked(self, rows_of: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
         """Return rows stacked by name; those of different lengths with zeros after them, and masks."""
         tensors: dict[str, Tensor] = {}
-        for name, held in rows.items():
+        for name, rows in rows_of.items():
             if name in self.axes:
-                tensors |= self._padded(name, held, self.axes[name])
+                tensors |= self._padded(name, rows, self.axes[name])
             else:
-                tensors[name] = torch.stack(list(held))
+                tensors[name] = torch.stack(list(rows))
         return tensors
 
     def _padded(self, name: str, rows: Sequence[Tensor], axis: int) -> dict[str, Tensor]:

@@ -30,19 +30,23 @@ def without_reduced_copies(files: FileReader, paths: list[bytes]) -> list[bytes]
     first: dict[bytes, bytes] = {}
     for path in paths:
         first.setdefault(path[: path.rfind(b"/") + 1], path)
-    folders_of = defaultdict(list)
-    for folder, path in first.items() if len(first) <= _MAX_FOLDERS else ():
+    if len(first) > _MAX_FOLDERS:
+        return paths
+    folders_of = defaultdict(list)  # by the name of their first image, without the scale
+    for folder, path in first.items():
         folders_of[_SCALE.sub(b"", os.path.splitext(path[len(folder) :])[0])].append(folder)
     for folders in folders_of.values():
-        sizes = {folder: _size(files, first[folder]) for folder in folders} if len(folders) > 1 else {}
-        for low, high in permutations(sizes, 2):
+        if len(folders) == 1:
+            continue
+        sizes = {folder: _size(files, first[folder]) for folder in folders}
+        for low, high in permutations(folders, 2):
             factor = sizes[high][0] // max(sizes[low][0], 1)
             is_fraction = factor > 1 and (factor * sizes[low][0], factor * sizes[low][1]) == sizes[high]
             if is_fraction and _distance(files, first[low], first[high]) < _MAX_DISTANCE:
-                kept = [path for path in paths if path[: path.rfind(b"/") + 1] != low]
+                others = [path for path in paths if path[: path.rfind(b"/") + 1] != low]
                 kind = f"images in {os.fsdecode(low)}, reduced copies of those in {os.fsdecode(high)}"
-                files.ignored[kind] = len(paths) - len(kept)
-                paths = kept
+                files.ignored[kind] = len(paths) - len(others)
+                paths = others
     return paths
 
 

@@ -84,7 +84,6 @@ class SampleForm:
 
     @property
     def _num_axes(self) -> int:
-        """Return the number of axes before those of a sample."""
         return 0 if self.collate is None else 1
 
     def _named(self, sample: Any, number: int) -> dict[str, Any]:
@@ -164,8 +163,10 @@ def _has_numbers(value: Any) -> bool:
 
 def _pixels(image: Image.Image) -> NDArray[np.generic]:
     """Return the pixels of a picture, (C, H, W): uint8, uint16 or the numbers of its mode."""
-    if image.mode not in _MODES:
-        image = image.convert("L" if image.mode == "1" else "RGBA" if "A" in image.getbands() else "RGB")
+    if image.mode == "1":
+        image = image.convert("L")
+    elif image.mode not in _MODES:
+        image = image.convert("RGBA" if "A" in image.getbands() else "RGB")
     pixels = np.array(image)
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 

@@ -42,9 +42,8 @@ class _Table:
 class TableImages(EncodedImages):
     """Rows of Parquet or Arrow files in the order of file names.
 
-    If some files are named `train` and some `validation` or `test` (file name or folder), these are
-    the splits. Raises `DataError` without pyarrow, without a column of images, or for labels that
-    are neither integers nor text.
+    If some files are named `train` and some `validation` or `test` (file name or folder), these are the splits. Raises
+    `DataError` without pyarrow, without a column of images, or for labels that are neither integers nor text.
     """
 
     def __init__(self, files: list[Path], where: str) -> None:
@@ -54,19 +53,23 @@ class TableImages(EncodedImages):
         tables = {path: _open_table(path) for path in files}
         schema = tables[train[0]].schema
         self._column = _image_column(schema, where)
-        column = next((name for name in LABEL_NAMES if name in schema.names), None)
-        labels = {path: _labels_of(tables[path], column) for path in (*train, *held_out)} if column else {}
-        if labels and all(label in (None, -1) for path in held_out for label in labels[path]):
-            held_out = []  # a test split without labels is no use for scores
+        label_column = next((name for name in LABEL_NAMES if name in schema.names), None)
+        labels: list[object] = []
+        if label_column is not None:
+            labels = [label for path in train for label in _labels_of(tables[path], label_column)]
+            labels_held_out = [label for path in held_out for label in _labels_of(tables[path], label_column)]
+            labels += labels_held_out
+            if all(label in (None, -1) for label in labels_held_out):
+                held_out = []  # a test split without labels is no use for scores
         self._tables = [tables[path] for path in (*train, *held_out)]
         self._ends = np.cumsum([table.num_rows for table in self._tables])
         if held_out:
             self.num_train = int(self._ends[len(train) - 1])
         unread = [path for path in files if path not in {*train, *held_out}]
         self.ignored = {f"rows in {path.name}": tables[path].num_rows for path in unread}
-        if column is not None:
-            self._set_labels([label for path in (*train, *held_out) for label in labels[path]], column, schema)
-        if others := [name for name in schema.names if name not in (self._column, column)]:
+        if label_column is not None:
+            self._set_labels(labels[: self._ends[-1]], label_column, schema)
+        if others := [name for name in schema.names if name not in (self._column, label_column)]:
             self.notices = (*self.notices, f"{where}: columns that are not read: {join_some(others)}")
         self.split_hashes = hash_names(
             b"%s %d" % (os.fsencode(table.path.name), row) for table in self._tables for row in range(table.num_rows)
@@ -75,7 +78,6 @@ class TableImages(EncodedImages):
             raise DataError(f"{where}: {len(self)} rows, at least two are required; check the files")
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
-        """Return the images as they are stored."""
         return [image for row in rows for image in self.scan(range(row, row + 1))]
 
     def scan(self, rows: range) -> Iterator[bytes]:
@@ -83,15 +85,14 @@ class TableImages(EncodedImages):
         first = 0
         for table, end in zip(self._tables, map(int, self._ends), strict=True):
             if rows.start < end and rows.stop > first:
-                of_table = range(max(rows.start, first) - first, min(rows.stop, end) - first)
+                table_rows = range(max(rows.start, first) - first, min(rows.stop, end) - first)
                 with _raise_data_errors(table.path):
-                    values = _column_values(table, self._column, of_table)
-                    for number, value in enumerate(values, start=of_table.start):
-                        yield self._encoded(value, first + number)
+                    values = _column_values(table, self._column, table_rows)
+                    for row, value in enumerate(values, start=first + table_rows.start):
+                        yield self._encoded(value, row)
             first = end
 
     def where(self, row: int) -> str:
-        """Return file and row."""
         number = self._table_number(row)
         table = self._tables[number]
         return f"{table.path}: row {row - self._ends[number] + table.num_rows}"
@@ -118,7 +119,7 @@ class TableImages(EncodedImages):
     def _describe_row(self, row: int) -> str:
         return self.where(row).removeprefix(f"{self._where}: ")
 
-    def _stamps(self) -> Iterator[str]:
+    def _portable_stamps(self) -> Iterator[str]:
         for table in self._tables:
             yield f"{table.path.name} {table.path.stat().st_size}"
 

@@ -30,13 +30,13 @@ def advising_a_user() -> Iterator[None]:
 
 
 @advising_a_user()
-def decode_whole(data: bytes, where: str, channels: int, trained: object = None) -> Tensor:
+def decode_whole(data: bytes, where: str, channels: int, data_options: object = None) -> Tensor:
     """Return an encoded image, upright, as float32 (channels, H, W) in [-1, 1]. Raises `DataError` if it is damaged.
 
-    where: the file in messages. trained: settings of the data of training, of which background and range are used.
+    where: the file in messages. data_options: of the training data, of which background and range are used.
     """
-    background = int(getattr(trained, "background", 255))
-    limits = getattr(trained, "condition_range", getattr(trained, "range", None))
+    background = int(getattr(data_options, "background", 255))
+    limits = getattr(data_options, "condition_range", getattr(data_options, "range", None))
     if limits is not None:
         options = PixelOptions(channels=channels, range=limits, background=background)
         levels = [np.asarray(level) for level in read_levels(data, where, options)]

@@ -105,8 +105,8 @@ def _open(data: Choice, report: DatasetReport) -> EncodedImages:
         report.pairs = unpaired.describe_kinds(images, kinds, options.held_out)
         return images
     if data.name == "paired":
-        pairs, sides, decode = paired.open_pairs(options, skip=True)
-        pairs.decode_pair = decode
+        pairs, sides, decoder = paired.open_pairs(options, skip=True)
+        pairs.decode_pair = decoder
         names = sides.names if sides else ("the left half", "the right half")
         report.pairs = "; ".join((f"{len(pairs):,} of {names[0]} and {names[1]}", *pairs.notices))
         return pairs
@@ -142,7 +142,6 @@ class _ArrayImages(EncodedImages):
 
 
 def _describe(images: EncodedImages, report: DatasetReport, options: Any) -> None:
-    """Add what is read, and what a run makes of it."""
     names = images.class_names
     splits = {split: images.rows(split, options.held_out) for split in ("train", "held_out")}
     report.images = len(images)
@@ -176,8 +175,6 @@ def _examine(
     for row in range(len(images)):
         try:
             parts = _read(images, row)
-            for _, stored in parts:
-                check_values_finite(stored.values_HWC, images.where(row))
         except DataError as error:
             report.damaged.append(str(error))
             parts = []
@@ -185,7 +182,8 @@ def _examine(
             height, width, _ = stored.values_HWC.shape
             sides.append(min(height, width))
             report.not_square += width != height
-            report.not_halves += [] if is_pair(width, height) else [images.name(row)]
+            if not is_pair(width, height):
+                report.not_halves.append(images.name(row))
             formats[image_format] += 1
             summary.add(stored)
         if parts:
@@ -199,22 +197,28 @@ def _examine(
     report.kinds = dict(summary.kinds.most_common())
     report.ranges = summary.ranges
     report.range = summary.better_range if options.range is None else None
-    channels = getattr(options, "channels", None) or 3  # of pairs: as the files are
     report.is_grey = summary.max_bands == 1 and not report.kinds.get("alpha")
-    channels = summary.max_bands if isinstance(images, _ArrayImages) else 1 if report.is_grey else channels
+    channels = getattr(options, "channels", None) or 3  # of pairs: as the files are
+    if report.is_grey or isinstance(images, _ArrayImages):
+        channels = summary.max_bands
     report.warnings += tuple(summary.warnings(PixelOptions(channels=channels, range=options.range)))
     return sides
 
 
 def _read(images: EncodedImages, row: int) -> list[tuple[str, StoredValues]]:
-    """Return format and values of an image, or of both of a pair."""
+    """Return format and values of an image, or of both of a pair. Raises `DataError` for what cannot be trained on."""
+    where = images.where(row)
     if isinstance(images, _ArrayImages):
-        return [(images.format, images.values(row))]
-    (data,) = images.read([row])
-    if images.decode_pair is not None:  # which refuses what is no pair
-        images.decode_pair(data, images.where(row))
-    files = split_pair(data) if isinstance(images, paired.PairedFiles) else (data,)
-    return [((image_suffix(file) or ".other")[1:], read_values(file, images.where(row))) for file in files]
+        parts = [(images.format, images.values(row))]
+    else:
+        (data,) = images.read([row])
+        if images.decode_pair is not None:  # which refuses what is no pair
+            images.decode_pair(data, where)
+        files = split_pair(data) if isinstance(images, paired.PairedFiles) else (data,)
+        parts = [((image_suffix(file) or ".other")[1:], read_values(file, where)) for file in files]
+    for _, stored in parts:
+        check_values_finite(stored.values_HWC, where)
+    return parts
 
 
 def parse_size(size: int | str | None) -> int | str | None:

@@ -24,15 +24,13 @@ RECIPES = {"paired": "pix2pix-facades", "unpaired": "translate", "audio": "vocod
 class DatasetReport:
     """Result of the check of a data set.
 
-    images: number of image files. damaged: a message each. sides: minimum, median and maximum
-    shorter side in pixels. not_halves: images that are not twice as
-    wide as high, as pairs are. kinds: images by
-    kind: colour, grey, alpha, 16-bit. pairs: of files in two folders, and those without a partner, in
-    words. duplicates: an image and the first that equals it. warnings: about values, and class folders
-    without images. summary: what a run makes of it, in words. splits: number of images. ranges: lowest
-    and highest value by depth (`8-bit`). range: what becomes dark and bright, if that should be set. formats:
-    images by format. ignored: files that are not read, by kind. is_grey: all have one band. size: to train
-    with. num_smaller: images that are enlarged to it.
+    images: number of image files. damaged: a message each. sides: minimum, median and maximum shorter side in
+    pixels. not_halves: images that are not twice as wide as high, as pairs are. kinds: images by kind: colour,
+    grey, alpha, 16-bit. pairs: of files in two folders, and those without a partner, in words. duplicates: an
+    image and the first that equals it. warnings: about values, and class folders without images. summary: what a
+    run makes of it, in words. splits: number of images. ranges: lowest and highest value by depth (`8-bit`).
+    range: what becomes dark and bright, if that should be set. formats: images by format. ignored: files that are
+    not read, by kind. is_grey: all have one band. size: to train with. num_smaller: images enlarged to it.
     """
 
     path: str
@@ -67,17 +65,20 @@ def add_advice(
     passed = {word.partition("=")[0] for word in settings}
     report.sides = (min(sides), int(np.median(sides)), max(sides))
     fitting = min(report.sides[1], _MAX_SUGGESTED) // _SIZE_MULTIPLE * _SIZE_MULTIPLE
-    chosen = data.options.size if "data.size" in passed else None
-    report.size = size or chosen or max(fitting, 2 * _SIZE_MULTIPLE)
+    passed_size = data.options.size if "data.size" in passed else None
+    report.size = size or passed_size or max(fitting, 2 * _SIZE_MULTIPLE)
     report.num_smaller = sum(side < min(height_and_width(report.size)) for side in sides)
     is_folder = data.name not in ("shards", "npz")
     holds_pairs = data.name == "folder" and len(report.not_halves) < 0.1 * len(sides)
-    of_size = [] if data.name == "npz" else _size_advice(report, holds_pairs)  # arrays are trained on at their size
-    report.advice = [*_advice(report, data.name), *of_size, *_class_advice(report.classes)]
-    report.recipe = RECIPES["paired"] if holds_pairs else report.recipe
+    report.advice = _advice(report, data.name)
+    if data.name != "npz":  # arrays are trained on at their size
+        report.advice += _size_advice(report, holds_pairs)
+    report.advice += _class_advice(report.classes)
+    if holds_pairs:
+        report.recipe = RECIPES["paired"]
     is_paired = report.recipe == RECIPES["paired"]
     has_damage = report.damaged or "damaged=skip" in report.pairs or (holds_pairs and report.not_halves)
-    wanted = {
+    suggested = {
         "data.name": None if is_folder else data.name,
         "data.path": report.path,
         "data.size": None if data.name == "npz" else report.size,
@@ -86,12 +87,11 @@ def add_advice(
         "data.range": None if report.range is None else "[{:g},{:g}]".format(*report.range),
         "data.damaged": "skip" if is_folder and has_damage else None,
     }
-    words = [f"{key}={value}" for key, value in wanted.items() if value is not None and key not in passed]
+    words = [f"{key}={value}" for key, value in suggested.items() if value is not None and key not in passed]
     report.command = f"{program_command()} {shlex.join(['train', report.recipe, *words, *settings])}"
 
 
 def _advice(report: DatasetReport, dataset: str) -> list[str]:
-    """Return advice, one line each, the most important first."""
     lines = []
     if report.damaged and dataset == "shards":
         lines.append("shards are damaged: copy them again, or delete the folder and run `data prepare` again")
@@ -153,7 +153,8 @@ def _class_advice(sizes: Mapping[str, int]) -> list[str]:
     if single := [repr(name) for name, size in sizes.items() if size == 1]:
         named = join_some(single)
         lines.append(f"classes of one image: {named}; it is trained on, and such a class cannot be scored; add images")
-    rare, common = (choose(sizes, key=sizes.__getitem__, default="") for choose in (min, max))
+    rare = min(sizes, key=sizes.__getitem__, default="")
+    common = max(sizes, key=sizes.__getitem__, default="")
     if sizes and sizes[rare] * _MAX_CLASS_RATIO < sizes[common]:
         lines.append(
             f"classes are imbalanced: {sizes[common]:,} images of {common!r}, {sizes[rare]:,} of {rare!r}; labels are "

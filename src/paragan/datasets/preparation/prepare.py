@@ -59,11 +59,10 @@ def prepare_shards(
 ) -> PreparedShards:
     """Write the images of a source as shards into the folder `out`; continue where it was stopped.
 
-    encoding: None: the files are stored unchanged. threads: each writes one shard at a time and
-    holds one image; None: one per CPU core, at most 16. options: classes, labels and damaged: `skip` decodes all
-    image files first and leaves out those that cannot be decoded. progress: receives the number of samples done
-    and the total of this call. Raises `DataError` for a source that cannot be read, for the first
-    damaged image, and for a folder with other content.
+    encoding: None: the files are stored unchanged. threads: each writes one shard at a time and holds one image; None:
+    one per CPU core, at most 16. options: classes, labels and damaged: `skip` decodes all image files first and leaves
+    out those that cannot be decoded. progress: receives the number of samples done and the total of this call. Raises
+    `DataError` for a source that cannot be read, for the first damaged image, and for a folder with other content.
     """
     options = options or FolderOptions()
     labels = options.labels if isinstance(options.labels, str) else ""
@@ -79,8 +78,8 @@ def prepare_shards(
             _write_all(images, encoding, writer, missing, threads or _MAX_THREADS, progress)
             writer.finish()
     rows = np.arange(len(images), dtype=np.uint32)
-    of_pixels = () if encoding is None else _pixels_of(encoding).warnings(images, rows)
-    return PreparedShards(ShardFolder(out), len(missing), (*images.notices, *of_pixels), images.describe())
+    warnings = () if encoding is None else _pixels_of(encoding).warnings(images, rows)
+    return PreparedShards(ShardFolder(out), len(missing), (*images.notices, *warnings), images.describe())
 
 
 def _plan(images: EncodedImages, encoding: Encoding | None, samples_per_shard: int) -> ShardDescription:
@@ -168,10 +167,10 @@ def make_encoding(
     """Return how images are stored; None: unchanged. settings: words that were written. Raises `DataError`."""
     keys = {word.partition("=")[0].removeprefix("data.") for word in settings}
     size = parse_size(options.size if size is None and "size" in keys else size)
-    of_training = sorted(keys - {"size", "classes", "labels", "damaged", *(() if size is None else _OF_PIXELS)})
-    if of_training:
-        later = "pass it to `train`" if size else f"pass it to `train`, or --size with {', '.join(_OF_PIXELS)}"
-        raise DataError(f"data.{of_training[0]} changes nothing that is stored; {later}")
+    stored_keys = {"size", "classes", "labels", "damaged", *(() if size is None else _OF_PIXELS)}
+    if keys - stored_keys:
+        fix = "pass it to `train`" if size else f"pass it to `train`, or --size with {', '.join(_OF_PIXELS)}"
+        raise DataError(f"data.{min(keys - stored_keys)} changes nothing that is stored; {fix}")
     if options.channels not in (1, 3) or options.crop not in ("center", "squash"):
         raise DataError("shards of a --size hold 1 or 3 channels, data.crop=center or squash; leave --size out")
     if name == "jpeg" and size is None:

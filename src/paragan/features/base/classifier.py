@@ -62,10 +62,9 @@ def build_classifier(shape: tuple[int, int, int], num_classes: int, seed: int) -
 def train_classifier(train: Source, seed: int, progress: Callable[[int], None]) -> Classifier:
     """Train a classifier for a fixed number of steps on the CPU.
 
-    Images are shifted by up to one pixel. progress: called before each step with the number of
-    steps done; it may raise to end the training. Weights are equal for equal data, seed and
-    machine: one thread is used, since sums over several depend on their number (and kernels this
-    small gain nothing from more). The global random state does not change.
+    Images are shifted by up to one pixel. progress: called before each step with the number of steps done; it may raise
+    to end the training. Weights are equal for equal data, seed and machine: one thread is used, since sums over several
+    depend on their number (and kernels this small gain nothing from more). The global random state does not change.
     """
     with _one_thread(), torch.enable_grad():
         return _train(train, seed, progress)

@@ -35,14 +35,13 @@ Shape = tuple[int, int, int]
 class FeatureExtractor:
     """A trained network whose features, and perhaps logits, metrics compare.
 
-    network: x_BCHW in [-1, 1] to (features_BF, logits_BK), or to features_BF only if num_classes is
-    None. It is moved to the device. shape: (C, H, W) of its inputs. sha256: of its weights; equal
-    if two scores use one extractor. accuracy: on held-out images; None: unknown. task: what its
-    classes are. crop: pixels cut off at each edge of an image. resize: filter that brings an image
-    to the input size; None: another size is refused. takes_any_size: the network does so itself, for
-    one and three channels. is_slow: features of real images are cached. batch_size: images per call
-    of the network. published_names: of metrics whose values by this extractor are published under
-    another name. settings: more that must be equal for two scores to compare, for the record.
+    network: x_BCHW in [-1, 1] to (features_BF, logits_BK), or to features_BF only if num_classes is None. It is moved
+    to the device. shape: (C, H, W) of its inputs. sha256: of its weights; equal if two scores use one extractor.
+    accuracy: on held-out images; None: unknown. task: what its classes are. crop: pixels cut off at each edge of an
+    image. resize: filter that brings an image to the input size; None: another size is refused. takes_any_size: the
+    network does so itself, for one and three channels. is_slow: features of real images are cached. batch_size: images
+    per call of the network. published_names: of metrics whose values by this extractor are published under another
+    name. settings: more that must be equal for two scores to compare, for the record.
     """
 
     name: str
@@ -132,11 +131,10 @@ class FeatureExtractor:
 class ExtractorContext:
     """Inputs of an extractor: data, device, and the place where a trained one is saved.
 
-    name: under which the extractor is recorded. folder: of the trained extractor; None: it is not
-    saved. is_cached: whether later runs on the same data may use it. device, dtype, batch_size: of calls
-    of the network; batch_size None: as the extractor suggests. must_save: failing to write the
-    extractor is an error. log: receives progress and warnings. world: all ranks. stop: True ends the
-    training; collective.
+    name: under which the extractor is recorded. folder: of the trained extractor; None: it is not saved. is_cached:
+    whether later runs on the same data may use it. device, dtype, batch_size: of calls of the network; batch_size None:
+    as the extractor suggests. must_save: failing to write the extractor is an error. log: receives progress and
+    warnings. world: all ranks. stop: True ends the training; collective.
     """
 
     name: str

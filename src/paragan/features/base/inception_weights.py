@@ -96,9 +96,9 @@ def load_published(extractor: str, file: Path | None = None) -> tuple[InceptionN
                 f"`{program_command()} metrics import-weights {remote.name}`"
             )
         file = stored[0]
-    content, remote, found = _read_published(file)
-    if found != extractor:
-        raise DataError(f"{file}: these are the weights of evaluation.features={found}, not {extractor}; use {found}")
+    content, remote, owner = _read_published(file)
+    if owner != extractor:
+        raise DataError(f"{file}: these are the weights of evaluation.features={owner}, not {extractor}; use {owner}")
     return read_network(content, published.variant), remote.sha256
 
 

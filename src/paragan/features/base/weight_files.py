@@ -27,25 +27,25 @@ def build_with_weights(make: Callable[[], nn.Module], path: Path, sha256: str | 
     with torch.random.fork_rng(devices=[]):
         network = make()
     expected = network.state_dict()
-    found_sha256, weights = _read(path, expected, sha256)
+    actual_sha256, weights = _read(path, expected, sha256)
     if problem := _difference(weights, expected):
         raise DataError(f"{path}: {problem}; {_FIX}")
     network.load_state_dict(weights)
-    return network.eval(), found_sha256
+    return network.eval(), actual_sha256
 
 
 def _read(path: Path, expected: Mapping[str, Tensor], sha256: str | None) -> tuple[str, dict[str, Tensor]]:
     """Return the sha256 and the tensors of a file, unless it is much larger than the network."""
-    most = sum(map(_max_bytes, expected.values())) + _MAX_HEADER_BYTES
+    max_bytes = sum(map(_max_bytes, expected.values())) + _MAX_HEADER_BYTES
     try:
-        content = read_bytes(path, most)
-        found = hashlib.sha256(content).hexdigest()
-        if sha256 is not None and found != sha256:
+        content = read_bytes(path, max_bytes)
+        actual_sha256 = hashlib.sha256(content).hexdigest()
+        if sha256 is not None and actual_sha256 != sha256:
             raise DataError(
-                f"{path}: its sha256 is {found}, not evaluation.features.sha256={sha256}; get the "
+                f"{path}: its sha256 is {actual_sha256}, not evaluation.features.sha256={sha256}; get the "
                 "right file, or correct the setting"
             )
-        return found, load(content)
+        return actual_sha256, load(content)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}; {_FIX}") from None
     except SafetensorError as error:
@@ -59,10 +59,10 @@ def _difference(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -
     if unknown := [name for name in weights if name not in expected]:
         return f"the file has a tensor {unknown[0]!r}, which this network has not"
     for name, tensor in expected.items():
-        found = weights[name]
-        if found.shape != tensor.shape or found.is_floating_point() != tensor.is_floating_point():
-            shape = tuple(found.shape)
-            return f"the tensor {name!r} is {shape} of {found.dtype}, not {tuple(tensor.shape)} of {tensor.dtype}"
+        stored = weights[name]
+        if stored.shape != tensor.shape or stored.is_floating_point() != tensor.is_floating_point():
+            shape = tuple(stored.shape)
+            return f"the tensor {name!r} is {shape} of {stored.dtype}, not {tuple(tensor.shape)} of {tensor.dtype}"
     return ""
 
 

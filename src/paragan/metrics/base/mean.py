@@ -31,8 +31,8 @@ class MeanMetric(RunningMetric):
         count = len(samples)
         shape = tuple(values.shape) if isinstance(values, Tensor) else None
         if shape != (count,):
-            found = f"a {type(values).__name__}" if shape is None else f"a tensor of {shape}"
-            problem = f"evaluation.metrics: {self.name} returned {found} for {count} samples"
+            returned = f"a {type(values).__name__}" if shape is None else f"a tensor of {shape}"
+            problem = f"evaluation.metrics: {self.name} returned {returned} for {count} samples"
             raise ConfigError(f"{problem}; return one value per sample, (B,)")
         return self.including(total=float(values.sum()), count=count)
 
@@ -59,7 +59,7 @@ class PairMetric(MeanMetric):
         return self.compare(in_float64(samples.made), in_float64(samples.target))
 
     @abstractmethod
-    def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
+    def compare(self, generated_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the value of each pair, float64 (B,). Both are float64 (B, *shape), on the CPU."""
 
 
@@ -83,5 +83,5 @@ class RangeMetric(PairMetric):
 
     def protocol(self) -> dict[str, Any]:
         """Return the range, unless it is that of images."""
-        found = (self.low, self.high)
-        return {} if found == RangeOptions().range else {"range": list(found)}
+        limits = (self.low, self.high)
+        return {} if limits == RangeOptions().range else {"range": list(limits)}

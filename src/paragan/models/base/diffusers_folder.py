@@ -22,10 +22,9 @@ _WEIGHTS = re.compile(r"diffusion_pytorch_model(-\d{5}-of-\d{5})?\.safetensors")
 class DiffusersGenerator(nn.Module):
     """G(z) of a network of diffusers: one step of a U-Net from noise, or the decoder of a VAE.
 
-    network: `UNet2DModel`, called with noise of its sample size, or `AutoencoderKL`. predicts,
-    timestep: of a U-Net; G(z) is z - network(z, timestep) for `velocity` (flow matching),
-    network(z, timestep) for `sample`. `run.generator.network.save_pretrained(FOLDER)` writes the
-    trained network, with its adapters merged.
+    network: `UNet2DModel`, called with noise of its sample size, or `AutoencoderKL`. predicts, timestep: of a U-Net;
+    G(z) is z - network(z, timestep) for `velocity` (flow matching), network(z, timestep) for `sample`.
+    `run.generator.network.save_pretrained(FOLDER)` writes the trained network, with its adapters merged.
     """
 
     def __init__(self, network: Any, predicts: _Predicts = "velocity", timestep: float = 999) -> None:
