@@ -10,35 +10,33 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
+from typing import Any
 
 import torch
 from torch.optim import Optimizer, optimizer as of_torch
 
 _CACHED = "__dynamo_disable"  # where `torch._disable_dynamo` keeps the function that it calls instead
-_WRAPPED = ("add_param_group", "state_dict", "load_state_dict", "zero_grad")
 
 
 @cache
 def avoid_compiler() -> None:
     """Let methods of `torch.optim.Optimizer` run without the compiler; does nothing where torch has other wrappers."""
-    for name in _WRAPPED:
-        plain = getattr(getattr(Optimizer, name), "__wrapped__", None)
+    for method in (Optimizer.add_param_group, Optimizer.state_dict, Optimizer.load_state_dict, Optimizer.zero_grad):
+        plain = getattr(method, "__wrapped__", None)
         if plain is not None and not hasattr(plain, _CACHED):
-            setattr(plain, _CACHED, partial(_call, getattr(Optimizer, name), plain))
+            setattr(plain, _CACHED, partial(_call, method))
 
 
 def _has_compiler() -> bool:
     return "torch._dynamo" in sys.modules
 
 
-def _call(
-    wrapper: Callable[..., object], plain: Callable[..., object], *arguments: object, **keywords: object
-) -> object:
-    if _has_compiler():
-        with suppress(AttributeError):  # another thread was first
-            delattr(plain, _CACHED)  # the wrapper then asks the compiler, and keeps its answer
-        return wrapper(*arguments, **keywords)
-    return plain(*arguments, **keywords)
+def _call(method: Any, *arguments: object, **keywords: object) -> object:
+    if not _has_compiler():
+        return method.__wrapped__(*arguments, **keywords)
+    with suppress(AttributeError):  # another thread was first
+        delattr(method.__wrapped__, _CACHED)  # the method then asks the compiler, and keeps its answer
+    return method(*arguments, **keywords)
 
 
 def step(optimizer: Optimizer) -> None:
@@ -58,8 +56,6 @@ def _plain_step(kind: type[Optimizer]) -> Callable[[Optimizer], object] | None:
 
 def _has_hooks(optimizer: Optimizer) -> bool:
     """Return whether a step is more than the method of its class: hooks, or a method of the object."""
-    hooks: tuple[object, ...] = (
-        *(of_torch._global_optimizer_pre_hooks, of_torch._global_optimizer_post_hooks),
-        *(optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks),
-    )
-    return "step" in vars(optimizer) or any(hooks)
+    of_all = (of_torch._global_optimizer_pre_hooks, of_torch._global_optimizer_post_hooks)
+    of_this = (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
+    return "step" in vars(optimizer) or any(of_all) or any(of_this)
