@@ -151,7 +151,7 @@ class Adaptive(Augment, Protocol):
 
 def adaptive(augment: Augment | None) -> Adaptive | None:
     """Return the augmentation if it adapts, else None."""
-    # The state first: Python 3.11 takes 60 microseconds for `isinstance` of a protocol, and a step asks four times.
+    # The state first: `isinstance` of a protocol costs 60 microseconds in Python 3.11, four times per step.
     return augment if getattr(augment, "state", None) and isinstance(augment, Adaptive) else None
 
 

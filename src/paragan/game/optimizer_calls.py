@@ -35,11 +35,11 @@ def _call(method: Any, *arguments: object, **keywords: object) -> object:
     if not _has_compiler():
         return method.__wrapped__(*arguments, **keywords)
     with suppress(AttributeError):  # another thread was first
-        delattr(method.__wrapped__, _CACHED)  # the method then asks the compiler, and keeps its answer
+        delattr(method.__wrapped__, _CACHED)  # the method then calls the compiler, and keeps its result
     return method(*arguments, **keywords)
 
 
-def step(optimizer: Optimizer) -> None:
+def run_step(optimizer: Optimizer) -> None:
     """Call `optimizer.step()`; without the compiler, the method inside of torch's wrappers."""
     plain = _plain_step(type(optimizer))  # type: ignore[arg-type]  # a class is hashable
     if plain is None or _has_compiler() or _has_hooks(optimizer):

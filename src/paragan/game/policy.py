@@ -195,7 +195,7 @@ def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, keep_layout: bool = Fa
             _make_gradients_contiguous(optimizer)
     elif not ok.item():
         return
-    optimizer_calls.step(optimizer)
+    optimizer_calls.run_step(optimizer)
 
 
 def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:

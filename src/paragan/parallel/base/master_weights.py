@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from paragan.core.layout import optimizer_weights
-from paragan.game import optimizer_calls
 
 Build = Callable[[Iterable[tuple[str, Tensor]]], torch.optim.Optimizer]
 
@@ -44,7 +43,7 @@ class MasterWeights:
             setattr(self.inner, name, None if flag is None else flag.to(self.copies[0].device))
         for weight, copy in zip(self.weights, self.copies, strict=True):
             copy.grad = None if weight.grad is None else weight.grad.to(copy.device, copy.dtype)
-        optimizer_calls.step(self.inner)
+        self.inner.step()
         self.write_back()
 
     def zero_grad(self) -> None:
