@@ -31,10 +31,13 @@ def trainer(
     world: World = ALONE,
     model: Model | None = None,
 ) -> TrainingLoop:
-    """Return the trainer of a config, at step 0; writes nothing. reading: nor later. model: as in `network_factory`."""
+    """Return the trainer of a config, at step 0. Nothing is written; reading: nor later, as the run is only read.
+
+    model: as in `network_factory`.
+    """
     device = devices.select_device(config.train.threads) if world.group is None else world.device
     data = open_data(config, model)
-    data.train.not_finite = {}  # a run goes on, and names such samples
+    data.train.not_finite = {}  # names of samples with NaN go there, and training goes on; None: the first is an error
     heap.return_large_blocks(device, data.train.shape if data.is_image else ())
     run_scheme = scheme(config)
     roles = run_scheme.roles(world, config.train.timeout_s)
@@ -43,7 +46,7 @@ def trainer(
     if not reading:
         check_execution(config, device, run_scheme, game, world.size)
     describe_micro_batches(game.slots.values(), log)
-    stops = never if roles.is_split else stop
+    stops = never if roles.is_split else stop  # a check of all ranks, of which only some score
     context = extractor_context(data, folder, log, device, must_save=not reading, world=roles.batch_world, stop=stops)
     loop = loop_class(config, roles, reading)(
         gan=game,
@@ -72,7 +75,8 @@ def _load_fixed_weights(config: RunConfig, loop: TrainingLoop, model: Model | No
 
 def _fixed_samples(config: RunConfig, data: Data, prior: Prior) -> FixedSamples | FixedTensors | None:
     if not data.is_image:
-        is_shown = is_pictured(data.train.tensors[prior.arguments[0]].shape)
+        sample, *_ = prior.arguments  # of D
+        is_shown = is_pictured(data.train.tensors[sample].shape)
         return FixedTensors(data.held_out, config.evaluation.sampling) if is_shown else None
     return FixedSamples(config.evaluation.sampling, data.held_out if data.has_pairs else None)
 

@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from torch.optim import Optimizer, optimizer as of_torch
+from torch.optim import Optimizer, optimizer as torch_optimizer
 
 _CACHED = "__dynamo_disable"  # where `torch._disable_dynamo` keeps the function that it calls instead
 
@@ -45,7 +45,7 @@ def run_step(optimizer: Optimizer) -> None:
     if plain is None or _has_compiler() or _has_hooks(optimizer):
         optimizer.step()
         return
-    with torch.set_grad_enabled(optimizer.defaults.get("differentiable", False)):
+    with torch.set_grad_enabled(optimizer.defaults.get("differentiable", False)):  # as torch's wrapper does
         plain(optimizer)
 
 
@@ -56,6 +56,6 @@ def _plain_step(kind: type[Optimizer]) -> Callable[[Optimizer], object] | None:
 
 def _has_hooks(optimizer: Optimizer) -> bool:
     """Return whether a step is more than the method of its class: hooks, or a method of the object."""
-    of_all = (of_torch._global_optimizer_pre_hooks, of_torch._global_optimizer_post_hooks)
+    of_all = (torch_optimizer._global_optimizer_pre_hooks, torch_optimizer._global_optimizer_post_hooks)
     of_this = (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
     return "step" in vars(optimizer) or any(of_all) or any(of_this)

@@ -35,7 +35,8 @@ _SLOPE = 0.2
 _G_WIDTHS = (16, 8, 4, 2, 2, 1, 1 / 2, 1 / 4, 1 / 8)  # of maps of 4, 8, … 1024 px, in units of `width`
 _DECODER_WIDTHS = (4, 2, 2, 1)  # of a decoder's maps, in units of half of `width`
 _EXCITED = range(4, 8)  # doublings of the excited maps of G: 64 to 512 px
-_D_LARGEST = 5  # halvings from D's first map (256 px) to its last (8 px), after strided layers for larger images
+_LAST = 1  # doublings from 4 px to D's last map: 8 px
+_D_HALVINGS = 5  # from D's first map (256 px) to its last, after strided layers for larger images
 _SMALL = 5  # doublings from 4 px to the largest image that D's small branch and the decoders have: 128 px
 
 Maps = tuple[Tensor, ...]
@@ -84,10 +85,11 @@ class Discriminator(BlockDiscriminator):
         super().__init__(options, num_classes)
         self.weight_init = options.weight_init
         sizes = map_sizes(shape)
-        first = min(sizes.doublings - 1, _D_LARGEST)
+        first = min(sizes.doublings - _LAST, _D_HALVINGS)
         widths = [max(1, (8 * options.width) >> halvings) for halvings in range(first + 1)][::-1]
         start = ImageStart(shape[0], widths[0], sizes.doublings, options.width)
         downs = [
+            # excited by the map of eight times its size, three maps before it
             HalvingBlock(a, b, Excitation(widths[step - 2], b, sizes.lowest) if step >= 2 else None)
             for step, (a, b) in enumerate(pairwise(widths))
         ]
@@ -178,7 +180,7 @@ class ImageStart(nn.Module):
     def __init__(self, colours: int, outputs: int, doublings: int, width: int) -> None:
         super().__init__()
         self.stride = 2 ** max(0, doublings - _SMALL)  # of the small image's pixels
-        halvings = max(0, doublings - 1 - _D_LARGEST)
+        halvings = max(0, doublings - _LAST - _D_HALVINGS)
         widths = [max(1, width // 8)] * max(0, halvings - 1) + [outputs]
         same = [_conv(colours, outputs, 3, 1, 1), nn.LeakyReLU(_SLOPE)]
         self.layers = nn.Sequential(*(_strided([colours, *widths]) if halvings else same))
@@ -213,15 +215,19 @@ class EncoderHead(nn.Module):
         super().__init__()
         doublings = map_sizes(shape).doublings
         last = widths[-1]
-        before = widths[-2:][0]  # the only one, where there is one
-        halvings = max(1, min(doublings, _SMALL) - 1)
+        halvings = max(1, min(doublings, _SMALL) - _LAST)
         half = [max(1, (4 * options.width) >> number) for number in range(halvings)][::-1]
         self.branch = nn.Sequential(*_strided([shape[0], *half]))
         self.logits = PatchLogits(last, 2 * last, classes)
         self.small_logits = PatchLogits(half[-1], None)
-        whole, part = (max(0, min(number, _SMALL) - 1) for number in (doublings, doublings - 1))
-        inputs = ((last, whole), (half[-1], halvings), (before, part))
-        self.decoders = nn.ModuleList([MapDecoder(a, number, options.width // 2, shape[0]) for a, number in inputs])
+
+        def decoder(inputs: int, image_doublings: int) -> MapDecoder:  # of a map of 8 px, to at most 128 px
+            return MapDecoder(inputs, max(0, min(image_doublings, _SMALL) - _LAST), options.width // 2, shape[0])
+
+        second_last = widths[-2:][0]  # the last one where D has one map
+        small = MapDecoder(half[-1], halvings, options.width // 2, shape[0])
+        # a quarter is half as large as the image
+        self.decoders = nn.ModuleList([decoder(last, doublings), small, decoder(second_last, doublings - 1)])
 
     def forward(self, state: State, y_B: Tensor | None = None) -> tuple[Tensor, Tensor | Maps]:
         image, part_B, maps = state
@@ -229,7 +235,8 @@ class EncoderHead(nn.Module):
         logits_BP = torch.cat([self.logits(maps[-1], y_B), self.small_logits(small)], 1)
         if part_B is None:
             return logits_BP, at_least_float32(maps[-1]).mean((2, 3))
-        encoded = (maps[-1], small, take_quarter(maps[-2:][0], part_B))
+        second_last = maps[-2:][0]
+        encoded = (maps[-1], small, take_quarter(second_last, part_B))
         return logits_BP, tuple(decode(h) for decode, h in zip(self.decoders, encoded, strict=True))
 
 

@@ -81,6 +81,7 @@ class Generator(BlockGenerator):
         self.latent = options.latent
         sizes = map_sizes(shape)
         widths = _widths(options, sizes)
+        # layers with a style: 2 n - 1 convolutions, and the colours of the last image
         self.styles = (2 * len(widths), options.style)
         mapping = Mapping(
             latent=options.latent,
@@ -106,14 +107,14 @@ class Generator(BlockGenerator):
         mapping = cast(Mapping, self.blocks[0])
         draws = rng.generator("stylegan2/centre")
         drawn_NZ = torch.randn(_CENTRE, self.latent, generator=draws).to(z_BZ)
-        count = self.num_classes
-        classes = range(count) if y_B is None or not count else y_B.unique().tolist()
-        centre = z_BZ.new_empty(max(1, count), self.styles[1])
-        for number in classes or [0]:
-            y = torch.full((_CENTRE,), number, device=z_BZ.device) if self.num_classes else None
-            centre[number] = mapping.style(drawn_NZ, y).mean(0)
         style_BW = mapping.style(z_BZ, y_B)
-        shift: Tensor = (psi - 1) * (style_BW - (centre if y_B is None else centre[y_B]))
+        # without classes there is one mean style, that of "class" 0
+        class_B = y_B if self.num_classes and y_B is not None else torch.zeros(len(z_BZ), dtype=torch.int64)
+        mean_KW = z_BZ.new_empty(max(1, self.num_classes), self.styles[1])
+        for number in class_B.unique().tolist():
+            y_N = torch.full((_CENTRE,), number, device=z_BZ.device) if self.num_classes else None
+            mean_KW[number] = mapping.style(drawn_NZ, y_N).mean(0)
+        shift: Tensor = (psi - 1) * (style_BW - mean_KW[class_B.to(z_BZ.device)])
         return shift.unsqueeze(1).expand(-1, self.styles[0], -1)
 
     @torch.no_grad()
@@ -262,7 +263,8 @@ def _stage(options: Options, widths: list[int], number: int, size: tuple[int, in
     if number:
         up = StyledConv(widths[number - 1], width, style, size, up=True, noise=options.noise)
         convs.insert(0, up)
-    # its first layer: block 0 has one convolution; a block's colours have the style of the next block's first layer
+    # The style of its first layer: block 0 has one convolution, the others have two. Colours share the style of the
+    # next block's first layer.
     first = 2 * number - 1 if number else 0
     is_last = number == len(widths) - 1
     return SynthesisBlock(convs, ToImage(width, colours, options.style), first, last=is_last)

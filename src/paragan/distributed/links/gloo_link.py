@@ -80,7 +80,10 @@ class GlooSender:
                 return
 
     def close(self) -> None:
-        """Wait until all has been sent. Raises `RankError` if the other end is unreachable."""
+        """Wait until all has been sent, or the other end is gone: at the end of a session nobody reads what is lost.
+
+        Raises `RankError` after the time-out.
+        """
         if self._thread.is_alive():
             self.send(None)
             self._thread.join(self.timeout_s)
