@@ -31,10 +31,7 @@ def trainer(
     world: World = ALONE,
     model: Model | None = None,
 ) -> TrainingLoop:
-    """Return the trainer of a config, at step 0. Nothing is written; reading: nor later, as the run is only read.
-
-    model: as in `network_factory`.
-    """
+    """Return the trainer of a config, at step 0. reading: it never writes. model: as in `network_factory`."""
     device = devices.select_device(config.train.threads) if world.group is None else world.device
     data = open_data(config, model)
     data.train.not_finite = {}  # names of samples with NaN go there, and training goes on; None: the first is an error
@@ -75,8 +72,7 @@ def _load_fixed_weights(config: RunConfig, loop: TrainingLoop, model: Model | No
 
 def _fixed_samples(config: RunConfig, data: Data, prior: Prior) -> FixedSamples | FixedTensors | None:
     if not data.is_image:
-        sample, *_ = prior.arguments  # of D
-        is_shown = is_pictured(data.train.tensors[sample].shape)
+        is_shown = is_pictured(data.train.tensors[prior.arguments[0]].shape)  # D's first argument is the sample
         return FixedTensors(data.held_out, config.evaluation.sampling) if is_shown else None
     return FixedSamples(config.evaluation.sampling, data.held_out if data.has_pairs else None)
 
