@@ -47,15 +47,15 @@ class SourceWeights:
         average = self.averages.get(side.value, empty)
         weights = average if options.trains_part and average else self.networks.get(side.value, empty)
         published = self.published(side, options, net)
-        weights = weights.under(prefix) if published is None else StoredTensors.of(published.tensors)
+        weights = weights.under(prefix) if published is None else StoredTensors.of(published.tensors)  # no averages
         return _named_as(net, weights), _named_as(net, average.under(prefix))
 
     def published(self, side: Side, options: PlayerOptions, net: nn.Module, model: str = "") -> ProjectWeights | None:
         """Return a player's weights by the names of its network, of a model, if they are of a known project."""
         prefix = "" if options.init is None else options.init.prefix
-        names = {name: base for base, name in base_names(net).items()}
+        plain_name_of = {name: base for base, name in base_names(net).items()}
         state = net.state_dict().items()
-        shapes = {names.get(name, name).removeprefix("net."): tuple(value.shape) for name, value in state}
+        shapes = {plain_name_of.get(name, name).removeprefix("net."): tuple(value.shape) for name, value in state}
         stored = self.networks.get(side.value, StoredTensors.of({})).under(prefix)
         return published_weights(stored, shapes, None if side.is_extra else side, model)
 
@@ -133,7 +133,8 @@ def _of_checkpoint(checkpoint: Checkpoint, key: str) -> SourceWeights:
         raise CheckpointError(
             f"{key}.path {checkpoint.path} holds a grid of cells; export one generator of it and give that"
         )
-    partial = [side for side in sides if key in ("init", f"{side}.init") and saved_base(checkpoint.values, side)]
+    keys = {side: ("init", f"{player_key(side)}.init") for side in sides}
+    partial = [side for side in sides if key in keys[side] and saved_base(checkpoint.values, side)]
     if partial:
         raise CheckpointError(
             f"{key}.path {checkpoint.path} holds only the trained part of {' and '.join(partial)}; "
@@ -148,7 +149,7 @@ def _of_checkpoint(checkpoint: Checkpoint, key: str) -> SourceWeights:
 
 
 def _named_as(net: nn.Module, stored: StoredTensors) -> StoredTensors:
-    """Return tensors under the names of a network with adapters, or from memory, which is in a module as `net`."""
+    """Return tensors by the names of a network: `w` may be `net.w` (from memory) or `parametrizations.w.original`."""
     trained = [name for name, _ in net.named_parameters() if name not in adapter_names(net)]
     is_inside = all(name.startswith("net.") for name in trained) and not any(name in stored for name in trained)
     inside = "net." if is_inside else ""

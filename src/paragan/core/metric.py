@@ -176,5 +176,7 @@ def in_float64(values: Tensor) -> Tensor:
 
 
 def _concatenate(pieces: Iterable[Tensor | None]) -> Tensor | None:
-    tensors = [piece for piece in pieces if piece is not None]
+    every = list(pieces)
+    tensors = [piece for piece in every if piece is not None]
+    assert len(tensors) in (0, len(every)), "all pieces have it, or none"
     return torch.cat(tensors) if tensors else None

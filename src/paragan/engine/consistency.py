@@ -59,6 +59,7 @@ class ConsistencyCheck:
                         "run; run the same command again to resume from the last checkpoint; if it happens again, "
                         "look for custom code that draws random numbers or branches by rank"
                     )
+        raise RankError(f"step {step}: not all ranks hold the same tensors; build equal networks on all of them")
 
 
 def _sums(clock: Clock, players: Mapping[str, Player]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -198,14 +198,14 @@ def _trace(curve: ChartCurve, axis: str, area: Area, style: Style) -> View:
     """
     places = [(area.x(getattr(point, axis), axis), point) for point in curve.points]
     drawn = [(x, area.y(point.value)) for x, point in places if point.value is not None]
-    ranges = [(x, point) for x, point in places if point.low <= point.high]
+    ranges = [(x, point) for x, point in places if point.low <= point.high]  # false for NaN: a point without a range
     band = dots = whiskers = ""
     if style == "evaluations":
-        dots = "".join(f"M{x:g} {y:g}h0" for x, y in drawn)
+        dots = "".join(f"M{x:g} {y:g}h0" for x, y in drawn)  # lines of length 0, whose round ends are dots
         whiskers = "".join(f"M{x:g} {area.y(point.low):g}V{area.y(point.high):g}" for x, point in ranges)
     else:
         drawn = _smooth(drawn)
-    if style == "ranges":
+    if style == "ranges":  # a zigzag of vertical strokes, which a wide faint line fills
         band = _svg_points([(x, area.y(v)) for x, point in ranges for v in sorted({point.low, point.high})])
     best = ((x, area.y(v), format_number(v)) for x, p in places if p is curve.best and (v := p.value) is not None)
     return {

@@ -116,12 +116,13 @@ def _join(request: RunRequest, interrupt: Interrupt, ended: _Ended) -> Iterator[
         error = resolve_failure(world, raised)
         ended.code, line = outcome(error)
         ended.reason = line or f"{type(error).__name__}: {error}"[:500]
-        if error is raised and not isinstance(error, PeerFailedError):
+        if isinstance(error, PeerFailedError):
+            return  # swallowed: the rank that failed first reports it; here the exit code is enough
+        if error is raised:
             raise
-        if not isinstance(error, PeerFailedError):  # the rank that failed first reports
-            raise error from raised
+        raise error from raised
     finally:
-        if error is None or place is None:
+        if error is None or place is None:  # threads of a failed rank may wait in a collective; its process ends
             destroy_groups(world)
         if place is not None:
             with suppress(OSError):  # a full disk must not hide the error

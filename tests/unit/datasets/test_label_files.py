@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paragan.core.errors import DataError
 from paragan.datasets import folder
 from paragan.datasets.base import label_files
 from paragan.datasets.base.open_images import open_encoded_images
@@ -264,3 +265,10 @@ def test_a_test_split_without_labels_is_not_read(tmp_path):
     assert (len(images), images.num_train, images.ignored) == (10, None, {"images without a label": 3})
     table(tmp_path / "l.csv", "id,label\n" + "".join(f"0_{n},{'ab'[n % 2]}\n" for n in range(9)))
     assert "0_9.png" in refusal(lambda: open_encoded_images(str(tmp_path / "data"), labels=str(tmp_path / "l.csv")))
+
+
+def test_whole_numbers_with_and_without_a_point_are_classes():
+    classes = label_files.number_labels([1, 2.0, 1, 3.0], "labels", str)
+    assert classes.labels.tolist() == [0, 1, 0, 2]
+    with pytest.raises(DataError, match="neither integers nor text"):
+        label_files.number_labels([1, 2.5], "labels", str)

@@ -142,7 +142,7 @@ def _parse(labels: Sequence[object]) -> Sequence[object]:
         has_fractions = not all(text.strip().isdecimal() for text in texts)  # 007 is a name
         if has_fractions and all(_NUMBER.fullmatch(text) for text in texts):
             labels = [float(text) for text in texts]
-    numbers = [label for label in labels if isinstance(label, float) and label.is_integer()]
+    numbers = [label for label in labels if isinstance(label, int | float) and float(label).is_integer()]
     return labels if len(numbers) < len(labels) else [int(number) for number in numbers]
 
 

@@ -77,7 +77,7 @@ def pack_change(net: nn.Module) -> Tensor:
     has_gradient = [name in gradients for name in weights]
     reached = torch.tensor(has_gradient, dtype=torch.uint8, device=device)
     buffers = {f"buffer {i}": buffer for i, buffer in enumerate(_buffers(net))}
-    return packed({"": reached, **gradients, **buffers}).cpu()
+    return packed({"reached": reached, **gradients, **buffers}).cpu()
 
 
 @torch.no_grad()
@@ -158,6 +158,7 @@ class ServerLinks(RankLinks):
         for worker in range(1, roles.world.size):
             up = f"parameters/{worker}/up"
             down = f"parameters/{worker}/down"
+            # both ends open "up" first: opening waits for the other end
             if roles.world.rank == worker:
                 sender = self.open_sender(up, max_in_flight)
                 self.pairs.append((sender, self.open_receiver(down, max_bytes, max_in_flight)))
