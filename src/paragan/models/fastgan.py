@@ -89,8 +89,7 @@ class Discriminator(BlockDiscriminator):
         widths = [max(1, (8 * options.width) >> halvings) for halvings in range(first + 1)][::-1]
         start = ImageStart(shape[0], widths[0], sizes.doublings, options.width)
         downs = [
-            # excited by the map of eight times its size, three maps before it
-            HalvingBlock(a, b, Excitation(widths[step - 2], b, sizes.lowest) if step >= 2 else None)
+            HalvingBlock(a, b, Excitation(widths[step - 2], b, sizes.lowest) if step >= 2 else None)  # by maps[-3]
             for step, (a, b) in enumerate(pairwise(widths))
         ]
         self.blocks = nn.ModuleList([start, *downs, EncoderHead(options, widths, shape, self.num_classes)])
@@ -220,14 +219,10 @@ class EncoderHead(nn.Module):
         self.branch = nn.Sequential(*_strided([shape[0], *half]))
         self.logits = PatchLogits(last, 2 * last, classes)
         self.small_logits = PatchLogits(half[-1], None)
-
-        def decoder(inputs: int, image_doublings: int) -> MapDecoder:  # of a map of 8 px, to at most 128 px
-            return MapDecoder(inputs, max(0, min(image_doublings, _SMALL) - _LAST), options.width // 2, shape[0])
-
-        second_last = widths[-2:][0]  # the last one where D has one map
-        small = MapDecoder(half[-1], halvings, options.width // 2, shape[0])
-        # a quarter is half as large as the image
-        self.decoders = nn.ModuleList([decoder(last, doublings), small, decoder(second_last, doublings - 1)])
+        # doublings from D's last map to an image of at most 128 px, and to its quarter, half as large
+        whole, quarter = (max(0, min(number, _SMALL) - _LAST) for number in (doublings, doublings - 1))
+        inputs = ((last, whole), (half[-1], halvings), (widths[-2:][0], quarter))  # the only width, where there is one
+        self.decoders = nn.ModuleList([MapDecoder(a, number, options.width // 2, shape[0]) for a, number in inputs])
 
     def forward(self, state: State, y_B: Tensor | None = None) -> tuple[Tensor, Tensor | Maps]:
         image, part_B, maps = state
@@ -235,8 +230,7 @@ class EncoderHead(nn.Module):
         logits_BP = torch.cat([self.logits(maps[-1], y_B), self.small_logits(small)], 1)
         if part_B is None:
             return logits_BP, at_least_float32(maps[-1]).mean((2, 3))
-        second_last = maps[-2:][0]
-        encoded = (maps[-1], small, take_quarter(second_last, part_B))
+        encoded = (maps[-1], small, take_quarter(maps[-2:][0], part_B))
         return logits_BP, tuple(decode(h) for decode, h in zip(self.decoders, encoded, strict=True))
 
 

@@ -81,8 +81,7 @@ class Generator(BlockGenerator):
         self.latent = options.latent
         sizes = map_sizes(shape)
         widths = _widths(options, sizes)
-        # layers with a style: 2 n - 1 convolutions, and the colours of the last image
-        self.styles = (2 * len(widths), options.style)
+        self.styles = (2 * len(widths), options.style)  # of 2 n - 1 convolutions, and the colours of the last image
         mapping = Mapping(
             latent=options.latent,
             length=options.style,
@@ -107,14 +106,13 @@ class Generator(BlockGenerator):
         mapping = cast(Mapping, self.blocks[0])
         draws = rng.generator("stylegan2/centre")
         drawn_NZ = torch.randn(_CENTRE, self.latent, generator=draws).to(z_BZ)
-        style_BW = mapping.style(z_BZ, y_B)
         # without classes there is one mean style, that of "class" 0
         class_B = y_B if self.num_classes and y_B is not None else torch.zeros(len(z_BZ), dtype=torch.int64)
         mean_KW = z_BZ.new_empty(max(1, self.num_classes), self.styles[1])
         for number in class_B.unique().tolist():
             y_N = torch.full((_CENTRE,), number, device=z_BZ.device) if self.num_classes else None
             mean_KW[number] = mapping.style(drawn_NZ, y_N).mean(0)
-        shift: Tensor = (psi - 1) * (style_BW - mean_KW[class_B.to(z_BZ.device)])
+        shift: Tensor = (psi - 1) * (mapping.style(z_BZ, y_B) - mean_KW[class_B.to(z_BZ.device)])
         return shift.unsqueeze(1).expand(-1, self.styles[0], -1)
 
     @torch.no_grad()

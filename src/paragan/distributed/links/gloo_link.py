@@ -80,7 +80,7 @@ class GlooSender:
                 return
 
     def close(self) -> None:
-        """Wait until all has been sent, or the other end is gone: at the end of a session nobody reads what is lost.
+        """Wait until all has been sent, or the other end is gone: at its end a session may lose messages.
 
         Raises `RankError` after the time-out.
         """
