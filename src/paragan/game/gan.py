@@ -1,5 +1,6 @@
 """The game: player slots, a loss, penalties, a prior; makes turns and reports."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -56,6 +57,7 @@ class GAN:
                     )
                 if not hasattr(penalty, "name"):
                     raise ConfigError(f"{side.value}: the penalty {type(penalty).__name__} has no name; set one")
+                _check_numbers(side, penalty)
                 self._check_players(side, penalty)
             names = ["adversarial", *(penalty.name for penalty in penalties)]
             if (repeated := next((name for name in names if names.count(name) > 1), None)) is not None:
@@ -246,6 +248,14 @@ class GAN:
 
 def _no_terms(outputs: Outputs, feed: TurnInputs) -> LossTerms:
     return LossTerms({})
+
+
+def _check_numbers(side: Side, penalty: Penalty) -> None:
+    weight, interval = penalty.weight, penalty.interval
+    if not (isinstance(interval, Integral) and interval >= 1):
+        raise ConfigError(f"{side.value}: {penalty.name} has interval={interval!r}; pass an integer from 1")
+    if not (isinstance(weight, WeightSchedule) or (isinstance(weight, Real) and math.isfinite(weight))):
+        raise ConfigError(f"{side.value}: {penalty.name} has weight={weight!r}; pass a finite number")
 
 
 def begin_balancer(balancer: Balancer, g: PlayerSlot, penalties: Sequence[Penalty]) -> None:

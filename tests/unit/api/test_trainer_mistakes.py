@@ -1,10 +1,12 @@
 """Mistakes in the objects of `pg.Trainer`: one line each, before a file is written."""
 
+import re
+
 import pytest
 import torch
 
 import paragan as pg
-from tests.unit.api.test_trainer import TINY, Critic, Maker, tensors, trainer
+from tests.unit.api.test_trainer import TINY, Critic, Maker, distance, tensors, trainer
 
 
 class Wider(Maker):
@@ -99,3 +101,22 @@ def test_a_generator_of_another_dtype_is_named_and_not_the_discriminator_that_fa
         trainer(tmp_path / "run", g=Single, d=OfPoints).run()
     problem = "generator: forward(latent, frames) returned torch.float32, and 'point' is torch.float64: return one"
     assert str(raised.value).startswith(problem) and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"interval": -2}, "interval=-2; pass an integer from 1"),
+        ({"interval": 0}, "interval=0; pass an integer from 1"),
+        ({"interval": 1.5}, "interval=1.5; pass an integer from 1"),
+        ({"weight": float("nan")}, "weight=nan; pass a finite number"),
+        ({"weight": float("inf")}, "weight=inf; pass a finite number"),
+        ({"weight": None}, "weight=None; pass a finite number"),
+        ({"weight": "0.1"}, "weight='0.1'; pass a finite number"),
+    ],
+)
+def test_numbers_of_a_term_are_checked(tmp_path, arguments, problem):
+    term = pg.Term(**{"name": "near", "function": distance, "weight": 1.0, **arguments})
+    with pytest.raises(pg.ParaganError, match=f"^g: near has {re.escape(problem)}$"):
+        trainer(tmp_path / "run", terms=[term]).run()
+    assert not (tmp_path / "run").exists()
