@@ -89,7 +89,7 @@ class RunFolder:
         if step and not record.exists():
             return f"warning: {record} is missing: the history of the run begins at step {step}"
         if not step and record.exists() and any(line.get("step") for line in read_json_lines(record)):
-            return f"warning: {self.path} has a record but no checkpoint: training begins again at step 0"
+            return f"warning: {self.path} has a record but no later checkpoint: training begins again at step 0"
         return ""
 
     def __enter__(self) -> RunFolder:
