@@ -93,7 +93,7 @@ def _steps_of_d(stream, placed, total):
     g, d = (player(side, *placed(side)) for side in Side)
     policy = replace(d.policy, lr=0.05, update_probability=2 / 3)
     d = type(d)(side=Side.D, net=d.net, strategy=d.strategy, policy=policy)
-    gan = replace(game(g, d), adversarial=AdversarialOptions(), total=total)
+    gan = replace(game(g, d), adversarial=AdversarialOptions(), sum_over_ranks=total)
     steps = []
     for step in range(STEPS):
         before = int(d.updates)

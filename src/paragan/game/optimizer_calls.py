@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import cache, partial
 from typing import Any
 
-import torch
 from torch.optim import Optimizer, optimizer as torch_optimizer
 
 _CACHED = "__dynamo_disable"  # where `torch._disable_dynamo` keeps the function that it calls instead
@@ -39,18 +38,15 @@ def _call(method: Any, *arguments: object, **keywords: object) -> object:
     return method(*arguments, **keywords)
 
 
-def run_step(optimizer: Optimizer) -> None:
-    """Call `optimizer.step()`; without the compiler, the method inside of torch's wrappers."""
-    plain = _plain_step(type(optimizer))  # type: ignore[arg-type]  # a class is hashable
-    if plain is None or _has_compiler() or _has_hooks(optimizer):
-        optimizer.step()
-        return
-    with torch.set_grad_enabled(optimizer.defaults.get("differentiable", False)):  # as torch's wrapper does
-        plain(optimizer)
+def plain_step(optimizer: Optimizer) -> Callable[[Optimizer], object] | None:
+    """Return the method inside of torch's wrappers of `step`; None where `optimizer.step()` has to be called."""
+    if _has_compiler() or _has_hooks(optimizer):
+        return None
+    return _plain_method(type(optimizer))  # type: ignore[arg-type]  # a class is hashable
 
 
 @cache
-def _plain_step(kind: type[Optimizer]) -> Callable[[Optimizer], object] | None:
+def _plain_method(kind: type[Optimizer]) -> Callable[[Optimizer], object] | None:
     return inspect.unwrap(kind.step) if f"{kind.__module__}.".startswith("torch.optim.") else None
 
 

@@ -195,7 +195,12 @@ def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, keep_layout: bool = Fa
             _make_gradients_contiguous(optimizer)
     elif not ok.item():
         return
-    optimizer_calls.run_step(optimizer)
+    method = optimizer_calls.plain_step(optimizer)
+    if method is None:
+        optimizer.step()
+    else:
+        with torch.set_grad_enabled(optimizer.defaults.get("differentiable", False)):  # as torch's wrapper does
+            method(optimizer)
 
 
 def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:

@@ -62,7 +62,7 @@ def test_resume_without_the_record_or_without_checkpoints_says_what_is_missing(h
     assert ["metrics.jsonl is missing" in line and "step 4" in line for line in warnings_of(capsys)] == [True]
     shutil.rmtree("run/checkpoints")
     assert main([*TRAIN, "train.kimg=0.096"]) == 0
-    assert ["no checkpoint: training begins again at step 0" in line for line in warnings_of(capsys)] == [True]
+    assert ["no later checkpoint: training begins again at step 0" in line for line in warnings_of(capsys)] == [True]
 
 
 def test_run_of_a_folder_that_does_not_exist_is_refused(here):

@@ -176,7 +176,7 @@ def test_distillation_equals_the_plainest_loop(tmp_path):
     net.zero_grad()
     feed = inputs()
     x = net(feed.latent, feed.label)
-    t = (0.1 + 0.9 * rng.uniform(SEED, "distillation/time", ROWS, ())).double()
+    t = 0.1 + 0.9 * rng.uniform(SEED, "distillation/time", ROWS, ()).double()
     n = rng.normal(SEED, "distillation/noise", ROWS, SHAPE).double()
     t4 = t[:, None, None, None]
     noised = ((1 - t4) * x + t4 * n).detach()

@@ -30,6 +30,7 @@ _STYLEGAN = b"dataset.json"
 _TABLES = (b"metadata.jsonl", b"metadata.csv")
 _MAX_BYTES = 128 << 20  # of a file with the labels of many images; parsing it takes several times as much
 _NUM_TRIED = 100
+_MAX_LABEL = 1 << 53  # to which floats have all integers
 _MAX_SAMPLE_BYTES = 1 << 20  # of a file with the label of one image
 _JsonRow = dict[str, object] | tuple[str, object]  # or a list of two
 _Name = TypeVar("_Name", str, bytes)
@@ -142,7 +143,9 @@ def _parse(labels: Sequence[object]) -> Sequence[object]:
         has_fractions = not all(text.strip().isdecimal() for text in texts)  # 007 is a name
         if has_fractions and all(_NUMBER.fullmatch(text) for text in texts):
             labels = [float(text) for text in texts]
-    numbers = [label for label in labels if isinstance(label, int | float) and float(label).is_integer()]
+    numbers = [
+        label for label in labels if isinstance(label, int | float) and label % 1 == 0 and abs(label) < _MAX_LABEL
+    ]
     return labels if len(numbers) < len(labels) else [int(number) for number in numbers]
 
 
