@@ -143,10 +143,8 @@ def _parse(labels: Sequence[object]) -> Sequence[object]:
         has_fractions = not all(text.strip().isdecimal() for text in texts)  # 007 is a name
         if has_fractions and all(_NUMBER.fullmatch(text) for text in texts):
             labels = [float(text) for text in texts]
-    numbers = [
-        label for label in labels if isinstance(label, int | float) and label % 1 == 0 and abs(label) < _MAX_LABEL
-    ]
-    return labels if len(numbers) < len(labels) else [int(number) for number in numbers]
+    whole = [n for n in labels if isinstance(n, int | float) and n % 1 == 0 and abs(n) < _MAX_LABEL]
+    return labels if len(whole) < len(labels) else list(map(int, whole))
 
 
 def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels:
