@@ -40,9 +40,8 @@ def _call(method: Any, *arguments: object, **keywords: object) -> object:
 
 def plain_step(optimizer: Optimizer) -> Callable[[Optimizer], object] | None:
     """Return the method inside of torch's wrappers of `step`; None where `optimizer.step()` has to be called."""
-    if _has_compiler() or _has_hooks(optimizer):
-        return None
-    return _plain_method(type(optimizer))  # type: ignore[arg-type]  # a class is hashable
+    method = _plain_method(type(optimizer))  # type: ignore[arg-type]  # a class is hashable
+    return None if method is None or _has_compiler() or _has_hooks(optimizer) else method
 
 
 @cache

@@ -71,6 +71,13 @@ def _not_called(step):
     return call
 
 
+@pytest.mark.parametrize("words", [["g.precision=pure"], ["d.precision=pure"], ["g.optimizer=lamb"]])
+def test_optimisers_that_are_not_of_torch_step_in_a_new_process(tmp_path, words):
+    command = [sys.executable, "-c", TRAINS, *words, "--out", str(tmp_path / "run")]
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert ended.stdout.splitlines()[-1].startswith("0 "), ended.stdout + ended.stderr
+
+
 def test_hooks_of_a_step_are_called(without_compiler):
     calls = []
 
