@@ -67,13 +67,13 @@ def _command(folder: Path, seed: int, run: Path, words: Sequence[str]) -> list[s
 def _judged(run: Path, images: Pixels, between: Pixels, others: Path) -> dict[str, Any]:
     """Return how near samples of a run are to its images, and their distance to others of the same kind."""
     with tempfile.TemporaryDirectory() as name:
-        made, real = Path(name) / "samples", Path(name) / "others"
-        _paragan("sample", str(run), "--num", str(SAMPLES), "--out", str(made))
+        samples, real = Path(name) / "samples", Path(name) / "others"
+        _paragan("sample", str(run), "--num", str(SAMPLES), "--out", str(samples))
         real.mkdir()
         for path in others.iterdir():
             _resized(path).save(real / path.name)
-        scored = _paragan("score", str(made), str(real), "--features", "cifar10", "--metrics", "fd", "--json")
-        nearest = nearest_distances(pixels(made), images)
+        scored = _paragan("score", str(samples), str(real), "--features", "cifar10", "--metrics", "fd", "--json")
+        nearest = nearest_distances(pixels(samples), images)
     kimg, fd = list(outcome(run)["fd"].items())[-1]
     return {
         "copies": int((nearest < between.min()).sum()),
