@@ -169,7 +169,9 @@ class Sections(dict[str, Section]):
         if node.value in category.also or self._is_unread(node.value):
             return node.value
         try:
-            if outside_code.is_file_name(written):
+            if "." in node.value and isinstance(self._outside, outside_code.CodeFolder):
+                self._outside.require(node.value)
+            elif outside_code.is_file_name(written):
                 outside_code.require_file(node.value)
             if "." in node.value and node.place != COMMAND_LINE and node.value not in self._outside:
                 raise ConfigError(self._untrusted(written, node.value))
@@ -188,7 +190,8 @@ class Sections(dict[str, Section]):
         """Return the message about outside code that may not be imported."""
         problem = f"{written!r} is code outside paragan, which this file may not import; if you"
         if isinstance(self._outside, outside_code.CodeFolder):
-            problem = f"{path} is not a file that the run has used, by its sha256; if you"
+            file = outside_code.source_files(path).get(path, path)
+            problem = f"{file} is not a file that the run has used, by its sha256; if you"
         return f"{problem} trust it, pass --trust (in Python: trust=True)"
 
     def _check_program(self, key: str, node: Node) -> None:

@@ -52,18 +52,42 @@ def require_file(name: str) -> None:
 
 
 def code_fingerprints(names: Iterable[str]) -> dict[str, str]:
-    """Return the sha256 of each .py file among names of outside code."""
-    files = [name for name in names if is_file_name(name) and os.path.isfile(name)]
-    return {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in sorted(files)}
+    """Return the sha256 of each .py file among names of outside code, and of each module and its packages."""
+    files = {part: path for name in names for part, path in source_files(name).items()}
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(files.items())}
+
+
+def source_files(name: str) -> dict[str, Path]:
+    """Return the files that importing a name runs, by their names; empty if there are none. Nothing is imported.
+
+    A .py file is itself. A module has also the `__init__.py` of its packages: `mygan` and `mygan.nets`.
+    """
+    if is_file_name(name):
+        return {name: Path(name)} if os.path.isfile(name) else {}
+    if not _is_dotted_path(name):
+        return {}
+    files: dict[str, Path] = {}
+    folders = [Path(folder) for folder in sys.path]
+    part = ""
+    for word in name.split("."):
+        part = f"{part}.{word}" if part else word
+        places = [place for folder in folders for place in (folder / word / "__init__.py", folder / f"{word}.py")]
+        first = next((place for place in places if place.is_file()), None)
+        if first is not None:
+            files[part] = first
+            folders = [first.parent] if first.name == "__init__.py" else []
+        else:
+            folders = [folder / word for folder in folders if (folder / word).is_dir()]  # packages without __init__.py
+    return files if name in files else {}
 
 
 @dataclass(frozen=True)
 class CodeFolder:
     """Where the outside code of a run lies now (`--code`), and which of it may be imported.
 
-    `name in code_folder` is true for a .py file that the run has used, by its name and content. Modules that such
-    a file imports are not compared. trust: true for every name, also dotted paths; None: decided by the config that
-    names the code, trusted unless a run wrote it. used: sha256 by the path at that time, as the run recorded them.
+    `name in code_folder` is true for a .py file or module that the run has used, by its name and content. Modules
+    that such a file imports are not compared. trust: true for every name; None: decided by the config that names the
+    code, trusted unless a run wrote it. used: sha256 by the path or dotted path at that time, as the run recorded them.
     """
 
     folder: Path
@@ -76,8 +100,25 @@ class CodeFolder:
         places = [self.folder.resolve().joinpath(*parts[start:]) for start in range(1, len(parts))]
         return next((str(place) for place in places if place.is_file()), path)
 
+    def require(self, name: str) -> None:
+        """Raise `ConfigError` unless the .py file, or the file of a module, exists."""
+        if source_files(name):
+            return
+        if is_file_name(name):
+            raise ConfigError(
+                f"{name} does not exist, and --code {self.folder} holds no {os.path.basename(name)}; pass the folder "
+                "that holds it"
+            )
+        package = name.partition(".")[0]
+        if _is_dotted_path(name) and importlib.util.find_spec(package) is None:
+            file = f"{name.replace('.', '/')}.py"
+            raise ConfigError(
+                f"there is no {file} in --code {self.folder}, or elsewhere on PYTHONPATH; pass the folder that "
+                f"{package} lies in"
+            )
+
     def __contains__(self, name: object) -> bool:
-        return bool(self.trust) or (isinstance(name, str) and has_moved(name, self.used))
+        return bool(self.trust) or (isinstance(name, str) and is_recorded(name, self.used))
 
 
 def with_closest_path(path: str, used: Mapping[str, str]) -> dict[str, str]:
@@ -92,6 +133,14 @@ def with_closest_path(path: str, used: Mapping[str, str]) -> dict[str, str]:
 def _num_common_parts(a: str, b: str) -> int:
     pairs = zip(reversed(Path(a).parts), reversed(Path(b).parts), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def is_recorded(name: str, used: Mapping[str, str]) -> bool:
+    """Return whether a .py file, or a module with its packages, is what `used` holds the sha256 of, at any place."""
+    if is_file_name(name):
+        return has_moved(name, used)
+    now = code_fingerprints([name])
+    return name in now and all(used.get(part) == sha256 for part, sha256 in now.items())
 
 
 def has_moved(name: str, used: Mapping[str, str]) -> bool:
@@ -139,9 +188,13 @@ def _location(error: Exception) -> str:
     return f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""
 
 
+def _is_dotted_path(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
 def _find_module(name: str) -> Path:
     """Return the source of a module; importing its packages may raise errors of their code."""
-    if not all(part.isidentifier() for part in name.split(".")):
+    if not _is_dotted_path(name):
         raise ConfigError(f"cannot import {name!r}: it is not the dotted path of a module, such as mygan.nets")
     spec = None
     missing: str | None = name
@@ -154,8 +207,8 @@ def _find_module(name: str) -> Path:
                 raise
     if spec is None:
         raise ConfigError(
-            f"cannot import {name!r}: no module named {missing!r} on PYTHONPATH; add its parent "
-            "folder, or give a .py file such as mine.py"
+            f"cannot import {name!r}: no module named {missing!r} on PYTHONPATH; add its parent folder (--code DIR, "
+            "for an exported file, or a run whose code has moved), or give a .py file such as mine.py"
         )
     if spec.origin is None or not spec.origin.endswith(".py"):
         raise ConfigError(f"cannot import {name!r}: it has no .py source file; give a module that has one")

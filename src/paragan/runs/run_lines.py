@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from paragan.build import evaluation
-from paragan.config import RunConfig, changes, outside_names
+from paragan.config import RunConfig, changes
 from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.dist import World
@@ -36,22 +36,22 @@ def describe_run(request: RunRequest, trainer: TrainingLoop) -> dict[str, Any]:
         "recipe": request.name,
         "data": config.data.name,
         "changed": changes(request.name, config),
-        "commands": _commands(config, request.where, trainer) if request.has_commands else {},
+        "commands": _commands(request, trainer) if request.has_commands else {},
         "hosts": num_hosts(trainer.world),
     }
 
 
-def _commands(config: RunConfig, out: str, trainer: TrainingLoop) -> dict[str, str]:
-    path = shlex.quote(out)
-    trust = " --trust" if outside_names(config) else ""
+def _commands(request: RunRequest, trainer: TrainingLoop) -> dict[str, str]:
+    path = shlex.quote(request.where)
+    code = "".join(f" {shlex.quote(argument)}" for argument in request.code_arguments)
     # recipes take precedence over folders
-    run = f"./{path}" if out in registry.names("recipes") else path
+    run = f"./{path}" if request.where in registry.names("recipes") else path
     held_out = None if trainer.fixed_samples is None else trainer.fixed_samples.held_out
     num = 64 if held_out is None else min(64, len(held_out))
     return {
-        "resume": f"{program_command()} train {run}{trust}",
-        "sample": f"{program_command()} sample {path} --num {num}{trust}",
-        "export": f"{program_command()} export {path}{trust}",
+        "resume": f"{program_command()} train {run}{code}",
+        "sample": f"{program_command()} sample {path} --num {num}{code}",
+        "export": f"{program_command()} export {path}{code}",
     }
 
 

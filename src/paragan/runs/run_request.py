@@ -50,14 +50,17 @@ class RunRequest:
         return self.address or str(self.out)
 
     @property
+    def code_arguments(self) -> tuple[str, ...]:
+        """Arguments of every command that opens the run: where its outside code lies, and whether it is trusted."""
+        folder = ("--code", str(self.code.folder)) if self.code is not None else ()
+        is_trusted = bool(outside_names(self.config)) and (self.code is None or self.code.trust)
+        return (*folder, "--trust") if is_trusted else folder
+
+    @property
     def arguments(self) -> tuple[str, ...]:
         """Arguments of `paragan` for the processes that a launcher starts."""
-        options = ["--fresh"] if self.fresh else []
-        if self.code is not None:
-            options += ["--code", str(self.code.folder)]
-        if outside_names(self.config) and (self.code is None or self.code.trust):
-            options.append("--trust")
-        return ("train", self.name, *self.overrides, "--out", self.where, *options)
+        fresh = ("--fresh",) if self.fresh else ()
+        return ("train", self.name, *self.overrides, "--out", self.where, *fresh, *self.code_arguments)
 
 
 class Runner:

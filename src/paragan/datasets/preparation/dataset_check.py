@@ -146,10 +146,20 @@ def _describe(images: EncodedImages, report: DatasetReport, options: Any) -> Non
     splits = {split: images.rows(split, options.held_out) for split in ("train", "held_out")}
     report.images = len(images)
     report.classes = dict(zip(names, images.class_sizes(), strict=True))
-    report.warnings = (*images.notices, *untrained_classes(names, images.class_sizes(splits["train"])))
+    trained, held_out = (images.class_sizes(rows) for rows in splits.values())
+    report.trained = dict(zip(names, trained, strict=True))
+    report.has_scored_classes = any(map(min, trained, held_out))
+    report.warnings = (*images.notices, *_untrained(report))
     report.summary = images.describe(options.held_out)
     report.splits = {split: len(rows) for split, rows in splits.items()}
     report.ignored = dict(images.ignored)
+
+
+def _untrained(report: DatasetReport) -> tuple[str, ...]:
+    """Return a line about classes that are not trained on, if there are some."""
+    if report.classes and not report.has_scored_classes:
+        return ("no class has training and held-out images: the command trains without labels (data.labels=false)",)
+    return untrained_classes(tuple(report.trained), tuple(report.trained.values()))
 
 
 def _check_audio(options: audio.Options, report: DatasetReport, settings: Sequence[str]) -> DatasetReport:

@@ -24,13 +24,14 @@ RECIPES = {"paired": "pix2pix-facades", "unpaired": "translate", "audio": "vocod
 class DatasetReport:
     """Result of the check of a data set.
 
-    images: number of image files. damaged: a message each. sides: minimum, median and maximum shorter side in
-    pixels. not_halves: images that are not twice as wide as high, as pairs are. kinds: images by kind: colour,
-    grey, alpha, 16-bit. pairs: of files in two folders, and those without a partner, in words. duplicates: an
-    image and the first that equals it. warnings: about values, and class folders without images. summary: what a
-    run makes of it, in words. splits: number of images. ranges: lowest and highest value by depth (`8-bit`).
-    range: what becomes dark and bright, if that should be set. formats: images by format. ignored: files that are
-    not read, by kind. is_grey: all have one band. size: to train with. num_smaller: images enlarged to it.
+    images: number of image files. damaged: a message each. sides: minimum, median and maximum shorter side in pixels.
+    not_halves: images that are not twice as wide as high, as pairs are. kinds: images by kind: colour, grey, alpha,
+    16-bit. pairs: of files in two folders, and those without a partner, in words. duplicates: an image and the first
+    that equals it. trained: training images by class. warnings: about values, and class folders without images.
+    summary: what a run makes of it, in words. splits: number of images. ranges: lowest and highest value by depth
+    (`8-bit`). range: what becomes dark and bright, if that should be set. formats: images by format. ignored: files
+    that are not read, by kind. has_scored_classes: a class has training and held-out images, without which a run is
+    refused unless labels are off. is_grey: all have one band. size: to train with. num_smaller: images enlarged to it.
     """
 
     path: str
@@ -42,6 +43,8 @@ class DatasetReport:
     kinds: dict[str, int] = field(default_factory=dict)
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     classes: dict[str, int] = field(default_factory=dict)
+    trained: dict[str, int] = field(default_factory=dict)
+    has_scored_classes: bool = False
     warnings: tuple[str, ...] = ()
     summary: str = ""
     splits: dict[str, int] = field(default_factory=dict)
@@ -73,10 +76,12 @@ def add_advice(
     report.advice = _advice(report, data.name)
     if data.name != "npz":  # arrays are trained on at their size
         report.advice += _size_advice(report, holds_pairs)
-    report.advice += _class_advice(report.classes)
+    if report.has_scored_classes:
+        report.advice += _class_advice(report.classes, report.trained)
     if holds_pairs:
         report.recipe = RECIPES["paired"]
     is_paired = report.recipe == RECIPES["paired"]
+    needs_labels_off = report.recipe == "own" and bool(report.classes) and not report.has_scored_classes
     has_damage = report.damaged or "damaged=skip" in report.pairs or (holds_pairs and report.not_halves)
     suggested = {
         "data.name": None if is_folder else data.name,
@@ -85,6 +90,7 @@ def add_advice(
         "data.direction": "a_to_b" if data.name == "paired" else None,
         "data.channels": 1 if report.is_grey and data.name != "npz" and not is_paired else None,
         "data.range": None if report.range is None else "[{:g},{:g}]".format(*report.range),
+        "data.labels": "false" if needs_labels_off else None,
         "data.damaged": "skip" if is_folder and has_damage else None,
     }
     words = [f"{key}={value}" for key, value in suggested.items() if value is not None and key not in passed]
@@ -148,9 +154,9 @@ def _size_advice(report: DatasetReport, holds_pairs: bool) -> list[str]:
     return lines
 
 
-def _class_advice(sizes: Mapping[str, int]) -> list[str]:
+def _class_advice(sizes: Mapping[str, int], trained: Mapping[str, int]) -> list[str]:
     lines = []
-    if single := [repr(name) for name, size in sizes.items() if size == 1]:
+    if single := [repr(name) for name, size in sizes.items() if size == trained[name] == 1]:
         named = join_some(single)
         lines.append(f"classes of one image: {named}; it is trained on, and such a class cannot be scored; add images")
     rare = min(sizes, key=sizes.__getitem__, default="")
