@@ -18,7 +18,11 @@ from pathlib import Path
 from benchmarks.paired_timing import compare, keep
 
 ROOT = Path(__file__).resolve().parents[1]
-CASES = {"digits": (["digits"], 60), "sngan": (["digits", "model=sngan", "data.size=32", "train.batch=16"], 6)}
+CASES = {
+    "digits": (["digits"], 60),
+    "sngan": (["digits", "model=sngan", "data.size=32", "train.batch=16"], 6),
+    "fastgan": (["own-128", "data.name=synthetic", "data.size=64"], 2),
+}
 LENGTH = ["train.kimg=1000000", "train.threads=1", "every.save_kimg=0", "every.sample_kimg=0", "every.score_kimg=0"]
 WORKER = """
 import sys, tempfile, time

@@ -126,7 +126,9 @@ class GatedNorm(nn.Module):
         self.norm = batch_norm(2 * outputs, classes)
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return F.glu(self.norm(h if self.noise is None else h + self.noise(h), y_B), 1)
+        value, gate = self.norm(h if self.noise is None else h + self.noise(h), y_B).chunk(2, 1)
+        # not F.glu: its gradient has another layout than channels-last maps, which makes batch norm five times slower
+        return value * gate.sigmoid()
 
 
 class LatentStart(nn.Module):

@@ -230,3 +230,19 @@ def test_labels_add_one_number_to_every_patch():
     of_trunk = (a - b)[:, :25]
     torch.testing.assert_close(of_trunk, of_trunk[:, :1].expand_as(of_trunk))
     assert of_trunk.abs().min() > 1e-6 and torch.equal(a[:, 25:], b[:, 25:])
+
+
+def test_gated_norm_equals_glu_of_torch_and_keeps_channels_last():
+    """A gradient of another layout makes torch's batch norm five times slower on a CPU."""
+    torch.manual_seed(0)
+    gate = fastgan.GatedNorm(3).double()
+    h = torch.randn(2, 6, 4, 4, dtype=torch.float64).to(memory_format=torch.channels_last).requires_grad_()
+    weights = torch.randn(2, 3, 4, 4, dtype=torch.float64).to(memory_format=torch.channels_last)
+    layouts = []
+    gate.norm.register_forward_hook(lambda module, inputs, output: output.register_hook(layouts.append) and None)
+    values = gate(h)
+    (gradient,) = torch.autograd.grad((values * weights).sum(), h)
+    assert layouts[0].is_contiguous(memory_format=torch.channels_last)
+    expected = F.glu(F.batch_norm(h, None, None, gate.norm.gain, gate.norm.bias, training=True), 1)
+    assert torch.allclose(values, expected, rtol=1e-12, atol=1e-12)
+    assert torch.allclose(gradient, torch.autograd.grad((expected * weights).sum(), h)[0], rtol=1e-10, atol=1e-12)
