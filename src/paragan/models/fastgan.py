@@ -2,12 +2,12 @@
 
 A light generator for few images on one GPU. A small map excites a large one: it scales the channels of the map that is
 16 times its size (skip-layer excitation, equations 1 and 2). D is also an encoder: small decoders rebuild real images
-from its maps, for the penalty `reconstruction`. Trained with the loss `hinge`. Layers and widths are those of the
-authors' code. Differences from it: G ends in tanh at every size (theirs: at 1024 px); no second output of 128 px (192
-parameters), so that D's small branch reads every second, fourth, … pixel of fakes, as of real images; noise is fixed in
-evaluation. Other sizes than 256, 512 and 1024 px are ours, and so are labels: class-conditional norms in G, a
-projection in D. Parameters (G / D), three colours, unconditional: 128 px 28,959,430 / 11,423,200; 256 px 29,127,654 /
-11,526,160; 512 px 29,174,200 / 11,526,496; 1024 px 29,176,320 / 11,528,192.
+from its maps, for the penalty `reconstruction`. For the loss `hinge`. Layers and widths are those of the authors' code.
+Differences from it: G ends in tanh at every size (theirs: at 1024 px); no second output of 128 px, so that D's small
+branch reads every second, fourth, … pixel of fakes, as of real images; noise is fixed in evaluation. Other sizes than
+256, 512 and 1024 px are ours, and so are labels: class-conditional norms in G, a projection in D. Parameters (G / D),
+three colours, unconditional: 128 px 28,959,430 / 11,423,200; 256 px 29,127,654 / 11,526,160; 512 px 29,174,200 /
+11,526,496; 1024 px 29,176,320 / 11,528,192.
 """
 
 from dataclasses import dataclass
@@ -102,8 +102,7 @@ class Discriminator(BlockDiscriminator):
 class Excitation(nn.Module):
     """Skip-layer excitation: factors in (0, 1) for the channels of a large map, from a small one (equation 2).
 
-    Mean over cells (of 4x4, for square images of a power of two), convolution of all cells, SiLU, 1x1,
-    sigmoid. The paper's figure has a leaky ReLU in its middle, the authors' code SiLU.
+    Mean over cells, convolution of all cells, SiLU (as the authors; leaky ReLU in the paper's figure), 1x1, sigmoid.
     """
 
     def __init__(self, inputs: int, outputs: int, cells: tuple[int, int]) -> None:
