@@ -1,13 +1,12 @@
 """FastGAN (Liu et al. 2021, "Towards faster and stabilized GAN training for high-fidelity few-shot image synthesis").
 
-A light generator for few images on one GPU. A small map excites a large one: it scales the channels of the map that is
-16 times its size (skip-layer excitation, equations 1 and 2). D is also an encoder: small decoders rebuild real images
-from its maps (penalty `reconstruction`; loss `hinge`). Layers and widths are those of the authors' code. Differences
-from it: G ends in tanh at every size (theirs: at 1024 px); no second output of 128 px, so that D's small branch reads
-every second, fourth, … pixel of fakes, as of real images; noise is fixed in evaluation. Other sizes than 256, 512, 1024
-px and labels are ours: class-conditional norms in G, a projection in D. Parameters (G / D), RGB, no labels: 128 px
-28,959,430 / 11,423,200; 256 px 29,127,654 / 11,526,160; 512 px 29,174,200 / 11,526,496; 1024 px 29,176,320 /
-11,528,192.
+A light generator for few images. A small map excites a large one: it scales the channels of the map that is 16 times
+its size (skip-layer excitation, equations 1 and 2). D is also an encoder: small decoders rebuild real images from its
+maps (penalty `reconstruction`; loss `hinge`). Layers and widths are those of the authors' code. Differences from it: G
+ends in tanh at every size (theirs at 1024); no second output of 128 px, so that D's small branch reads every second,
+fourth, … pixel of fakes, as of real images; noise is fixed in evaluation. Other sizes than 256, 512, 1024 px and labels
+are ours: class-conditional norms in G, a projection in D. Parameters of G / D (RGB, no labels): 128 px 28,959,430 /
+11,423,200; 256 px 29,127,654 / 11,526,160; 512 px 29,174,200 / 11,526,496; 1024 px 29,176,320 / 11,528,192.
 """
 
 from dataclasses import dataclass
