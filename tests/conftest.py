@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests import scheduling
+from tests import many_cases, scheduling
 from tests.needs_extensions import EXTENSIONS, needed_by
 from tests.nightly import SLOW
 from tests.processes import children, kill
@@ -55,7 +55,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.slow)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    extra = many_cases.extra_cases(item.nodeid for item in items if item.get_closest_marker("slow") is None)
+    for item in items:
+        if item.nodeid in extra:
+            item.add_marker(pytest.mark.slow)
     scheduling.order(items)
 
 
@@ -72,10 +77,15 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Name the unit tests that have become slow: they get smaller sizes, a shared fixture or the mark `slow`."""
-    if lines := list(scheduling.too_long(terminalreporter.stats.get("passed", []))):
-        terminalreporter.section(f"unit tests over {scheduling.MAX_UNIT_S} s of CPU")
-        terminalreporter.write_line("\n".join(lines))
+    """Name what has become slow: it gets smaller sizes, a shared fixture, the mark `slow`, or four cases a day."""
+    passed = terminalreporter.stats.get("passed", [])
+    for title, lines in (
+        (f"unit tests over {scheduling.MAX_UNIT_S} s of CPU", list(scheduling.too_long(passed))),
+        (f"tests of many cases over {many_cases.MAX_CASES_S} s of CPU", list(many_cases.costly(passed))),
+    ):
+        if lines:
+            terminalreporter.section(title)
+            terminalreporter.write_line("\n".join(lines))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -203,6 +213,25 @@ def maps_file(tmp_path_factory):
 
     path = tmp_path_factory.mktemp("programs") / "maps.pt2"
     return exported(TinyMaps(), path, is_any_size=True), path
+
+
+@pytest.fixture(scope="module")
+def programs_read_once():
+    """Programs of torch are read once per file and time of its change: this takes longer than most of their uses."""
+    import torch
+
+    whole, programs = torch.export.load, {}
+
+    def load(file: Any) -> Any:
+        changed = os.fstat(file.fileno())
+        key = (file.name, changed.st_mtime_ns, changed.st_size)
+        if key not in programs:
+            programs[key] = whole(file)
+        return programs[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.export, "load", load)
+        yield
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -35,14 +36,26 @@ class Module:
     def at(self, node: ast.AST) -> str:
         return f"{self.path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
 
-    def code(self) -> Iterator[ast.AST]:
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes, which two dozen tests look at."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
+    def code(self) -> list[ast.AST]:
         """All nodes but docstrings and other bare strings, which are prose."""
-        prose = {
-            id(node.value)
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        }
-        return (node for node in ast.walk(self.tree) if id(node) not in prose)
+        return without_prose(self.nodes)
+
+
+def without_prose(nodes: Iterable[ast.AST]) -> list[ast.AST]:
+    nodes = list(nodes)
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
+    return [node for node in nodes if id(node) not in prose]
+
+
+def last_name(node: ast.AST) -> str:
+    """`c` of the expressions `c` and `a.b.c`; nothing of others."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 @pytest.fixture(scope="session")

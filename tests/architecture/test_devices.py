@@ -14,7 +14,7 @@ def test_only_hardware_names_a_device_kind(modules):
         f"{m.at(node)} {word!r}"
         for m in modules
         if m.floor != "hardware"
-        for node in m.code()
+        for node in m.code
         for text in spelled(node)
         for word in words(text) & KINDS
     ]

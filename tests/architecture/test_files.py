@@ -24,10 +24,7 @@ OS_WRITING = {"open", "fdopen", "replace", "link", "symlink", "mkfifo", "mknod",
 
 def test_one_module_opens_files_for_writing(modules):
     found = {
-        (m.at(node).rpartition(":")[0], what): m.at(node)
-        for m in modules
-        for node in m.code()
-        for what in writing(node)
+        (m.at(node).rpartition(":")[0], what): m.at(node) for m in modules for node in m.code for what in writing(node)
     }
     places = {at for (file, what), at in found.items() if file != HOME and (file, what) not in ALLOWED}
     assert places == set(), "write through paragan.core.files"
@@ -36,7 +33,7 @@ def test_one_module_opens_files_for_writing(modules):
 
 def test_one_function_removes_folders(modules):
     """`core.files.remove_tree` follows no link and does not wait for a pipe, as `shutil.rmtree` does."""
-    places = [m.at(n) for m in modules for n in m.code() if isinstance(n, ast.Attribute) and n.attr == "rmtree"]
+    places = [m.at(n) for m in modules for n in m.code if isinstance(n, ast.Attribute) and n.attr == "rmtree"]
     assert [place.rpartition(":")[0] for place in places] == [HOME]
 
 
@@ -131,7 +128,7 @@ MAKE_FOLDERS = {  # file: why it need not call `create_subfolder`
 
 def test_folders_below_a_run_come_from_create_subfolder(modules):
     """A foreign run folder may hold a link under any name: nothing is written through it."""
-    files = {module.at(node).rpartition(":")[0] for module in modules for node in module.code() if makes_folder(node)}
+    files = {module.at(node).rpartition(":")[0] for module in modules for node in module.code if makes_folder(node)}
     assert files - {HOME} == set(MAKE_FOLDERS), "use paragan.core.files.create_subfolder, or say here why not"
 
 

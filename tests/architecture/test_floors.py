@@ -52,7 +52,7 @@ def test_networks_never_talk_to_the_process_group(modules):
 def imports(module) -> list[tuple[str, ast.AST]]:
     """Dotted names a file imports, `from a import b` as a.b."""
     found: list[tuple[str, ast.AST]] = []
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             found += [(alias.name, node) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -67,7 +67,7 @@ def test_schemes_engine_game_and_models_name_no_strategy(modules, strategy):
     for module in modules:
         if module.floor not in ("schemes", "engine", "game", "models", "losses", "penalties"):
             continue
-        for node in module.code():
+        for node in module.code:
             is_name = isinstance(node, ast.Constant) and node.value == strategy
             source = getattr(node, "module", None) or ""
             names = [alias.name for alias in getattr(node, "names", []) if isinstance(alias, ast.alias)]

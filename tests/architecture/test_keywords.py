@@ -6,13 +6,13 @@ import ast
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.architecture.conftest import PACKAGE
+from tests.architecture.conftest import PACKAGE, last_name
 
 MAX_POSITIONAL_FIELDS = 4
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -38,15 +38,17 @@ def is_fixed_tuple(node: ast.AST) -> bool:
 
 def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a function or module without those of functions in it."""
-    for node in ast.iter_child_nodes(scope):
+    waiting = [*ast.iter_child_nodes(scope)][::-1]
+    while waiting:
+        node = waiting.pop()
         yield node
         if not isinstance(node, FUNCTIONS):
-            yield from own_nodes(node)
+            waiting += [*ast.iter_child_nodes(node)][::-1]
 
 
-def hidden_arguments(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def hidden_arguments(every: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and text of arguments that a tuple or a dict of any values hides from the reader and from mypy."""
-    for scope in (node for node in ast.walk(tree) if isinstance(node, (ast.Module, *FUNCTIONS))):
+    for scope in (node for node in every if isinstance(node, (ast.Module, *FUNCTIONS))):
         nodes = list(own_nodes(scope))
         tuples = {
             node.targets[0].id
@@ -81,20 +83,20 @@ def test_dataclasses_of_many_fields_are_built_by_keywords(modules):
     assert positional == {}
 
 
-def positional_constructions(tree: ast.Module, classes: Collection[str]) -> Iterator[tuple[int, str]]:
+def positional_constructions(nodes: Iterable[ast.AST], classes: Collection[str]) -> Iterator[tuple[int, str]]:
     """Line and name of each construction of one of these classes with more than four arguments by position."""
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        name = ast.unparse(call.func).rpartition(".")[2]
+    for call in (node for node in nodes if isinstance(node, ast.Call)):
+        name = last_name(call.func)
         if name in classes and len(call.args) > MAX_POSITIONAL_FIELDS:
             yield call.lineno, name
 
 
 def test_objects_are_constructed_by_keywords(modules):
-    classes = {node.name for m in modules for node in ast.walk(m.tree) if isinstance(node, ast.ClassDef)}
+    classes = {node.name for m in modules for node in m.nodes if isinstance(node, ast.ClassDef)}
     wrong = [
         f"{m.path.relative_to(PACKAGE)}:{line}: {name}"
         for m in modules
-        for line, name in positional_constructions(m.tree, classes)
+        for line, name in positional_constructions(m.nodes, classes)
     ]
     assert wrong == []
 
@@ -109,12 +111,12 @@ def test_objects_are_constructed_by_keywords(modules):
     ],
 )
 def test_the_rule_sees_constructions(line, number):
-    assert len(list(positional_constructions(ast.parse(line), {"Link"}))) == number
+    assert len(list(positional_constructions(ast.walk(ast.parse(line)), {"Link"}))) == number
 
 
 def test_no_tuple_or_dict_hides_arguments(modules):
     hidden = [
-        f"{m.path.relative_to(PACKAGE)}:{line}: {text}" for m in modules for line, text in hidden_arguments(m.tree)
+        f"{m.path.relative_to(PACKAGE)}:{line}: {text}" for m in modules for line, text in hidden_arguments(m.nodes)
     ]
     assert hidden == []
 
@@ -159,4 +161,4 @@ def test_the_rule_sees_positional_fields(kind, names):
     ],
 )
 def test_the_rule_sees_hidden_arguments(code: str, texts: list[Any]):
-    assert [text for _, text in hidden_arguments(ast.parse(code))] == texts
+    assert [text for _, text in hidden_arguments(ast.walk(ast.parse(code)))] == texts

@@ -36,7 +36,7 @@ def test_files_of_build_import_few_modules(modules):
 def imports(module) -> set[str]:
     """Modules of the package that a file imports, anywhere in it."""
     found = set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("paragan"):
             folder = ROOT / "src" / node.module.replace(".", "/")
             names = [alias.name for alias in node.names]
@@ -45,7 +45,7 @@ def imports(module) -> set[str]:
 
 
 def functions(module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node for node in module.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def length(function) -> int:

@@ -87,19 +87,22 @@ def all_of(output: Tensor | DiscriminatorOutput) -> Tensor:
     return torch.cat([value.reshape(BATCH, -1) for value in outputs], 1)
 
 
-def again(name: str, side: str) -> tuple[pytest.MarkDecorator, ...]:
-    """One that another file's class is, too, is looked at for that file's."""
-    kind = getattr(registry.load_module("models", name), side)
-    others = (getattr(registry.load_module("models", other), side) for other in MODELS if other != name)
-    return (pytest.mark.slow,) if any(issubclass(kind, other) for other in others) else ()
+def again(name: str, side: str, classes: int) -> tuple[pytest.MarkDecorator, ...]:
+    """A class that is that of another file, too, is looked at there; a conditional network daily with its labels."""
+    kinds = {each: getattr(registry.load_module("models", each), side) for each in MODELS}
+    is_another = any(issubclass(kinds[name], kind) for each, kind in kinds.items() if each != name)
+    return (pytest.mark.slow,) if is_another or (is_conditional(name) and not classes) else ()
 
 
 CASES = [
-    pytest.param(name, side, classes, marks=again(name, side), id=f"{name}-{side}-{'labels' if classes else 'plain'}")
+    pytest.param(
+        name, side, classes, marks=again(name, side, classes), id=f"{name}-{side}-{'labels' if classes else 'plain'}"
+    )
     for name, side, classes in product(MODELS, SIDES, (0, CLASSES))
     if not classes or is_conditional(name)
 ]
 every_network = pytest.mark.parametrize(("name", "side", "classes"), CASES)
+CONDITIONAL = [name for name in MODELS if is_conditional(name)]
 
 
 @every_network
@@ -258,9 +261,6 @@ def test_discriminators_can_be_differentiated_twice(name):
     grad.square().sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())
     assert any(p.grad is not None and p.grad.any() for p in net.parameters())
-
-
-CONDITIONAL = [name for name in MODELS if is_conditional(name)]
 
 
 @pytest.mark.parametrize("side", SIDES)

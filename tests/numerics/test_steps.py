@@ -25,9 +25,17 @@ def fits(game: Game) -> bool:
     return game.scheme == "synchronous" and game.nets not in LARGE
 
 
-@pytest.mark.parametrize(
+STATEFUL = ["hinge, LeCam", "StyleGAN2", "ADA, lazy R1", "balancer, lazy term"]
+
+
+@pytest.mark.parametrize(  # daily: every game in its scheme, and those with state in all
     ("name", "scheme"),
-    [(name, scheme) for name, game in GAMES.items() for scheme in SCHEMES if scheme == game.scheme or fits(game)],
+    [
+        pytest.param(name, scheme, marks=() if scheme == game.scheme or name in STATEFUL else pytest.mark.slow)
+        for name, game in GAMES.items()
+        for scheme in SCHEMES
+        if scheme == game.scheme or fits(game)
+    ],
 )
 def test_a_step_reads_nothing_back(name, scheme):
     game = replace(GAMES[name], scheme=scheme)
@@ -57,9 +65,6 @@ def test_steps_leave_nothing_behind(name):
         found.append(counts())
     assert found[2][1] == found[1][1]
     assert abs(found[2][0] - found[1][0]) < 50  # caches of Python, not one object per step
-
-
-STATEFUL = ["hinge, LeCam", "StyleGAN2", "ADA, lazy R1", "balancer, lazy term"]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -34,18 +34,28 @@ def python(*words):
 
 
 @pytest.mark.usefixtures("quick_judge")
-def test_what_it_writes_trains_and_passes_its_own_test_at_once(here, monkeypatch, capfd):
+def test_what_it_writes_trains_at_once(here, monkeypatch, capfd):
     new("mine")
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command line adds the folder to it
     capfd.readouterr()
     assert main(["train", "mine/recipe.yaml", "train.kimg=0.128", "evaluation.num_images=50"]) == 0
     assert capfd.readouterr().err == ""
     assert list((here / "runs" / "mine" / "samples").glob("*.png"))
+
+
+def test_its_own_test_passes_as_a_program(here, monkeypatch, capfd):
+    new("mine")
+    monkeypatch.syspath_prepend(here)
+    run_path("mine/test_nets.py", run_name="__main__")
+    assert capfd.readouterr().out.splitlines()[-1:] == ["passed"]
+
+
+@pytest.mark.slow  # the same test as above
+def test_its_own_test_passes_under_pytest():
+    new("mine")
     tested = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "mine")
     assert tested.returncode == 0, tested.stdout
     assert "1 passed" in tested.stdout
-    run_path("mine/test_nets.py", run_name="__main__")
-    assert capfd.readouterr().out.splitlines()[-1:] == ["passed"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from paragan.core.metric import SampleFeatures
 from paragan.evaluation import folder_scores
 from paragan.metrics.fd import FeatureMoments, frechet_distance
 
+pytestmark = pytest.mark.usefixtures("programs_read_once")
+
 COUNT = 60
 
 

@@ -230,7 +230,7 @@ class Scalar(torch.nn.Module):
 
 def test_networks_of_a_program_are_applied(tmp_path):
     data = {"small": torch.rand(8, 3, 8, 8) * 2 - 1, "image": torch.rand(8, 3, 16, 16) * 2 - 1}
-    settings = {"train.batch": 4, "train.kimg": 0.008}
+    settings = {"train.batch": 4, "train.kimg": 0.008, "evaluation.features": None}
     pg.Trainer(Doubling(), Scalar(), data, settings=settings, out=tmp_path / "run").run()
     sampler = pg.load(Path(tmp_path / "run"), generator=Doubling)
     x = torch.rand(1, 3, 20, 13) * 2 - 1

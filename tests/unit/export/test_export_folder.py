@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import paragan as pg
+from paragan.cli.main import main
 from paragan.core.errors import CheckpointError
 from paragan.export import formats
 from tests.tiny_run import train
@@ -21,6 +22,20 @@ def run(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def program(run, tmp_path_factory):
+    """An export of `run` with its program, which takes a second to trace."""
+    folder = tmp_path_factory.mktemp("program") / "export"
+    assert main(["export", str(run), "--format", "torch", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def exported(program, tmp_path):
+    """A copy of it, to be exported into."""
+    return shutil.copytree(program, tmp_path / "export")
+
+
 def run_block(card: str, title: str) -> dict:
     """What the first code block below a line of the card defines."""
     block = Path(card).read_text().partition(title)[2].split("```python\n")[1].split("```")[0]
@@ -30,9 +45,8 @@ def run_block(card: str, title: str) -> dict:
     return defined
 
 
-def test_export_card_loads_the_program_in_plain_torch(run, exporting, tmp_path, monkeypatch):
-    exporting(run, "--format", "torch", "--out", tmp_path)
-    monkeypatch.chdir(tmp_path)
+def test_export_card_loads_the_program_in_plain_torch(exported, monkeypatch):
+    monkeypatch.chdir(exported)
     assert run_block("README.md", "With PyTorch alone")["images"].shape == (4, 1, 8, 8)
     assert "paragan" not in Path("README.md").read_text().partition("With PyTorch alone")[2].split("```")[1]
 
@@ -45,35 +59,31 @@ def later(run, tmp_path_factory):
     return folder
 
 
-def test_an_export_of_other_weights_leaves_no_file_of_the_former(run, later, exporting, tmp_path):
-    folder = tmp_path / "export"
-    exporting(run, "--format", "torch", "--out", folder)
-    lines = exporting(later, "--out", folder)
-    assert lines[0] == f"removed {folder / 'generator.pt2'}, which an export of other weights had left"
-    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "generator.safetensors", "samples.png"]
-    assert "generator.pt2" not in (folder / "README.md").read_text()
+def test_an_export_of_other_weights_leaves_no_file_of_the_former(later, exporting, exported):
+    lines = exporting(later, "--out", exported)
+    assert lines[0] == f"removed {exported / 'generator.pt2'}, which an export of other weights had left"
+    assert sorted(path.name for path in exported.iterdir()) == ["README.md", "generator.safetensors", "samples.png"]
+    assert "generator.pt2" not in (exported / "README.md").read_text()
 
 
 @pytest.mark.parametrize("damage", ["missing", "another"])
-def test_a_program_that_no_card_knows_is_removed(run, exporting, tmp_path, damage):
-    exporting(run, "--format", "torch", "--out", tmp_path)
-    card = tmp_path / "README.md"
+def test_a_program_that_no_card_knows_is_removed(run, exporting, exported, damage):
+    card = exported / "README.md"
     if damage == "missing":
         card.unlink()
     else:
         card.write_text("# My generator\n")
-    exporting(run, "--out", tmp_path)
-    assert not (tmp_path / "generator.pt2").exists()
+    exporting(run, "--out", exported)
+    assert not (exported / "generator.pt2").exists()
 
 
-def test_a_second_format_of_the_same_weights_joins_the_first(run, exporting, tmp_path):
-    exporting(run, "--format", "torch", "--out", tmp_path)
-    before = (tmp_path / "generator.pt2").read_bytes()
-    exporting(run, "--out", tmp_path)
-    assert (tmp_path / "generator.pt2").read_bytes() == before
-    card = (tmp_path / "README.md").read_text()
+def test_a_second_format_of_the_same_weights_joins_the_first(run, exporting, exported):
+    before = (exported / "generator.pt2").read_bytes()
+    exporting(run, "--out", exported)
+    assert (exported / "generator.pt2").read_bytes() == before
+    card = (exported / "README.md").read_text()
     for name in ("generator.safetensors", "generator.pt2", "samples.png"):
-        digest = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+        digest = hashlib.sha256((exported / name).read_bytes()).hexdigest()
         assert f"| {name} | 4 | {digest} |" in card
 
 
@@ -93,44 +103,40 @@ def test_export_onnx_model_equals_network(run, exporting, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("replaced", ["generator.safetensors", "generator.pt2"])
-def test_a_program_does_not_stay_beside_weights_that_are_not_its_own(run, later, exporting, tmp_path, replaced):
-    exporting(run, "--format", "torch", "--out", tmp_path)
-    exporting(later, "--out", tmp_path / replaced)
-    lines = exporting(later if replaced == "generator.safetensors" else run, "--out", tmp_path)
-    assert lines[0].startswith(f"removed {tmp_path / 'generator.pt2'}")
-    assert not (tmp_path / "generator.pt2").exists()
+def test_a_program_does_not_stay_beside_weights_that_are_not_its_own(run, later, exporting, exported, replaced):
+    exporting(later, "--out", exported / replaced)
+    lines = exporting(later if replaced == "generator.safetensors" else run, "--out", exported)
+    assert lines[0].startswith(f"removed {exported / 'generator.pt2'}")
+    assert not (exported / "generator.pt2").exists()
 
 
-def test_a_format_that_fails_replaces_nothing(run, later, exporting, tmp_path, monkeypatch):
-    folder = tmp_path / "export"
-    exporting(run, "--format", "torch", "--out", folder)
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+def test_a_format_that_fails_replaces_nothing(later, exporting, exported, monkeypatch):
+    before = {path.name: path.read_bytes() for path in exported.iterdir()}
 
     def fail(network, path):
         raise CheckpointError("export: this cannot be traced")
 
     monkeypatch.setitem(formats.WRITERS, "torch", fail)
     with pytest.raises(CheckpointError):
-        exporting(later, "--format", "torch", "--out", folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+        exporting(later, "--format", "torch", "--out", exported)
+    assert {path.name: path.read_bytes() for path in exported.iterdir()} == before
 
 
-def test_a_second_format_that_fails_leaves_no_program_of_other_weights(run, later, exporting, tmp_path, monkeypatch):
-    exporting(run, "--format", "torch", "--out", tmp_path)
-    weights = (tmp_path / "generator.safetensors").read_bytes()
+def test_a_second_format_that_fails_leaves_no_program_of_other_weights(run, later, exporting, exported, monkeypatch):
+    weights = (exported / "generator.safetensors").read_bytes()
 
     def fail(network, path):
         raise CheckpointError("export: this cannot be traced")
 
     monkeypatch.setitem(formats.WRITERS, "python", fail)
     with pytest.raises(CheckpointError):
-        exporting(later, "--format", "torch", "--format", "python", "--out", tmp_path)
-    assert not (tmp_path / "generator.pt2").exists()
-    assert (tmp_path / "generator.safetensors").read_bytes() == weights
-    exporting(run, "--format", "torch", "--out", tmp_path)
+        exporting(later, "--format", "torch", "--format", "python", "--out", exported)
+    assert not (exported / "generator.pt2").exists()
+    assert (exported / "generator.safetensors").read_bytes() == weights
+    exporting(run, "--format", "torch", "--out", exported)
     with pytest.raises(CheckpointError):  # of the same weights: the first program belongs to them
-        exporting(run, "--format", "torch", "--format", "python", "--out", tmp_path)
-    assert (tmp_path / "generator.pt2").exists()
+        exporting(run, "--format", "torch", "--format", "python", "--out", exported)
+    assert (exported / "generator.pt2").exists()
 
 
 def test_a_sheet_of_other_weights_does_not_stay(run, later, exporting, tmp_path, monkeypatch):

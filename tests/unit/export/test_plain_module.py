@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from safetensors.torch import save
 from torch import nn
 
 import paragan as pg
+from paragan.cli.main import main
 from paragan.core.errors import CheckpointError
 from paragan.export import formats
 from paragan.export.generator_file import GeneratorInfo
@@ -26,16 +28,29 @@ def load_module(path):
     return module
 
 
+@pytest.fixture(scope="module")
+def source_folder(image_runs, tmp_path_factory):
+    """The export of a run as source, made once: tracing takes seconds."""
+
+    @cache
+    def folder(name, *words):
+        out = tmp_path_factory.mktemp(name)
+        assert main(["export", str(image_runs / name), "--format", "python", *words, "--out", str(out)]) == 0
+        return out
+
+    return folder
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == "vqgan" else pytest.mark.slow) for name in RUNS]
 )
-def test_source_computes_images_of_any_size(image_runs, exporting, tmp_path, name):
+def test_source_computes_images_of_any_size(image_runs, source_folder, name):
     directions = ("a_to_b", "b_to_a") if name == "translate" else (None,)
     sampler = pg.load(image_runs / name)
     for direction in directions:
         words = () if direction is None else ("--direction", direction)
-        exporting(image_runs / name, "--format", "python", *words, "--out", tmp_path)
-        generator = load_module(tmp_path / f"{direction or 'generator'}.py").load(tmp_path / "generator.safetensors")
+        folder = source_folder(name, *words)
+        generator = load_module(folder / f"{direction or 'generator'}.py").load(folder / "generator.safetensors")
         for size in SIZES:
             x = torch.rand(size) * 2 - 1
             with torch.no_grad():
@@ -55,13 +70,13 @@ def test_source_computes_audio_of_any_length(audio_runs, exporting, tmp_path, na
         torch.testing.assert_close(generator(x), output_of(sampler, name, x), rtol=0, atol=1e-6)
 
 
-def test_card_loads_the_source_where_there_is_torch_alone(image_runs, exporting, tmp_path):
-    exporting(image_runs / "superres", "--format", "python", "--out", tmp_path)
-    section = (tmp_path / "README.md").read_text().partition("As Python source")[2]
+def test_card_loads_the_source_where_there_is_torch_alone(source_folder):
+    folder = source_folder("vqgan")
+    section = (folder / "README.md").read_text().partition("As Python source")[2]
     block = section.split("```python\n")[1].split("```")[0]
     absent = "import sys; sys.modules.update(dict.fromkeys(['paragan', 'safetensors', 'numpy', 'PIL']))\n"
     code = f"{absent}{block}\nprint(tuple(images.shape))"
-    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("(3, 3, ")
 
@@ -177,9 +192,9 @@ def test_source_refuses_another_precision_in_a_line(source, tmp_path, convert):
         convert(generator)
 
 
-def test_source_refuses_sizes_that_the_network_does_not_take_in_a_line(image_runs, exporting, tmp_path):
-    exporting(image_runs / "vqgan", "--format", "python", "--out", tmp_path)
-    generator = load_module(tmp_path / "generator.py").load(tmp_path / "generator.safetensors")
+def test_source_refuses_sizes_that_the_network_does_not_take_in_a_line(source_folder):
+    folder = source_folder("vqgan")
+    generator = load_module(folder / "generator.py").load(folder / "generator.safetensors")
     for size, axis in (((1, 3, 37, 32), 2), ((1, 3, 32, 33), 3)):
         with pytest.raises(ValueError, match=rf"^image: axis {axis} of .* is no multiple of \d+; pad it, or cut it$"):
             generator(torch.zeros(size))

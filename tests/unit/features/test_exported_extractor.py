@@ -15,6 +15,8 @@ from paragan.core.errors import ConfigError
 from paragan.storage import exported_network
 from tests.prepared_extractors import blank, prepared
 
+pytestmark = pytest.mark.usefixtures("programs_read_once")
+
 WORDS = ["data.size=8", "model.width=4", "train.batch=8", "train.kimg=0.016", "every.sample_kimg=0"]
 WORDS += ["every.score_kimg=0.016", "evaluation.num_images=30", "writers=[jsonl]", "evaluation.resamples=0"]
 MEAN = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
