@@ -16,7 +16,7 @@ from paragan.extensions.grid.workers.handshake import find_token, new_token, sav
 
 TOKEN = "ab" * 32
 KEY = session_key(TOKEN, b"n" * 32)
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=30, deadline=None)
 
 scalars = some.none() | some.booleans() | some.integers(-(2**70), 2**70) | some.text()
 scalars |= some.floats(allow_nan=False, allow_infinity=False)

@@ -94,6 +94,7 @@ def test_networks_without_labels_are_refused_before_anything_is_written(train):
     assert not Path("run").exists()
 
 
+@pytest.mark.usefixtures("quick_judge")
 def test_a_generator_that_ignores_its_labels_is_scored_without_classes(train, capsys):
     ignoring = NETS.replace("forward(self, z)", "forward(self, z, y)").replace(
         "forward(self, x)", "forward(self, x, y)"
