@@ -15,6 +15,7 @@ from paragan.evaluation.score import Score
 from paragan.extensions.tuning import results as tune_results, space as tune_space, tune
 from paragan.extensions.tuning.space import parse_space
 from paragan.extensions.tuning.study import Study, StudyPlan
+from paragan.report import figure
 
 RATE = "g.optimizer.lr=log:1e-5..1e-1"
 SHORT = ["tune", "digits", "--kimg", "8", "every.score_kimg=2", "--out", "study"]
@@ -27,7 +28,7 @@ def by_rate(config, kimg):
 
 @pytest.fixture
 def trained(tmp_path, monkeypatch):
-    """Replaces training: the rates and settings of each trial, whose scores `trained.score` gives."""
+    """Replaces training: the rates and settings of each trial, whose scores `trained.score` gives. Draws no picture."""
 
     class Trained(list):
         score = staticmethod(by_rate)
@@ -48,6 +49,7 @@ def trained(tmp_path, monkeypatch):
         trial.state = "complete"
 
     monkeypatch.setattr(tune._Trial, "_train_in_folder", train)
+    monkeypatch.setattr(tune_results, "render_figure", lambda *_: b"")
     monkeypatch.chdir(tmp_path)
     return found
 
@@ -75,7 +77,8 @@ def plan(*words, trials=3, settings=(), **more):
 # the trials
 
 
-def test_search_approaches_the_best_rate_prunes_and_names_the_command_of_the_winner(trained, capsys):
+def test_search_approaches_the_best_rate_prunes_and_names_the_command_of_the_winner(trained, capsys, monkeypatch):
+    monkeypatch.setattr(tune_results, "render_figure", figure.render_figure)
     assert main([*SHORT, RATE, "train.batch=32", "--trials", "16"]) == 0
     printed = capsys.readouterr().out
     found = rows()
