@@ -108,6 +108,9 @@ def _cpu(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+SIGNS_MATTER = ("tests/training/", "tests/gpu/", "tests/unit/engine/test_telemetry.py")  # what telemetry finds in a run
+
+
 @contextmanager
 def _imports_forgotten() -> Iterator[None]:
     """Restore the module path afterwards, and forget modules that were imported from temporary folders."""
@@ -194,6 +197,18 @@ def quick_judge():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(classifier, "STEPS", 20)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_images_of_telemetry(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Four passes over 256 images take longer than the few steps of most runs here; 32 do, but where signs matter."""
+    telemetry = sys.modules.get("paragan.engine.telemetry")
+    if telemetry is None or request.node.nodeid.startswith(SIGNS_MATTER):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(telemetry, "NUM_IMAGES", 32)
         yield
 
 

@@ -1,7 +1,7 @@
 """Telemetry: how D classifies images it was never trained on, and how diverse G's samples are."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import cast
@@ -26,6 +26,7 @@ from paragan.layers.random import preserved_state
 from paragan.loading.loader import normalise_images
 from paragan.loading.order import Order
 
+NUM_IMAGES = 256
 _MAX_BYTES = 1 << 27  # of real images, per split
 _NEAR = 0.1  # of values in [-1, 1]
 _USEFUL = 0.01  # share of the gradient of an undecided D
@@ -47,7 +48,7 @@ class Telemetry:
 
     train: Source | None
     held_out: Source
-    num_images: int = 256
+    num_images: int = field(default_factory=lambda: NUM_IMAGES)
     batch: int = 64
 
     @phase(Phase.EVALUATION)
