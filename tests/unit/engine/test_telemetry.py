@@ -50,6 +50,11 @@ def look(**more):
     return Telemetry(**{"train": source(40), "held_out": source(20, seed=1), "num_images": 32, "batch": 12, **more})
 
 
+def test_telemetry_measures_256_images_by_default():
+    assert Telemetry(train=None, held_out=source(2)).num_images == 256
+    assert look().num_images == 32
+
+
 class Outside(nn.Module):
     """What somebody else's network may do in a forward: torch's own norms, dropout, noise."""
 
