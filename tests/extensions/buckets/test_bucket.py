@@ -127,7 +127,7 @@ def test_suspended_writer_writes_nothing_until_it_has_renewed_its_lease(lease):
     held.acquire(print)
     die(held)
     held.check_lost()
-    held._renewed -= 2 * QUICK_S
+    held._renewed_at -= 2 * QUICK_S
     with pytest.raises(StorageError, match=r"the lease was not renewed for 0.6 s; check"):
         held.check_lost()
     held._renew()

@@ -22,7 +22,7 @@ def writer(bucket, tmp_path):
         folder.mkdir()
         machines.append(folder)
         files = MirroredFiles(bucket=bucket.open(), folder=folder)
-        files.know(files.download())
+        files.mark_uploaded(files.download())
         return files
 
     return start
@@ -132,11 +132,11 @@ def test_lease_is_checked_before_each_try_of_a_put(bucket, writer):
     (files.folder / "metrics.jsonl").write_bytes(b"1\n")
     checks = iter([None, StorageError("the lease was not renewed")])
 
-    def refuse():
+    def check_lease():
         if error := next(checks):
             raise error
 
-    files.refuse = refuse
+    files.check_lease = check_lease
     with pytest.raises(StorageError, match="not renewed"):
         files.upload()
     assert bucket.content("metrics.jsonl") == b"of the successor"

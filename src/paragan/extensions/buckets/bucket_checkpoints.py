@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from paragan.checkpoint.manifest import MANIFEST, MAX_JSON_BYTES, NewerFormat, read_manifest
 from paragan.checkpoint.reader import read_checkpoint
@@ -14,21 +15,28 @@ from paragan.storage.bucket import ConflictError, ObjectBucket, TooLargeError
 from paragan.storage.byte_store import MissingFileError
 
 _NAME = re.compile(r"step-\d{9,12}", re.ASCII)
-_NUM_DOWNLOADS = 2  # of a checkpoint with damaged files
+_MAX_DOWNLOADS = 2  # of one checkpoint: files may be damaged on the way
+
+
+class NewestDownload(NamedTuple):
+    """Name of the newest undamaged checkpoint, empty without one; and the names of newer, damaged ones."""
+
+    name: str
+    damaged: list[str]
 
 
 @dataclass(frozen=True)
 class BucketCheckpoints:
     """Checkpoints in a folder of a bucket.
 
-    extra: files in their folders that no manifest lists. refuse: called before each change; raises
-    an error if another process writes here.
+    extra: files in their folders that no manifest lists. check_lease: called before each change;
+    raises an error if another process writes here.
     """
 
     bucket: ObjectBucket
     folder: str
     extra: tuple[str, ...] = ()
-    refuse: Callable[[], None] = lambda: None
+    check_lease: Callable[[], None] = lambda: None
 
     def committed(self) -> list[str]:
         """Return the names of the checkpoints with a manifest, oldest first."""
@@ -54,14 +62,14 @@ class BucketCheckpoints:
         names = [*read_manifest(read_checkpoint(path).path).sums, *self.extra]
         sizes = {file: (path / file).stat().st_size for file in names}
         for file in names:
-            self.refuse()
+            self.check_lease()
             self.bucket.put(f"{self.folder}/{name}/{file}", path / file)
         stored_sizes = self._files().get(name, {})
         if missing := [file for file, size in sizes.items() if stored_sizes.get(file) != size]:
             where = self.bucket.where(f"{self.folder}/{name}/{missing[0]}")
             raise StorageError(f"{where}: the store confirmed the upload, and has another size; check the store")
         before_commit()
-        self.refuse()
+        self.check_lease()
         self._commit(name, (path / MANIFEST).read_bytes())
         return sum(sizes.values())
 
@@ -80,7 +88,7 @@ class BucketCheckpoints:
 
     def withdraw(self, name: str) -> None:
         """Remove the manifest of a checkpoint, which then does not exist; its files stay."""
-        self.refuse()
+        self.check_lease()
         self.bucket.delete(f"{self.folder}/{name}/{MANIFEST}")
 
     def prune(self, keep: int, protected: Collection[str] = ()) -> None:
@@ -95,7 +103,7 @@ class BucketCheckpoints:
         new = path.with_name(f".tmp-{path.name}")
         check_no_link(path)
         check_no_link(new)
-        for number in range(_NUM_DOWNLOADS):
+        for attempt in range(1, _MAX_DOWNLOADS + 1):
             remove_tree(new)
             new.mkdir(parents=True)
             try:
@@ -104,7 +112,7 @@ class BucketCheckpoints:
             except NewerFormat:
                 raise
             except (CheckpointError, MissingFileError, TooLargeError) as error:
-                if number == _NUM_DOWNLOADS - 1:
+                if attempt == _MAX_DOWNLOADS:
                     remove_tree(new)
                     where = self.bucket.where(f"{self.folder}/{name}")
                     raise CheckpointError(str(error).replace(str(new), where)) from None
@@ -113,41 +121,45 @@ class BucketCheckpoints:
 
     def _download_files(self, name: str, folder: Path) -> None:
         self.bucket.download(f"{self.folder}/{name}/{MANIFEST}", folder / MANIFEST, MAX_JSON_BYTES)
-        for file, max_bytes in {**read_manifest(folder).max_bytes, **dict.fromkeys(self.extra, MAX_JSON_BYTES)}.items():
+        max_sizes = {**read_manifest(folder).max_bytes, **dict.fromkeys(self.extra, MAX_JSON_BYTES)}
+        for file, max_bytes in max_sizes.items():
             self.bucket.download(f"{self.folder}/{name}/{file}", folder / file, max_bytes)
         read_checkpoint(folder)
 
-    def download_newest(self, path_of: Callable[[str], Path], log: Callable[[str], None]) -> tuple[str, list[str]]:
-        """Download the newest undamaged checkpoint; return its name, and those of damaged ones.
+    def download_newest(self, path_of: Callable[[str], Path], log: Callable[[str], None]) -> NewestDownload:
+        """Download the newest undamaged checkpoint.
 
         path_of: the folder of a checkpoint; one with the same manifest and undamaged files is not
-        replaced. log: receives a line for each that is skipped. The name is empty without a
-        checkpoint. Raises `CheckpointError` if all are damaged.
+        replaced. log: receives a line for each damaged one. Raises `CheckpointError` if all are
+        damaged.
         """
-        skipped: list[str] = []
+        damaged: list[str] = []
         for name in reversed(self.committed()):
             try:
                 if not self.is_copied(name, path_of(name)):
                     self.download(name, path_of(name))
-                return name, skipped
+                return NewestDownload(name, damaged)
             except NewerFormat:
                 raise
             except CheckpointError as error:
                 log(f"{error}; trying the one before")
-                skipped.append(name)
-        if skipped:
+                damaged.append(name)
+        if damaged:
             raise CheckpointError(f"{self.bucket.address}: all checkpoints are damaged; give another --out DIR")
-        return "", []
+        return NewestDownload("", damaged)
 
     def is_copied(self, name: str, path: Path) -> bool:
         """Return whether the folder `path` holds this checkpoint, undamaged."""
         try:
-            is_same = (path / MANIFEST).read_bytes() == self.manifest(name)
-            return is_same and bool(read_checkpoint(path))
+            if (path / MANIFEST).read_bytes() != self.manifest(name):
+                return False
+            read_checkpoint(path)  # raises if a file is damaged
+            return True
         except (OSError, CheckpointError):
             return False
 
     def _files(self) -> dict[str, dict[str, int]]:
+        """Return the bytes of each stored file, by checkpoint and file name."""
         sizes: dict[str, dict[str, int]] = {}
         for key, stored in self.bucket.list(f"{self.folder}/").items():
             name, _, file = key.removeprefix(f"{self.folder}/").partition("/")

@@ -1,4 +1,4 @@
-"""Lease of a run folder in a bucket: one live writer, also if clocks differ."""
+"""Lease of a run folder in a bucket: only one process writes there, also if the clocks of machines differ."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from paragan.storage.byte_store import MissingFileError
 
 LEASE = "lease.json"
 EXPIRY_S = 30.0  # without a renewal, after which another process may take the lease over
-_RENEWAL_S = 10.0
+_RENEWALS = 3  # in `expiry_s`: single ones may fail
 _POLL_S = 1.0
 _NUM_TRIES = 5  # to acquire a lease that others release meanwhile
 _MAX_BYTES = 1 << 16
@@ -26,7 +26,7 @@ class Lease:
     """The object `lease.json` of a bucket, which a thread renews until `release`.
 
     expiry_s: a holder that does not renew for so long has died. A contender measures this by its
-    clock alone: it waits for a renewal.
+    own clock: it waits, and looks whether the object changes.
     """
 
     def __init__(self, bucket: ObjectBucket, expiry_s: float = EXPIRY_S) -> None:
@@ -34,12 +34,12 @@ class Lease:
         self.is_lost = False  # another process has taken it over
         self._bucket = bucket
         self._expiry_s = expiry_s
-        self._count = 0
-        self._renewed = 0.0
-        self._holder: Mapping[str, Any] = {}  # once it is lost
-        self._version: Version = {}
+        self._num_writes = 0
+        self._renewed_at = 0.0  # by `time.monotonic`
+        self._new_holder: Mapping[str, Any] = {}  # once it is lost
+        self._version: Version = {}  # of the object, as last written or read; empty: there is none
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._renew_in_time, name="lease", daemon=True)
+        self._thread = threading.Thread(target=self._renew_until_end, name="lease", daemon=True)
 
     def acquire(self, log: Callable[[str], None], former: str = "") -> None:
         """Take the lease; wait up to `expiry_s` for a holder that may have died.
@@ -54,8 +54,8 @@ class Lease:
     def check_lost(self) -> None:
         """Raise `CheckpointError` if another process has the lease, `StorageError` if one may have it."""
         if self.is_lost:
-            raise self._in_use(self._holder)
-        if time.monotonic() - self._renewed > self._expiry_s:  # this process was suspended
+            raise self._in_use_error(self._new_holder)
+        if time.monotonic() - self._renewed_at > self._expiry_s:  # this process was suspended
             problem = f"the lease was not renewed for {self._expiry_s:g} s"
             raise StorageError(f"{self._bucket.address}: {problem}; check the network and the store")
 
@@ -66,50 +66,49 @@ class Lease:
             self._thread.join()  # a few time-outs of a request
         with suppress(DataError, ConflictError):
             if not self.is_lost:
-                self._put({"owner": ""})  # so that a contender's lease is never removed
+                self._put({"owner": ""})  # fails if a contender has the lease, which must not be deleted
                 self._bucket.delete(LEASE)
 
     def _try_to_acquire(self, log: Callable[[str], None], former: str) -> bool:
-        """Return False if the lease was released meanwhile."""
+        """Take the lease; return False if it was released meanwhile."""
         try:
-            self._put(self._body())
+            self._put(self._content())
             return True
-        except ConflictError:
+        except ConflictError:  # there is one, perhaps of a process that has died
             pass
         try:
             held, self._version = self._read()
             if held.get("owner") not in ("", former, self.owner):
                 self._wait_for_expiry(held, log)
-            self._put(self._body())
+            self._put(self._content())
             return True
         except MissingFileError:
             self._version = {}
             return False
         except ConflictError:
-            raise self._in_use(held) from None
+            raise self._in_use_error(held) from None
 
     def _wait_for_expiry(self, held: Mapping[str, Any], log: Callable[[str], None]) -> None:
         """Return after a release, or `expiry_s` without a renewal; refuse a live holder."""
-        problem = f"{self._bucket.address} was in use by {_describe(held)}"
-        log(f"{problem}; waiting {self._expiry_s:g} s for a sign of life")
+        log(f"{self._bucket.address} was in use by {_describe(held)}; waiting {self._expiry_s:g} s for a sign of life")
         deadline = time.monotonic() + self._expiry_s
         while time.monotonic() < deadline:
             time.sleep(min(_POLL_S, self._expiry_s / 10))
-            now, version = self._read()
+            current, version = self._read()
             if version != self._version:
                 self._version = version
-                if now.get("owner") == "":
+                if current.get("owner") == "":
                     return  # released
-                raise self._in_use(now)
+                raise self._in_use_error(current)
 
-    def _renew_in_time(self) -> None:
-        while not self._ended.wait(self._expiry_s * _RENEWAL_S / EXPIRY_S):
+    def _renew_until_end(self) -> None:
+        while not self._ended.wait(self._expiry_s / _RENEWALS):
             with suppress(DataError):  # the next try may succeed
                 self._renew()
 
     def _renew(self) -> None:
         try:
-            self._put(self._body())
+            self._put(self._content())
         except (ConflictError, MissingFileError):  # S3 calls a replaced object missing if it was removed
             try:
                 held, version = self._read()
@@ -119,21 +118,21 @@ class Lease:
             if held.get("owner") == self.owner:  # the response of a successful try was lost
                 self._version = version
                 return
-            self._holder = held
+            self._new_holder = held
             self.is_lost = True
             self._ended.set()
 
-    def _body(self) -> dict[str, Any]:
-        self._count += 1
-        place = {"host": socket.gethostname(), "pid": os.getpid()}
-        return {"owner": self.owner, "count": self._count, **place}
+    def _content(self) -> dict[str, Any]:
+        """Return what this process writes; the count makes each object, and so its version, another one."""
+        self._num_writes += 1
+        return {"owner": self.owner, "count": self._num_writes, "host": socket.gethostname(), "pid": os.getpid()}
 
-    def _put(self, body: Mapping[str, Any]) -> None:
+    def _put(self, content: Mapping[str, Any]) -> None:
+        """Replace the known version. Raises `ConflictError` or `MissingFileError` if the object is another one."""
         began = time.monotonic()
-        content = json.dumps(body).encode()
         is_new = not self._version
-        self._version = self._bucket.put(LEASE, content, self._version or None, is_new)
-        self._renewed = began
+        self._version = self._bucket.put(LEASE, json.dumps(content).encode(), self._version or None, is_new)
+        self._renewed_at = began  # not the end of the request: it may have waited
 
     def _read(self) -> tuple[Mapping[str, Any], Version]:
         content, version = self._bucket.read(LEASE, _MAX_BYTES)
@@ -142,7 +141,7 @@ class Lease:
                 return held, version
         return {}, version
 
-    def _in_use(self, held: Mapping[str, Any]) -> CheckpointError:
+    def _in_use_error(self, held: Mapping[str, Any]) -> CheckpointError:
         problem = f"run folder {self._bucket.address} is in use by {_describe(held)}"
         return CheckpointError(f"{problem}; wait for it, stop it, or give another --out DIR")
 

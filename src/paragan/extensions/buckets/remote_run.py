@@ -15,7 +15,7 @@ from paragan.core.files import open_lock_file, read_bytes, read_json_lines, remo
 from paragan.core.printable import print_line, print_to_stderr
 from paragan.distributed.launch.rank_env import RankEnv, from_environment, mpi_rank_and_size
 from paragan.engine.rollback_state import rollback_targets
-from paragan.extensions.buckets.bucket_checkpoints import BucketCheckpoints
+from paragan.extensions.buckets.bucket_checkpoints import BucketCheckpoints, NewestDownload
 from paragan.extensions.buckets.lease import Lease
 from paragan.extensions.buckets.run_mirror import UPLOADS, MirroredFiles, RunMirror
 from paragan.runs.folder import RunFolder, try_to_lock
@@ -26,7 +26,7 @@ from paragan.storage.download import cache_dir
 
 _LEASE_TIMEOUT_S = 5.0  # of one request
 _COPY_TIMEOUT_S = 600.0  # for another process that downloads the same run
-_FOLLOW_S = 10.0
+_FOLLOW_S = 10.0  # between two updates of a copy
 _MAX_CONFIG_BYTES = 1 << 20
 
 
@@ -54,8 +54,9 @@ def _is_mirrored_by_another(place: RankEnv | None) -> bool:
 def mirrored(request: RunRequest) -> Iterator[None]:
     """Hold the run's lease, restore the working folder from the bucket, and mirror it inside.
 
-    Raises `CheckpointError` if another process trains there, `StorageError` if the rest is not
-    uploaded within `train.timeout_s` at the end.
+    The local lock file names the lease's owner: once it is unlocked, that process has ended. Raises
+    `CheckpointError` if another process trains there, `StorageError` if files are not uploaded
+    within `train.timeout_s` at the end.
     """
     if request.fresh:
         raise ConfigError(f"--fresh is not available for {request.address}; give another --out DIR")
@@ -85,8 +86,8 @@ def mirrored(request: RunRequest) -> Iterator[None]:
 def open_copy(address: str, checkpoints: bool = True, follow: bool = False) -> Path:
     """Return a local copy of the run at an address, which is updated at each call.
 
-    checkpoints: with the newest undamaged and the best one. follow: a thread updates the rest while
-    this process lives. Raises `CheckpointError` if there is no run.
+    checkpoints: with the newest undamaged and the best one. follow: a thread updates the other files
+    while this process lives. Raises `CheckpointError` if there is no run.
     """
     bucket = open_bucket(address)
     folder = _local_folder("copies", address)
@@ -95,7 +96,7 @@ def open_copy(address: str, checkpoints: bool = True, follow: bool = False) -> P
         if not files.download():
             raise CheckpointError(f"{address} does not exist; pass the address of a run")
         if checkpoints:
-            newest, _ = _download_newest(bucket, folder)
+            newest = _download_newest(bucket, folder).name
             _download_best(bucket, folder)
             for path in CheckpointWriter(folder=folder / "checkpoints").paths():
                 if path.name != newest:  # older, or of a former run at this address
@@ -112,8 +113,7 @@ def _follow(files: MirroredFiles) -> None:
             files.download()
 
 
-def _download_newest(bucket: ObjectBucket, folder: Path) -> tuple[str, list[str]]:
-    """Download the newest undamaged checkpoint; return as `BucketCheckpoints.download_newest`."""
+def _download_newest(bucket: ObjectBucket, folder: Path) -> NewestDownload:
     checkpoints = folder / "checkpoints"
     remote = BucketCheckpoints(bucket, checkpoints.name)
     return remote.download_newest(lambda name: checkpoints / name, print_to_stderr)
@@ -123,7 +123,7 @@ def _download_best(bucket: ObjectBucket, folder: Path) -> None:
     """Download the best checkpoint, or remove the copy of a former run's."""
     remote = BucketCheckpoints(bucket, "best", ("score.json",))
     try:
-        if not remote.download_newest(lambda name: folder / "best", print_to_stderr)[0]:
+        if not remote.download_newest(lambda name: folder / "best", print_to_stderr).name:
             remove_tree(folder / "best")
     except CheckpointError as error:
         print_to_stderr(f"warning: no best checkpoint: {error}")
@@ -143,16 +143,17 @@ def _restore(mirror: RunMirror, bucket: ObjectBucket, folder: Path) -> None:
     for name in damaged:
         mirror.checkpoints.withdraw(name)  # the run will reach that step again
     if newest:
-        mirror.take_as_uploaded(folder / "checkpoints" / newest)
+        mirror.mark_uploaded(folder / "checkpoints" / newest)
         _restore_rollback_targets(mirror, folder / "checkpoints" / newest)
-    mirror.files.know(stored)
+    mirror.files.mark_uploaded(stored)
 
 
 def _warn_of_missing_lines(record: Path, committed: list[str]) -> None:
     """Warn if a record ends before the newest checkpoint but one; the last lines may follow the newest."""
+    saved = int(committed[-2].removeprefix("step-")) if len(committed) > 1 else 0
     with suppress(OSError):
         steps = [line["step"] for line in read_json_lines(record) if isinstance(line.get("step"), int)]
-        last, saved = max(steps, default=0), int(committed[-2].partition("-")[2]) if committed[1:] else 0
+        last = max(steps, default=0)
         if last < saved:
             print_to_stderr(
                 f"warning: the record ends at step {last}, before the checkpoint of step {saved}: lines are missing"
@@ -165,7 +166,7 @@ def _restore_rollback_targets(mirror: RunMirror, newest: Path) -> None:
         try:
             if not mirror.checkpoints.is_copied(path.name, path):
                 mirror.checkpoints.download(path.name, path)
-            mirror.take_as_uploaded(path)
+            mirror.mark_uploaded(path)
         except CheckpointError as error:
             print_to_stderr(f"warning: {error}; the run cannot roll back to {path.name}")
 
@@ -188,7 +189,7 @@ def _is_continued(checkpoints: BucketCheckpoints, bucket: ObjectBucket, folder: 
 
 
 def _clear(folder: Path, committed: list[str]) -> None:
-    """Remove a folder that the bucket is ahead of; rename others."""
+    """Remove a working folder that does not continue the bucket's run; one with newer checkpoints is renamed."""
     local = [path.name for path in CheckpointWriter(folder=folder / "checkpoints").paths()]
     if local and local[-1] > max(committed, default=""):
         aside = RunFolder(folder).set_aside()
@@ -197,6 +198,7 @@ def _clear(folder: Path, committed: list[str]) -> None:
 
 
 def _local_folder(kind: str, address: str) -> Path:
+    """Return the folder of an address in the cache: with its last word, to be recognised, and a digest of it all."""
     address = address.rstrip("/")
     digest = hashlib.sha256(address.encode()).hexdigest()[:8]
     return cache_dir() / kind / f"{address.rpartition('/')[2]}-{digest}"
@@ -204,7 +206,7 @@ def _local_folder(kind: str, address: str) -> Path:
 
 @contextmanager
 def _locked(folder: Path, timeout_s: float) -> Iterator[BinaryIO]:
-    """Lock a local folder by a file next to it; raise `CheckpointError` if that takes longer."""
+    """Lock a local folder by a file next to it; `CheckpointError` if another process holds it for longer."""
     path = folder.with_name(f"{folder.name}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

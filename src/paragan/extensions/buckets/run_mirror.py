@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from paragan.checkpoint.manifest import MANIFEST, STATE, read_json
 from paragan.checkpoint.writer import CheckpointWriter, link_checkpoint
@@ -23,48 +24,51 @@ from paragan.storage.bucket import ConflictError, ObjectBucket, StoredObject, Ve
 from paragan.storage.byte_store import MissingFileError
 
 UPLOADS = "uploads.jsonl"
-_POLL_S = 0.5
+_POLL_S = 0.5  # between two looks for new files
 _PAUSE_S = 5.0  # after a failure
-_FOLDERS = ("samples", "judge", "tensorboard")  # the rest is of one machine, or checkpoints
+_FOLDERS = ("samples", "judge", "tensorboard")  # others are checkpoints, or of use on one machine only
 _SKIPPED = ("run.lock", LEASE)
 _NAME = re.compile(r"[\w+-][\w+. -]{0,200}(/[\w+-][\w+. -]{0,200})?")  # none hidden
 _MAX_BYTES = 1 << 30  # larger files are not copied
 _MAX_TEXT_BYTES = 1 << 20  # of .json and .yaml, whose readers refuse more
-_MAX_SINGLE_BYTES = 16 << 20  # of one put, which has 30 s; larger files are sent in parts, which know no condition
+_MAX_SINGLE_BYTES = 16 << 20  # of one put, which has 30 s; larger files are sent in parts, without a condition
 _NUM_PUTS = 3
-_PERIOD_S = 15.0
-_SHARE = 1 / 20  # of the time, at most, for the record, which is stored as a whole each time
+_PERIOD_S = 15.0  # between two uploads of small files, at least
+_MAX_SHARE = 1 / 20  # of the time for these uploads: the record is stored as a whole each time
+
+
+class FileState(NamedTuple):
+    """Time of a file's last change, and its size: equal if the file has not changed."""
+
+    modified_ns: int
+    num_bytes: int
 
 
 @dataclass(kw_only=True)
 class MirroredFiles:
     """Small files of a run folder and of its bucket: config, record, exit status, samples.
 
-    refuse: called before each change of the bucket.
+    check_lease: called before each change of the bucket; raises an error if another process writes there.
+    next_upload: time from which the next one is due, of `time.monotonic`.
     """
 
     bucket: ObjectBucket
     folder: Path
-    refuse: Callable[[], None] = lambda: None
-    _uploaded: dict[str, tuple[int, int]] = field(default_factory=dict)  # time and size by name
+    check_lease: Callable[[], None] = lambda: None
+    next_upload: float = 0.0
+    _uploaded: dict[str, FileState] = field(default_factory=dict)  # by name
     _versions: dict[str, Version] = field(default_factory=dict)  # of the objects that this process has put
-    _due: float = 0.0
 
-    def know(self, stored: dict[str, StoredObject]) -> None:
-        """Take files in subfolders as uploaded if the bucket has one of the same size.
+    def mark_uploaded(self, stored: dict[str, StoredObject]) -> None:
+        """Do not upload files in subfolders of which the bucket has one of the same size.
 
         stored: the listing of the bucket.
         """
         if "exit.json" in stored:
-            self._uploaded["exit.json"] = (0, 0)
+            self._uploaded["exit.json"] = FileState(0, 0)  # of no file: the next upload replaces or removes it
         for name, state in self._states():
-            if "/" in name and name in stored and stored[name].num_bytes == state[1]:
+            if "/" in name and name in stored and stored[name].num_bytes == state.num_bytes:
                 self._uploaded[name] = state
-
-    def upload_if_due(self) -> None:
-        """Upload changed files, unless that was done a moment ago."""
-        if time.monotonic() >= self._due:
-            self.upload()
 
     def upload(self) -> None:
         """Upload all files that have changed."""
@@ -77,17 +81,17 @@ class MirroredFiles:
             except FileNotFoundError:
                 continue  # removed meanwhile
             if name.endswith(".jsonl"):
-                content = content[: content.rfind(b"\n") + 1]
+                content = content[: content.rfind(b"\n") + 1]  # whole lines: another thread may be writing
             self._put(name, content)
             self._uploaded[name] = state
         self._remove_exit()
         now = time.monotonic()
-        self._due = now + max(_PERIOD_S, (now - began) / _SHARE)
+        self.next_upload = now + max(_PERIOD_S, (now - began) / _MAX_SHARE)
 
     def _put(self, name: str, content: bytes) -> None:
         """Store a file in place of a known version: a put of a former writer that arrives later knows an older one."""
         for _ in range(_NUM_PUTS):
-            self.refuse()
+            self.check_lease()
             if len(content) > _MAX_SINGLE_BYTES:
                 self.bucket.put(name, content)
                 return
@@ -114,23 +118,22 @@ class MirroredFiles:
         stored = self.bucket.list()
         for name, remote in stored.items():
             path = self.folder / name
-            modified_ns = int(remote.modified * 1e9)
-            is_skipped = remote.num_bytes > _max_bytes(name) and name != "config.yaml"  # without which there is no run
-            if not _is_mirrored(name) or is_skipped:
-                continue
-            if _state(path) == (modified_ns, remote.num_bytes):
+            state = FileState(int(remote.modified * 1e9), remote.num_bytes)
+            # a config that is too large is an error of the download: without it there is no run
+            is_skipped = remote.num_bytes > _max_bytes(name) and name != "config.yaml"
+            if not _is_mirrored(name) or is_skipped or _state_of(path) == state:
                 continue
             create_subfolder(path.parent.parent, path.parent.name)
             self.bucket.download(name, path, _max_bytes(name))
-            os.utime(path, ns=(modified_ns, modified_ns))
+            os.utime(path, ns=(state.modified_ns, state.modified_ns))
         return stored
 
-    def _states(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Yield name, time and size of each file."""
+    def _states(self) -> Iterator[tuple[str, FileState]]:
+        """Yield name and state of each file."""
         for folder in (self.folder, *(self.folder / name for name in _FOLDERS)):
             for path in sorted(folder.glob("*")):
                 name = str(path.relative_to(self.folder))
-                if _is_mirrored(name) and (state := _state(path)) is not None:
+                if _is_mirrored(name) and (state := _state_of(path)) is not None:
                     yield name, state
 
 
@@ -145,12 +148,12 @@ def _max_bytes(name: str) -> int:
     return _MAX_TEXT_BYTES if name.endswith((".json", ".yaml")) else _MAX_BYTES
 
 
-def _state(path: Path) -> tuple[int, int] | None:
-    """Return time of the last change and size of a plain file that is not too large."""
+def _state_of(path: Path) -> FileState | None:
+    """Return the state of a plain file that is not too large; None for others."""
     if path.is_symlink() or not path.is_file():
         return None
     status = path.stat()
-    return None if status.st_size > _max_bytes(path.name) else (status.st_mtime_ns, status.st_size)
+    return None if status.st_size > _max_bytes(path.name) else FileState(status.st_mtime_ns, status.st_size)
 
 
 class RunMirror:
@@ -160,16 +163,16 @@ class RunMirror:
     """
 
     def __init__(self, bucket: ObjectBucket, folder: Path, lease: Lease, keep: int, log: Callable[[str], None]) -> None:
-        self.checkpoints = BucketCheckpoints(bucket, "checkpoints", refuse=lease.check_lost)
+        self.checkpoints = BucketCheckpoints(bucket, "checkpoints", check_lease=lease.check_lost)
         self.best = BucketCheckpoints(bucket, "best", ("score.json",), lease.check_lost)
-        self.files = MirroredFiles(bucket=bucket, folder=folder, refuse=lease.check_lost)
+        self.files = MirroredFiles(bucket=bucket, folder=folder, check_lease=lease.check_lost)
         self._folder = folder
         self._staging = folder.with_name(f"{folder.name}.upload")
         self._lease = lease
         self._keep = keep
         self._log = log
-        self._uploaded: set[tuple[str, int]] = set()  # folder, and time of the manifest
-        self._failure = ""  # of the newest try
+        self._uploaded: set[tuple[str, int]] = set()  # checkpoints, by `_key`
+        self._failure = ""  # of the newest try; empty: it succeeded
         self._ending = threading.Event()
         self._deadline = float("inf")
         self._thread = threading.Thread(target=self._work, name="mirror", daemon=True)
@@ -183,7 +186,7 @@ class RunMirror:
         self._deadline = time.monotonic() + timeout_s
         self._ending.set()
         self._thread.join(timeout_s)
-        is_late = self._thread.is_alive()  # it fails once its files are removed
+        is_late = self._thread.is_alive()  # the removal below ends it
         failure = self._failure
         remove_tree(self._staging)
         if self._lease.is_lost:
@@ -192,7 +195,7 @@ class RunMirror:
             late = f"{self.files.bucket.address}: no response within {timeout_s:g} s"
             raise StorageError(f"the end of the run is not uploaded: {failure or late}; the same command uploads it")
 
-    def take_as_uploaded(self, path: Path) -> None:
+    def mark_uploaded(self, path: Path) -> None:
         """Do not upload this checkpoint, which came from the bucket."""
         self._uploaded.add(_key(path))
 
@@ -210,22 +213,20 @@ class RunMirror:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _try_to_upload(self, is_last: bool) -> None:
-        before = self._failure
+        former_failure = self._failure
         try:
             self._upload_new(is_last)
             self._failure = ""
         except Exception as error:  # also an unexpected one: the thread must not end in silence
             self._failure = describe_error(error)
-            if not before and not self._lease.is_lost:
+            if not former_failure and not self._lease.is_lost:
                 self._log(f"warning: {self._failure}; training continues")
 
     def _upload_new(self, is_last: bool) -> None:
-        if is_last:
+        if is_last or time.monotonic() >= self.files.next_upload:
             self.files.upload()
-        else:
-            self.files.upload_if_due()
-        for path in CheckpointWriter(folder=self._folder / "checkpoints").paths()[-1:]:
-            self._upload_run(path)
+        for newest in CheckpointWriter(folder=self._folder / "checkpoints").paths()[-1:]:
+            self._upload_run(newest)
         best = self._folder / "best"
         if (best / MANIFEST).is_file():
             name = f"step-{int(read_json(best / STATE)['step']):09d}"
@@ -266,10 +267,12 @@ class RunMirror:
         self._uploaded.add(key)
         if not num_bytes:
             return False  # the bucket had it
-        now = time.time()
-        values = {"checkpoint": f"{checkpoints.folder}/{name}", "bytes": num_bytes}
-        values["seconds"] = round(now - began, 3)
-        values["behind_s"] = round(now - key[1] / 1e9, 3)  # since the checkpoint was complete
+        values = {
+            "checkpoint": f"{checkpoints.folder}/{name}",
+            "bytes": num_bytes,
+            "seconds": round(time.time() - began, 3),
+            "behind_s": round(time.time() - key[1] / 1e9, 3),  # since the checkpoint was complete
+        }
         with open_to_append(self._folder / UPLOADS) as file:
             file.write(json.dumps(values).encode() + b"\n")
         remove_tree(staged)
@@ -277,4 +280,5 @@ class RunMirror:
 
 
 def _key(path: Path) -> tuple[str, int]:
+    """Return what differs for a checkpoint that is written anew: its folder, and the time of its manifest."""
     return str(path), (path / MANIFEST).stat().st_mtime_ns

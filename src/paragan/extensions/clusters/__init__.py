@@ -1,4 +1,4 @@
-"""Jobs on a cluster (`paragan launch`): the file that a site's program takes, as text.
+"""Jobs on a cluster (`paragan launch`): the file that the cluster's program takes, as text.
 
 For Slurm, Kubernetes, Ray and mpiexec. State: mpiexec and Slurm ran jobs in the tests, where they are installed; the
 files of Kubernetes and Ray were checked, and never submitted. A kind of cluster is one file of `targets/` that

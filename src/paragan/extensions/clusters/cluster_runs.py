@@ -46,12 +46,11 @@ def check_job(config: RunConfig, job: ClusterJob, target: str) -> None:
 def check_job_start(config: RunConfig, job: ClusterJob, target: str) -> None:
     """Raise, before any process starts, what `train` would raise, as far as this host can know it.
 
-    On a cluster, files of data may lie on its hosts only; what a run starts from is on the disk that
-    they share, as run folders are. Pods and hosts of Ray may have other paths for both.
+    Pods and hosts of Ray may have other paths than this host: nothing is checked for them.
     """
     request = RunRequest(config=config, name=job.words[0], out=Path(job.out))
     if target == "slurm":
-        check_init(request)
+        check_init(request)  # on the disk that all hosts share; files of data may be on the others only
     elif target in ("local", "mpi") and not is_url(job.out):
         check_start(request, job.size)
 
@@ -60,18 +59,17 @@ def _check_ranks(config: RunConfig, size: int) -> None:
     """Raise `ConfigError` if the scheme cannot give each player its ranks among so many."""
     scheme = build.scheme(config)
     check_capabilities(scheme.holder, [need for need in config.needs if need.capability is Capability.EXTRA_PLAYERS])
-    sides = scheme.assign(size)
-    is_split = set(sides[Side.G]).isdisjoint(sides[Side.D])
-    if is_split and {side.value for side in sides} != set(config.player_options):
-        names = ", ".join(config.player_options)
+    ranks = scheme.assign(size)
+    has_separate_ranks = set(ranks[Side.G]).isdisjoint(ranks[Side.D])
+    if has_separate_ranks and {side.value for side in ranks} != set(config.player_options):
         raise ConfigError(
-            f"the players are {names}, and scheme {config.scheme.name} has ranks for "
-            f"{', '.join(side.value for side in sides)}; give ranks to each: scheme.ranks"
+            f"the players are {', '.join(config.player_options)}, and scheme {config.scheme.name} has ranks for "
+            f"{', '.join(side.value for side in ranks)}; give ranks to each: scheme.ranks"
         )
 
 
 def _start_ranks(job: ClusterJob) -> str:
-    """Return how a plain run is trained on the ranks of a job, without a cluster's program."""
+    """Return the command that trains on the ranks of a job without a cluster's program, for a message."""
     train = shlex.join(["-m", "paragan", "train", *job.words, "--out", job.out])
     if job.nodes == 1:
         return f"`torchrun --standalone --nproc-per-node={job.ranks_per_node} {train}`"
@@ -85,12 +83,12 @@ def submit(job: ClusterJob, target: str, folder: Path) -> None:
     cluster = load_target(target)
     path = folder / f"{job.name}{cluster.suffix}"
     text = cluster.render(job)
-    words = cluster.submit(job, path)
-    if shutil.which(words[0]) is None:
+    command = cluster.submit(job, path)
+    if shutil.which(command[0]) is None:
         hint = "run this where it is installed, or pass --dry-run to print the file"
-        raise ConfigError(f"the program {words[0]} is not on PATH; {hint}")
+        raise ConfigError(f"the program {command[0]} is not on PATH; {hint}")
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(path, text.encode(), 0o600)  # hosts share the disk, and --env may hold a secret
-    print(f"submitting: {shlex.join(words)}")
+    print(f"submitting: {shlex.join(command)}")
     sys.stdout.flush()
-    os.execvp(words[0], words)
+    os.execvp(command[0], command)

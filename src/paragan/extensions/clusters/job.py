@@ -1,4 +1,4 @@
-"""A job on a cluster, and what all targets quote."""
+"""A job on a cluster, a kind of cluster, and the parts of shell scripts that several kinds share."""
 
 import re
 import shlex
@@ -81,17 +81,17 @@ class ClusterJob:
         """Return the run folder of a seed, or its address in an object store. seed: None for a job without seeds."""
         return self.out if seed is None else f"{self.out}/seed-{seed}"
 
-    def command(self, *more: str) -> list[str]:
-        """Return the words that start one rank, without the folder of the run."""
-        return [self.python or sys.executable, "-P", "-m", "paragan", "train", *self.words, *more]
+    def command(self, *settings: str) -> list[str]:
+        """Return the command that trains one rank, without the folder of the run. settings: after those of the job."""
+        return [self.python or sys.executable, "-P", "-m", "paragan", "train", *self.words, *settings]
 
 
 @dataclass(frozen=True)
 class Target:
     """A kind of cluster.
 
-    suffix: of the file's name. submit: returns the command that submits a file. render: returns the
-    text of the file; `ConfigError`: a job that the target cannot run.
+    suffix: of the job file. submit: returns the command that submits that file. render: returns its
+    text; `ConfigError`: a job that the target cannot run.
     """
 
     suffix: str
@@ -107,31 +107,35 @@ def shell_head(job: ClusterJob) -> list[str]:
     return lines + [f"export {name}={shlex.quote(text)}" for name, text in job.environment]
 
 
-def shell_command(job: ClusterJob, *more: str) -> str:
+def shell_command(job: ClusterJob, *settings: str) -> str:
     """Return the quoted command of one rank, with the run folder; of `$seed` if there are seeds."""
     out = shlex.quote(job.out)
-    last = f'seed="$seed" --out {out}/seed-"$seed"' if job.seeds else f"--out {out}"
-    return f"{shlex.join(job.command(*more))} {last}"
+    seed_and_out = f'seed="$seed" --out {out}/seed-"$seed"' if job.seeds else f"--out {out}"
+    return f"{shlex.join(job.command(*settings))} {seed_and_out}"
 
 
 def shell_script(job: ClusterJob, command: str) -> str:
     """Return a script that runs a command, once or for each seed until one fails."""
-    head = ["#!/bin/sh", *shell_head(job)]
-    if not job.seeds:
-        return "\n".join([*head, f"exec {command}", ""])
-    loop = f"for seed in {' '.join(map(str, job.seeds))}; do"
-    return "\n".join([*head, loop, f"    {command} || exit", "done", ""])
+    if job.seeds:
+        seeds = " ".join(map(str, job.seeds))
+        body = [f"for seed in {seeds}; do", f"    {command} || exit", "done"]
+    else:
+        body = [f"exec {command}"]
+    return "\n".join(["#!/bin/sh", *shell_head(job), *body, ""])
 
 
 def one_host_script(job: ClusterJob) -> str:
     """Return a script that trains on all ranks of one host, by `devices=N`."""
-    return shell_script(job, shell_command(job, *([f"devices={job.size}"] if job.size > 1 else [])))
+    devices = [f"devices={job.size}"] if job.size > 1 else []
+    return shell_script(job, shell_command(job, *devices))
 
 
-def check_unset(job: ClusterJob, target: str, **names: str) -> None:
-    """Raise `ConfigError` for a field that was set and that the target does not have. names: field -> option."""
-    for field, option in names.items():
-        if getattr(job, field) != getattr(ClusterJob, field):  # the default
-            hosts = "for several hosts use `launch slurm`, `launch kubernetes`, or torchrun on each"
-            cure = hosts if field == "nodes" else "leave it out"
-            raise ConfigError(f"{option} does not apply to `launch {target}`; {cure}")
+def check_unset(job: ClusterJob, target: str, **options: str) -> None:
+    """Raise `ConfigError` for a field that was set and that the target does not have. options: by field."""
+    for field, option in options.items():
+        default = getattr(ClusterJob, field)
+        if getattr(job, field) != default:
+            hint = "leave it out"
+            if field == "nodes":
+                hint = "for several hosts use `launch slurm`, `launch kubernetes`, or torchrun on each"
+            raise ConfigError(f"{option} does not apply to `launch {target}`; {hint}")

@@ -15,10 +15,11 @@ from paragan.extensions.clusters.job import ClusterJob, Target
 
 _PORT = "29500"
 _GPU = "nvidia.com/gpu"
-_BUG = 1
+_BUG = 1  # exit code of an unexpected error
 _TEXT = "tag:yaml.org,2002:str"
 _WORD = r"[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?"
 _LABEL = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_WORD}=({_WORD})?", re.ASCII)
+# texts that need no quotes: y, no, on, null and the like are no texts in YAML without them
 _PLAIN = re.compile(r"(?i)(?!(y|n|yes|no|on|off|true|false|null)$)[a-z][-a-z0-9_./]*", re.ASCII)
 
 # The ranks of one pod: starts them, passes SIGTERM on, and ends with the highest exit code.
@@ -45,7 +46,7 @@ exit "$highest"
 
 
 def _render(job: ClusterJob) -> str:
-    """Return one Service and one Job, or one of each per seed. site: labels as KEY=VALUE."""
+    """Return the text of one Service and one Job, or one of each per seed. `job.site`: labels as KEY=VALUE."""
     if job.image is None:
         raise ConfigError("`launch kubernetes` needs an image that has paragan; pass --image IMAGE")
     job = replace(job, python=job.python or "python")
@@ -88,7 +89,7 @@ def _service(name: str) -> dict[str, Any]:
 
 
 def _job(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
-    about = {"name": name, "labels": _labels(job)}
+    metadata = {"name": name, "labels": _labels(job)}
     pods = {"metadata": {"labels": _labels(job)}, "spec": _pod(job, name, seed)}
     spec: dict[str, Any] = {
         "completionMode": "Indexed",
@@ -100,17 +101,17 @@ def _job(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
     }
     if job.time_limit_min is not None:
         spec["activeDeadlineSeconds"] = 60 * job.time_limit_min
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": about, "spec": spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
 def _failure_rules() -> list[dict[str, Any]]:
-    """Return what the end of a pod means: give up, or start again without counting it."""
-    codes = {"containerName": "train", "operator": "In"}
-    final = [_BUG, ParaganError.exit_code]
+    """Return what the end of a pod means: `FailJob` gives up, `Ignore` starts it again and does not count it."""
+    exit_codes = {"containerName": "train", "operator": "In"}
+    final = [_BUG, ParaganError.exit_code]  # another try would fail, too
     evicted = [{"type": "DisruptionTarget", "status": "True"}]
     return [
-        {"action": "FailJob", "onExitCodes": {**codes, "values": final}},
-        {"action": "Ignore", "onExitCodes": {**codes, "values": [PREEMPTED]}},
+        {"action": "FailJob", "onExitCodes": {**exit_codes, "values": final}},
+        {"action": "Ignore", "onExitCodes": {**exit_codes, "values": [PREEMPTED]}},
         {"action": "Ignore", "onPodConditions": evicted},
     ]
 
@@ -119,9 +120,9 @@ def _pod(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
     volumes: list[dict[str, Any]] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
     for number, (claim, path) in enumerate(job.volumes):
-        title = f"volume-{number}"
-        volumes.append({"name": title, "persistentVolumeClaim": {"claimName": claim}})
-        mounts.append({"name": title, "mountPath": path})
+        volume = f"volume-{number}"
+        volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim}})
+        mounts.append({"name": volume, "mountPath": path})
     return {
         "restartPolicy": "Never",
         "subdomain": name,
@@ -134,12 +135,12 @@ def _pod(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
 
 
 def _container(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
-    more = [] if seed is None else [f"seed={seed}"]
+    settings = [] if seed is None else [f"seed={seed}"]
     container = {
         "name": "train",
         "image": job.image,
         "command": ["sh", "-c", _Script(_literal(_RANKS)), "ranks"],
-        "args": [_literal(word) for word in job.command(*more, "--out", job.out_of(seed))],
+        "args": [_literal(word) for word in job.command(*settings, "--out", job.out_of(seed))],
         "env": _environment(job, name),
         "resources": _resources(job),
     }
@@ -149,19 +150,19 @@ def _container(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
 
 
 def _environment(job: ClusterJob, name: str) -> list[dict[str, str]]:
-    variables = {
+    rank_variables = {
         "MASTER_ADDR": f"{name}-0.{name}",
         "MASTER_PORT": _PORT,
         "WORLD_SIZE": str(job.size),
         "LOCAL_WORLD_SIZE": str(job.ranks_per_node),
         "OMP_NUM_THREADS": str(job.cpus_per_rank),
     }
-    named = variables | dict(job.environment)
-    return [{"name": key, "value": _literal(value)} for key, value in named.items()]
+    variables = rank_variables | dict(job.environment)
+    return [{"name": name, "value": _literal(value)} for name, value in variables.items()]
 
 
 def _resources(job: ClusterJob) -> dict[str, Any]:
-    """Return what one pod requests; its limits are that of memory and accelerators."""
+    """Return what one pod requests; its use of memory and accelerators is also limited to that."""
     ranks = job.ranks_per_node
     limits: dict[str, Any] = {}
     if job.memory_mb is not None:
@@ -176,7 +177,8 @@ def _labels(job: ClusterJob) -> dict[str, str]:
     for word in job.site:
         if not _LABEL.fullmatch(word):
             raise ConfigError(f"--site: {word!r} is not a label KEY=VALUE of Kubernetes")
-        key, _, labels[key] = word.partition("=")
+        key, _, value = word.partition("=")
+        labels[key] = value
     return labels
 
 

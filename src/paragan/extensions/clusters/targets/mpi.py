@@ -9,12 +9,12 @@ from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, she
 
 
 def _render(job: ClusterJob) -> str:
-    """Return the script. site: options of mpiexec, such as `--hostfile hosts`."""
+    """Return the script. `job.site`: options of mpiexec, such as `--hostfile hosts`."""
     limits = {"memory_mb": "--memory-mb", "time_limit_min": "--time-limit"}
     check_unset(job, "mpi", image="--image", volumes="--volume", **limits)
     mpiexec = shlex.join(["mpiexec", "-n", str(job.size), *job.site])
-    more = [] if "transport=mpi" in job.words else ["transport=mpi"]
-    return shell_script(job, f"{mpiexec} {shell_command(job, *more)}")
+    settings = [] if "transport=mpi" in job.words else ["transport=mpi"]
+    return shell_script(job, f"{mpiexec} {shell_command(job, *settings)}")
 
 
 TARGET = Target(".sh", lambda _, path: ["sh", str(path)], _render)

@@ -11,11 +11,11 @@ from paragan.core.errors import PREEMPTED, ConfigError, RankError
 from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, shell_command, shell_head
 
 _OPTION = re.compile(r"--?[A-Za-z][-A-Za-z0-9]*([ =][-\w@%+=:,./*|&()\[\]]*)?", re.ASCII)
-_MIN_END_S = 30
+_MIN_END_S = 30  # for the other ranks, after the first one has ended
 
-_RANK = (  # of one task; {ranks} per node
-    'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID LOCAL_WORLD_SIZE={ranks} exec "$@"'
-)
+# shell command of one rank, a task of `srun`
+_RANK = 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID LOCAL_WORLD_SIZE={ranks} exec "$@"'
+# script of the job, after the options: starts the ranks until they succeed, fail too often, or are stopped
 _BODY = """\
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
@@ -41,7 +41,7 @@ done
 
 def _render(job: ClusterJob) -> str:
     check_unset(job, "slurm", image="--image", volumes="--volume")
-    lines = ["#!/bin/sh", *(f"#SBATCH {word}" for word in _options(job)), *shell_head(job)]
+    lines = ["#!/bin/sh", *(f"#SBATCH {option}" for option in _options(job)), *shell_head(job)]
     if job.seeds:
         seeds = " ".join(map(str, job.seeds))
         lines += [f"set -- {seeds}", 'shift "$SLURM_ARRAY_TASK_ID"', "seed=$1"]
@@ -54,7 +54,7 @@ def _render(job: ClusterJob) -> str:
 
 def _options(job: ClusterJob) -> list[str]:
     log = f"{job.name}-%A-%a.log" if job.seeds else f"{job.name}-%j.log"
-    words = [
+    options = [
         f"--job-name={job.name}",
         f"--output={log}",
         "--open-mode=append",
@@ -65,17 +65,17 @@ def _options(job: ClusterJob) -> list[str]:
         f"--signal=USR1@{job.save_s}",
     ]
     if job.gpus_per_rank:
-        words.append(f"--gpus-per-node={job.ranks_per_node}")
+        options.append(f"--gpus-per-node={job.ranks_per_node}")
     if job.memory_mb is not None:
-        words.append(f"--mem={job.memory_mb * job.ranks_per_node}M")
+        options.append(f"--mem={job.memory_mb * job.ranks_per_node}M")
     if job.time_limit_min is not None:
-        words.append(f"--time={job.time_limit_min}")
+        options.append(f"--time={job.time_limit_min}")
     if job.seeds:
-        words.append(f"--array=0-{len(job.seeds) - 1}")
-    for word in job.site:
-        if not _OPTION.fullmatch(word):
-            raise ConfigError(f"--site: {word!r} is no option of sbatch, such as --partition=gpu")
-    return [*words, *job.site]
+        options.append(f"--array=0-{len(job.seeds) - 1}")
+    for option in job.site:
+        if not _OPTION.fullmatch(option):
+            raise ConfigError(f"--site: {option!r} is no option of sbatch, such as --partition=gpu")
+    return [*options, *job.site]
 
 
 TARGET = Target(".sbatch", lambda _, path: ["sbatch", str(path)], _render)
