@@ -1,12 +1,13 @@
 """Messages of a server and its workers, the bound on the steps between workers, and the links between them.
 
-Up go gradients and buffers, down network states.
+Workers send gradients and buffers ("up"), the server sends states of networks ("down").
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,24 +39,22 @@ class NetworkChange:
     def read(cls, data: Tensor, net: nn.Module) -> NetworkChange:
         """Read what `pack_change` wrote. net: a network of the same class."""
         weights = list(net.parameters())
-        buffers = _buffers(net)
-        reached = data[: len(weights)].tolist()
-        pairs = zip(weights, reached, strict=True)
-        present = [weight for weight, has_gradient in pairs if has_gradient]
-        values = unpacked("gradients", data[len(weights) :], [*present, *buffers])
+        reached = data[: len(weights)].tolist()  # whether each weight has a gradient
+        reached_weights = [weight for weight, has_gradient in zip(weights, reached, strict=True) if has_gradient]
+        values = unpacked("gradients", data[len(weights) :], [*reached_weights, *_buffers(net)])
         gradients = [next(values) if has_gradient else None for has_gradient in reached]
-        return cls(gradients, list(values))
+        return cls(gradients, list(values))  # what follows the gradients are the buffers
 
     @classmethod
-    def total(cls, parts: Sequence[NetworkChange]) -> NetworkChange:
+    def total(cls, changes: Sequence[NetworkChange]) -> NetworkChange:
         """Sum the gradients of shares of one batch; average the buffers, bit-exact if equal."""
-        gradients = zip(*(part.gradients for part in parts), strict=True)
-        buffers = zip(*(part.buffers for part in parts), strict=True)
+        gradients = zip(*(change.gradients for change in changes), strict=True)
+        buffers = zip(*(change.buffers for change in changes), strict=True)
         return cls([_sum(values) for values in gradients], [_mean(values) for values in buffers])
 
     def scaled(self, factor: float) -> NetworkChange:
         """Return the same change with its gradients multiplied by `factor`."""
-        gradients = [None if g is None else g * factor for g in self.gradients]
+        gradients = [None if gradient is None else gradient * factor for gradient in self.gradients]
         return NetworkChange(gradients, self.buffers)
 
     @torch.no_grad()
@@ -94,6 +93,7 @@ def max_message_bytes(net: nn.Module) -> int:
 
 
 def _buffers(net: nn.Module) -> list[Tensor]:
+    """Return what the state of a network has besides its weights."""
     weights = {name for name, _ in net.named_parameters(remove_duplicate=False)}
     return [value for name, value in net.state_dict().items() if name not in weights]
 
@@ -101,7 +101,9 @@ def _buffers(net: nn.Module) -> list[Tensor]:
 def _sum(values: Iterable[Tensor | None]) -> Tensor | None:
     """Return the sum of the tensors in their order; None if all are None."""
     present = [value for value in values if value is not None]
-    return torch.stack(present).sum(0) if len(present) > 1 else next(iter(present), None)
+    if len(present) < 2:
+        return present[0] if present else None
+    return torch.stack(present).sum(0)
 
 
 def _mean(values: Sequence[Tensor]) -> Tensor:
@@ -147,12 +149,19 @@ class StalenessBound:
         return -(-turns // self.per_step[side])
 
 
+class LinkPair(NamedTuple):
+    """Ends of the two links between a worker and the server, at one of them."""
+
+    sender: GlooSender
+    receiver: GlooReceiver
+
+
 class ServerLinks(RankLinks):
-    """Link ends of this rank: on the server a sender and a receiver for each worker, on a worker one of each."""
+    """Link ends of this rank: a pair for each worker on the server, one pair on a worker."""
 
     def __init__(self, roles: Roles, gan: GAN, max_in_flight: int) -> None:
         super().__init__(roles)
-        self.pairs: list[tuple[GlooSender, GlooReceiver]] = []
+        self.pairs: list[LinkPair] = []
         players = [player for player in (gan.g, gan.d) if isinstance(player, Player)]
         max_bytes = max(max_message_bytes(player.net) for player in players)
         for worker in range(1, roles.world.size):
@@ -161,10 +170,10 @@ class ServerLinks(RankLinks):
             # both ends open "up" first: opening waits for the other end
             if roles.world.rank == worker:
                 sender = self.open_sender(up, max_in_flight)
-                self.pairs.append((sender, self.open_receiver(down, max_bytes, max_in_flight)))
+                self.pairs.append(LinkPair(sender, self.open_receiver(down, max_bytes, max_in_flight)))
             elif roles.world.rank == 0:
                 receiver = self.open_receiver(up, max_bytes, max_in_flight)
-                self.pairs.append((self.open_sender(down, max_in_flight), receiver))
+                self.pairs.append(LinkPair(self.open_sender(down, max_in_flight), receiver))
 
 
 def receive_from(peer: str, receiver: GlooReceiver, wait_s: float) -> Message | None:

@@ -46,12 +46,12 @@ class GradientWorker:
             player.version = self.bound.per_step[side] * gan.clock.step
         self._links = ServerLinks(roles, gan, self.bound.max_in_flight)
         ((self._sender, self._receiver),) = self._links.pairs
-        # sides of the weights to come, in order
+        # sides of the weights that the server sends, in order: first both as they are, then one for each turn
         self._answers = chain((Side.D, Side.G), cycle(self.bound.turns))
-        self._num_expected = 2
+        self._num_expected = 2  # answers that have not come
         self._num_loaded = 0  # answers in this session
-        self._complete: dict[Side, int] = {}  # turns of every worker that the weights here contain
-        self._versions: dict[Side, int] = {}  # versions of the server's players in this process
+        self._complete: dict[Side, int] = {}  # turns of every worker that the weights of this rank contain
+        self._versions: dict[Side, int] = {}  # versions that the server's players had with these weights
         self.quiesce()
 
     def step(self, batches: Iterator[Batch]) -> Report:
@@ -73,8 +73,7 @@ class GradientWorker:
         player = self._players[side]
         log = self.staleness_logs[side.value]
         log.record_wait(self._receive_until(self._is_allowed))
-        lags = [self.bound.to_steps(s, p.version - self._complete[s]) for s, p in self._players.items()]
-        log.lags[max(lags)] += 1
+        log.lags[max(self._lag(side) for side in self._players)] += 1
         log.used.append(self._num_loaded)
         computed = player.compute_gradients(turn, against)
         gradients = pack_change(player.net)
@@ -84,12 +83,19 @@ class GradientWorker:
         player.version += 1
         update = player.summarize(computed)
         # the server reports the norm of all gradients that it applies
-        return replace(update, scalars={name: v for name, v in update.scalars.items() if name != "gradient_norm"})
+        scalars = {name: value for name, value in update.scalars.items() if name != "gradient_norm"}
+        return replace(update, scalars=scalars)
+
+    def _lag(self, side: Side) -> int:
+        """Return how many steps of this rank are not in a player's weights."""
+        return self.bound.to_steps(side, self._players[side].version - self._complete[side])
 
     def _is_allowed(self) -> bool:
-        """Whether the weights here are new enough for the next turn."""
-        required = {s: self.bound.required_turns(s, p.version) for s, p in self._players.items()}
-        return all(self._complete[side] >= turns for side, turns in required.items())
+        """Whether the weights of both players are new enough for the next turn."""
+        return all(
+            self._complete[side] >= self.bound.required_turns(side, player.version)
+            for side, player in self._players.items()
+        )
 
     @phase(Phase.COMMUNICATION)
     def _receive_until(self, is_ready: Callable[[], bool]) -> float:
@@ -105,6 +111,7 @@ class GradientWorker:
         return time.monotonic() - began
 
     def _load(self, message: Message) -> None:
+        """Load the weights of an answer."""
         side = next(self._answers)
         load_packed(self._players[side].net, message.data)
         self._complete[side] = message.note

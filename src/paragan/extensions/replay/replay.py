@@ -10,7 +10,6 @@ from torch import Tensor
 
 from paragan import build
 from paragan.checkpoint.reader import Checkpoint, read_checkpoint
-from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig, read_recipe
 from paragan.config.run_config import flatten
 from paragan.config.sections import outside_of_run
@@ -18,19 +17,21 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import check_no_link, create_subfolder, link_or_copy, read_json_lines
 from paragan.core.outside_code import CodeFolder
 from paragan.core.printable import print_to_stderr
-from paragan.extensions.replay.replay_plan import ReplayPlan, plan_replay
+from paragan.extensions.replay.replay_plan import ReplayPlan, plan_replay, read_recorded
 from paragan.runs.folder import RunFolder, environment, read_environment
 from paragan.runs.open_run import config_path
 from paragan.runs.run_request import RunRequest
 from paragan.runs.start import start_training
 
-# depend on the speed of the machine, not on the weights
+# numbers that depend on the speed of the machine, not on the weights
 _NOT_COMPARED = ("seconds", "images_per_s", "eta_s", "data_wait", "wait_ms", "lag", "age")
+_SAME_KEYS = ("seed", "data", "model", "loss", "writers")  # of the configs of all replays of a run
+_VERSIONS = ("paragan", "torch", "numpy", "python", "cpu", "threads")
 
 
 @dataclass
 class ReplayResult:
-    """What was compared, and the first difference in words.
+    """How far a replay equals the run, and the first difference in words; empty: none.
 
     losses: newest step with equal numbers, tensors: newest with equal checkpoints; 0: none.
     """
@@ -50,8 +51,9 @@ def compare_replay(original: Path, repetition: Path, plan: ReplayPlan, in_order:
     for step, recorded in _numbers(original, plan, in_order).items():
         replayed = repeated.get(step, {})
         common = [name for name in recorded if name in replayed]
-        name = next((name for name in common if recorded[name] != replayed[name]), None)
-        if name is not None:
+        different = [name for name in common if recorded[name] != replayed[name]]
+        if different:
+            name = different[0]
             result.difference = f"step {step}: {name} is {replayed[name]!r}, recorded {recorded[name]!r}"
             return result
         if common:
@@ -63,26 +65,29 @@ def compare_replay(original: Path, repetition: Path, plan: ReplayPlan, in_order:
 
 
 def _numbers(folder: Path, plan: ReplayPlan, in_order: bool) -> dict[int, dict[str, Any]]:
-    """Return the numbers of each repeated step that are compared."""
+    """Return the numbers of each repeated step that are compared, by key."""
     numbers: dict[int, dict[str, Any]] = {}
     for line in read_json_lines(folder / "metrics.jsonl"):
         step = line.get("step")
         if line.get("kind") == "step" and isinstance(step, int) and plan.first < step <= plan.last:
-            named = {key: (key.rpartition("/")[2], value) for key, value in flatten(line).items()}
             numbers[step] = {
-                key: value if value == value else "nan"  # a NaN differs from itself: compare as text
-                for key, (name, value) in named.items()
-                if name not in _NOT_COMPARED and not (in_order and name.startswith("lr"))
+                key: "nan" if value != value else value  # a NaN differs from itself: compare as text
+                for key, value in flatten(line).items()
+                if _is_compared(key, in_order)
             }
     return numbers
 
 
+def _is_compared(key: str, in_order: bool) -> bool:
+    name = key.rpartition("/")[2]
+    return name not in _NOT_COMPARED and not (in_order and name.startswith("lr"))
+
+
 def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, result: ReplayResult) -> None:
     """Compare all checkpoints of repeated steps that both folders have."""
-    folder = CheckpointWriter(folder=repetition / "checkpoints")
-    for path in CheckpointWriter(folder=original / "checkpoints").paths():
-        repeated = folder.folder / path.name
-        if not (folder.path_of(plan.first).name < path.name <= folder.path_of(plan.last).name and repeated.is_dir()):
+    for step, path in read_recorded(original).checkpoints.items():
+        repeated = repetition / "checkpoints" / path.name
+        if not plan.first < step <= plan.last or not repeated.is_dir():
             continue
         try:
             recorded = read_checkpoint(path)
@@ -96,6 +101,7 @@ def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, res
 
 
 def _first_difference(recorded: Checkpoint, replayed: Checkpoint) -> str | None:
+    """Return the name of the first tensor that differs; None if all are equal."""
     for group, tensors in recorded.groups.items():
         others: Mapping[str, Tensor] = replayed.groups.get(group, {})
         for name, value in tensors.items():
@@ -105,13 +111,10 @@ def _first_difference(recorded: Checkpoint, replayed: Checkpoint) -> str | None:
 
 
 def _is_equal(a: Tensor, b: Tensor) -> bool:
+    """Compare bits, not numbers: a NaN equals itself, and 0.0 is not -0.0."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
-
-
-_SAME = ("seed", "data", "model", "loss", "writers")  # of all repetitions of a run
-_VERSIONS = ("paragan", "torch", "numpy", "python", "cpu", "threads")
 
 
 def replay_run(
@@ -172,28 +175,31 @@ def _check_folder(path: Path, folder: Path, repetition: RunConfig, outside: Cont
         former: RunConfig | None = read_recipe(str(RunFolder(folder).config), (), outside)
     except ConfigError:
         former = None
-    is_itself = folder.resolve() == path.resolve()
-    if is_itself or former is None or any(getattr(former, key) != getattr(repetition, key) for key in _SAME):
+    is_original = folder.resolve() == path.resolve()
+    if is_original or former is None or any(getattr(former, key) != getattr(repetition, key) for key in _SAME_KEYS):
         raise CheckpointError(f"{folder} holds another run; give another --out DIR")
 
 
 def _prepare(path: Path, folder: Path, plan: ReplayPlan) -> None:
     """Make a folder that continues at the plan's checkpoint, with the judge of the run."""
-    former = RunFolder(folder)
-    if (aside := former.set_aside()) is not None:
+    if (aside := RunFolder(folder).set_aside()) is not None:
         print(f"the former replay was moved to {aside}", flush=True)
     if (folder / "checkpoints").exists():
         raise CheckpointError(f"{folder} holds checkpoints of something else; give another --out DIR")
-    sources = [path / "judge", *([] if plan.checkpoint is None else [plan.checkpoint])]
-    for source in filter(Path.is_dir, sources):
-        target = create_subfolder(folder, source.relative_to(path).parts[0])
-        if target.name != source.name:
-            target = create_subfolder(target, source.name)
-        for file in sorted(source.iterdir()):
-            link_or_copy(file, target / file.name)
+    if (path / "judge").is_dir():
+        _copy_files(path / "judge", create_subfolder(folder, "judge"))
+    if plan.checkpoint is not None:
+        checkpoints = create_subfolder(folder, "checkpoints")
+        _copy_files(plan.checkpoint, create_subfolder(checkpoints, plan.checkpoint.name))
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    for file in sorted(source.iterdir()):
+        link_or_copy(file, target / file.name)
 
 
 def _equality(plan: ReplayPlan, result: ReplayResult) -> str:
+    """Describe what is equal."""
     equal = []
     if result.losses:
         equal.append(f"losses of step {result.losses}")
@@ -209,8 +215,9 @@ def _difference(path: Path, folder: Path, plan: ReplayPlan, result: ReplayResult
     current = _players(folder, plan.first)
     for side, player in recorded.items():
         for key, value in player.items():
-            if (now := current.get(side, {}).get(key)) != value:
-                return f"{text} ({side}: {key} was {value}, now {now})"
+            current_value = current.get(side, {}).get(key)
+            if current_value != value:
+                return f"{text} ({side}: {key} was {value}, now {current_value})"
     return text
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from paragan import build
 from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
@@ -21,15 +22,22 @@ from paragan.runs.folder import read_environment
 from paragan.schemes.base.update_order import read_used
 
 
+class RecordedSession(NamedTuple):
+    """Part of a run between a start and its end: steps that were finished at its start, and its ranks."""
+
+    start: int
+    ranks: int
+
+
 @dataclass(frozen=True)
 class RecordedRun:
     """Content of a record and of its checkpoints.
 
-    sessions: (finished steps, ranks) at each start. images: through D, by log point. checkpoints:
-    folders by step. rollbacks: images that had been lost after each, by step.
+    images: through D, by log point. checkpoints: folders by step. rollbacks: images that had been
+    lost after each, by step.
     """
 
-    sessions: Sequence[tuple[int, int]]
+    sessions: Sequence[RecordedSession]
     images: Mapping[int, int]
     checkpoints: Mapping[int, Path]
     rollbacks: Mapping[int, int]
@@ -41,18 +49,18 @@ class RecordedRun:
 
     def end_of_session(self, start: int) -> float:
         """Return the step at which the session after the one from `start` began; infinity: none."""
-        return min((begin for begin, _ in self.sessions if begin > start), default=math.inf)
+        return min((session.start for session in self.sessions if session.start > start), default=math.inf)
 
 
 def read_recorded(path: Path) -> RecordedRun:
     """Read the record of a run folder. Raises `ConfigError` if it is invalid."""
-    sessions: list[tuple[int, int]] = []
+    sessions: list[RecordedSession] = []
     images: dict[int, int] = {}
     rollbacks: dict[int, int] = {}
     try:
         for line in read_json_lines(path / "metrics.jsonl"):
             if line.get("kind") == "start":
-                sessions.append((int(line["step"]), int(line["ranks"])))
+                sessions.append(RecordedSession(int(line["step"]), int(line["ranks"])))
             elif line.get("kind") == "step":
                 images[int(line["step"])] = round(line["kimg"] * 1000)
             elif "rollback" in line:
@@ -62,8 +70,9 @@ def read_recorded(path: Path) -> RecordedRun:
     except (KeyError, TypeError, ValueError, OverflowError):
         raise ConfigError(f"{path}/metrics.jsonl has an invalid line; pass a run folder made by `train`") from None
     folders = CheckpointWriter(folder=path / "checkpoints").paths()
-    by_step = {int(name): folder for folder in folders if (name := folder.name[5:]).isdecimal()}
-    return RecordedRun(sessions, images, by_step, rollbacks)
+    named = [(folder.name.removeprefix("step-"), folder) for folder in folders]
+    checkpoints = {int(step): folder for step, folder in named if step.isdecimal()}
+    return RecordedRun(sessions, images, checkpoints, rollbacks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +109,13 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     step = step or recorded.steps[-1]
     if step > recorded.steps[-1]:
         raise ConfigError(f"--step {step} is not recorded; pass a step of 1 to {recorded.steps[-1]}")
-    start, ranks = [session for session in recorded.sessions if session[0] < step][-1]
+    start, ranks = [session for session in recorded.sessions if session.start < step][-1]
     if scheme.follows_order(ranks):
         last = _last_in_order(path, config, recorded, start, step)
         first, checkpoint = _start_of_session(path, recorded, start)
     else:
-        steps = [end for end in recorded.steps if end in recorded.images or scheme.updates(Side.D, end)]
-        last = next((end for end in steps if end >= step), steps[-1])
+        ends = [end for end in recorded.steps if end in recorded.images or scheme.updates(Side.D, end)]
+        last = next((end for end in ends if end >= step), ends[-1])
         step = min(step, last)
         first, checkpoint = _nearest_checkpoint(recorded, step)
         ranks = _ranks_of(recorded, config.history, first, last)
@@ -120,19 +129,19 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
 
 def _last_in_order(path: Path, config: RunConfig, recorded: RecordedRun, start: int, step: int) -> int:
     """Return the last step to repeat in a session whose order of updates is recorded."""
-    used = {side: read_used(path, side, start) for side in Side}
+    k = config.d.updates_per_step
+    used = {side: read_used(path, side, start) for side in Side}  # one entry per update of each rank
     num_g = min(map(len, used[Side.G]))
     num_d = min(map(len, used[Side.D]))
-    num_steps = min(num_g, num_d // config.d.updates_per_step)
-    end = min(recorded.end_of_session(start), start + num_steps)
-    inside = [done for done in recorded.steps if start < done <= end]
-    first_version = _d_version(recorded, start, config.d.updates_per_step)
+    end_of_order = min(recorded.end_of_session(start), start + min(num_g, num_d // k))
+    recorded_steps = [end for end in recorded.steps if start < end <= end_of_order]
+    first_version = _d_version(recorded, start, k)
     scheme = build.scheme(config)
-    steps = [done for done in inside if scheme.can_end_at(done - start, used, config.d.updates_per_step, first_version)]
-    if not steps or step > steps[-1]:
-        hint = f"pass a step of {start + 1} to {steps[-1]}" if steps else "pass a step of another session"
+    ends = [end for end in recorded_steps if scheme.can_end_at(end - start, used, k, first_version)]
+    if not ends or step > ends[-1]:
+        hint = f"pass a step of {start + 1} to {ends[-1]}" if ends else "pass a step of another session"
         raise ConfigError(f"--step {step} is not in the recorded order of updates; {hint}")
-    return next(done for done in steps if done >= step)
+    return next(end for end in ends if end >= step)
 
 
 def _d_version(recorded: RecordedRun, start: int, k: int) -> int:
@@ -165,9 +174,9 @@ def _nearest_checkpoint(recorded: RecordedRun, step: int) -> tuple[int, Path | N
 
 def _ranks_of(recorded: RecordedRun, history: Sequence[Change], first: int, last: int) -> int:
     """Return the number of ranks of these steps. Raises `ConfigError` if it or a rate changed."""
-    before = [session for session in recorded.sessions if session[0] <= first][-1:]
-    inside = [session for session in recorded.sessions if first < session[0] < last]
-    counts = sorted({ranks for _, ranks in (*before, *inside)})
+    current = [session for session in recorded.sessions if session.start <= first][-1:]
+    later = [session for session in recorded.sessions if first < session.start < last]
+    counts = sorted({session.ranks for session in (*current, *later)})
     changed = [change.key for change in history if first < change.step < last]
     if len(counts) > 1:
         changed.append("the number of ranks")
@@ -181,16 +190,8 @@ def _ranks_of(recorded: RecordedRun, history: Sequence[Change], first: int, last
 
 def _overrides(path: Path, config: RunConfig, recorded: RecordedRun, plan: ReplayPlan) -> Iterator[str]:
     """Yield the settings of the repetition that differ from those of the run."""
-    at_last = recorded.checkpoints.get(plan.last)
-    images = recorded.images.get(plan.last)
-    if images is None and at_last is not None:
-        checkpoint = read_checkpoint(at_last)
-        with restoring(checkpoint):
-            images = read_counts(checkpoint.values["clock"], "images")["images"]
     scheme = build.scheme(config)
-    more = 0 if scheme.updates(Side.D, plan.last) else 1  # a run ends at the first step with its images
-    lost = [images for step, images in recorded.rollbacks.items() if step <= plan.first][-1:]
-    yield f"train.kimg={((images or 0) + more - sum(lost)) / 1000!r}"
+    yield f"train.kimg={_images_to_train(recorded, plan, scheme.updates(Side.D, plan.last)) / 1000!r}"
     yield "writers=[jsonl, console]"
     threads = read_environment(path).get("threads")
     if config.train.threads is None and type(threads) is int:
@@ -203,6 +204,20 @@ def _overrides(path: Path, config: RunConfig, recorded: RecordedRun, plan: Repla
         yield f"scheme.order={path.resolve()}"
     else:
         yield from ("every.sample_kimg=0", "every.log_steps=1", "evaluation.features=null")
+
+
+def _images_to_train(recorded: RecordedRun, plan: ReplayPlan, updates_d: bool) -> int:
+    """Return the length of the repetition. updates_d: whether its last step updates D."""
+    images = recorded.images.get(plan.last)
+    path = recorded.checkpoints.get(plan.last)
+    if images is None and path is not None:
+        checkpoint = read_checkpoint(path)
+        with restoring(checkpoint):
+            images = read_counts(checkpoint.values["clock"], "images")["images"]
+    lost = [lost_images for step, lost_images in recorded.rollbacks.items() if step <= plan.first]
+    images = (images or 0) - (lost[-1] if lost else 0)
+    # a run ends at the first step with its images: a step without D has those of the step before, and needs one more
+    return images if updates_d else images + 1
 
 
 def _former_rates(history: Sequence[Change], last: int) -> Iterator[str]:

@@ -1,6 +1,4 @@
-"""Page of `paragan serve` where a file of a user becomes what `paragan apply` writes for it; neither is stored."""
-
-from __future__ import annotations
+"""Page of `paragan serve` that applies a generator to a file of the user, as `paragan apply`; nothing is stored."""
 
 import time
 from dataclasses import replace
@@ -23,12 +21,12 @@ class FilePage:
     Raises `ConfigError` for a generator that takes several inputs.
     """
 
-    request = "POST apply"
-    names = ("direction",)
+    request = "POST apply"  # that the page sends
+    names = ("direction",)  # of values in its query
 
     def __init__(self, sampler: Sampler, title: str) -> None:
         directions = tuple(getattr(sampler.net, "directions", ()))
-        self._trained = sampler.config.data.options
+        self._data_options = sampler.config.data.options
         try:
             self._applications = {name: sampler.application(name or None) for name in directions or ("",)}
             application = next(iter(self._applications.values()))
@@ -42,16 +40,18 @@ class FilePage:
         self.html, self.policy = served_page(application.kind, view)
 
     def answer(self, values: dict[str, str], content: bytes, deadline: float) -> bytes:
-        """Return the output for the content of a file. deadline: of `time.monotonic`, between tiles."""
+        """Return the output for the content of a file. deadline: by `time.monotonic`; checked before each tile."""
         direction = values.get("direction", "")
         if direction not in self._applications:
             listed = " or ".join(filter(None, self._applications))
             raise ConfigError(f"direction is invalid; {f'pass {listed}' if listed else 'leave it out'}")
         application = _with_deadline(self._applications[direction], deadline)
-        return apply_to_content(application, content, "this file", self._trained, MAX_SIZE)
+        return apply_to_content(application, content, "this file", self._data_options, MAX_SIZE)
 
 
 def _with_deadline(application: Application, deadline: float) -> Application:
+    """Return the application, whose calls raise `TimeoutError` after the deadline."""
+
     def call(x: Tensor) -> Tensor:
         if time.monotonic() > deadline:
             raise TimeoutError("the file takes too long; cut it into parts")

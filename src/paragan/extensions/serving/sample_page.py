@@ -4,11 +4,8 @@
 to 1, on the great circle from that of `seed` to that of the next seed.
 """
 
-from __future__ import annotations
-
 import io
 import math
-from typing import Any
 
 from paragan.core.errors import ConfigError
 from paragan.export.sampler import Sampler
@@ -25,9 +22,9 @@ _MAX_SEED = 2**53 - 1  # the largest integer of JavaScript
 class SamplePage:
     """Page with controls of latents and classes."""
 
-    request = "GET images"
+    request = "GET images"  # that the page sends
     media_type = "image/png"
-    names = ("seed", "num", "class", "truncation", "walk")
+    names = ("seed", "num", "class", "truncation", "walk")  # of values in its query
 
     def __init__(self, sampler: Sampler, title: str) -> None:
         self._sampler = sampler
@@ -52,9 +49,9 @@ class SamplePage:
 
 
 def _number(values: dict[str, str], name: str, default: int, min_value: int, max_value: int) -> int:
-    text: Any = values.get(name, default)
-    if isinstance(text, int):
-        return text
+    if name not in values:
+        return default
+    text = values[name]
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and min_value <= int(text) <= max_value):
         raise ConfigError(f"{name} is invalid; pass an integer from {min_value} to {max_value}")
     return int(text)

@@ -1,7 +1,5 @@
 """HTTP server of a page where a trained generator is used, reachable from this machine only."""
 
-from __future__ import annotations
-
 import errno
 import getpass
 import hmac
@@ -48,8 +46,8 @@ class SampleServer(BoundedServer, HTTPServer):
 
     def __init__(self, sampler: Sampler, title: str, port: int) -> None:
         is_applied = sampler.takes_condition or isinstance(sampler, TensorSampler)
-        self.content = FilePage(sampler, title) if is_applied else SamplePage(sampler, title)
-        self.running = threading.Lock()
+        self.page = FilePage(sampler, title) if is_applied else SamplePage(sampler, title)
+        self.running = threading.Lock()  # held while the generator runs
         self.secret = secrets.token_urlsafe(24)
         try:
             super().__init__((_ADDRESS, port), _Handler)
@@ -78,11 +76,11 @@ class SampleServer(BoundedServer, HTTPServer):
 
         Raises `ConfigError` and `DataError` for invalid requests, `TimeoutError` if this or others take too long.
         """
-        values = _values(query, self.content.names)
+        values = _values(query, self.page.names)
         if not self.running.acquire(timeout=_TURN_S):
             raise TimeoutError(f"other requests took {_TURN_S:g} s; try again")
         try:
-            return self.content.answer(values, content, time.monotonic() + _TURN_S)
+            return self.page.answer(values, content, time.monotonic() + _TURN_S)
         finally:
             self.running.release()
 
@@ -104,14 +102,14 @@ class _Handler(BoundedHandler, BaseHTTPRequestHandler):
         name, _, query = path.partition("?")
         if not hmac.compare_digest(secret.encode(), self.server.secret.encode()):
             self._answer(HTTPStatus.FORBIDDEN, "open the complete URL that the terminal has printed\n")
-        elif f"{self.command} {name}" == self.server.content.request:
+        elif f"{self.command} {name}" == self.server.page.request:
             self._answer_request(query)
         elif self.command != "GET":
             self.send_error(HTTPStatus.NOT_IMPLEMENTED)
         elif not path and self.path.endswith("/"):
-            self._answer(HTTPStatus.OK, self.server.content.html, "text/html", self.server.content.policy)
+            self._answer(HTTPStatus.OK, self.server.page.html, "text/html", self.server.page.policy)
         else:
-            self._answer(HTTPStatus.NOT_FOUND, f"not found; there are / and {self.server.content.request}\n")
+            self._answer(HTTPStatus.NOT_FOUND, f"not found; there are / and {self.server.page.request}\n")
 
     do_POST = do_GET
 
@@ -129,7 +127,7 @@ class _Handler(BoundedHandler, BaseHTTPRequestHandler):
             text = f"no result; see the terminal of `{program_command()} serve`\n"
             self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, text)
         else:
-            self._answer(HTTPStatus.OK, result, self.server.content.media_type)
+            self._answer(HTTPStatus.OK, result, self.server.page.media_type)
 
     def _read_content(self) -> bytes:
         """Return the file of a request. Raises `ConfigError` if its size is not stated, or too large."""
@@ -148,14 +146,15 @@ class _Handler(BoundedHandler, BaseHTTPRequestHandler):
     def _answer(
         self, status: HTTPStatus, body: str | bytes, kind: str = "text/plain", policy: str = "default-src 'none'"
     ) -> None:
-        """Send an answer. kind: its media type; of text in UTF-8. policy: of its content security."""
-        is_text = isinstance(body, str)
-        body = body.encode() if isinstance(body, str) else body
+        """Send an answer. body: text is sent as UTF-8. kind: media type. policy: of its content security."""
+        if isinstance(body, str):
+            body = body.encode()
+            kind = f"{kind}; charset=utf-8"
         self.send_response(status)
         for name, value in _HEADERS.items():
             self.send_header(name, value)
         self.send_header("Content-Security-Policy", f"{policy}; frame-ancestors 'none'")
-        self.send_header("Content-Type", f"{kind}; charset=utf-8" if is_text else kind)
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
@@ -174,6 +173,7 @@ def _ssh_target() -> str:
 
 
 def _values(query: str, known: Sequence[str]) -> dict[str, str]:
+    """Return the values of a query by name. Raises `ConfigError` for a name that is unknown or given twice."""
     try:
         pairs = parse_qsl(query, strict_parsing=bool(query), max_num_fields=10)
     except ValueError:

@@ -1,7 +1,5 @@
 """Projection of an image file, written next to a run: a sheet, and the latent as safetensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,8 @@ def write_projection(
 ) -> dict[str, Any]:
     """Write the files; return their paths, the class by name and the mean squared error.
 
-    path: of the generator.
+    path: run folder or file of the generator. label: class of the image; None: found with the latent.
+    out: file of the sheet; None: in `projections`, next to the generator.
     """
     check_inputs(sampler, "project")
     if out is not None:
@@ -54,7 +53,8 @@ def write_projection(
     tensors = {"z": projection.z_1Z} | ({} if projection.y_1 is None else {"y": projection.y_1})
     with atomic_write(latent) as file:
         file.write(save(tensors))
-    names = sampler.class_names
-    number = None if projection.y_1 is None else int(projection.y_1)
-    label = None if number is None else names[number] if number < len(names) else str(number)
-    return {"image": str(sheet), "latent": str(latent), "class": label, "error": projection.error}
+    class_name = None
+    if projection.y_1 is not None:
+        number = int(projection.y_1)
+        class_name = sampler.class_names[number] if number < len(sampler.class_names) else str(number)
+    return {"image": str(sheet), "latent": str(latent), "class": class_name, "error": projection.error}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from paragan.runs.folder import run_name
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLUMNS = 3  # of the picture
+_MAX_COLUMNS = 3  # of the picture
 
 
 def best_trial(plan: StudyPlan, trials: Sequence[TrialRecord]) -> TrialRecord | None:
@@ -34,10 +35,10 @@ def trial_line(plan: StudyPlan, trials: Sequence[TrialRecord], number: int) -> s
     """Return a line about a trial that has just ended."""
     trial = next(trial for trial in trials if trial.number == number)
     best = best_trial(plan, trials)
-    ended = trial.reason or trial.state
+    outcome = trial.reason or trial.state
     values = " ".join(f"{key}={_short(value)}" for key, value in trial.values.items())
-    lead = f"; best: trial {best.number} with {_score(best)}" if best is not None else ""
-    return f"trial {number} ({len(trials)} of {plan.max_trials}): {plan.goal} {_score(trial)}, {ended}, {values}{lead}"
+    line = f"trial {number} ({len(trials)} of {plan.max_trials}): {plan.goal} {_score(trial)}, {outcome}, {values}"
+    return line if best is None else f"{line}; best: trial {best.number} with {_score(best)}"
 
 
 def trial_rows(plan: StudyPlan, trials: Sequence[TrialRecord]) -> list[list[str]]:
@@ -56,14 +57,14 @@ def write_results(plan: StudyPlan, trials: Sequence[TrialRecord], folder: Path) 
         return (
             f"{folder / 'trials.csv'}; for a picture of the trials run {sys.executable} -m pip install 'paragan[plot]'"
         )
-    height = 3.0 * -(-len(plan.dimensions) // _COLUMNS)
+    height = 3.0 * math.ceil(len(plan.dimensions) / _MAX_COLUMNS)
     picture = render_figure(plan.recipe, (10.0, height), lambda figure: _draw(figure, plan, trials), "png")
     write_bytes(folder / "trials.png", picture)
     return f"{folder / 'trials.csv'}, {folder / 'trials.png'}"
 
 
 def winner_command(plan: StudyPlan, best: TrialRecord) -> str:
-    """Return the shell command that trains the recipe at the best values, at its own length."""
+    """Return the shell command that trains the recipe at the best values, for as long as the recipe says."""
     words = [plan.recipe, *plan.settings, *trial_words(best.values), "--out", f"runs/{run_name(plan.recipe)}-tuned"]
     return f"{program_command()} train {shlex.join(words)}"
 
@@ -80,10 +81,12 @@ def _as_csv(plan: StudyPlan, trials: Sequence[TrialRecord]) -> str:
 
 
 def _ranked(plan: StudyPlan, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    def place(trial: TrialRecord) -> tuple[bool, bool, float]:
+    """Return complete trials first, trials without a score last, better scores before others."""
+
+    def order(trial: TrialRecord) -> tuple[bool, bool, float]:
         return trial.state != "complete", trial.value is None, -plan.direction * (trial.value or 0.0)
 
-    return sorted(trials, key=place)
+    return sorted(trials, key=order)
 
 
 def _score(trial: TrialRecord) -> str:
@@ -99,9 +102,10 @@ def _draw(figure: Figure, plan: StudyPlan, trials: Sequence[TrialRecord]) -> Non
     scored = [trial for trial in trials if trial.value is not None]
     scores = [trial.value for trial in trials if trial.value is not None]
     fills = [COLOURS[0] if trial.state == "complete" else "none" for trial in scored]
-    columns = min(_COLUMNS, len(plan.dimensions))
-    for place, dimension in enumerate(plan.dimensions, start=1):
-        axis = figure.add_subplot(-(-len(plan.dimensions) // columns), columns, place)
+    columns = min(_MAX_COLUMNS, len(plan.dimensions))
+    rows = math.ceil(len(plan.dimensions) / columns)
+    for number, dimension in enumerate(plan.dimensions, start=1):
+        axis = figure.add_subplot(rows, columns, number)
         values = [trial.values[dimension.key] for trial in scored]
         axis.scatter(values, scores, s=18, facecolors=fills, edgecolors=COLOURS[0], zorder=3)
         if dimension.kind == "log":

@@ -48,7 +48,9 @@ class Dimension:
     @property
     def extremes(self) -> tuple[Value, ...]:
         """All choices, or both ends: a setting that is valid at these is taken to be valid between them."""
-        return self.choices or (tuple(map(int, self.ends)) if self.kind == "int" else self.ends)
+        if self.kind == "choice":
+            return self.choices
+        return tuple(map(int, self.ends)) if self.kind == "int" else self.ends
 
 
 def parse_space(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[Dimension, ...]]:
@@ -57,32 +59,34 @@ def parse_space(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[Dimension,
     A dimension is `log:a..b`, `a..b`, `int:a..b` or `x,y,z`; commas inside of brackets and quotes do
     not separate values. `ConfigError` for a range that has no values, and if there is no dimension.
     """
-    fixed: list[str] = []
+    settings: list[str] = []
+    fixed_keys: set[str] = set()
     dimensions: dict[str, Dimension] = {}
     for word in words:
         key, _, text = word.partition("=")
         dimension = _dimension(key, text)
-        if key in dimensions or (dimension is not None and any(word.partition("=")[0] == key for word in fixed)):
+        if key in dimensions or (dimension is not None and key in fixed_keys):  # of two plain values the last counts
             raise ConfigError(f"{key} is given twice; give it one range or value")
-        if dimension is None:
-            if text.partition(":")[0] in ("log", "int", "uniform", "float", "choice"):
-                raise ConfigError(f"{key}={text} is no range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
-            fixed.append(word)
-        else:
+        if dimension is not None:
             dimensions[key] = dimension
+            continue
+        if text.partition(":")[0] in ("log", "int", "uniform", "float", "choice"):
+            raise ConfigError(f"{key}={text} is no range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
+        settings.append(word)
+        fixed_keys.add(key)
     if not dimensions:
         raise ConfigError("tune needs a setting to vary; give it a range, such as g.optimizer.lr=log:1e-5..1e-3")
     if "train.kimg" in dimensions:
         raise ConfigError("train.kimg: trials of different lengths do not compare; give it one value")
-    return tuple(fixed), tuple(dimensions.values())
+    return tuple(settings), tuple(dimensions.values())
 
 
 def parse_ranges(ranges: Mapping[str, str]) -> tuple[Dimension, ...]:
     """Return the dimensions of a program's ranges by key. `ConfigError`: one is a plain value, or Optuna is missing."""
     check_optuna()
-    fixed, dimensions = parse_space([f"{key}={text}" for key, text in ranges.items()])
-    if fixed:
-        raise ConfigError(f"tune: {fixed[0]} is no range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
+    settings, dimensions = parse_space([f"{key}={text}" for key, text in ranges.items()])
+    if settings:
+        raise ConfigError(f"tune: {settings[0]} is no range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
     return dimensions
 
 
@@ -108,7 +112,8 @@ def _dimension(key: str, text: str) -> Dimension | None:
             raise ConfigError(f"{key}={text}: a value is empty or given twice; give each value once")
         return Dimension(key, "choice", choices=choices)
     kind = match[1] or "float"
-    low, high = (_number(key, text, part) for part in (match[2] if match[1] else match[3], match[4]))
+    low = _number(key, text, match[2] if match[1] else match[3])
+    high = _number(key, text, match[4])
     if kind == "int" and not (low.is_integer() and high.is_integer()):
         raise ConfigError(f"{key}={text}: int: is for whole numbers; leave int: out")
     if kind == "log" and low <= 0:
@@ -121,6 +126,7 @@ def _dimension(key: str, text: str) -> Dimension | None:
 
 
 def _number(key: str, text: str, part: str) -> float:
+    """Return one end of a range `text`, the number in its `part`."""
     is_number = re.fullmatch(_NUMBER, part) and not part.startswith(".")  # of three dots, not of .5
     value = float(part) if is_number else math.nan
     if not math.isfinite(value):

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 Sampler = Literal["tpe", "grid"]
-_RUN = "run"  # number of the run folder, which a trial has that is given out again, too
-_REASON = "reason"  # why a trial has no score; a trial without one was interrupted
+# attributes of a trial in the database
+_RUN = "run"  # number of the run folder: a trial that is given out again is a new one with the same number
+_REASON = "reason"  # why a trial has no score; a failed trial without one was interrupted
 _WAIT_S = 60.0  # for the database, while another process writes
 
 
@@ -55,14 +56,16 @@ class StudyPlan:
     def __post_init__(self) -> None:
         if self.trials < 1:
             raise ConfigError(f"trials={self.trials} is invalid; pass a number of at least 1")
-        if self.sampler == "grid" and (ranges := [one.key for one in self.dimensions if one.kind != "choice"]):
+        ranges = [dimension.key for dimension in self.dimensions if dimension.kind != "choice"]
+        if self.sampler == "grid" and ranges:
             raise ConfigError(f"a grid needs single values, and {ranges[0]} has a range; write {ranges[0]}=a,b,c")
 
     @property
     def max_trials(self) -> int:
         """Number of trials that are to end: all of a grid at most."""
-        grid = prod(len(one.choices) for one in self.dimensions)
-        return min(self.trials, grid) if self.sampler == "grid" else self.trials
+        if self.sampler != "grid":
+            return self.trials
+        return min(self.trials, prod(len(dimension.choices) for dimension in self.dimensions))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +101,7 @@ class Study:
             self._storage = _open_storage(folder / STUDY)
             self._study = _open_study(plan, self._storage)
             self._check_plan()
-            for trial in self._newest():
+            for trial in self._newest_trials():
                 if trial.state.name == "FAIL" and _REASON in trial.user_attrs:
                     self._queue(trial)
 
@@ -108,15 +111,17 @@ class Study:
 
         with self._exclusively():
             trials = self._study.get_trials(deepcopy=False)
-            running = [trial for trial in trials if trial.state.name == "RUNNING" and not self._give_back(trial)]
+            open_trials = [trial for trial in trials if trial.state.name == "RUNNING"]
+            running = [trial for trial in open_trials if not self._requeue_if_dead(trial)]
             self.num_running = len(running)
             if len(self.ended()) + len(running) >= self.plan.max_trials:
                 return None
+            numbers = [trial.user_attrs[_RUN] for trial in trials if _RUN in trial.user_attrs]
+            number = 1 + max(numbers, default=-1)
             # A seed for each draw: with one for all, each process and each resume would draw the same values.
-            numbers = [trial.user_attrs.get(_RUN) for trial in trials]
-            number = 1 + max((known for known in numbers if isinstance(known, int)), default=-1)
             self._study.sampler = self._sampler(number)
-            self._trial = self._study.ask({one.key: one.distribution for one in self.plan.dimensions})
+            distributions = {dimension.key: dimension.distribution for dimension in self.plan.dimensions}
+            self._trial = self._study.ask(distributions)
             self._study.sampler = RandomSampler()  # that of grids would stop `Study.optimize` at an end
             if _RUN not in self._trial.user_attrs:
                 self._trial.set_user_attr(_RUN, number)
@@ -124,10 +129,10 @@ class Study:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             return self._trial.user_attrs[_RUN], dict(self._trial.params)
 
-    def report(self, place: int, value: float) -> bool:
-        """Record a score of this process's trial on the way; return whether it is to be pruned."""
+    def report(self, number: int, value: float) -> bool:
+        """Record the score `number` of this process's unfinished trial; return whether the trial is to be pruned."""
         assert self._trial is not None, "after start"
-        self._trial.report(value, place)
+        self._trial.report(value, number)
         return self._trial.should_prune()
 
     def end(self, state: str, value: float | None, reason: str) -> None:
@@ -157,15 +162,16 @@ class Study:
             TrialRecord(
                 number=trial.user_attrs[_RUN],
                 state=states[trial.state.name],
-                value=trial.value if trial.state.name == "COMPLETE" else _last(trial),
+                value=trial.value if trial.state.name == "COMPLETE" else _newest_score(trial),
                 reason=trial.user_attrs.get(_REASON, ""),
                 values=dict(trial.params),
             )
-            for trial in self._newest()
+            for trial in self._newest_trials()
             if trial.state.name in states and (trial.state.name != "FAIL" or _REASON in trial.user_attrs)
         ]
 
-    def _newest(self) -> list[FrozenTrial]:
+    def _newest_trials(self) -> list[FrozenTrial]:
+        """Return the newest trial of each run folder: earlier ones were given out again."""
         trials = self._study.get_trials(deepcopy=False)
         return list({trial.user_attrs.get(_RUN): trial for trial in trials}.values())
 
@@ -173,15 +179,16 @@ class Study:
         """Give a trial out once more, with its values and run folder."""
         self._study.enqueue_trial(trial.params, {_RUN: trial.user_attrs[_RUN]})
 
-    def _give_back(self, trial: FrozenTrial) -> bool:
-        """Queue a trial whose process has ended once more; return whether that was so."""
+    def _requeue_if_dead(self, trial: FrozenTrial) -> bool:
+        """Give out a running trial again if its process has ended; return whether that was so."""
         from optuna.trial import TrialState
 
         with open_lock_file(self._lock_path(trial.number)) as lock:
             if not try_to_lock(lock):
                 return False
         self._study.tell(trial.number, state=TrialState.FAIL)
-        if trial.params.keys() == {one.key for one in self.plan.dimensions}:  # it may have ended while it was drawn
+        keys = {dimension.key for dimension in self.plan.dimensions}
+        if trial.params.keys() == keys:  # else the process ended while values were drawn
             self._queue(trial)
         return True
 
@@ -189,7 +196,8 @@ class Study:
         from optuna.samplers import GridSampler, TPESampler
 
         if self.plan.sampler == "grid":
-            return GridSampler({one.key: list(one.choices) for one in self.plan.dimensions}, self.plan.seed)
+            choices = {dimension.key: list(dimension.choices) for dimension in self.plan.dimensions}
+            return GridSampler(choices, self.plan.seed)
         return TPESampler(seed=int(np.random.SeedSequence((self.plan.seed, number)).generate_state(1)[0]))
 
     def _check_plan(self) -> None:
@@ -232,7 +240,7 @@ def _open_study(plan: StudyPlan, storage: RDBStorage) -> OptunaStudy:
     )
 
 
-def _last(trial: FrozenTrial) -> float | None:
+def _newest_score(trial: FrozenTrial) -> float | None:
     """Return the newest score of a trial that did not end with one."""
     with suppress(ValueError):
         return trial.intermediate_values[max(trial.intermediate_values)]

@@ -42,7 +42,7 @@ from paragan.runs.run_request import RunRequest
 from paragan.runs.session import end_session, open_session, record_failure
 
 _PROGRAM_GOAL = "fd"
-_PROGRAM_TRIALS = 10  # of a program: in the length of its run
+_PROGRAM_TRIALS = 10  # trials of a program that are together as long as its run
 Log = Callable[[str], None]
 Configure = Callable[[Sequence[str]], RunConfig]
 
@@ -91,10 +91,10 @@ def goal_direction(config: RunConfig, goal: str, model: Model | None = None) -> 
 
 def check_trials(configure: Configure, dimensions: Sequence[Dimension]) -> None:
     """Raise `ConfigError` for an invalid value of a dimension, and for what trials cannot train."""
-    first = {one.key: one.extremes[0] for one in dimensions}
-    for one in dimensions:
-        for value in one.extremes:
-            config = configure(trial_words(first | {one.key: value}))
+    values = {dimension.key: dimension.extremes[0] for dimension in dimensions}
+    for dimension in dimensions:
+        for extreme in dimension.extremes:
+            config = configure(trial_words(values | {dimension.key: extreme}))
             if config.grid is not None:
                 raise ConfigError("tune trains pairs of networks, and a grid varies its cells itself; leave grid out")
 
@@ -106,8 +106,8 @@ def tune(tuning: Tuning, interrupt: Interrupt, log: Log) -> list[TrialRecord]:
     interrupted one, and tries a failed one again. Raises `ParaganError` for what the user must change.
     """
     study = Study(tuning.plan, tuning.folder) if tuning.world.is_main else None
-    begun = time.monotonic()
-    num_done = 0
+    began = time.monotonic()
+    num_ended = 0  # by this process
     try:
         while (started := tuning.world.gather(None if study is None else study.start())[0]) is not None:
             number, values = started
@@ -117,15 +117,15 @@ def tune(tuning: Tuning, interrupt: Interrupt, log: Log) -> list[TrialRecord]:
                 break
             if study is not None:
                 study.end(trial.state, trial.value, trial.reason)
-                num_done += 1
+                num_ended += 1
                 trials = study.ended()
-                left_s = (time.monotonic() - begun) / num_done * (tuning.plan.max_trials - len(trials))
-                left = f"; about {format_duration(left_s)} left" if left_s else ""
-                log(trial_line(tuning.plan, trials, trial.number) + left)
+                left_s = (time.monotonic() - began) / num_ended * (tuning.plan.max_trials - len(trials))
+                eta = f"; about {format_duration(left_s)} left" if left_s else ""
+                log(trial_line(tuning.plan, trials, trial.number) + eta)
             gc.collect()  # the networks of a trial refer to each other
         if study is not None and study.num_running and not interrupt.requested:
-            are = "1 trial is" if study.num_running == 1 else f"{study.num_running} trials are"
-            log(f"{are} still running elsewhere; the same command prints all results once they have ended")
+            running = "1 trial is" if study.num_running == 1 else f"{study.num_running} trials are"
+            log(f"{running} still running elsewhere; the same command prints all results once they have ended")
         return [] if study is None else study.ended()
     finally:
         if study is not None:
@@ -145,7 +145,7 @@ class _Trial:
     value: float | None = None
     reason: str = ""
     is_pruned: bool = False
-    reported: set[int] = field(default_factory=set)  # places of scores on the way
+    reported: set[int] = field(default_factory=set)  # numbers of scores before the end
 
     def train(self) -> None:
         """Train in the run folder, from its newest checkpoint if any. Collective.
@@ -204,14 +204,14 @@ class _Trial:
                 link_or_copy(file, target / file.name)
 
     def _report(self, config: RunConfig, kimg: float, values: Mapping[str, Any]) -> None:
-        """Take the goal of a score; prune the trial if it is one on the way and worse than others."""
-        self.value = None
+        """Take the goal of a score; prune the trial if it has not ended, and others had better scores by then."""
+        self.value = None  # not an earlier score, if this one raises
         self.value = _goal_of(values, self.tuning.plan.goal)
         period = config.every.score_kimg
-        place = round(kimg / period) if period else 0  # batches, and with them images, may differ between trials
-        if self.study is not None and kimg < self.tuning.plan.kimg and place not in self.reported:
-            self.reported.add(place)
-            self.is_pruned |= self.study.report(place, self.value)
+        number = round(kimg / period) if period else 0  # not the images: trials may have other batches
+        if self.study is not None and kimg < self.tuning.plan.kimg and number not in self.reported:
+            self.reported.add(number)
+            self.is_pruned |= self.study.report(number, self.value)
 
 
 def _goal_of(values: Mapping[str, Any], goal: str) -> float:
@@ -244,10 +244,12 @@ class ProgramTuning:
         """
         if (self.folder / "config.yaml").is_file() and not fresh:
             former = compare(self.config, read_recipe(str(self.folder / "config.yaml"), outside=ANY))
-            keys = tuple(one.key for one in dimensions)
-            return self._with([f"{key}={json.dumps(now)}" for key, (_, now) in former.items() if key.startswith(keys)])
+            keys = tuple(dimension.key for dimension in dimensions)
+            values = {key: value for key, (_, value) in former.items() if key.startswith(keys)}
+            return self._configure([f"{key}={json.dumps(value)}" for key, value in values.items()])
         config = self.config
-        check_trials(self._with, dimensions)
+        check_trials(self._configure, dimensions)
+        num_steps = max(1, len(config.max_steps) // _PROGRAM_TRIALS)
         plan = StudyPlan(
             recipe=self.folder.name,
             settings=(),
@@ -255,19 +257,20 @@ class ProgramTuning:
             goal=_PROGRAM_GOAL,
             direction=goal_direction(config, _PROGRAM_GOAL, self.networks),
             trials=trials,
-            kimg=max(1, len(config.max_steps) // _PROGRAM_TRIALS) * config.train.batch * config.batches_per_step / 1000,
+            kimg=num_steps * config.train.batch * config.batches_per_step / 1000,
             seed=config.seed,
         )
         folder = self.folder.with_name(f"{self.folder.name}-tune")
         tuning = Tuning(
-            plan=plan, configure=self._with, folder=folder, world=self.world, place=self.place, model=self.networks
+            plan=plan, configure=self._configure, folder=folder, world=self.world, place=self.place, model=self.networks
         )
         best = best_trial(plan, tune(tuning, Interrupt(), log))
-        values = self.world.gather(None if best is None else best.values)[0]
-        if values is None:
+        best_values = self.world.gather(None if best is None else best.values)[0]  # known to rank 0 only
+        if best_values is None:
             raise ConfigError(f"tune: no trial has a score; {folder / 'logs'} has what each printed")
-        log(f"tune      {' '.join(trial_words(values))}")
-        return self._with(trial_words(values))
+        words = trial_words(best_values)
+        log(f"tune      {' '.join(words)}")
+        return self._configure(words)
 
-    def _with(self, words: Sequence[str]) -> RunConfig:
+    def _configure(self, words: Sequence[str]) -> RunConfig:
         return parse_recipe(dump(self.config), "tune", ANY, words)

@@ -67,13 +67,14 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
     @property
     def capabilities(self) -> frozenset[Capability]:  # type: ignore[override]
         """With a server those of updates that need only the sum of gradients."""
-        always = ALL - {Capability.GRID, Capability.EXTRA_PLAYERS, Capability.ROLLBACK, Capability.FORECAST}
+        capabilities = ALL - {Capability.GRID, Capability.EXTRA_PLAYERS, Capability.ROLLBACK, Capability.FORECAST}
         if not self._has_server:
-            return always
-        of_gradients = always - {Capability.PAUSES, Capability.LOSS_SCALE, Capability.BALANCER}
-        of_gradients -= {Capability.TERM_STATE, Capability.AUGMENT_STATE}
-        has_workers = self._roles is not None and self._roles.world.size > 2
-        return of_gradients - {Capability.COUPLED} if has_workers else of_gradients  # each has a part of the batch
+            return capabilities
+        capabilities -= {Capability.PAUSES, Capability.LOSS_SCALE, Capability.BALANCER}
+        capabilities -= {Capability.TERM_STATE, Capability.AUGMENT_STATE}
+        if self._roles is not None and self._roles.world.size > 2:  # several workers: each has a part of the batch
+            capabilities -= {Capability.COUPLED}
+        return capabilities
 
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
         """Raise `ConfigError` for a game, or a field of a policy, that worker and server do not honour."""
@@ -99,5 +100,5 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
 
     def _make_session(self, gan: GAN) -> Server | GradientWorker:
         assert self._roles is not None
-        kind = Server if self._roles.sides else GradientWorker
-        return kind(gan, self._roles, self.options.staleness)
+        session = Server if self._roles.sides else GradientWorker  # players are on the server alone
+        return session(gan, self._roles, self.options.staleness)
