@@ -71,15 +71,15 @@ def blocks_to_cut(net: nn.Module) -> nn.ModuleList | nn.Sequential:
     if not isinstance(declared, (nn.ModuleList, nn.Sequential)):
         problem = f"strategy pipeline needs the attribute `blocks` of {name}, an nn.ModuleList or nn.Sequential"
         raise ConfigError(f"{problem}, run by paragan.layers.blocks.run_blocks; add it, or use zero3")
-    inside = set(declared.modules())
-    mixing = [key for key, module in net.named_modules() if module in mixing_layers(net) - inside]
+    mixing_outside = mixing_layers(net) - set(declared.modules())
+    mixing = [key for key, module in net.named_modules() if module in mixing_outside]
     if mixing:
         raise ConfigError(
             f"strategy pipeline: {name} has layers outside of its blocks that mix samples ({', '.join(mixing[:3])}); "
             "move them into a block, or use ddp"
         )
-    owners = Counter(chain.from_iterable({id(p) for p in block.parameters()} for block in declared.children()))
-    if max(owners.values(), default=0) > 1:
+    weights = [{id(weight) for weight in block.parameters()} for block in declared.children()]
+    if max(Counter(chain.from_iterable(weights)).values(), default=0) > 1:  # a weight in two of these sets
         raise ConfigError(f"strategy pipeline: blocks of {name} share a weight; use zero3")
     return declared
 
@@ -87,24 +87,25 @@ def blocks_to_cut(net: nn.Module) -> nn.ModuleList | nn.Sequential:
 def stage_edges(
     blocks: nn.Module, stages: int, cuts: tuple[int, ...] | None, make: NetworkFactory | None = None
 ) -> tuple[int, ...]:
-    """Return where the stages of blocks begin and end. cuts: None: balanced.
+    """Return where the stages of blocks begin and end. cuts: None: by the estimated work of the blocks.
 
-    make: to estimate the work of a call; if it cannot, stages have equal counts of blocks.
+    make: factory whose inputs are used for the estimate; without them, stages have equal counts of blocks.
     """
-    number = len(list(blocks.children()))
+    num_blocks = len(list(blocks.children()))
     if cuts is None and make is not None and make.inputs is not None:
         with torch.device("meta"):
             net = make.construct()
         cuts = balanced_cuts(block_costs(net, make.inputs(net)), stages, NEARLY_EQUAL)
     elif cuts is None:
-        cuts = tuple(number * stage // stages for stage in range(1, stages))
-    check_cuts(cuts, number, stages)
-    return (0, *cuts, number)
+        cuts = tuple(num_blocks * stage // stages for stage in range(1, stages))
+    check_cuts(cuts, num_blocks, stages)
+    return (0, *cuts, num_blocks)
 
 
 def collect_weights(placed: PipelinedNetwork, local: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return all parameters and buffers of a network. local: those of this rank. Collective."""
     pipeline = placed.ranks.group
+    # by rank: which tensors it has, and their types
     dtypes = pipeline.gather({name: dtype_name(value.dtype) for name, value in local.items()})
     weights = {}
     for name, shape in placed.shapes.items():
@@ -124,6 +125,7 @@ def zero_gradient(copies: Strategy, net: nn.Module, name: str) -> Tensor:
     weight = net.get_parameter(name)
     weight.grad = torch.zeros_like(weight)
     grad = local_shard(weight.grad)
+    # the optimiser steps this rank's piece of the weight, if it was cut, else the weight
     stepped = next((piece for whole, piece in placement_of(net).shards if whole is weight), weight)
     if stepped is not weight:
         is_sharded = isinstance(weight, DTensor)

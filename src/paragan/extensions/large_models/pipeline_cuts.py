@@ -123,6 +123,8 @@ class ChainedBlocks(nn.ModuleList, BlockRunner):
 
 
 class _SomeBlocks(BlockRunner):
+    """Consecutive blocks of a chain, as a network calls them."""
+
     def __init__(self, blocks: ChainedBlocks, numbers: range) -> None:
         if numbers.step != 1:
             raise ConfigError("blocks can be called in their order only; slice them without a step")
@@ -152,6 +154,8 @@ def block_costs(net: nn.Module, inputs: Sequence[Tensor | None]) -> list[BlockCo
 
 
 class _CostedBlocks(ChainedBlocks):
+    """Blocks that add the cost of each block to `costs` when it is called."""
+
     def __init__(self, blocks: Any) -> None:
         super().__init__(blocks)
         self.costs: list[BlockCost] = []
@@ -185,11 +189,12 @@ class _BytesWritten(TorchDispatchMode):
 
 
 def _tensors(value: Any) -> list[Tensor]:
+    """Return the tensors of a nest of tuples, lists and maps."""
     tensors: list[Tensor] = []
 
-    def take(tensor: Tensor) -> Tensor:
+    def append(tensor: Tensor) -> Tensor:
         tensors.append(tensor)
         return tensor
 
-    map_tensors(take, value)
+    map_tensors(append, value)
     return tensors

@@ -92,7 +92,7 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         """Run consecutive blocks on this rank's rows; return the output of these rows. Collective."""
         first = numbers.start
         stop = numbers.stop
-        # a network may call some of its blocks, whose ends may lie within stages
+        # a network may call some of its blocks, which may begin or end within a stage
         stages = [
             PipelineStage(max(stage.first, first), min(stage.stop, stop), stage.rank)
             for stage in self.stages
@@ -103,45 +103,47 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         is_whole = self.training and self._mixes and not torch.is_grad_enabled()
         rows = RowSplit.of(self.ranks, len(value[0]), 1 if is_whole else self.micro_batches)
         self.messages.flush()  # all ranks are here, so what was sent before has arrived
-        whole = [rows.gather(each) for each in labels]
+        gathered_labels = [rows.gather(y_B) for y_B in labels]
         keys = rows.gather(self.keys_B if self.draws else None)
-        held = self._enter(value, rows, stages[0].rank)
+        values = self._enter(value, rows, stages[0].rank)
         # each stage with the rank before it and the one after it; the first and last ranks are their own ends
         route = [stages[0].rank, *(stage.rank for stage in stages), stages[-1].rank]
         for number, stage in enumerate(stages):
             ends = (route[number], route[number + 2])
-            structure = self._run_stage(stage, ends, held, rows, [keys, *whole], structure)
-        outputs = self._leave(held, rows, stages[-1].rank)
+            structure = self._run_stage(stage, ends, values, rows, [keys, *gathered_labels], structure)
+        outputs = self._leave(values, rows, stages[-1].rank)
         if not torch.is_grad_enabled():  # no turn follows, which flushes after its backward
             self.messages.flush()
         return put_together(outputs, structure)
 
     def _enter(self, value: Sequence[Tensor], rows: RowSplit, rank: int) -> list[list[Tensor]]:
-        """Move the rows of all ranks to the first stage; a backward follows if one needs it."""
-        return [
-            RowMove(self.messages, part.counts, part.all_on(rank), is_recorded_always=False)(
-                [tensor[rows.local_rows(part)] for tensor in value]
-            )
-            for part in rows.parts
-        ]
+        """Move the rows of all ranks to the first stage; return its tensors of each micro-batch.
+
+        A backward follows if a rank needs it.
+        """
+        values = []
+        for part in rows.parts:
+            move = RowMove(self.messages, part.counts, part.all_on(rank), is_recorded_always=False)
+            values.append(move([tensor[rows.local_rows(part)] for tensor in value]))
+        return values
 
     def _run_stage(
         self,
         stage: PipelineStage,
         ends: tuple[int, int],
-        held: list[list[Tensor]],
+        values: list[list[Tensor]],
         rows: RowSplit,
         labels: Sequence[Sequence[Tensor | None]],
         structure: Any,
     ) -> Any:
-        """Run one stage on all micro-batches, in place in `held`; return the structure of its output.
+        """Run one stage on all micro-batches, and put its output into `values`; return the output's structure.
 
-        labels: after the keys of layers that draw. ends: ranks that the input comes from and the output goes to.
+        ends: ranks that the input comes from and the output goes to. labels: first the keys of layers that draw.
         """
         keys, *labels = labels
         layers = [layer for block in self._blocks_of(stage) for layer in row_drawing_layers(block)]
         for number, part in enumerate(rows.parts):
-            value = held[number]
+            value = values[number]
             if stage.rank == self.ranks.group.rank:
                 # rows are received just before they are used, and sent just after: other ranks compute meanwhile
                 if ends[0] != stage.rank:
@@ -149,16 +151,16 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
                 out: Any = put_together(value, structure)
                 with with_keys(layers, keys[number]):
                     for block in self._blocks_of(stage):
-                        out = block(out, *(each[number] for each in labels))
-                value, produced = self._taken_apart(out, sum(part.counts), stage, structure)
+                        out = block(out, *(of_parts[number] for of_parts in labels))
+                value, new_structure = self._take_output_apart(out, sum(part.counts), stage, structure)
                 if ends[1] != stage.rank:
                     value = self._move(part, stage.rank, ends[1])(value)
             else:
                 # tensors of no rows carry the graph, so that this rank's backward reaches all moves, too
-                produced = self._agree(stage, structure, None)
-                value = absent(specs_of_structure(produced), value)
-            held[number] = value
-        return produced
+                new_structure = self._agree(stage, structure, None)
+                value = absent(specs_of_structure(new_structure), value)
+            values[number] = value
+        return new_structure
 
     def _move(self, part: MicroBatch, source: int, target: int) -> RowMove:
         return RowMove(self.messages, part.all_on(source), part.all_on(target))
@@ -166,34 +168,34 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
     def _blocks_of(self, stage: PipelineStage) -> list[nn.Module]:
         return list(self.children())[stage.first : stage.stop]
 
-    def _taken_apart(self, out: Any, count: int, stage: PipelineStage, before: Any) -> Any:
+    def _take_output_apart(self, out: Any, count: int, stage: PipelineStage, input_structure: Any) -> Any:
         """Return the tensors of a stage's output, and its structure."""
         try:
-            value, found = take_rows_apart(out, count)
+            value, structure = take_rows_apart(out, count)
         except ConfigError as error:  # all ranks must raise it, or they would wait for rows of this one
-            self._agree(stage, before, str(error))
+            self._agree(stage, input_structure, str(error))
             raise
-        return value, self._agree(stage, before, found)
+        return value, self._agree(stage, input_structure, structure)
 
-    def _agree(self, stage: PipelineStage, before: Any, found: Any) -> Any:
+    def _agree(self, stage: PipelineStage, input_structure: Any, structure: Any) -> Any:
         """Return the structure of a stage's output, which its rank sends once per kind of input.
 
-        found: of that rank; a text is the message of an error, which all ranks raise.
+        structure: known to that rank; a text is the message of an error, which all ranks raise.
         """
         autocast = torch.is_autocast_enabled(self.ranks.group.device.type)
         # what a structure depends on: ranks agree without a message whether theirs is known
-        key = json.dumps([stage.first, stage.stop, before, autocast, self.training])
+        key = json.dumps([stage.first, stage.stop, input_structure, autocast, self.training])
         if key not in self._structures:
-            produced = self.ranks.group.gather(found)[stage.rank]  # others cannot know shapes of blocks they lack
-            if isinstance(produced, str):
-                raise ConfigError(produced)
-            self._structures[key] = produced
+            sent = self.ranks.group.gather(structure)[stage.rank]  # others cannot know shapes of blocks they lack
+            if isinstance(sent, str):
+                raise ConfigError(sent)
+            self._structures[key] = sent
         return self._structures[key]
 
-    def _leave(self, held: Sequence[Sequence[Tensor]], rows: RowSplit, rank: int) -> list[Tensor]:
+    def _leave(self, values: Sequence[Sequence[Tensor]], rows: RowSplit, rank: int) -> list[Tensor]:
         """Move the outputs to the ranks of their rows, each tensor in a node of its own."""
         moved: list[list[Tensor]] = []
-        for part, value in zip(rows.parts, held, strict=True):
+        for part, value in zip(rows.parts, values, strict=True):
             # The adjoint of `_enter`, but recorded on all ranks: a loss on any rank's rows reaches the last stage.
             back = RowMove(self.messages, part.all_on(rank), part.counts)
             moved.append(list(chain.from_iterable(back([tensor]) for tensor in value)))
@@ -226,8 +228,8 @@ def take_apart(value: Any) -> tuple[list[Tensor], Any]:
     tensors: list[Tensor] = []
     structures = []
     for member in value:
-        found, structure = take_apart(member)
-        tensors += found
+        tensors_of_member, structure = take_apart(member)
+        tensors += tensors_of_member
         structures.append(structure)
     return tensors, structures
 
@@ -235,11 +237,11 @@ def take_apart(value: Any) -> tuple[list[Tensor], Any]:
 def take_rows_apart(value: Any, count: int | None = None) -> tuple[list[Tensor], Any]:
     """Return what `take_apart` does; raise `ConfigError` unless all tensors have `count` rows.
 
-    None: equally many.
+    count: None: any number, equal for all.
     """
     tensors, structure = take_apart(value)
-    rows = {len(tensor) if tensor.dim() else None for tensor in tensors}
-    if len(rows) != 1 or None in rows or rows != {count, *rows} - {None}:
+    counts = {len(tensor) if tensor.dim() else None for tensor in tensors}
+    if len(counts) != 1 or None in counts or (count is not None and counts != {count}):
         shapes = [tuple(tensor.shape) for tensor in tensors]
         samples = "" if count is None else f" for {count} samples"
         raise ConfigError(
@@ -251,12 +253,12 @@ def take_rows_apart(value: Any, count: int | None = None) -> tuple[list[Tensor],
 
 def put_together(tensors: Sequence[Tensor], structure: Any) -> Any:
     """Return the nest of this structure; lists become tuples."""
-    left = iter(tensors)
+    remaining = iter(tensors)
 
     def build(part: Any) -> Any:
         if part is None:
             return None
-        return next(left) if isinstance(part, dict) else tuple(build(member) for member in part)
+        return next(remaining) if isinstance(part, dict) else tuple(build(member) for member in part)
 
     return build(structure)
 

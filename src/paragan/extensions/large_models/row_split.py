@@ -25,13 +25,17 @@ class MicroBatch:
 
     @classmethod
     def of(cls, starts: Sequence[int], counts: Sequence[int], number: int, num: int) -> MicroBatch:
-        """Return micro-batch `number` of `num`. starts: first row of each rank in the batch."""
+        """Return micro-batch `number` of `num`: the rows with this number modulo `num`.
+
+        starts: first row of each rank in the batch. counts: rows of each rank.
+        """
         rows = tuple(slice((number - start) % num, None, num) for start in starts)
-        return cls(rows, tuple(len(range(count)[of]) for of, count in zip(rows, counts, strict=True)))
+        pairs = zip(rows, counts, strict=True)
+        return cls(rows, tuple(len(range(count)[local_rows]) for local_rows, count in pairs))
 
     def all_on(self, rank: int) -> tuple[int, ...]:
-        """Return the rows of each rank if one has all of them."""
-        return tuple(sum(self.counts) * (number == rank) for number in range(len(self.counts)))
+        """Return the number of rows on each rank if one has all of them."""
+        return tuple(sum(self.counts) if other == rank else 0 for other in range(len(self.counts)))
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class RowSplit:
         return part.rows[self.pipeline.rank]
 
     def gather(self, y_B: Tensor | None) -> list[Tensor | None]:
-        """Return the labels of the rows of all ranks, for each micro-batch. Collective."""
+        """Return the labels of the rows of all ranks, for each micro-batch. y_B: of this rank. Collective."""
         if y_B is None:
             return [None] * len(self.parts)
         count = self.counts[self.pipeline.rank]
@@ -80,17 +84,20 @@ class RowSplit:
         self.pipeline.count("activations", padded, collective=Collective.ALL_GATHER)
         with phase(Phase.COMMUNICATION):
             dist.all_gather(gathered, padded, group=self.pipeline.group)
-        whole = [labels[:count] for labels, count in zip(gathered, self.counts, strict=True)]
-        return [torch.cat([y[rows] for y, rows in zip(whole, part.rows, strict=True)]) for part in self.parts]
+        by_rank = [labels[:count] for labels, count in zip(gathered, self.counts, strict=True)]
+        of_parts: list[Tensor | None] = []
+        for part in self.parts:
+            of_parts.append(torch.cat([y[rows] for y, rows in zip(by_rank, part.rows, strict=True)]))
+        return of_parts
 
     def in_order(self, pieces: Sequence[Tensor]) -> Tensor:
         """Return this rank's rows of all micro-batches in their order."""
         if len(pieces) == 1:
             return pieces[0]
-        numbers = range(self.counts[self.pipeline.rank])
-        of_parts = [numbers[self.local_rows(part)] for part in self.parts]
-        places = torch.tensor(list(chain.from_iterable(of_parts)))
-        return torch.cat(list(pieces))[places.argsort().to(pieces[0].device)]
+        rows = range(self.counts[self.pipeline.rank])
+        rows_of_parts = [rows[self.local_rows(part)] for part in self.parts]
+        order = torch.tensor(list(chain.from_iterable(rows_of_parts)))
+        return torch.cat(list(pieces))[order.argsort().to(pieces[0].device)]  # argsort inverts the order
 
 
 def _gather_count(ranks: RankGroups, count: int) -> list[int]:
@@ -101,4 +108,4 @@ def _gather_count(ranks: RankGroups, count: int) -> list[int]:
     world.count("control", local, collective=Collective.ALL_GATHER)
     with phase(Phase.COMMUNICATION):
         dist.all_gather(gathered, local, group=world.control)
-    return [int(each) for each in gathered]
+    return [int(count_of_rank) for count_of_rank in gathered]

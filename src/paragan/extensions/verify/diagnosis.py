@@ -35,8 +35,10 @@ from paragan.layers.random import RowDrawing, preserved_state, uses_random_numbe
 from paragan.layers.update_once import mixing_layers
 from paragan.parallel.base.blocks import blocks
 
+# functions of a tensor that read its values
 _VALUE_ACCESS = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__"}
 _NOT_USER_CODE = (str(Path(__file__).resolve().parent.parent), str(Path(traceback.__file__).parent), "<")
+# from whose frame on the stack holds the user's code
 _CALLER = str(Path(network.__file__).resolve())
 _SPECTRAL_HOOK = "SpectralNorm"  # class name of the hook of torch.nn.utils.spectral_norm
 
@@ -75,28 +77,32 @@ def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
     watch = _Watch(net)
     before = rng.global_states()
     inputs = network_inputs(subject, side)
+    mixing = mixing_layers(net)
     random_layers = _module_names(net, lambda module: _draws_from_generator(module) and not _is_dropout(module))
     with preserved_state(net):
-        with watch.following(), turn_draws([0], side.value), rows_of_calls(subject.real().rows):
+        with watch.tracing(), turn_draws([0], side.value), rows_of_calls(subject.real().rows):
             out = network_output(side, net, inputs)
-        moved = next((name for name, state in rng.global_states().items() if state != before[name]), "")
+        used_generators = [name for name, state in rng.global_states().items() if state != before[name]]
+    generator = used_generators[0] if used_generators else ""
     return NetworkTraits(
-        mixing_layers=_module_names(net, mixing_layers(net).__contains__),
+        mixing_layers=_module_names(net, lambda module: module in mixing),
         random_layers=random_layers,
         dropout=_module_names(net, _is_dropout),
-        hidden_generator="" if moved == "torch" and random_layers else moved,
+        hidden_generator="" if generator == "torch" and random_layers else generator,
         torch_spectral_norms=_module_names(net, has_torch_spectral_norm),
         used_outside=tuple(watch.used_outside),
         value_access=watch.value_access,
-        row_dependence=0.0 if moved else _row_dependence(subject, side),
+        row_dependence=0.0 if generator else _row_dependence(subject, side),
         low_precision="" if out.dtype == torch.float64 else dtype_name(out.dtype),
         custom_functions=_custom_functions(out),
     )
 
 
 def _draws_from_generator(module: nn.Module) -> bool:
-    inside = any(map(uses_random_numbers, module.children()))
-    return uses_random_numbers(module) and not inside and not isinstance(module, RowDrawing)
+    """Return whether this module, not one inside it, draws from torch's generator."""
+    if isinstance(module, RowDrawing) or any(map(uses_random_numbers, module.children())):
+        return False
+    return uses_random_numbers(module)
 
 
 def _is_dropout(module: nn.Module) -> bool:
@@ -138,18 +144,19 @@ def _row_dependence(subject: VerifiedNetworks, side: Side) -> float:
 
 
 def _custom_functions(out: Tensor) -> tuple[str, ...]:
-    todo = [out.grad_fn]
+    """Return the names of the autograd Functions in the graph of an output, each once."""
+    nodes = [out.grad_fn]
     visited = set()
-    names: dict[str, None] = {}
-    while todo:
-        node = todo.pop()
+    names: list[str] = []
+    while nodes:
+        node = nodes.pop()
         if node is None or node in visited:
             continue
         visited.add(node)
         if isinstance(node, torch.autograd.function.BackwardCFunction):
-            names[type(node).__name__.removesuffix("Backward")] = None
-        todo += [after for after, _ in node.next_functions]
-    return tuple(names)
+            names.append(type(node).__name__.removesuffix("Backward"))
+        nodes += [next_node for next_node, _ in node.next_functions]
+    return tuple(dict.fromkeys(names))
 
 
 class _Watch(TorchFunctionMode):
@@ -160,20 +167,24 @@ class _Watch(TorchFunctionMode):
         names = {module: name for name, module in net.named_modules()}
         self.blocks = {block: names[block] for block in blocks(net)}
         weights = {id(weight): name for name, weight in net.named_parameters()}
-        self.owners: dict[int, tuple[str, nn.Module]] = {}
+        self.owners: dict[int, tuple[str, nn.Module]] = {}  # name and block of weights, by identity
         for block in self.blocks:
-            self.owners |= {id(w): (weights[id(w)], block) for w in block.parameters()}
-        self.inside: list[nn.Module] = []
-        self.used_outside: dict[tuple[str, str], None] = {}
+            self.owners |= {id(weight): (weights[id(weight)], block) for weight in block.parameters()}
+        self.running_blocks: list[nn.Module] = []
+        self.used_outside: dict[tuple[str, str], None] = {}  # (weight, block), in order, each once
         self.value_access = ""
 
     @contextmanager
-    def following(self) -> Iterator[None]:
+    def tracing(self) -> Iterator[None]:
         """Trace the forward inside this context."""
+
+        def leave(_block: nn.Module, _inputs: object, _output: object) -> None:
+            self.running_blocks.pop()
+
         hooks = []
         for block in self.blocks:
-            hooks.append(block.register_forward_pre_hook(lambda module, _: self.inside.append(module)))
-            hooks.append(block.register_forward_hook(lambda *_: self.inside.pop() and None, always_call=True))
+            hooks.append(block.register_forward_pre_hook(lambda block, _: self.running_blocks.append(block)))
+            hooks.append(block.register_forward_hook(leave, always_call=True))
         try:
             with self:
                 yield
@@ -186,9 +197,9 @@ class _Watch(TorchFunctionMode):
         if getattr(func, "__name__", "") in _VALUE_ACCESS:
             self.value_access = self.value_access or user_code_line()
         if isinstance(out, Tensor) and out.requires_grad and not isinstance(out, nn.Parameter):
-            for used in (*args, *(kwargs or {}).values()):
-                weight, block = self.owners.get(id(used), ("", None))
-                if block is not None and block not in self.inside:
+            for argument in (*args, *(kwargs or {}).values()):
+                weight, block = self.owners.get(id(argument), ("", None))
+                if block is not None and block not in self.running_blocks:
                     self.used_outside[weight, self.blocks[block]] = None
         return out
 
@@ -196,8 +207,8 @@ class _Watch(TorchFunctionMode):
 def user_code_line() -> str:
     """Return file and line of the user's code that is running, or ""."""
     frames = traceback.extract_stack()
-    inside = next((n for n, frame in enumerate(frames) if frame.filename == _CALLER), len(frames))
-    for frame in reversed(frames[inside:]):
+    call = next((number for number, frame in enumerate(frames) if frame.filename == _CALLER), len(frames))
+    for frame in reversed(frames[call:]):
         if not frame.filename.startswith(_NOT_USER_CODE) and "site-packages" not in frame.filename:
             return f"{Path(frame.filename).name}:{frame.lineno}"
     return ""
@@ -207,30 +218,30 @@ def explain_difference(difference: TraceDifference, traits: Traits) -> str:
     """Return the likely cause of a difference, from the traits of the networks; or ""."""
     if difference.step == 0:
         return "the constructor does not draw from torch's generator alone (numpy? random? the order of a set?)"
-    for side, of in traits.items():
-        if of.row_dependence:
+    for side, net_traits in traits.items():
+        if net_traits.row_dependence:
             return (
-                f"{NAMES[side]}: a row changes (by {of.row_dependence:.0e}) with the number of "
+                f"{NAMES[side]}: a row changes (by {net_traits.row_dependence:.0e}) with the number of "
                 "rows, apart from batch norm: a mean over the batch? make samples independent, "
                 "or use paragan.BatchNorm, whose statistics span ranks"
             )
-    if any(of.torch_spectral_norms for of in traits.values()):
+    if any(net_traits.torch_spectral_norms for net_traits in traits.values()):
         return SPECTRAL
-    for side, of in traits.items():
-        if of.low_precision:
-            return f"{NAMES[side]}: returns {of.low_precision} for float64 inputs; keep the dtype of the input"
-        if of.value_access:
-            return f"{NAMES[side]}: its forward reads the value of a tensor ({of.value_access}) and may branch on it"
+    for side, net_traits in traits.items():
+        if dtype := net_traits.low_precision:
+            return f"{NAMES[side]}: returns {dtype} for float64 inputs; keep the dtype of the input"
+        if line := net_traits.value_access:
+            return f"{NAMES[side]}: its forward reads the value of a tensor ({line}) and may branch on it"
     return ""
 
 
 def explain_randomness(traits: Traits) -> str:
     """Return why runs on other splits of the batch differ by design (draws that are not by row), or ""."""
-    for side, of in traits.items():
-        drawing = _some(of.random_layers) if of.random_layers else of.hidden_generator and "its forward"
-        if drawing:
+    for side, net_traits in traits.items():
+        if net_traits.random_layers or net_traits.hidden_generator:
+            source = _first_and_number(net_traits.random_layers) if net_traits.random_layers else "its forward"
             return (
-                f"{NAMES[side]}: {drawing} draws for each call and rank, a known exception of the law; numbers that "
+                f"{NAMES[side]}: {source} draws for each call and rank, a known exception of the law; numbers that "
                 "no split changes are drawn by row (paragan.layers.random.RowDrawing)"
             )
     return ""
@@ -238,28 +249,30 @@ def explain_randomness(traits: Traits) -> str:
 
 def describe_dropout(traits: Traits) -> str:
     """Return which layers of dropout were switched off for a comparison with other splits of the batch, or ""."""
-    named = [f"{NAMES[side]}: {_some(of.dropout)}" for side, of in traits.items() if of.dropout]
-    return f"without dropout, which draws for each call and rank ({', '.join(named)})" if named else ""
+    layers = {side: net_traits.dropout for side, net_traits in traits.items() if net_traits.dropout}
+    described = ", ".join(f"{NAMES[side]}: {_first_and_number(names)}" for side, names in layers.items())
+    return f"without dropout, which draws for each call and rank ({described})" if layers else ""
 
 
 def explain_micro_batches(subject: VerifiedNetworks, traits: Traits, side: Side) -> str:
     """Return why a turn in micro-batches is refused, or differs by design from one batch; or ""."""
     penalties = subject.game.g_penalties if side is Side.G else subject.game.d_penalties
-    names = ["the loss"] * subject.game.loss.compares + [p.name for p in penalties if Capability.COUPLED in p.needs]
-    if names:
-        return f"{names[0]} compares the samples of a batch, so micro-batches are refused"
-    for ran in (Side.G, Side.D) if side is Side.G else (Side.D,):  # G's turn runs D, too
-        if traits[ran].mixing_layers:
-            return f"{NAMES[ran]}: {_some(traits[ran].mixing_layers)} computes its statistics per micro-batch"
+    coupled = ["the loss"] if subject.game.loss.compares else []
+    coupled += [penalty.name for penalty in penalties if Capability.COUPLED in penalty.needs]
+    if coupled:
+        return f"{coupled[0]} compares the samples of a batch, so micro-batches are refused"
+    for called in (Side.G, Side.D) if side is Side.G else (Side.D,):  # G's turn runs D, too
+        if layers := traits[called].mixing_layers:
+            return f"{NAMES[called]}: {_first_and_number(layers)} computes its statistics per micro-batch"
     return explain_randomness(traits)
 
 
 def explain_sharding(traits: Traits, law: LawResult) -> str:
     """Return why a sharded strategy failed (a weight used while its block is sharded), or ""."""
     is_sharded = Capability.WHOLE_WEIGHTS not in make_strategy(law.strategy.removesuffix(", uneven")).capabilities
-    for side, of in traits.items():
-        if of.used_outside and law.result == "FAILED" and is_sharded:
-            weight, block = of.used_outside[0]
+    for side, net_traits in traits.items():
+        if net_traits.used_outside and law.result == "FAILED" and is_sharded:
+            weight, block = net_traits.used_outside[0]
             return (
                 f"; {NAMES[side]}: {weight} is used outside the forward of its block {block}, "
                 "where it is sharded: call the block itself, or leave the layer out of `blocks`"
@@ -277,8 +290,9 @@ def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
 def unsupported_network(subject: VerifiedNetworks, name: str, num_ranks: int) -> str:
     """Return why that many ranks cannot train one of the networks under this strategy, or ""."""
     strategy = make_strategy(name)
-    return next(filter(None, (strategy.refusal(subject.net(side), num_ranks) for side in Side)), "")
+    reasons = [strategy.refusal(subject.net(side), num_ranks) for side in Side]
+    return reasons[0] or reasons[1]
 
 
-def _some(names: tuple[str, ...]) -> str:
+def _first_and_number(names: tuple[str, ...]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")

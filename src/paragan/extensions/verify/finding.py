@@ -40,11 +40,11 @@ def failed_result(reason: str, difference: float | None = None) -> LawResult:
     return LawResult(law="", strategy="", result="FAILED", difference=difference, reason=reason)
 
 
-def run_law(law: str, name: str, look: Callable[[], LawResult]) -> LawResult:
+def run_law(law: str, name: str, check: Callable[[], LawResult]) -> LawResult:
     """Run one law; an exception of the user's code is a failed law."""
     try:
         with reraise_as_config_error(law):
-            return replace(look(), law=law, strategy=name)
+            return replace(check(), law=law, strategy=name)
     except ParaganError as error:
         reason = str(error).removeprefix(f"{law} ")
         return LawResult(law=law, strategy=name, result="FAILED", reason=reason)

@@ -62,7 +62,7 @@ class PreparedLaws:
     @cached_property
     def without_dropout(self) -> PreparedLaws:
         """Inputs of the laws that split the batch, on which the masks of `nn.Dropout` depend."""
-        if self.plain is None or not any(of.dropout for of in self.traits.values()):
+        if self.plain is None or not any(net_traits.dropout for net_traits in self.traits.values()):
             return self
         subject = self.subject.without_dropout()
         return replace(self, subject=subject, plain=ReferenceRun(subject=subject).trace())
@@ -79,13 +79,13 @@ def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> 
     # `run_law` returns a row also where a check raises; what later laws need of a check is put into these
     traits: dict[Side, NetworkTraits] = {}
     for side in Side:
-        called = run_law("called in float64", side.value.upper(), partial(_look, subject, side, traits))
+        called = run_law("called in float64", side.value.upper(), partial(_inspect, subject, side, traits))
         if called.result == "FAILED":
             yield called
             return
-    twice = run_law("twice differentiable", "D", lambda: check_double_backward(subject, traits[Side.D]))
-    yield twice
-    if twice.result == "FAILED":  # so that one fault is reported once
+    double_backward = run_law("twice differentiable", "D", lambda: check_double_backward(subject, traits[Side.D]))
+    yield double_backward
+    if double_backward.result == "FAILED":  # so that one fault is reported once
         subject = subject.without(Capability.DOUBLE_BACKWARD)
     for side in Side:
         check = partial(check_frozen_opponent, subject, side)
@@ -98,17 +98,17 @@ def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> 
 
 
 def compare_with_plain(
-    ready: PreparedLaws, law: str, name: str, play: Callable[[], Trace], allowed: float
+    ready: PreparedLaws, law: str, name: str, run: Callable[[], Trace], tolerance: float
 ) -> LawResult:
-    """Compare a run with the reference run."""
+    """Return the result of a law by which a run equals the reference run. name: of its row in the table."""
     if ready.plain is None:
         return LawResult(law=law, strategy=name, result="not run", difference=None, reason=NO_REFERENCE_RUN)
     plain = ready.plain
 
-    def look() -> LawResult:
-        return law_result(compare_traces(play(), plain, allowed), ready.traits)
+    def check() -> LawResult:
+        return law_result(compare_traces(run(), plain, tolerance), ready.traits)
 
-    return run_law(law, name, look)
+    return run_law(law, name, check)
 
 
 def law_result(difference: TraceDifference, traits: Traits) -> LawResult:
@@ -129,13 +129,14 @@ def deterministic(subject: VerifiedNetworks, traits: Traits, traces: list[Trace]
     if not difference.name:
         traces.append(first)
         return passed_result(0.0)
-    why = "something outside the networks keeps state between runs"
+    reason = "something outside the networks keeps state between runs"
     if difference.step == 0:
-        why = diagnosis.explain_difference(difference, traits)
-    return failed_result(f"{why}; {difference}", difference.largest)
+        reason = diagnosis.explain_difference(difference, traits)
+    return failed_result(f"{reason}; {difference}", difference.largest)
 
 
-def _look(subject: VerifiedNetworks, side: Side, traits: dict[Side, NetworkTraits]) -> LawResult:
+def _inspect(subject: VerifiedNetworks, side: Side, traits: dict[Side, NetworkTraits]) -> LawResult:
+    """Call a network once, and put its traits into `traits`."""
     for name, module in subject.net(side).named_modules():
         check_synchronised_norm(module, name)
     traits[side] = diagnosis.inspect_network(subject, side)
@@ -145,7 +146,7 @@ def _look(subject: VerifiedNetworks, side: Side, traits: dict[Side, NetworkTrait
 def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
     """Stop after one step, restore the state into new players, and continue."""
 
-    def play() -> Trace:
+    def run() -> Trace:
         first = ReferenceRun(subject=ready.subject)
         second = ReferenceRun(subject=ready.subject)
         first.steps(1)
@@ -159,10 +160,10 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
         second.steps()
         return trace | {STEPS: second.weights()}
 
-    result = compare_with_plain(ready, _STOPPING, "none", play, 0.0)
+    result = compare_with_plain(ready, _STOPPING, "none", run, 0.0)
     if result.result == "FAILED" and result.difference is not None:
-        why = "a forward changes state that is not in the state dict (an attribute? a non-persistent buffer?)"
-        result = replace(result, reason=f"{why}; {result.reason}")
+        reason = "a forward changes state that is not in the state dict (an attribute? a non-persistent buffer?)"
+        result = replace(result, reason=f"{reason}; {result.reason}")
     yield result
 
 
@@ -173,8 +174,8 @@ def parts(ready: PreparedLaws) -> Iterator[LawResult]:
         if reason := diagnosis.explain_micro_batches(ready.subject, ready.traits, side):
             yield LawResult(law=_PARTS, strategy=side.value.upper(), result="exempt", reason=reason)
         else:
-            game = partial(_trace, ready.subject, "none", ALONE, {side: 2})
-            result = compare_with_plain(ready, _PARTS, side.value.upper(), game, NEAR)
+            run = partial(_trace, ready.subject, "none", ALONE, {side: 2})
+            result = compare_with_plain(ready, _PARTS, side.value.upper(), run, NEAR)
             yield replace(result, reason=result.reason or diagnosis.describe_dropout(ready.traits))
 
 
@@ -188,7 +189,8 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
             if reason := diagnosis.unsupported_penalty(ready.subject, name):
                 yield LawResult(law=_ONE, strategy=name, result="not run", reason=reason)
                 continue
-            result = compare_with_plain(ready, _ONE, name, partial(_trace, ready.subject, name, world or ALONE), 0.0)
+            run = partial(_trace, ready.subject, name, world or ALONE)
+            result = compare_with_plain(ready, _ONE, name, run, 0.0)
             yield replace(result, reason=result.reason + diagnosis.explain_sharding(ready.traits, result))
     finally:
         if world is not None:

@@ -20,13 +20,15 @@ from paragan.extensions.verify.reference_run import NAMES, ReferenceRun, Verifie
 from paragan.game.player import Player
 from paragan.layers.random import preserved_state
 
-_STEP_X = 1e-6
-_STEP_W = 1e-8  # short enough that a kink (of a ReLU) in between is unlikely
+# steps of the central differences
+_STEP_X = 1e-6  # of images
+_STEP_W = 1e-8  # of weights; short enough that a kink (of a ReLU) in between is unlikely
 _TOLERANCE = 1e-3  # relative
 _DIRECTIONS = 3  # several, because one may cross a kink
+# parts of torch's messages where a gradient cannot be taken
 _REFUSES = ("once_differentiable", "is not implemented", "does not require grad", "not have been used in the graph")
-_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-_VECTORS = ("_u", "_v")
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of batch norm
+_VECTORS = ("_u", "_v")  # of spectral norm
 _OF_SPECTRAL_NORM = (
     "is a vector of torch's spectral norm, which also iterates in the other player's turns, as in a plain loop; "
     "paragan.layers.spectral_norm.spectral_norm iterates once in each of its own updates"
@@ -38,15 +40,15 @@ _OF_TORCH_NORMS = (
 )
 
 
-def check_double_backward(subject: VerifiedNetworks, of: NetworkTraits) -> LawResult:
-    """Check the discriminator on real images."""
+def check_double_backward(subject: VerifiedNetworks, traits: NetworkTraits) -> LawResult:
+    """Check first and second gradients of the discriminator on real images. traits: of the discriminator."""
     net = subject.net(Side.D)
-    x, *rest = network_inputs(subject, Side.D)
+    x, *conditions = network_inputs(subject, Side.D)
     assert x is not None
     x = x.requires_grad_()
     try:
         with _same_randomness(net):
-            total = _total(net, x, rest)
+            total = _total(net, x, conditions)
             (gradient,) = torch.autograd.grad(total, x, create_graph=True, allow_unused=True)
             if gradient is None or not total.requires_grad:
                 return failed_result(
@@ -58,31 +60,33 @@ def check_double_backward(subject: VerifiedNetworks, of: NetworkTraits) -> LawRe
             if gradient.requires_grad:
                 slopes = torch.autograd.grad(_r1(gradient), weights, allow_unused=True, materialize_grads=True)
         # outside, so that the vectors of a spectral norm are those that the first call has met
-        error = _first_error(net, x, rest, gradient.detach())
+        error = _first_error(net, x, conditions, gradient.detach())
         if error > _TOLERANCE:
             reason = "the gradient at the images is not the slope of the logits: a detach or no_grad on some path?"
-            return failed_result(reason + _suspects(of), error)
+            return failed_result(reason + _suspects(traits), error)
         if slopes is None:
-            return failed_result("the gradient at the images has no graph" + _suspects(of))
+            return failed_result("the gradient at the images has no graph" + _suspects(traits))
     except RuntimeError as refusal:
-        if any(words in str(refusal) for words in _REFUSES):
-            return failed_result(str(refusal).splitlines()[0][:200] + _suspects(of))
+        if any(phrase in str(refusal) for phrase in _REFUSES):
+            return failed_result(str(refusal).splitlines()[0][:200] + _suspects(traits))
         raise
     if not all(slope.isfinite().all() for slope in slopes):
-        return failed_result("the second derivative is not finite: a square root or a norm at zero?" + _suspects(of))
-    if of.torch_spectral_norms:  # its vectors change with the weights, and so would the differences
+        return failed_result(
+            "the second derivative is not finite: a square root or a norm at zero?" + _suspects(traits)
+        )
+    if traits.torch_spectral_norms:  # its vectors change with the weights, and so would the differences
         return passed_result()
-    error = _second_error(net, x, rest, slopes)
+    error = _second_error(net, x, conditions, slopes)
     if error > _TOLERANCE:
-        return failed_result("the second derivative is not that of the first" + _suspects(of), error)
+        return failed_result("the second derivative is not that of the first" + _suspects(traits), error)
     return passed_result(error)
 
 
-def _suspects(of: NetworkTraits) -> str:
+def _suspects(traits: NetworkTraits) -> str:
     """Name the custom autograd Functions, as the likely cause."""
-    if not of.custom_functions:
+    if not traits.custom_functions:
         return ""
-    names = " and ".join(of.custom_functions)
+    names = " and ".join(traits.custom_functions)
     return f"; the network uses the autograd Function {names}: its backward must consist of differentiable operations"
 
 
@@ -93,9 +97,9 @@ def _same_randomness(net: nn.Module) -> Iterator[None]:
         yield
 
 
-def _total(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None]) -> Tensor:
+def _total(net: nn.Module, x: Tensor, conditions: Sequence[Tensor | None]) -> Tensor:
     """Return the sum of logits with random weights: the plain one is constant behind batch norm and a linear layer."""
-    logits = network_output(Side.D, net, (x, *rest))
+    logits = network_output(Side.D, net, (x, *conditions))
     weights = torch.rand(logits.shape, generator=rng.generator("laws/total"), dtype=logits.dtype)
     return ((0.5 + weights) * logits).sum()
 
@@ -104,50 +108,53 @@ def _r1(gradient: Tensor) -> Tensor:
     return gradient.square().sum() / 2
 
 
-def _first_error(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], gradient: Tensor) -> float:
+def _first_error(net: nn.Module, x: Tensor, conditions: Sequence[Tensor | None], gradient: Tensor) -> float:
+    """Compare the gradient at the images with central differences of the logits."""
+
     @torch.no_grad()
-    def total(moved: float, along: Sequence[Tensor]) -> float:
+    def total(distance: float, direction: Sequence[Tensor]) -> float:
         with _same_randomness(net):
-            return float(_total(net, x + moved * along[0], rest))
+            return float(_total(net, x + distance * direction[0], conditions))
 
     directions = [[torch.randn(x.shape, generator=rng.generator("laws/x", n))] for n in range(_DIRECTIONS)]
-    return min(_slope_error(total, along, [gradient], _STEP_X, 1e-7) for along in directions)
+    return min(_slope_error(total, direction, [gradient], _STEP_X, 1e-7) for direction in directions)
 
 
-def _second_error(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], slopes: Sequence[Tensor]) -> float:
-    weights = [w for w in net.parameters() if w.requires_grad]
-    original = [w.detach().clone() for w in weights]
+def _second_error(net: nn.Module, x: Tensor, conditions: Sequence[Tensor | None], slopes: Sequence[Tensor]) -> float:
+    """Compare the gradients of R1 at the weights with central differences of R1."""
+    weights = [weight for weight in net.parameters() if weight.requires_grad]
+    original = [weight.detach().clone() for weight in weights]
 
-    def penalty(moved: float, along: Sequence[Tensor]) -> float:
+    def penalty(distance: float, direction: Sequence[Tensor]) -> float:
         with torch.no_grad():
-            for weight, value, way in zip(weights, original, along, strict=True):
-                weight.copy_(value + moved * way)
+            for weight, value, part in zip(weights, original, direction, strict=True):
+                weight.copy_(value + distance * part)
         with _same_randomness(net):
-            (gradient,) = torch.autograd.grad(_total(net, x, rest), x)
+            (gradient,) = torch.autograd.grad(_total(net, x, conditions), x)
         return float(_r1(gradient))
 
     rounding = 1e-5 * penalty(0.0, original)
     errors = []
     for number in range(_DIRECTIONS):
         generator = rng.generator("laws/w", number)
-        along = [torch.randn(w.shape, generator=generator) * (w.abs().mean() + 1e-3) for w in original]
-        errors.append(_slope_error(penalty, along, slopes, _STEP_W, rounding))
+        direction = [torch.randn(w.shape, generator=generator) * (w.abs().mean() + 1e-3) for w in original]
+        errors.append(_slope_error(penalty, direction, slopes, _STEP_W, rounding))
     return min(errors)
 
 
 def _slope_error(
     function: Callable[[float, Sequence[Tensor]], float],
-    along: Sequence[Tensor],
+    direction: Sequence[Tensor],
     gradients: Sequence[Tensor],
     step: float,
     rounding: float,
 ) -> float:
     """Return the relative difference of a central difference and the slope by gradients.
 
-    It is 0 if `rounding` explains the difference.
+    function: of a distance along a direction. The result is 0 if `rounding` explains the difference.
     """
-    slope = (function(step, along) - function(-step, along)) / (2 * step)
-    expected = float(sum((g * way).sum() for g, way in zip(gradients, along, strict=True)))
+    slope = (function(step, direction) - function(-step, direction)) / (2 * step)
+    expected = float(sum((g * part).sum() for g, part in zip(gradients, direction, strict=True)))
     error = abs(slope - expected)
     return 0.0 if error <= rounding else error / max(abs(slope), abs(expected))
 
@@ -169,7 +176,7 @@ def check_frozen_opponent(subject: VerifiedNetworks, side: Side) -> LawResult:
     statistics = [name for name in changed if _is_statistic_of_torch(player.net, name)]
     if changed != statistics:
         name = next(name for name in changed if name not in statistics)
-        return failed_result(f"{NAMES[side]}.{name} changed in the other player's turn: {_why(player.net, name)}")
+        return failed_result(f"{NAMES[side]}.{name} changed in the other player's turn: {_remedy(player.net, name)}")
     leaked = next((name for name, weight in player.net.named_parameters() if weight.grad is not None), None)
     if leaked is not None:
         return failed_result(
@@ -177,8 +184,8 @@ def check_frozen_opponent(subject: VerifiedNetworks, side: Side) -> LawResult:
         )
     result = _compare_behaviour(subject, side, player)
     if statistics and result.result == "held":
-        why = _OF_SPECTRAL_NORM if statistics[0].endswith(_VECTORS) else _OF_TORCH_NORMS
-        return replace(result, result="exempt", reason=f"{NAMES[side]}.{statistics[0]} {why}")
+        reason = _OF_SPECTRAL_NORM if statistics[0].endswith(_VECTORS) else _OF_TORCH_NORMS
+        return replace(result, result="exempt", reason=f"{NAMES[side]}.{statistics[0]} {reason}")
     return result
 
 
@@ -186,15 +193,15 @@ def _compare_behaviour(subject: VerifiedNetworks, side: Side, player: Player) ->
     """Compare outputs with a new network of equal weights and buffers, to find other state."""
     new = subject.net(side)
     new.load_state_dict(player.net.state_dict())  # the constructor may draw other weights
-    now = _probe(subject, side, player.net)
-    fresh = _probe(subject, side, new)
-    if torch.equal(now, fresh):
+    output = _probe(subject, side, player.net)
+    new_output = _probe(subject, side, new)
+    if torch.equal(output, new_output):
         return passed_result(0.0)
     return failed_result(
         f"{NAMES[side]} gives other outputs after the other player's turn although no weight or buffer changed: its "
         "forward keeps state in an attribute; advance it only where "
         "paragan.layers.update_once.UpdateOnce.take_update() returns True",
-        float((now - fresh).abs().max()),
+        float((output - new_output).abs().max()),
     )
 
 
@@ -208,8 +215,9 @@ def _state(net: nn.Module) -> dict[str, Tensor]:
 
 
 def _shared_weight(net: nn.Module, other: nn.Module) -> str:
-    others = {id(weight) for weight in other.parameters()}
-    return next((name for name, weight in net.named_parameters() if id(weight) in others), "")
+    """Return the name in `net` of a weight that both networks have; empty: none."""
+    weights_of_other = {id(weight) for weight in other.parameters()}
+    return next((name for name, weight in net.named_parameters() if id(weight) in weights_of_other), "")
 
 
 def _is_statistic_of_torch(net: nn.Module, name: str) -> bool:
@@ -221,7 +229,7 @@ def _is_statistic_of_torch(net: nn.Module, name: str) -> bool:
     return isinstance(module, nn.modules.batchnorm._BatchNorm) and buffer in _STATISTICS
 
 
-def _why(net: nn.Module, name: str) -> str:
+def _remedy(net: nn.Module, name: str) -> str:
     """Name the module that changes the tensor, and what to use instead."""
     module = net.get_submodule(name.rpartition(".")[0])
     if has_torch_spectral_norm(module):

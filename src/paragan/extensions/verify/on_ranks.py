@@ -38,10 +38,10 @@ from paragan.extensions.verify.reference_run import (
 
 _RANKS = "ranks are the batch"
 _START_S = 120.0  # Python and torch on a busy machine
-_TALK_S = 60.0  # one exchange
-_ROW_S = 240.0
+_EXCHANGE_S = 60.0  # one message between ranks
+_ROW_S = 240.0  # a run under one strategy
 _GRACE_S = 15.0  # for the others, once one rank has failed
-# words of errors of a rank that the failure of another one caused
+# parts of the messages of errors that the failure of another rank caused
 _SECONDARY = ("onnection", "imed out", "timeout")
 _TRACE = "plain.safetensors"  # file of the reference run
 _HOST = 2  # ranks that stand for one host, so that there are both shards and replicas under `hsdp`
@@ -97,16 +97,16 @@ class RankProcesses:
                     reason = "needs 4 ranks for shards and replicas; pass --ranks 4"
                     not_run.append(LawResult(law=_RANKS, strategy=name, result="not run", reason=reason))
                 else:
-                    instead = self._instead(ready, name)
+                    known = self._result_without_run(ready, name)
                     for row in (Row(name, uneven=False), Row(name, uneven=True)):
-                        yield replace(instead or self._run(row, ready), strategy=row.name)
+                        yield replace(known or self._run(row, ready), strategy=row.name)
         finally:
             self._processes.kill()
         yield from not_run
         yield from exempt
 
-    def _instead(self, ready: PreparedLaws, name: str) -> LawResult | None:
-        """Return the result of a strategy's rows if no process is needed, or None to run them."""
+    def _result_without_run(self, ready: PreparedLaws, name: str) -> LawResult | None:
+        """Return the result of a strategy's rows if it is known without processes; None: they must run."""
         result: Literal["not run", "exempt"] = "not run"
         if ready.plain is None:
             reason = NO_REFERENCE_RUN
@@ -129,7 +129,7 @@ class RankProcesses:
         dropout = diagnosis.describe_dropout(ready.traits)
         order = {"number": self._num_rows, "double": double, "dropout": not dropout, **asdict(row)}
         answers = self._processes.request(order, _ROW_S + (_START_S if is_first else 0.0), _GRACE_S)
-        if any("at" not in answer for answer in answers):
+        if any("at" not in answer for answer in answers):  # a rank did not answer itself
             self._processes.kill()
             self._processes = AnsweringProcesses()
         errors = {rank: answer for rank, answer in enumerate(answers) if "error" in answer}
@@ -149,13 +149,13 @@ class RankProcesses:
             environment[GLOO_INTERFACE] = interface
         store = self._folder / f"store-{self._num_rows}"
         for rank in range(self._size):
-            words = [*self._command, str(rank), str(self._size), str(store)]
-            self._processes.start(words, environment, self._folder / f"rank-{rank}.log", pipes=True)
+            command = [*self._command, str(rank), str(self._size), str(store)]
+            self._processes.start(command, environment, self._folder / f"rank-{rank}.log", pipes=True)
 
 
 def _priority(answer: dict[str, Any]) -> tuple[bool, float]:
     """Order errors: those that another rank's failure caused last, then by time."""
-    is_secondary = any(words in answer["error"] for words in _SECONDARY)
+    is_secondary = any(phrase in answer["error"] for phrase in _SECONDARY)
     return is_secondary, answer.get("at", time.monotonic())
 
 
@@ -169,10 +169,10 @@ def verify_rank(networks: Callable[[], VerifiedNetworks], rank: int, size: int, 
         for line in sys.stdin:
             order = json.loads(line)
             row = Row(order["strategy"], order["uneven"])
-            chosen = subject if order["double"] else subject.without(Capability.DOUBLE_BACKWARD)
-            chosen = chosen if order["dropout"] else chosen.without_dropout()
-            prefixed = dist.PrefixStore(f"row {order['number']}", base)
-            answer = _run_row(chosen, plain, row, rank, size, prefixed)
+            row_subject = subject if order["double"] else subject.without(Capability.DOUBLE_BACKWARD)
+            row_subject = row_subject if order["dropout"] else row_subject.without_dropout()
+            row_store = dist.PrefixStore(f"row {order['number']}", base)
+            answer = _run_row(row_subject, plain, row, rank, size, row_store)
             reply({"at": time.monotonic(), **answer})
 
 
@@ -191,7 +191,7 @@ def _run_row(
             difference = compare_traces(run.trace(), plain)
             # a rank that left its group now would close connections that others still use
             store.set(f"done {rank}", "")
-            store.wait(done_keys, timedelta(seconds=_TALK_S))
+            store.wait(done_keys, timedelta(seconds=_EXCHANGE_S))
         return {"difference": asdict(difference)}
     except ParaganError as error:
         store.set(f"done {rank}", "")
@@ -203,7 +203,7 @@ def _run_row(
 
 
 def _group(rank: int, size: int, store: dist.Store) -> World:
-    timeout = timedelta(seconds=_TALK_S)
+    timeout = timedelta(seconds=_EXCHANGE_S)
     group = dist.PrefixStore("group", store)
     dist.init_process_group("gloo", store=group, rank=rank, world_size=size, timeout=timeout)
     host = _HOST if size % _HOST == 0 else size
@@ -227,6 +227,6 @@ def _save_trace(trace: Trace, folder: Path) -> None:
 def _load_trace(folder: Path) -> Trace:
     trace: Trace = {}
     for name, value in load_file(folder / _TRACE).items():
-        step, _, rest = name.partition("/")
-        trace.setdefault(int(step), {})[rest] = value
+        step, _, weight_name = name.partition("/")
+        trace.setdefault(int(step), {})[weight_name] = value
     return trace

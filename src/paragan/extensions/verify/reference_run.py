@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -36,13 +37,13 @@ Trace = dict[int, Weights]  # weights by number of steps
 class VerifiedNetworks:
     """The two networks to verify, and the game they train in.
 
-    makes: factories of the networks with their initial weights. game: loss, penalties and prior;
+    factories: of the networks with their initial weights. game: loss, penalties and prior;
     its players are replaced. shape: (C, H, W) of one image. classes: number of classes of the data.
     conditioned: G maps images to images. batch: rows of the global batch. strategies: dotted paths
     of strategies to verify besides the built-in ones.
     """
 
-    makes: Mapping[Side, NetworkFactory]
+    factories: Mapping[Side, NetworkFactory]
     policies: Mapping[Side, Policy]
     averages: Mapping[Side, EmaOptions | None]
     game: GAN
@@ -66,20 +67,17 @@ class VerifiedNetworks:
 
     def without(self, need: Capability) -> VerifiedNetworks:
         """Return a copy without the penalties that need this capability."""
-
-        def rest(penalties: tuple[Penalty, ...]) -> tuple[Penalty, ...]:
-            return tuple(penalty for penalty in penalties if need not in penalty.needs)
-
-        game = replace(self.game, g_penalties=rest(self.game.g_penalties), d_penalties=rest(self.game.d_penalties))
-        return replace(self, game=game)
+        g_penalties = tuple(penalty for penalty in self.game.g_penalties if need not in penalty.needs)
+        d_penalties = tuple(penalty for penalty in self.game.d_penalties if need not in penalty.needs)
+        return replace(self, game=replace(self.game, g_penalties=g_penalties, d_penalties=d_penalties))
 
     def without_dropout(self) -> VerifiedNetworks:
         """Return a copy whose layers `nn.Dropout`, and its kind, drop nothing."""
-        return replace(self, makes={side: _without_dropout(make) for side, make in self.makes.items()})
+        return replace(self, factories={side: _without_dropout(make) for side, make in self.factories.items()})
 
     def net(self, side: Side) -> nn.Module:
         """Build a new network with its initial weights, in training mode."""
-        return self.makes[side]()
+        return self.factories[side]()
 
     def real(self, step: int = 0, first: int = 0, count: int | None = None) -> Batch:
         """Return rows of the global batch of step `step`; uniform noise in [-1, 1]."""
@@ -161,14 +159,15 @@ class ReferenceRun:
 
     def _player(self, side: Side) -> Player:
         strategy = make_strategy(self.name)
-        make = self.subject.makes[side]
+        make = self.subject.factories[side]
         options = self.subject.averages[side]
         net = strategy.prepare(make, self.world)
         average = None if options is None else Ema(strategy.prepare_average(make, self.world), options)
         policy = replace(self.subject.policies[side], micro_batches=self.parts.get(side, 1))
         player = Player(side=side, net=net, strategy=strategy, policy=policy, ema=average)
-        trial = self.subject.game.slots[side]
-        if isinstance(trial, Player) and trial.plain_network.draws:  # as found in its trial
+        tried = self.subject.game.slots[side]
+        # the game was tried when it was built, which found out whether a network draws random numbers
+        if isinstance(tried, Player) and tried.plain_network.draws:
             player.declare_draws()
         return player
 
@@ -176,7 +175,7 @@ class ReferenceRun:
         """Train until the clock shows that step."""
         while (step := self.gan.clock.step) < until:
             first = step * self.gan.d.updates_per_step
-            batches = (self.subject.real(n, self.first, self.count) for n in range(first, first + 10**6))
+            batches = (self.subject.real(number, self.first, self.count) for number in itertools.count(first))
             self.subject.scheme.step(self.gan, batches)
 
     def weights(self) -> Weights:
@@ -218,15 +217,15 @@ class TraceDifference:
         return f"{self.name} differs by {self.first:.0e} {when} (first to differ)"
 
 
-def compare_traces(trace: Trace, plain: Trace, allowed: float = NEAR) -> TraceDifference:
-    """Compare two runs by `max_difference`."""
+def compare_traces(trace: Trace, plain: Trace, tolerance: float = NEAR) -> TraceDifference:
+    """Compare two runs by `max_difference`; the first tensor that differs is the worst of its step."""
     largest = 0.0
     first = TraceDifference()
     for step, weights in trace.items():
         distances = {name: max_difference(value, plain[step][name]) for name, value in weights.items()}
         name = max(distances, key=distances.__getitem__)
         largest = max(largest, distances[name])
-        if not first.name and distances[name] > allowed:
+        if not first.name and distances[name] > tolerance:
             first = TraceDifference(0.0, name, step, distances[name])
     return replace(first, largest=largest)
 
@@ -242,8 +241,9 @@ def max_difference(a: Tensor, b: Tensor) -> float:
         return 0.0
     a = a.to(torch.float64)
     b = b.to(torch.float64)
-    same = (a == b) | (a.isnan() & b.isnan())
-    return float(((a - b).abs() / b.abs().clamp(min=1)).nan_to_num(nan=inf, posinf=inf).masked_fill(same, 0).max())
+    is_equal = (a == b) | (a.isnan() & b.isnan())
+    differences = ((a - b).abs() / b.abs().clamp(min=1)).nan_to_num(nan=inf, posinf=inf)
+    return float(differences.masked_fill(is_equal, 0).max())
 
 
 def network_inputs(subject: VerifiedNetworks, side: Side, count: int | None = None) -> tuple[Tensor | None, ...]:

@@ -31,8 +31,9 @@ from paragan.game.policy import Policy
 from paragan.layers.frozen import frozen_networks
 from paragan.runs.shape_only_data import open_data_or_advise, shape_only_data
 
+# settings of a game for networks of a dotted path
 _BARE = ("loss.name=hinge", "penalties=[{name: r1, weight: 1.0, interval: 2}]")
-_SHAPE = (3, 32, 32)
+_SHAPE = (3, 32, 32)  # of an image, unless given
 _EPS = 1e-3  # of Adam-like optimizers: rounding errors must not become full steps
 _CPU = torch.device("cpu")
 
@@ -73,7 +74,7 @@ def verified_networks(request: VerifyRequest) -> VerifiedNetworks:
     config, data, strategies = _config(request)
     game = build.gan(config, data, _CPU, turns=False)  # the laws run the turns
     return VerifiedNetworks(
-        makes={side: _in_float64(build.network_factory(config, side, data, _CPU)) for side in Side},
+        factories={side: _in_float64(build.network_factory(config, side, data, _CPU)) for side in Side},
         policies={Side.G: _policy(config, Side.G), Side.D: _policy(config, Side.D)},
         averages={Side.G: config.g.ema, Side.D: config.d.ema},
         game=replace(game, prior=replace(game.prior, dtype=torch.float64)),
@@ -118,6 +119,8 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
 
 
 def _in_float64(make: NetworkFactory) -> NetworkFactory:
+    """Return a factory of the same network in float64, with its frozen parts."""
+
     def construct() -> nn.Module:
         net = make.construct().double()
         for frozen in frozen_networks(net).values():
@@ -130,15 +133,16 @@ def _in_float64(make: NetworkFactory) -> NetworkFactory:
 def _policy(config: RunConfig, side: Side) -> Policy:
     policy = build.policy(config.g if side is Side.G else config.d)
     eps = policy.arguments.get("eps", 0.0)
-    takes = "Adam" in getattr(policy.kind, "__name__", "") and isinstance(eps, float)
-    return replace(policy, arguments={**policy.arguments, "eps": max(eps, _EPS)}) if takes else policy
+    if "Adam" not in getattr(policy.kind, "__name__", "") or not isinstance(eps, float):
+        return policy
+    return replace(policy, arguments={**policy.arguments, "eps": max(eps, _EPS)})
 
 
-def main(words: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Run one rank of `verify.on_ranks.RankProcesses`."""
-    request = _REQUESTS.validate_json(words[0])
-    rank, size = map(int, words[2:4])
-    on_ranks.verify_rank(lambda: verified_networks(request), rank, size, Path(words[1]), Path(words[4]))
+    request_json, folder, rank, size, store = arguments
+    request = _REQUESTS.validate_json(request_json)
+    on_ranks.verify_rank(lambda: verified_networks(request), int(rank), int(size), Path(folder), Path(store))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Pipeline: the blocks of a network on several ranks, and copies of the pipeline on further ranks.
 
 Each rank has rows of its own, as under `ddp`, and every one of them is a stage of one pipeline
-(`_pipelined_blocks`). The other player may have any strategy. Ranks with the same stage are
-replicas, under `data`: `ddp` and `zero1` to `zero3` as for whole networks.
+(`pipelined_blocks.py`). The other player may have any strategy. Ranks with the same stage are
+copies of it, under the strategy of the option `data`, as whole networks are.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -42,7 +42,7 @@ from paragan.parallel.base.reduction import Reduction
 from paragan.parallel.base.row_moves import Messages
 from paragan.parallel.base.strategy import NO_MEMORY_OPTIONS, MemoryOptions
 
-_OF_COPIES = {"ddp": ddp, "zero1": zero1, "zero2": zero2, "zero3": zero3}
+_STRATEGIES_OF_COPIES = {"ddp": ddp, "zero1": zero1, "zero2": zero2, "zero3": zero3}
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Strategy(strategy.Strategy):
 
     def __init__(self, options: Options = Options(), memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         super().__init__(options, memory)
-        self._copies = _OF_COPIES[options.data].Strategy(None, memory)
+        self._copies = _STRATEGIES_OF_COPIES[options.data].Strategy(None, memory)
         self.capabilities = self.capabilities & self._copies.capabilities
 
     def refusal(self, net: nn.Module, num_ranks: int) -> str:
@@ -107,23 +107,23 @@ class Strategy(strategy.Strategy):
         return self._copies.optimizer(replace(policy, elsewhere=elsewhere) if elsewhere else policy, net)
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
-        here = pipelined(net)
+        network = pipelined(net)
         of_copies = self._copies.reduction(turn, net)
         differentiates = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
 
         @contextmanager
         def sync_context(last: bool) -> Iterator[None]:
-            with of_copies.sync_context(last), here.backward_passes(differentiates):
+            with of_copies.sync_context(last), network.backward_passes(differentiates):
                 yield
-            here.messages.flush()  # gloo completes a send in a wait only; here its receiver has it
+            network.messages.flush()  # gloo completes a send only in a wait; by now its receiver has it
 
-        world = here.ranks.world
+        world = network.ranks.world
         across = None if world.size == 1 else ReduceGroup(world.group, "a penalty", world.count)
         return replace(of_copies, sync_context=sync_context, across=across)
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         gradient = self._copies.input_gradient(net, out_B, x, scale)
-        # A backward from here must reach all moves, or none, on every rank.
+        # A backward from this gradient must reach all moves of rows, or none, on every rank: each move has a token.
         for token in pipelined(net).messages.tokens or ():
             gradient = gradient + token.sum().to(gradient.dtype)
         return gradient
@@ -136,12 +136,12 @@ class Strategy(strategy.Strategy):
             return grads
         # so far of the rows of this rank; a network may reach some of these weights on some ranks only
         reached = set(chain.from_iterable(pipeline.gather([name for name in outside if name in grads])))
-        for name in outside:
-            if name in reached:
-                grad = grads[name] if name in grads else grads.setdefault(name, zero_gradient(self._copies, net, name))
-                pipeline.count("parameters", grad)
-                with phase(Phase.COMMUNICATION):
-                    dist.all_reduce(grad, group=pipeline.group)
+        for name in [name for name in outside if name in reached]:
+            if name not in grads:
+                grads[name] = zero_gradient(self._copies, net, name)
+            pipeline.count("parameters", grads[name])
+            with phase(Phase.COMMUNICATION):
+                dist.all_reduce(grads[name], group=pipeline.group)
         return grads
 
     def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
@@ -149,7 +149,7 @@ class Strategy(strategy.Strategy):
         if pipeline.size == 1:
             return self._copies.gradient_norm(net, grads)  # bit-equal to a run without ranks
         # weights outside of the blocks are on all ranks, and count once
-        counted = {name: grad for name, grad in grads.items() if is_in_block(name) or not pipeline.rank}
+        counted = {name: grad for name, grad in grads.items() if is_in_block(name) or pipeline.rank == 0}
         squared = self._copies.gradient_norm(net, counted).square()
         return pipeline.sum(squared).sqrt()
 
@@ -188,6 +188,7 @@ class Strategy(strategy.Strategy):
         return lambda: self._cut(make(), ranks)
 
     def _cut(self, net: nn.Module, ranks: RankGroups, make: NetworkFactory | None = None) -> nn.Module:
+        """Replace the blocks of a network by those of this rank's stage."""
         shapes = shapes_of(net.state_dict())
         parameters = tuple(name for name, _ in net.named_parameters())
         messages = Messages(ranks.group)

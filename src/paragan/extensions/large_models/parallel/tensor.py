@@ -98,11 +98,13 @@ class Strategy(ddp.Strategy):
         grads = {name: local_shard(grad) for name, grad in super().finished_gradients(net).items()}
         if scale is not None and grads:  # of shards and others together
             torch._foreach_mul_(list(grads.values()), 1 / scale)
+        # the optimiser steps the pieces of `optimizer`, which are in the order of the parameters
         for (name, _), (_, piece) in zip(net.named_parameters(), placement.shards, strict=True):
             piece.grad = grads.get(name)
         return grads
 
     def _sum_over_copies(self, net: nn.Module, grad: Tensor) -> None:
+        """Sum the gradient of a shard over the ranks, one in each group, that have the same shard."""
         copies = _split_ranks(net).copies
         if copies.size > 1:
             copies.count("parameters", grad)
@@ -113,12 +115,12 @@ class Strategy(ddp.Strategy):
         if placement_of(net).world.size == 1:
             return super().gradient_norm(net, grads)
         group = _split_ranks(net).group
-        shards = {name for name, weight in net.named_parameters() if isinstance(weight, DTensor)}
-        others = [grad for name, grad in grads.items() if name not in shards]
-        replicated = norm_of(others, group.device)
-        of_shards = [grads[name] for name in grads.keys() & shards]
+        sharded = {name for name, weight in net.named_parameters() if isinstance(weight, DTensor)}
+        grads_of_replicas = [grad for name, grad in grads.items() if name not in sharded]
+        grads_of_shards = [grads[name] for name in grads.keys() & sharded]
         assert group.group is not None
-        return torch.hypot(replicated, norm_over(of_shards, group.group, group.device, group.count))
+        norm_of_shards = norm_over(grads_of_shards, group.group, group.device, group.count)
+        return torch.hypot(norm_of(grads_of_replicas, group.device), norm_of_shards)
 
     def _splits(self, net: nn.Module) -> dict[str, Split]:
         """Return how each layer is split, by name. Raises `ConfigError` if none is."""
