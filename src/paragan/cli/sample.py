@@ -9,10 +9,10 @@ import typer
 
 from paragan.cli.arguments import Best, Code, RunOrFile, Seed, Steps, Trust, trusted
 from paragan.cli.progress import show_progress
+from paragan.runs.write_samples import SampleRequest
 
 if TYPE_CHECKING:
     from paragan.core.outside_code import CodeFolder
-    from paragan.runs.write_samples import SampleRequest
 
 Num = Annotated[int | None, typer.Option(min=1, help="Number of images (default: 64; 1 in an animation).")]
 Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Class; repeatable.")]
@@ -60,8 +60,6 @@ def sample_command(
     code: Code = None,
 ) -> None:
     """Write images or an animation from a trained generator."""
-    from paragan.runs.write_samples import SampleRequest
-
     request = SampleRequest(
         num=num,
         seed=seed,

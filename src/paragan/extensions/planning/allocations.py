@@ -33,8 +33,9 @@ class AllocationRecord(TorchDispatchMode):
 
     sizes: bytes of each storage, by number. events: numbers in order; `n` is the allocation of
     storage n, `~n` its release. kinds: what a storage holds, by number, where it was named.
-    macs: multiply-accumulate operations of convolutions and matrix products. programs: those that
-    differ in shapes or type. saved: bytes of storages in `saved_for_backward`, by number.
+    macs: multiply-accumulate operations of convolutions and matrix products. programs: operators of
+    these with type and shapes, each of which a library compiles. saved: bytes of storages in
+    `saved_for_backward`, by number.
     """
 
     def __init__(self) -> None:
@@ -45,8 +46,8 @@ class AllocationRecord(TorchDispatchMode):
         self.programs: set[tuple[Any, ...]] = set()
         self.macs = 0
         self.saved: dict[int, int] = {}
-        self._numbers: dict[int, int] = {}
-        self._references: dict[int, weakref.ref[Any]] = {}
+        self._numbers: dict[int, int] = {}  # of live storages, by identity
+        self._references: dict[int, weakref.ref[Any]] = {}  # of these: they tell when a storage is freed
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:  # `.item()`
@@ -68,7 +69,9 @@ class AllocationRecord(TorchDispatchMode):
         storage = tensor.untyped_storage()
         key = id(storage)
         if key not in self._numbers:
-            number = self._allocate(storage.nbytes())
+            number = len(self.sizes)
+            self.sizes.append(storage.nbytes())
+            self.events.append(number)
             self._numbers[key] = number
             self._references[key] = weakref.ref(storage, lambda _: self._release(key, number))
         return self._numbers[key]
@@ -80,23 +83,17 @@ class AllocationRecord(TorchDispatchMode):
 
     @contextmanager
     def saved_for_backward(self) -> Iterator[None]:
-        """Note each storage that autograd saves inside, with its bytes, in `saved`."""
+        """Record the bytes of each storage that autograd saves inside, in `saved`."""
         self.saved = {}
 
-        def note(tensor: Tensor) -> Tensor:
+        def record(tensor: Tensor) -> Tensor:
             number = self.number_of(tensor)
             if number not in self.kinds:
                 self.saved[number] = self.sizes[number]
             return tensor.detach()
 
-        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
             yield
-
-    def _allocate(self, size: int) -> int:
-        number = len(self.sizes)
-        self.sizes.append(size)
-        self.events.append(number)
-        return number
 
     def _release(self, key: int, number: int) -> None:
         self.events.append(~number)

@@ -18,6 +18,7 @@ from paragan.extensions.planning.profile import RunProfile
 from paragan.extensions.planning.simulation import GameCosts
 from paragan.game.gan import GAN
 
+# settings of candidates
 _LOCAL_SGD = {f"{side.value}.strategy": {"name": "local_sgd", "every": 2} for side in Side}
 _BF16 = {f"{side.value}.reduce": "bf16" for side in Side}
 
@@ -58,8 +59,8 @@ def candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> It
     for name, options in scheme.plan_settings(workers).items():
         yield _candidate(source, name, {**sharded, **{f"scheme.{key}": value for key, value in options.items()}}, 0.05)
     has_strategies = config.g.strategy is not None or config.d.strategy is not None
-    is_open = strategy == "ddp" and not has_strategies and workers > 1
-    if not is_open or scheme.is_concurrent:
+    is_replaceable = strategy == "ddp" and not has_strategies and not scheme.is_concurrent
+    if not is_replaceable or workers == 1:
         return
     yield _candidate(source, "bf16 reductions", _BF16, 0.05)
     terms = (*game.g_penalties, *game.d_penalties)
@@ -75,8 +76,8 @@ def _other_schemes(config: RunConfig, workers: int) -> Iterator[tuple[str, dict[
     """Yield name and settings of other schemes that may be faster."""
     for name in sorted({*registry.names("schemes")} - {config.scheme.name}):
         scheme = build.scheme(replace(config, scheme=choose("schemes", name)))
-        for about, options in scheme.plan_settings(workers).items():
-            yield f"{name}, {about}", {"scheme": {"name": name, **options}}
+        for title, options in scheme.plan_settings(workers).items():
+            yield f"{name}, {title}", {"scheme": {"name": name, **options}}
 
 
 def _candidate(source: PlanSource, name: str, settings: Mapping[str, Any], margin: float) -> Candidate:

@@ -8,7 +8,6 @@ asynchronous players) is chosen only if its predicted gain clears a margin. Sour
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,11 +24,10 @@ from paragan.extensions.planning.profile import RunProfile
 from paragan.extensions.planning.simulation import SimulatedTime
 from paragan.runs.scaling_rules import learning_rate_factor, scale_learning_rates
 
-_STEPS = 120
-_WARM_UP = 20
+_STEPS = 120  # simulated for each candidate
+_WARM_UP = 20  # of these, not counted
 _MAX_WARM_UP = 0.1  # of a run's updates
 _MIN_HALF_LIFE = 10  # updates in the half-life of an average
-_SIDES = (Side.G, Side.D)
 
 
 def choose_plan(
@@ -43,8 +41,8 @@ def choose_plan(
     """
     config = source.config
     profile = source.profile
-    kimg = config.train.kimg
     workers = cluster.workers
+    num_images = config.train.kimg * 1000
     if batch < workers:
         raise ConfigError(f"a batch of {batch} has no sample for each of {workers} workers; pass a larger train.batch")
     local = -(-batch // workers)
@@ -57,11 +55,10 @@ def choose_plan(
         PlannedSetting("train.batch", batch, f"{local} samples on each of {workers} workers"),
         *fitted.decisions(config),
         *_explain(possible[best], chosen),
-        *_rates(config, batch, rule, round(kimg * 1000 / (batch * profile.d_updates))),
+        *_rates(config, batch, rule, round(num_images / (batch * profile.d_updates))),
         *_averages(config, batch),
         _prefetch(source, local, chosen.step_s),
     )
-    alone = profile.d_updates * batch / profile.alone_step_s.at(batch)
     return ParallelPlan(
         fingerprint=profile.fingerprint,
         machine=profile.machine,
@@ -72,9 +69,9 @@ def choose_plan(
         settings={decision.key: decision.value for decision in decisions if decision.key},
         step_s=chosen.step_s,
         images_per_s=chosen.images_per_s,
-        efficiency=chosen.images_per_s / (workers * alone),
-        hours=kimg * 1000 / chosen.images_per_s / 3600,
-        kimg=kimg,
+        efficiency=chosen.images_per_s / (workers * profile.alone_images_per_s(batch)),
+        hours=num_images / chosen.images_per_s / 3600,
+        kimg=config.train.kimg,
         decisions=decisions,
         predictions=(chosen, *(other for other in predictions if other is not chosen)),
     )
@@ -97,14 +94,15 @@ def _predict(candidates: Sequence[Candidate], cluster: Cluster) -> list[Predicti
 
 
 def _select(candidates: Sequence[Candidate], predictions: Sequence[Prediction]) -> int:
-    """Return the fastest candidate among those whose gain over the first clears their margin."""
+    """Return the number of the candidate whose gain exceeds its margin most; the first if none does."""
     pairs = zip(candidates, predictions, strict=True)
     surplus = [prediction.gain - candidate.margin for candidate, prediction in pairs]
-    eligible = [n for n, gain in enumerate(surplus) if n == 0 or gain >= 0]
-    return max(eligible, key=lambda n: (round(surplus[n], 6), -n))
+    eligible = [number for number, gain in enumerate(surplus) if number == 0 or gain >= 0]
+    return max(eligible, key=lambda number: (round(surplus[number], 6), -number))
 
 
 def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSetting]:
+    """Return the settings of the chosen candidate, with the reason."""
     predicted = f"{1000 * prediction.step_s:,.3g} ms a step, {prediction.images_per_s:,.4g} images/s predicted"
     if not candidate.settings:
         reason = f"{predicted}; no other candidate gains more than its margin"
@@ -117,7 +115,7 @@ def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSettin
 class _Fit:
     """Strategy and micro-batches that fit. peak: bytes of a step; limit: of a worker; None: unknown.
 
-    parts: into which each of the config's micro-batches is split. saved: bytes by sharding.
+    parts: into which each of the config's micro-batches is split. saved: bytes that sharding saves.
     """
 
     strategy: str = "ddp"
@@ -137,17 +135,19 @@ class _Fit:
         return [first, *fitting]
 
     def decisions(self, config: RunConfig) -> list[PlannedSetting]:
+        """Return the settings of strategy and micro-batches, with the reason."""
         if self.limit is None:
             reason = "no memory limit is known, or the memory of the networks is not planned"
             return [PlannedSetting("", "strategy and micro-batches as configured", reason)]
         reason = f"{self.peak / 1e6:,.0f} MB at the peak of a step, within {self.limit / 1e6:,.0f} MB"
-        values: dict[str, Any] = {}
-        for side in _SIDES:
+        settings = []
+        for side in Side:
             if self.strategy != "ddp":
-                values[f"{side.value}.strategy.name"] = self.strategy
+                settings.append(PlannedSetting(f"{side.value}.strategy.name", self.strategy, reason))
             if self.parts > 1:
-                values[f"{side.value}.micro_batches"] = self.parts * config.player_options[side.value].micro_batches
-        return [PlannedSetting(key, value, reason) for key, value in (values or {"": "memory"}).items()]
+                number = self.parts * config.player_options[side.value].micro_batches
+                settings.append(PlannedSetting(f"{side.value}.micro_batches", number, reason))
+        return settings or [PlannedSetting("", "memory", reason)]
 
 
 def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None) -> _Fit:
@@ -181,7 +181,7 @@ def _rates(config: RunConfig, batch: int, rule: str | None, updates: int) -> lis
     if ratio == 1:
         return [PlannedSetting("", "learning rates", f"the batch of {batch} is the one they are set for")]
     settings = []
-    for side in _SIDES:
+    for side in Side:
         name = side.value
         player = config.player_options[name]
         chosen = rule or ("linear" if player.optimizer.name == "SGD" else "sqrt")
@@ -198,15 +198,16 @@ def _rates(config: RunConfig, batch: int, rule: str | None, updates: int) -> lis
 
 
 def _averages(config: RunConfig, batch: int) -> list[PlannedSetting]:
-    """Return half-lives of averages, which count images: long enough for the larger batch."""
+    """Return half-lives of averages that would be too short for the batch: they count images, not updates."""
     min_kimg = _MIN_HALF_LIFE * batch / 1000
     reason = f"{_MIN_HALF_LIFE} updates of the larger batch"
-    averages = {side.value: config.player_options[side.value].ema for side in _SIDES}
+    averages = {side.value: config.player_options[side.value].ema for side in Side}
     short = [name for name, ema in averages.items() if ema is not None and ema.half_life_kimg < min_kimg]
     return [PlannedSetting(f"{name}.ema.half_life_kimg", min_kimg, reason) for name in short]
 
 
 def _prefetch(source: PlanSource, local: int, step_s: float) -> PlannedSetting:
+    """Return whether batches are read ahead. local: samples of a worker."""
     share = source.profile.d_updates * source.profile.load_s.at(local) / step_s
     if source.data.train.is_decoded and not source.config.loading.prefetch and share > 0.02:
         return PlannedSetting("loading.prefetch", "auto", f"reading is {share:.0%} of a step, and can run ahead")

@@ -15,6 +15,7 @@ from paragan.core.errors import ConfigError
 _FIRST_BUCKET = 1 << 20  # bytes; torch's DDP reduces these first
 _BUCKET = 25 << 20
 _BACKWARD = 2 / 3  # share of an update that is its backward pass
+# times that all bytes pass the links of a ring
 _PASSES = {Collective.ALL_REDUCE: 2, Collective.ALL_GATHER: 1, Collective.REDUCE_SCATTER: 1}
 
 
@@ -176,6 +177,7 @@ def _ring(num_ranks: int, num_bytes: float, link: Link) -> float:
 
 
 def _latency(num_ranks: int, per_host: int, hosts: int, network: Interconnect) -> float:
+    """Return the seconds that one pass of a message without content takes."""
     if network.algorithm == "ring":
         return (num_ranks - 1) * (network.inside if hosts == 1 else _slower(network)).latency_s
     # a tree inside hosts and one between them

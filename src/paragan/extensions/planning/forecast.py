@@ -7,6 +7,7 @@ order; they add up to the whole step.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import inf, nan
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +24,13 @@ from paragan.extensions.planning.plan import Forecast, ForecastPlan, Goal, Scali
 from paragan.extensions.planning.profile import RunProfile, read_profile
 from paragan.extensions.planning.profile_run import measure_profile, updates_fingerprint
 from paragan.extensions.planning.simulation import GameCosts, SimulatedTime
+from paragan.runs.run_request import Log
 
 _MAX_WORKERS = 1 << 16
 _NUM_STEPS = 200
 _WARM_UP = 20
-_FREE = Link(0.0, float("inf"))
-Log = Callable[[str], None]
+_FREE = Link(0.0, inf)
+_ASSUMED_KEYS = ("cores", "speed", "workers_per_host", "jitter")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +125,7 @@ def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:
 
     Raises `ConfigError` for an unknown network or key.
     """
-    values = {key: _number(key, text) for key, _, text in (word.partition("=") for word in assume)}
+    values = dict(map(_parse_assumption, assume))
     links = _parse_network(network)
     return Cluster(
         workers=1,
@@ -134,19 +136,15 @@ def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:
     )
 
 
-_KEYS = ("cores", "speed", "workers_per_host", "jitter")
-
-
-def _number(key: str, text: str) -> float:
-    if key not in _KEYS:
-        raise ConfigError(f"--assume: unknown key {key!r}; choose one of {', '.join(_KEYS)}")
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf") or (value == 0 and key != "jitter"):
+def _parse_assumption(word: str) -> tuple[str, float]:
+    """Return key and value of a word of `--assume`."""
+    key, _, text = word.partition("=")
+    if key not in _ASSUMED_KEYS:
+        raise ConfigError(f"--assume: unknown key {key!r}; choose one of {', '.join(_ASSUMED_KEYS)}")
+    value = _parse_float(text)
+    if not 0 <= value < inf or (value == 0 and key != "jitter"):
         raise ConfigError(f"--assume {key}={text}: {key} must be a positive number")
-    return value
+    return key, value
 
 
 def _parse_network(text: str) -> Interconnect:
@@ -154,13 +152,17 @@ def _parse_network(text: str) -> Interconnect:
     latency, comma, speed = text.partition(",")
     if not comma:
         return find_interconnect(text)
-    try:
-        link = Link(float(latency) * 1e-6, float(speed) * 1e9 / 8)
-    except ValueError:
-        link = Link(-1.0, 0.0)
-    if link.latency_s < 0 or not 0 < link.bytes_per_s < float("inf"):
+    link = Link(_parse_float(latency) * 1e-6, _parse_float(speed) * 1e9 / 8)
+    if not 0 <= link.latency_s < inf or not 0 < link.bytes_per_s < inf:
         raise ConfigError(f"--network {text}: pass LATENCY_US,GBIT, such as 50,10, or a preset")
     return Interconnect(inside=link, between=link, workers_per_host=1, source="as given")
+
+
+def _parse_float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return nan
 
 
 def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NUM_STEPS) -> Forecast:
@@ -178,14 +180,14 @@ def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NU
     stages = {"imbalance": free, "communication": even, "jitter": cluster}
     steps_s = {cause: _mean_step(scaled, stage, num_steps) for cause, stage in stages.items()}
     step_s = steps_s["jitter"]
-    before_s = [compute_s, *steps_s.values()]
-    losses = {
-        cause: 100 * (after - before) / step_s
-        for (cause, after), before in zip(steps_s.items(), before_s, strict=False)
-    }
+    losses = {"compute": 100 * compute_s / step_s}
+    before_s = compute_s
+    for cause, after_s in steps_s.items():
+        losses[cause] = 100 * (after_s - before_s) / step_s
+        before_s = after_s
     images = game.profile.batches_per_step * batch
-    whole = SimulatedTime(game=scaled, cluster=cluster)
-    whole.run(num_steps)
+    simulated = SimulatedTime(game=scaled, cluster=cluster)
+    simulated.run(num_steps)
     return Forecast(
         workers=cluster.workers,
         hosts=cluster.hosts,
@@ -193,9 +195,9 @@ def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NU
         step_s=step_s,
         images_per_s=images / step_s,
         efficiency=compute_s / step_s,
-        link_bytes={kind: number / num_steps for kind, number in whole.bytes.items()},
+        link_bytes={kind: number / num_steps for kind, number in simulated.bytes.items()},
         hours=goal.kimg * 1000 / images * step_s / 3600,
-        losses={"compute": 100 * compute_s / step_s, **losses},
+        losses=losses,
     )
 
 

@@ -68,10 +68,11 @@ def draw_scaling(axis: Axes, curves: Mapping[str, Points], linear: Callable[[int
     """
     counts = sorted({workers for points in curves.values() for workers, _ in points})
     axis.plot(counts, [linear(count) for count in counts], color="0.6", linestyle="--", label="linear")
-    points: Points = ()
     for colour, (name, points) in zip(COLOURS, curves.items(), strict=False):
-        axis.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=4, label=name)
-    for workers, value in points:
+        workers_of_points, values = zip(*points, strict=True)
+        axis.plot(workers_of_points, values, color=colour, marker="o", markersize=4, label=name)
+    last_points = list(curves.values())[-1]
+    for workers, value in last_points:
         text = f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
         axis.annotate(text, (workers, value), (0, -13), textcoords="offset points", ha="center", fontsize="x-small")
     axis.margins(0.1, 0.15)

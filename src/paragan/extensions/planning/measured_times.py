@@ -19,7 +19,7 @@ from paragan.runs.shape_only_data import ShapeOnlySource, noise_batches
 
 _BUDGET_S = 20.0  # for the steps
 _MAX_STEPS = 8
-_TURNS = 3
+_MAX_TURNS = 3
 _MIN_ROWS = 2  # batch norm needs two samples
 
 
@@ -31,15 +31,12 @@ def measure_times(config: RunConfig, data: build.Data, device: torch.device) -> 
     with torch.random.fork_rng(devices=[]):
         game = build.gan(config.with_all_losses_active, data, device)
         scheme = build.scheme(config)
-
-        def step(batches: Iterator[Batch]) -> None:
-            scheme.step(game, batches)
-
+        step = partial(scheme.step, game)
         batch, first_s = _largest_in_time(config, data, device, step)
         batches = noise_batches(config, data, device, batch)
-        number = max(1, min(_MAX_STEPS, int(_BUDGET_S / 2 / first_s)))
-        step_s = min(time_call(device, lambda: step(batches)) for _ in range(number))
-        turns = max(1, min(_TURNS, int(_BUDGET_S / 4 / first_s)))
+        num_steps = max(1, min(_MAX_STEPS, int(_BUDGET_S / 2 / first_s)))
+        step_s = min(time_call(device, lambda: step(batches)) for _ in range(num_steps))
+        turns = max(1, min(_MAX_TURNS, int(_BUDGET_S / 4 / first_s)))
         turn_s = {
             side.value: min(time_call(device, partial(_update, game, side, batches)) for _ in range(turns))
             for side in game.slots
@@ -47,7 +44,7 @@ def measure_times(config: RunConfig, data: build.Data, device: torch.device) -> 
     images_per_s = batch * config.batches_per_step / step_s
     return MeasuredTimes(
         batch=batch,
-        num_steps=number,
+        num_steps=num_steps,
         step_s=step_s,
         turn_s=turn_s,
         load_s=None if isinstance(data.train, ShapeOnlySource) else load_seconds(config, data, device, batch),
@@ -73,22 +70,23 @@ def profile_operators(
 
 
 def _profile(device: torch.device, run: Callable[[], None]) -> tuple[OperatorTime, ...]:
-    run()
+    """Return the times of the operators in a call, the slowest first."""
+    run()  # the first call is not counted
     is_cpu = device.type == "cpu"
     with profile() as profiled:
-        for _ in range(_TURNS):
+        for _ in range(_MAX_TURNS):
             run()
         synchronized_time(device)
     times = []
     for event in profiled.key_averages():
         micros = event.self_cpu_time_total if is_cpu else event.self_device_time_total
         if micros > 0 and event.device_type == DeviceType.CPU:  # others are the kernels of these
-            times.append(OperatorTime(event.key, event.count / _TURNS, micros / 1e6 / _TURNS))
+            times.append(OperatorTime(event.key, event.count / _MAX_TURNS, micros / 1e6 / _MAX_TURNS))
     return tuple(sorted(times, key=lambda time: -time.seconds))
 
 
 def _largest_in_time(
-    config: RunConfig, data: build.Data, device: torch.device, step: Callable[[Iterator[Batch]], None]
+    config: RunConfig, data: build.Data, device: torch.device, step: Callable[[Iterator[Batch]], object]
 ) -> tuple[int, float]:
     """Return the batch to measure, up to that of the run, and the seconds of a step of it."""
     parts = lcm(*(player.micro_batches for player in config.player_options.values()))

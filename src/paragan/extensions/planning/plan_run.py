@@ -1,7 +1,7 @@
 """The plan of a recipe: simulated on tensors without data, and measured on request."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import lcm, prod
@@ -37,13 +37,12 @@ from paragan.extensions.planning.plan import (
 from paragan.extensions.planning.simulated_step import SimulatedGame, find_largest_batch
 from paragan.game.gan import GAN
 from paragan.hardware import device as devices
-from paragan.runs.run_request import RunRequest
+from paragan.runs.run_request import Log, RunRequest
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
 from paragan.runs.start import LESS_MEMORY
 
 _GIGA = 10**9
 _STATE = ("weights", "gradients", "optimizer", "ema")  # terms of memory that ranks can divide
-Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +87,8 @@ def plan_run(request: PlanRequest, log: Log = lambda line: None) -> Plan:
     data = _open_data(request)
     device = devices.select_device(config.train.threads)
     simulated = simulated_game(config, data, device)
-    outside = has_outside_networks(config, None)
-    with reraise_as_config_error("plan: a simulated step") if outside else contextlib.nullcontext():
+    has_outside_code = has_outside_networks(config, None)
+    with reraise_as_config_error("plan: a simulated step") if has_outside_code else contextlib.nullcontext():
         log("counting parameters and operations")
         players = simulated.players(config.train.batch)
         log("simulating the memory of a step")
@@ -162,8 +161,8 @@ def _open_data(request: PlanRequest) -> build.Data:
         return shape_only_data(data.train.shape, request.classes, data.has_pairs, data.is_image)
     if request.classes is None and getattr(request.config.model.options, "conditional", False):
         raise ConfigError("--shape: model.conditional=true needs labels; pass the number of classes, too: --classes N")
-    kind = registry.load_chosen("models", request.config.model).Generator
-    has_pairs = bool(getattr(kind, "takes_condition", False))
+    generator_class = registry.load_chosen("models", request.config.model).Generator
+    has_pairs = bool(getattr(generator_class, "takes_condition", False))
     is_image = sample_name(request.config, None) is None
     return shape_only_data(request.shape, request.classes or 0, has_pairs, is_image)
 
@@ -231,10 +230,10 @@ def advise_on_memory(request: RunRequest) -> str:
         memory = plan_run(PlanRequest(config=request.config, recipe=request.name)).memory
     except (ParaganError, RuntimeError, MemoryError):
         return LESS_MEMORY  # without the numbers
-    state = sum(memory.terms.get(name, 0) for name in _STATE)
-    needs = f"a step needs {memory.peak_bytes / 1e9:.2f} GB in addition to the libraries, by its plan"
-    parts = f"{state / 1e9:.2f} GB of them for weights, gradients, optimizer and average"
+    state = sum(memory.terms.get(term, 0) for term in _STATE)
     return (
-        f"{needs}, {parts}: pass devices=2 g.strategy=zero3 d.strategy=zero3, or pipeline for both, "
+        f"a step needs {memory.peak_bytes / 1e9:.2f} GB in addition to the libraries, by its plan, "
+        f"{state / 1e9:.2f} GB of them for weights, gradients, optimizer and average: "
+        "pass devices=2 g.strategy=zero3 d.strategy=zero3, or pipeline for both, "
         f"which divide these between ranks; or {LESS_MEMORY}"
     )

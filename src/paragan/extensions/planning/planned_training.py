@@ -23,13 +23,13 @@ from paragan.extensions.planning.plan import VERSION, ParallelPlan
 from paragan.extensions.planning.plan_run import simulated_game
 from paragan.extensions.planning.profile_run import measure_profile, updates_fingerprint
 from paragan.hardware import device as devices
+from paragan.runs.run_request import Log
 from paragan.runs.start import count_devices
 
 AUTO = "auto"
 _THIS_HOST = "loopback"
 _USABLE = 0.85  # of a process's memory: the rest is for libraries, other programs and errors of the forecast
 _PLANNED = ("train.batch", "scheme", "g.", "d.", "loading.prefetch")  # settings that a plan may change
-Log = Callable[[str], None]
 
 
 def planned_words(
@@ -95,10 +95,10 @@ def _profiled(config: RunConfig, recipe: str, log: Log, model: Model | None = No
     check_capabilities(CHOOSER, config.needs)
     check_simulation(config)
     data = build.open_data(config, model)
-    peak_bytes: Callable[[int], int] = lambda batch: 0  # noqa: E731
+    memory = None
     if model is None:
-        peak_bytes = simulated_game(config, data, devices.select_device(config.train.threads)).peak_bytes
-    return PlanSource(config, data, measure_profile(config, recipe, data, peak_bytes, log=log, model=model), model)
+        memory = simulated_game(config, data, devices.select_device(config.train.threads)).peak_bytes
+    return PlanSource(config, data, measure_profile(config, recipe, data, memory, log=log, model=model), model)
 
 
 def settings_of_run(config: RunConfig, folder: Path) -> dict[str, Any]:
@@ -106,15 +106,14 @@ def settings_of_run(config: RunConfig, folder: Path) -> dict[str, Any]:
     former = read_recipe(str(folder / "config.yaml"))
     tree = to_tree(former)
     # whole maps, because a scheme or strategy has options that another one does not
-    whole = {f"{side}.strategy": tree[side]["strategy"] for side in ("g", "d")}
-    whole["scheme"] = tree["scheme"]
+    maps = {f"{side}.strategy": tree[side]["strategy"] for side in ("g", "d")} | {"scheme": tree["scheme"]}
     settings = {}
-    for key, (_, after) in compare(config, former).items():
-        owner = next((name for name in whole if key == name or key.startswith(f"{name}.")), None)
-        if owner is not None:
-            settings[owner] = whole[owner]
+    for key, (_, value_of_run) in compare(config, former).items():
+        map_key = next((name for name in maps if key == name or key.startswith(f"{name}.")), None)
+        if map_key is not None:
+            settings[map_key] = maps[map_key]
         elif key.startswith(_PLANNED):
-            settings[key] = after
+            settings[key] = value_of_run
     return settings
 
 

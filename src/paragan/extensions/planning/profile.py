@@ -115,11 +115,15 @@ class RunProfile:
         """Batches of a step: one for each update of the player, other than G, with the most."""
         return max(number for side, number in self.updates.items() if side is not Side.G)
 
+    def alone_images_per_s(self, rows: float) -> float:
+        """Return the images per second, through D, of a process that is no rank."""
+        return self.d_updates * rows / self.alone_step_s.at(rows)
+
     def between_s(self, rows: float) -> float:
         """Return the seconds of a step outside of its updates; shared by all updates."""
-        turns = self.d_updates * self.generate_s.at(rows)
-        turns += sum(number * self.players[side].update_s.at(rows) for side, number in self.updates.items())
-        return max(0.0, self.step_s.at(rows) - turns)
+        updates_s = self.d_updates * self.generate_s.at(rows)
+        updates_s += sum(number * self.players[side].update_s.at(rows) for side, number in self.updates.items())
+        return max(0.0, self.step_s.at(rows) - updates_s)
 
     def write(self, path: Path) -> None:
         """Write the document as JSON."""

@@ -25,22 +25,22 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.hardware import device as devices
 from paragan.hardware.executors import time_call
+from paragan.runs.run_request import Log
 from paragan.runs.shape_only_data import ShapeOnlySource, noise_batches
 
-_REPEATS = 12
+_MIN_CALLS = 12  # of what is timed
 _MIN_PERIODS = 3
 _MAX_PERIOD = 32
 _MAX_SIZES = 4
 _MIN_ROWS = 2  # batch norm needs two samples
-_OF_THE_MODEL = ("data", "model", "loss", "penalties", "augment", "balancer")
-Log = Callable[[str], None]
+_FINGERPRINT_KEYS = ("data", "model", "loss", "penalties", "augment", "balancer")
 
 
 def measure_profile(
     config: RunConfig,
     recipe: str,
     data: build.Data,
-    memory: Callable[[int], int],
+    memory: Callable[[int], int] | None,
     rows: Sequence[int] = (),
     log: Log = lambda line: None,
     model: Model | None = None,
@@ -49,7 +49,7 @@ def measure_profile(
 
     model: networks from memory, instead of the config's. rows: batch sizes to measure; the
     config's, its half, quarter and eighth unless given. memory: bytes at the peak of a step of a
-    batch size. Needs some seconds, and a machine that does nothing else.
+    batch size; None: not known. Needs some seconds, and a machine that does nothing else.
     """
     device = devices.select_device(config.train.threads)
     sizes = tuple(sorted(set(rows)) or _batch_sizes(config))
@@ -69,7 +69,7 @@ def measure_profile(
         d_updates=config.d.updates_per_step,
         sample_bytes=sum(row_bytes.values()),
         fake_bytes=row_bytes["image"] + row_bytes.get("label", 0),
-        memory=Curve(sizes, tuple(float(memory(size)) for size in sizes)),
+        memory=Curve(sizes, tuple(0.0 if memory is None else float(memory(size)) for size in sizes)),
         **measured,
     )
 
@@ -97,9 +97,9 @@ def _measure_sizes(
     alone_step_s = [worker(alone_game, size).step_s() for size in sizes]
     with lone_rank(device) as world:
         game = build.gan(config, data, device, colocated_roles(world), model)
-        counted = worker(game, sizes[0])  # the number of collectives is that of any size
-        generate_norms, _ = _count_norms(world, counted.generate)
-        norms = {side: _count_norms(world, partial(counted.update, side)) for side in game.slots}
+        any_size = worker(game, sizes[0])  # the number of collectives is the same for all
+        generate_norms, _ = _count_norms(world, any_size.generate)
+        norms = {side: _count_norms(world, partial(any_size.update, side)) for side in game.slots}
         costs = [_measure(worker(game, size), log) for size in sizes]
     players = {}
     for side in game.slots:
@@ -168,10 +168,10 @@ class _Worker:
 
 def _count_norms(world: LoneRank, run: Callable[[], None]) -> tuple[int, int]:
     """Return the all-reduces of batch norm in a call, and the bytes of all of them."""
-    number = world.calls["norm"]
-    num_bytes = world.sent["norm"]
+    calls_before = world.calls["norm"]
+    bytes_before = world.sent["norm"]
     run()
-    return world.calls["norm"] - number, world.sent["norm"] - num_bytes
+    return world.calls["norm"] - calls_before, world.sent["norm"] - bytes_before
 
 
 def _measure(worker: _Worker, log: Log) -> _Costs:
@@ -215,7 +215,7 @@ def _seconds(device: torch.device, run: Callable[[], object], period: int = 1) -
             run()
 
     run_period()
-    times = [time_call(device, run_period) / period for _ in range(max(_MIN_PERIODS, _REPEATS // period))]
+    times = [time_call(device, run_period) / period for _ in range(max(_MIN_PERIODS, _MIN_CALLS // period))]
     return statistics.mean(sorted(times)[: len(times) // 2 + 1])
 
 
@@ -260,7 +260,7 @@ def _player(game: GAN, side: Side, update_s: Curve, norms: tuple[int, int]) -> P
 def updates_fingerprint(config: RunConfig) -> str:
     """Return a word for the networks, losses that act, and precision that a profile was measured with."""
     tree = to_tree(config)
-    parts = {name: tree[name] for name in _OF_THE_MODEL}
+    parts = {name: tree[name] for name in _FINGERPRINT_KEYS}
     parts["data"] = parts["data"]["name"]
     started = config.with_all_losses_active.adversarial
     parts["acting"] = [started.weight != 0, started.start_kimg == 0, started.d_start_kimg == 0]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from math import lcm
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -81,12 +82,13 @@ def _players(game: GAN) -> dict[Side, Player]:
 
 
 def _set_version(game: GAN, version: int) -> None:
-    """Set the number of updates, by which penalties are due."""
+    """Set the number of updates of all players, on which it depends which penalties are due."""
     for player in _players(game).values():
         player.version = version
 
 
 def _name_tensors(record: AllocationRecord, game: GAN) -> None:
+    """Name what the tensors of the players hold, as in `TERMS`."""
     for player in _players(game).values():
         record.name_kind("weights", [*player.net.parameters(), *player.net.buffers()])
         if player.ema is not None:
@@ -97,6 +99,8 @@ def _name_tensors(record: AllocationRecord, game: GAN) -> None:
 
 
 def _name_gradients(record: AllocationRecord, game: GAN) -> None:
+    """Name each gradient when it is accumulated: afterwards it is freed."""
+
     def name(weight: Tensor) -> None:
         if weight.grad is not None:
             record.name_kind("gradients", [weight.grad])
@@ -153,6 +157,7 @@ def _forward_macs(record: AllocationRecord, game: GAN, side: Side, real: Batch) 
 
 
 def _mean_turn(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> float:
+    """Return the operations of a turn: the mean over a period of its penalties."""
     penalties = game.penalties[side]
     versions = range(lcm(*(penalty.interval for penalty in penalties)))
     macs: dict[tuple[bool, ...], int] = {}  # of a turn, by which penalties are due: each kind is run once
@@ -185,33 +190,39 @@ def _terms_at_peak(record: AllocationRecord, start: int, end: int, is_cpu: bool)
     return {term: terms[term] for term in TERMS}
 
 
+class _Bound(NamedTuple):
+    """A batch, in steps of `find_largest_batch`, and its peak in bytes."""
+
+    number: int
+    peak: int
+
+
 def find_largest_batch(peak_bytes: Callable[[int], int], limit_bytes: int, start: int, step: int = 1) -> int:
     """Return the largest multiple of `step` whose peak is within the limit; 0 if none is.
 
     peak_bytes: of a batch, grows with it. start: a first guess. The next guess is on the line
     through the bounds found so far, so it takes few evaluations.
     """
-    fits = (0, 0)
-    above: tuple[int, int] | None = None
+    low = _Bound(0, 0)  # largest that is known to fit
+    high: _Bound | None = None  # smallest that is known not to fit
     guess = max(1, start // step)
-    while above is None or above[0] - fits[0] > 1:
-        peak = peak_bytes(guess * step)
-        if peak <= limit_bytes:
-            fits = (guess, peak)
+    while high is None or high.number - low.number > 1:
+        tried = _Bound(guess, peak_bytes(guess * step))
+        if tried.peak <= limit_bytes:
+            low = tried
         else:
-            above = (guess, peak)
-        if fits[0] * step >= _MAX_BATCH:
+            high = tried
+        if low.number * step >= _MAX_BATCH:
             break
-        guess = _next_guess(fits, above, limit_bytes)
-    return fits[0] * step
+        guess = _next_guess(low, high, limit_bytes)
+    return low.number * step
 
 
-def _next_guess(fits: tuple[int, int], above: tuple[int, int] | None, limit_bytes: int) -> int:
-    if above is None:
-        return max(fits[0] + 1, min(_GROWTH * fits[0], fits[0] * limit_bytes // max(1, fits[1])))
-    if fits[0] == 0:
-        return above[0] // 2
-    low, low_peak = fits
-    high, high_peak = above
-    between = low + (high - low) * (limit_bytes - low_peak) // max(1, high_peak - low_peak)
-    return min(max(low + 1, between), high - 1)
+def _next_guess(low: _Bound, high: _Bound | None, limit_bytes: int) -> int:
+    if high is None:
+        return max(low.number + 1, min(_GROWTH * low.number, low.number * limit_bytes // max(1, low.peak)))
+    if low.number == 0:
+        return high.number // 2
+    slope_bytes = max(1, high.peak - low.peak)
+    guess = low.number + (high.number - low.number) * (limit_bytes - low.peak) // slope_bytes
+    return min(max(low.number + 1, guess), high.number - 1)

@@ -65,12 +65,12 @@ class SimulatedTime:
         sides = {side: assigned.get(side, assigned[Side.D]) for side in profile.players}
         self._ranks = {side: np.asarray(list(ranks)) for side, ranks in sides.items()}
         hosts = {side: ranks // self.cluster.network.workers_per_host for side, ranks in self._ranks.items()}
-        self._per_host = {side: int(np.bincount(of_side).max()) for side, of_side in hosts.items()}
+        self._per_host = {side: int(np.bincount(hosts_of_side).max()) for side, hosts_of_side in hosts.items()}
         self._is_split = not np.array_equal(self._ranks[Side.G], self._ranks[Side.D])
-        self._now = np.zeros(size)
-        self._link_free = np.zeros(size)
+        self._now = np.zeros(size)  # clock of each rank
+        self._link_free = np.zeros(size)  # time from which the link of each rank is free
         self._versions = dict.fromkeys(sides, 0)
-        self._arrivals: dict[tuple[Side, int], Times] = {}
+        self._arrivals: dict[tuple[Side, int], Times] = {}  # by sender and version, on each receiver
         self._rows = {side: self._share(side) for side in sides}
         self._sizes = {side: np.unique(rows, return_inverse=True) for side, rows in self._rows.items()}
         self._random = np.random.default_rng([self.seed, 1])
@@ -82,9 +82,9 @@ class SimulatedTime:
 
     def critics(self) -> Sequence[Sequence[Side]]:
         """Return, for each batch of a step, the players but G that it updates: each uses the last ones."""
-        updates = self.game.profile.updates
-        left = range(self.game.profile.batches_per_step, 0, -1)
-        return [[side for side, number in updates.items() if side is not Side.G and number >= of] for of in left]
+        updates = {side: number for side, number in self.game.profile.updates.items() if side is not Side.G}
+        remaining_batches = range(self.game.profile.batches_per_step, 0, -1)
+        return [[side for side in updates if updates[side] >= remaining] for remaining in remaining_batches]
 
     def run(self, num_steps: int) -> Times:
         """Simulate steps; return the time at which each ends on the last rank."""
@@ -168,16 +168,20 @@ class SimulatedTime:
     def _called(self, side: Side, has_fakes: bool) -> list[Side]:
         """Return the players whose weights an update gathers; G's images of D's turn exist already."""
         extra = [Side(name) for name in self.game.profile.players[side].calls]
-        opponent = Side.D if side is Side.G else Side.G
-        return extra if side is Side.D or (side.is_extra and has_fakes) else [opponent, *extra]
+        if side is Side.D or (side.is_extra and has_fakes):
+            return extra
+        return [Side.D if side is Side.G else Side.G, *extra]
 
     def _share(self, side: Side) -> NDArray[np.int64]:
-        batch = self.game.g_batch or self.game.batch if side is Side.G else self.game.batch
-        return np.asarray(
-            [rows.count for rows in Rows(step=0, first=0, count=batch, total=batch).shares(len(self._ranks[side]))]
-        )
+        """Return the rows of each rank of a side."""
+        batch = self.game.batch
+        if side is Side.G and self.game.g_batch is not None:
+            batch = self.game.g_batch
+        shares = Rows(step=0, first=0, count=batch, total=batch).shares(len(self._ranks[side]))
+        return np.asarray([rows.count for rows in shares])
 
     def _per_rows(self, side: Side, cost: Callable[[float], float]) -> Times:
+        """Return the cost of its rows for each rank of a side, computed once for each number of rows."""
         sizes, inverse = self._sizes[side]
         return np.asarray([cost(float(size)) for size in sizes])[inverse]
 
@@ -202,7 +206,7 @@ class SimulatedTime:
         if self.cluster.workers == 1 or not self.game.spans_norms[side]:
             seconds = seconds * self._per_rows(side, self._lone_share)
         sigma = self.cluster.jitter
-        # drawn without jitter, too, so that clusters that differ in one cause of loss have the same draws
+        # drawn even if there is no jitter, so that clusters that differ in one cause of loss have the same draws
         jitter = np.exp(sigma * self._random.standard_normal(len(ranks)) - sigma**2 / 2)  # of mean 1
         self._now[ranks] += seconds * jitter / self.cluster.speed * self._core_wait(side)
 
@@ -232,7 +236,7 @@ class SimulatedTime:
         began = float(self._now[ranks].max())
         queued = np.maximum(self._link_free[ranks] - began, 0.0)
         ends = began + seconds + np.minimum(queued, seconds)  # two streams share a link
-        self._link_free[ranks] += np.where(queued > 0, seconds, 0.0)
+        self._link_free[ranks] += np.where(queued > 0, seconds, 0.0)  # what is queued is delayed as much
         self._now[ranks] = ends.max()
         self.bytes[kind] += exchange_bytes(exchange, len(ranks))
 
