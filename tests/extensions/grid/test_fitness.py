@@ -41,13 +41,15 @@ def evaluator(reals):
     return FitnessEvaluator(eval_networks=stages, loss=LOSS, z_BZ=z, y_B=torch.arange(NUM) % 3, reals=reals)
 
 
-@pytest.mark.parametrize("topology", [torus(1, 1), torus(2, 2), torus(3, 4), ring(6, 2)], ids=len)
+@pytest.mark.parametrize(
+    "topology", [torus(1, 1), torus(2, 2), torus(3, 4), ring(6, 2)], ids=lambda topology: str(len(topology.neighbours))
+)
 @pytest.mark.parametrize("by", ["mean", "worst", "best"])
 @pytest.mark.parametrize("same_data", [True, False])
 def test_fitness_equals_a_loop_over_pairs(topology, by, same_data):
-    players = nets(len(topology))
+    players = nets(len(topology.neighbours))
     centres = [{side: genome(net) for side, net in both.items()} for both in players]
-    batches = [real(0 if same_data else cell) for cell in range(len(topology))]
+    batches = [real(0 if same_data else cell) for cell in range(len(topology.neighbours))]
     found = evaluator(lambda cell: batches[0 if same_data else cell])
     aggregate = {"mean": lambda values: math.fsum(values) / len(values), "worst": max, "best": min}[by]
     with torch.no_grad():

@@ -13,7 +13,7 @@ SHAPES = list(product(range(1, 9), range(1, 9)))
 @pytest.mark.parametrize("radius", [0, 1, 2])
 def test_torus_neighbourhood_is_all_cells_within_the_radius(rows, columns, radius):
     found = torus(rows, columns, radius)
-    assert len(found) == rows * columns
+    assert len(found.neighbours) == rows * columns
 
     def steps(a, b, size):
         return min((a - b) % size, (b - a) % size)

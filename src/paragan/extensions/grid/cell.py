@@ -10,7 +10,7 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.protocols import Loss, Network, Opponent, Turn
 from paragan.core.types import Report, Side, Update
-from paragan.extensions.grid.cell_state import CellState, Centre
+from paragan.extensions.grid.cell_state import CellState, Centre, PlayerCounters
 from paragan.extensions.grid.genome import Genome, Traits
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -82,14 +82,15 @@ class Cell:
     fitness: dict[Side, float] = field(default_factory=dict)
     score: float | None = None
     loss: int = 0  # number of the loss drawn last
-    # equal to the players, if not trained since
-    _loaded: dict[Side, Genome] = field(default_factory=dict)
-    # cell in which the lineage of each player began
-    _ancestors: dict[Side, int] = field(default_factory=dict)
+    _loaded: dict[Side, Genome] = field(default_factory=dict)  # genomes that equal the players, until these train
+    _ancestors: dict[Side, int] = field(default_factory=dict)  # cell in which the lineage of each player began
 
     def __post_init__(self) -> None:
-        traits = {s: Traits(lr=p.policy.lr, loss=0, cell=self.number, generation=0) for s, p in self.players.items()}
-        self.centre = {s: self._snapshot_player(s, traits[s]) for s in Side}
+        centre = {}
+        for side, player in self.players.items():
+            traits = Traits(lr=player.policy.lr, loss=0, cell=self.number, generation=0)
+            centre[side] = self._snapshot_player(side, traits)
+        self.centre = centre
 
     @property
     def players(self) -> dict[Side, Player]:
@@ -140,7 +141,7 @@ class Cell:
             loss=self.loss,
             position=self.batches.position,
             clock=(clock.step, clock.images),
-            counters={side: (p.version, p.images, int(p.updates)) for side, p in self.players.items()},
+            counters={side: PlayerCounters(p.version, p.images, int(p.updates)) for side, p in self.players.items()},
         )
 
     def restore(self, state: CellState) -> None:
@@ -153,13 +154,16 @@ class Cell:
         self.batches.position = state.position
         self.gan.clock.step, self.gan.clock.images = state.clock
         for side, player in self.players.items():
-            player.version, player.images, updates = state.counters[side]
-            player.updates.fill_(updates)
-            player.due_turns = updates
+            counters = state.counters[side]
+            player.version = counters.version
+            player.images = counters.images
+            player.updates.fill_(counters.updates)
+            player.due_turns = counters.updates
         self._loaded.clear()
 
     def _snapshot_player(self, side: Side, traits: Traits) -> Genome:
-        genome = self._loaded[side] = Genome.from_player(self.players[side], traits)
+        genome = Genome.from_player(self.players[side], traits)
+        self._loaded[side] = genome
         return genome
 
 

@@ -31,32 +31,33 @@ class DataShares:
         self._sources: dict[int, Source] = {}
         self._classes: dict[int, tuple[int, ...]] = {}
         for spec_index, cells in enumerate(options.cells):
-            numbers = {self._class_number(label, spec_index) for label in cells.classes or ()}
-            self._classes |= dict.fromkeys(cells.at, tuple(sorted(numbers)))
+            classes = {self._class_number(label, spec_index) for label in cells.classes or ()}
+            self._classes |= dict.fromkeys(cells.at, tuple(sorted(classes)))
 
     def of(self, cell: int) -> Source:
         """Return the data of a cell: the source, or a subset of its rows made once."""
         if cell not in self._sources:
-            self._sources[cell] = self._make(cell)
+            self._sources[cell] = self._make_source(cell)
         return self._sources[cell]
 
     def classes(self, cell: int) -> tuple[int, ...]:
         """Return the numbers of the classes of a cell; empty for all classes."""
         return self._classes.get(cell, ())
 
-    def _make(self, cell: int) -> Source:
+    def _make_source(self, cell: int) -> Source:
         share = self._shares[cell]
         classes = self.classes(cell)
-        num = len(self.source)
         if share == 1 and not classes:
             return self.source
-        rows = np.arange(num) if share == 1 else subset.random_rows(num, share, self.seed, cell)
-        selected = rows[np.isin(self._labels[rows], classes)] if classes else rows
-        if not len(selected):
+        num_rows = len(self.source)
+        rows = np.arange(num_rows) if share == 1 else subset.random_rows(num_rows, share, self.seed, cell)
+        if classes:
+            rows = rows[np.isin(self._labels[rows], classes)]
+        if len(rows) == 0:
             spec_index = self.options.cells.index(self.options.of_cell(cell))
             fix = "increase its diet" if share < 1 else "name other classes"
             raise ConfigError(f"grid.cells.{spec_index}.classes: cell {cell} has no image of these classes; {fix}")
-        return SubsetSource(self.source, selected)
+        return SubsetSource(self.source, rows)
 
     @cached_property
     def _labels(self) -> Indices:
@@ -72,8 +73,7 @@ class DataShares:
         key = f"grid.cells.{spec_index}.classes"
         if not names:
             raise ConfigError(f"{key}: this data has no classes; remove the key")
-        listed = join_some(names, _MAX_NAMES)
-        hint = f"use one of {listed} or a number below {len(names)}"
+        hint = f"use one of {join_some(names, _MAX_NAMES)} or a number below {len(names)}"
         raise ConfigError(f"{key}: the data has no class {label!r}; {hint}")
 
 

@@ -55,8 +55,8 @@ class Generations(Scheme):
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         with work_on(f"generation {self.population.generation + 1}"):
             self.profile, scalars = self.population.evolve()
-        by_number = [scalars[number] for number in sorted(scalars)]  # workers report in any order
-        return Report(gan.clock.step, gan.clock.images, _mean_scalars(by_number))
+        in_order = [scalars[number] for number in sorted(scalars)]  # workers report in any order
+        return Report(gan.clock.step, gan.clock.images, _mean_scalars(in_order))
 
 
 @dataclass(kw_only=True)
@@ -64,12 +64,13 @@ class Evolution(TrainingLoop):
     """Training loop of a population.
 
     gan, batches: of the first cell in this process; all cells share its clock. scheme:
-    `Generations` of the population. factory: makes and scores mixtures.
+    `Generations` of the population. factory: makes and scores mixtures. ensemble: of the whole
+    grid, once it is trained.
     """
 
     population: Population
     factory: GridFactory
-    ensemble: Ensemble | None = None  # of the whole grid, once it is trained
+    ensemble: Ensemble | None = None
 
     def __post_init__(self) -> None:
         if self.factory.judge is not None:
@@ -128,14 +129,16 @@ class Evolution(TrainingLoop):
     def record(self) -> dict[str, Any]:
         """Return the values of a generation for JSON."""
         assert isinstance(self.scheme, Generations)
-        profile = self.scheme.profile
-        return {
+        record = {
             "generation": self.population.generation,
-            "cells": {str(number): record for number, record in self.population.records().items()},
-            "profile": {"wall_s": profile.wall_s, "cpu_s": profile.cpu_s},
-            **({"workers": workers} if (workers := self.population.workers) else {}),
-            **({} if self.ensemble is None else {"ensemble": asdict(self.ensemble)}),
+            "cells": {str(number): values for number, values in self.population.records().items()},
+            "profile": asdict(self.scheme.profile),
         }
+        if workers := self.population.workers:
+            record["workers"] = workers
+        if self.ensemble is not None:
+            record["ensemble"] = asdict(self.ensemble)
+        return record
 
     @property
     def best_cell(self) -> CellState:
@@ -175,26 +178,27 @@ class Evolution(TrainingLoop):
         for cell in states:
             for side, genome in cell.centre.items():
                 groups[f"cell-{cell.number}-{side.value}"] = Pieces(genome.tensors)
-        state = self.best_mixture().state_dict()
-        mixture = {f"net/{name}": value.contiguous() for name, value in state.items()}
-        groups["g"] = Pieces(mixture)
+        mixture = self.best_mixture().state_dict()
+        groups["g"] = Pieces({f"net/{name}": value.contiguous() for name, value in mixture.items()})
         return groups, {
             "generation": self.population.generation,
             "cells": {str(cell.number): cell.to_dict() for cell in states},
             "best_cell": self.best_cell.number,
-            "executor": self._auto.chosen if self._auto else None,
-            "ensemble": self.ensemble and asdict(self.ensemble),
+            "executor": None if self._auto is None else self._auto.chosen,
+            "ensemble": None if self.ensemble is None else asdict(self.ensemble),
             "players": {},
         }
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore the cells, the generation, the executor's choice and the ensemble."""
-        if self._auto and (chosen := checkpoint.values.get("executor")) in self._auto.executors:
+        chosen = checkpoint.values.get("executor")
+        if self._auto is not None and chosen in self._auto.executors:
             self._auto.chosen = chosen
-        if (ensemble := checkpoint.values["ensemble"]) is not None:
+        ensemble = checkpoint.values["ensemble"]
+        if ensemble is not None:
             counts = read_counts(ensemble["counts"], *ensemble["counts"])
-            by_cell = {int(cell): count for cell, count in counts.items()}
-            self.ensemble = Ensemble(by_cell, finite_number(ensemble["distance"]))
+            counts_by_cell = {int(cell): count for cell, count in counts.items()}
+            self.ensemble = Ensemble(counts_by_cell, finite_number(ensemble["distance"]))
         states = {}
         for number in range(self.population.options.num_cells):
             tensors = {side: checkpoint.groups[f"cell-{number}-{side.value}"] for side in Side}
@@ -203,13 +207,14 @@ class Evolution(TrainingLoop):
 
 
 def _distance(cell: CellState) -> float:
+    """Return the distance of a cell's mixture from the real images, infinite without one."""
     return math.inf if cell.score is None else cell.score
 
 
-def _mean_scalars(cells: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def _mean_scalars(scalars_of_cells: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Average each scalar over the cells that report it."""
-    values: dict[str, list[Tensor]] = {}
-    for scalars in cells:
+    values_by_name: dict[str, list[Tensor]] = {}
+    for scalars in scalars_of_cells:
         for name, value in scalars.items():
-            values.setdefault(name, []).append(value.float())
-    return {name: torch.stack(of_cells).mean() for name, of_cells in values.items()}
+            values_by_name.setdefault(name, []).append(value.float())
+    return {name: torch.stack(values).mean() for name, values in values_by_name.items()}

@@ -64,11 +64,12 @@ class GridFactory:
         self.options = config.grid
         self.device = device = device or devices.select_device(config.train.threads)
         self.data = data = build.open_data(config)
-        check_capabilities(GRID, [Need("data of pairs", Capability.PAIRS, "use other data")] * data.has_pairs)
-        self.makers = {side: build.network_factory(config, side, data, device) for side in Side}
+        if data.has_pairs:
+            check_capabilities(GRID, [Need("data of pairs", Capability.PAIRS, "use other data")])
+        self.factories = {side: build.network_factory(config, side, data, device) for side in Side}
         context = evaluation.extractor_context(data, folder, log, device, must_save=must_keep, stop=stop)
         self.judge = evaluation.evaluator(config, context)
-        self.generator = EvalNetwork(self.makers[Side.G]())
+        self.generator = EvalNetwork(self.factories[Side.G]())
         self.prior = build.prior(config, data, device, {Side.G: self.generator.net})
         self.losses = [build.adversarial(chosen) for chosen in grid_losses(config)]
         self.data_shares = DataShares(self.options, data.train, config.seed)
@@ -114,8 +115,10 @@ class GridFactory:
 
     def population(self, cells: Sequence[Cell], log: Callable[[str], None]) -> Population:
         """Build a population of some cells of the grid."""
-        eval_networks = {side: EvalNetwork(self.makers[side](), cells[0].players[side].calling) for side in Side}
-        judge = self.judge
+        eval_networks = {side: EvalNetwork(self.factories[side](), cells[0].players[side].calling) for side in Side}
+        scorer = None
+        if self.judge is not None:
+            scorer = MixtureScorer(self.generator, self.judge, self.prior, self.options.mixture.num_images)
         return Population(
             seed=self.config.seed,
             options=self.options,
@@ -123,7 +126,7 @@ class GridFactory:
             topology=topology_of(self.options),
             make_evaluator=partial(self._fitness_evaluator, eval_networks),
             executor=select_executor(self.options, cells, self.config.train.batch, log),
-            mixture_scorer=judge and MixtureScorer(self.generator, judge, self.prior, self.options.mixture.num_images),
+            mixture_scorer=scorer,
             opponent=partial(self._opponent_network, cells[0]),
         )
 
@@ -141,21 +144,22 @@ class GridFactory:
             tensors = {name: tensor.to(self.prior.device) for name, tensor in samples.items()}
             return self.prior.real_batch(Batch(rows, normalise_images(tensors, source)))
 
-        def real_of_cell(number: int) -> Batch:  # one batch for all cells that share all data
-            return real_of_share(None if self.data_shares.of(number) is self.data.train else number)
+        def real_of_cell(number: int) -> Batch:
+            has_all_data = self.data_shares.of(number) is self.data.train
+            return real_of_share(None if has_all_data else number)  # one batch for all cells that have all data
 
         loss = build.adversarial(self.options.fitness.loss or choose("losses", "nonsaturating"))
         return FitnessEvaluator(eval_networks=eval_networks, loss=loss, z_BZ=z, y_B=y, reals=real_of_cell)
 
     def _opponent_network(self, like: Cell, side: Side, genome: Genome) -> CalledNetwork:
         """Return a new network, which calls may change, with the weights of a genome."""
-        net = self.makers[side]().requires_grad_(False)
+        net = self.factories[side]().requires_grad_(False)
         net.load_state_dict(genome.network_state())
         return CalledNetwork(module=net, calling=like.players[side].calling)
 
     def mixture(self, members: Sequence[Genome], weights: Sequence[float]) -> Mixture:
         """Combine generators with these mixture weights into one network; uses their EMA, if any."""
-        nets = [self.makers[Side.G].construct() for _ in members]
+        nets = [self.factories[Side.G].construct() for _ in members]
         for net, genome in zip(nets, members, strict=True):
             net.load_state_dict(genome.network_state(average=True))
         return mixture_of(nets, weights).eval().requires_grad_(False)

@@ -77,8 +77,8 @@ class Genome:
         """Copy a player."""
         state = state_of(player)[0].tensors
         tensors = {name: value.clone() for name, value in state.items() if name not in _PLAYER_KEYS}
-        kind = _optimizer_type(player) if any(n.startswith("optimizer/") for n in tensors) else ""
-        return cls(tensors, replace(traits, memory=kind))
+        has_memory = any(name.startswith("optimizer/") for name in tensors)
+        return cls(tensors, replace(traits, memory=_optimizer_type(player) if has_memory else ""))
 
     def load_into(self, player: Player) -> None:
         """Turn a player into a clone of this genome, including its learning rate.
@@ -86,11 +86,12 @@ class Genome:
         Optimiser state of another optimiser type is dropped.
         """
         loaded = self.tensors if self.traits.memory == _optimizer_type(player) else self.weights
-        local = {"player/updates": player.updates}
+        # what a genome lacks stays as it is in the player
+        current = {"player/updates": player.updates}
         if player.scaler is not None:
-            local |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
+            current |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
         counters = {"version": player.version, "images": player.images, "due_turns": player.due_turns}
-        restore(player, StoredTensors.of(local | dict(loaded)), counters)
+        restore(player, StoredTensors.of(current | dict(loaded)), counters)
         player.set_lr_base(self.traits.lr)
 
     @property
@@ -102,7 +103,7 @@ class Genome:
         """Return parameters and buffers by module name. average: those of the EMA, if any."""
         has_average = any(name.startswith("ema/") for name in self.tensors)
         prefix = "ema/" if average and has_average else "net/"
-        return {n.removeprefix(prefix): t for n, t in self.tensors.items() if n.startswith(prefix)}
+        return {name.removeprefix(prefix): value for name, value in self.tensors.items() if name.startswith(prefix)}
 
     @cached_property
     def file_bytes(self) -> bytes:
@@ -123,7 +124,7 @@ class Genome:
         file_bytes = data.numpy().tobytes()
         try:
             tensors = load(file_bytes)
-            header_size = int.from_bytes(file_bytes[:8], "little")
+            header_size = int.from_bytes(file_bytes[:8], "little")  # as the format of safetensors says
             metadata = json.loads(file_bytes[8 : 8 + header_size])["__metadata__"]
             genome = cls(tensors, Traits.from_dict(json.loads(metadata["traits"])))
         except (SafetensorError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:

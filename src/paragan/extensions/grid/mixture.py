@@ -24,8 +24,6 @@ from paragan.metrics import fd
 
 # distance of images from the real ones, by their features; lower is better
 Distance = Callable[[SampleFeatures], float]
-
-
 _PATIENCE = 3  # rounds without an improvement
 
 
@@ -44,7 +42,7 @@ class MixtureScorer:
     def features(self, genome: Genome, generation: int) -> SampleFeatures | None:
         """Return features of a generator's images; all generators use the same latents.
 
-        None if the extractor fails, which is said once: the run goes on.
+        None if the extractor fails, which is reported once: the run continues.
         """
         beat()
         z, y = self.prior.draw("mixture", Rows(step=generation, first=0, count=self.num_images, total=self.num_images))
@@ -62,13 +60,13 @@ class MixtureScorer:
         if not features.features_BF.isfinite().all():
             return float("inf")
         try:
-            return self._empty.update(features).compute()
+            return self._empty_metric.update(features).compute()
         except ConfigError as error:  # such as equal features of all real images
             self.judge().report_failure("the mixture", error)
             return float("inf")
 
     @cached_property
-    def _empty(self) -> fd.Metric:
+    def _empty_metric(self) -> fd.Metric:
         return fd.Metric.from_reference(self.judge().train_reference)
 
 
@@ -81,12 +79,12 @@ def normalize_weights(weights: Sequence[float]) -> tuple[float, ...]:
 
 def image_counts(weights: Sequence[float], num: int) -> list[int]:
     """Return each member's number of images among `num`, by weight (largest-remainder rounding)."""
-    exact = [weight * num for weight in normalize_weights(weights)]
-    whole = [int(share) for share in exact]
-    by_rest = sorted(range(len(exact)), key=lambda i: (whole[i] - exact[i], i))
-    for i in by_rest[: num - sum(whole)]:
-        whole[i] += 1
-    return whole
+    shares = [weight * num for weight in normalize_weights(weights)]
+    counts = [int(share) for share in shares]
+    by_remainder = sorted(range(len(shares)), key=lambda i: (counts[i] - shares[i], i))  # the largest first
+    for i in by_remainder[: num - sum(counts)]:
+        counts[i] += 1
+    return counts
 
 
 def mixture_features(pools: Sequence[SampleFeatures], weights: Sequence[float]) -> SampleFeatures:
@@ -109,7 +107,7 @@ def evolve_weights(
     distance: Distance,
     seed: int,
     cell: int,
-    time: int,
+    generation: int,
 ) -> tuple[tuple[float, ...], float]:
     """Return the weights after one (1+1)-ES step, and their distance (Beyer & Schwefel 2002).
 
@@ -118,36 +116,35 @@ def evolve_weights(
     parent_distance = distance(mixture_features(pools, weights))
     if len(pools) == 1 or not sigma:
         return tuple(weights), parent_distance
-    generator = rng.generator(seed, "mixture", cell, time)
+    generator = rng.generator(seed, "mixture", cell, generation)
     steps = torch.randn(len(weights), generator=generator, dtype=torch.float64).tolist()
-    pairs = zip(weights, steps, strict=True)
-    child = normalize_weights([weight + sigma * step for weight, step in pairs])
+    child = normalize_weights([weight + sigma * step for weight, step in zip(weights, steps, strict=True)])
     child_distance = distance(mixture_features(pools, child))
     if child_distance < parent_distance:
         return child, child_distance
     return tuple(weights), parent_distance
 
 
-def greedy_ensemble(pools: Sequence[SampleFeatures], distance: Distance, most: int) -> tuple[dict[int, int], float]:
+def greedy_ensemble(pools: Sequence[SampleFeatures], distance: Distance, limit: int) -> tuple[dict[int, int], float]:
     """Grow an ensemble greedily, with repetition; returns counts by member, and the distance.
 
-    Each round adds the member that lowers the distance most. Ends with `most` members, or after
-    3 rounds without an improvement (Caruana et al. 2004; for generators Toutouh et al.
-    2020).
+    Each round adds the member that lowers the distance most. Ends with `limit` members, or after
+    3 rounds without an improvement (Caruana et al. 2004; for generators Toutouh et al. 2020).
     """
-    chosen: list[int] = []
-    best: tuple[dict[int, int], float] = ({}, float("inf"))
-    for _ in range(most + _PATIENCE):
-        tried = [(distance(_equal_mixture(pools, [*chosen, i])), i) for i in range(len(pools))]
-        found, winner = min(tried)
-        chosen.append(winner)
-        if found < best[1] and len(chosen) <= most:
-            best = {i: chosen.count(i) for i in sorted(set(chosen))}, found
-        if len(chosen) >= most or len(chosen) - sum(best[0].values()) >= _PATIENCE:
-            break
-    return best
+    members: list[int] = []
+    best_counts: dict[int, int] = {}
+    best_distance = float("inf")
+    while len(members) < limit and len(members) - sum(best_counts.values()) < _PATIENCE:
+        tried = [(distance(_equal_mixture(pools, [*members, i])), i) for i in range(len(pools))]
+        new_distance, new_member = min(tried)
+        members.append(new_member)
+        if new_distance < best_distance:
+            best_counts = {i: members.count(i) for i in sorted(set(members))}
+            best_distance = new_distance
+    return best_counts, best_distance
 
 
 def _equal_mixture(pools: Sequence[SampleFeatures], members: Sequence[int]) -> SampleFeatures:
-    names = sorted(set(members))
-    return mixture_features([pools[i] for i in names], [members.count(i) for i in names])
+    """Return the features of a mixture in which each member, some of which are repeated, has the same weight."""
+    distinct = sorted(set(members))
+    return mixture_features([pools[i] for i in distinct], [members.count(i) for i in distinct])

@@ -60,29 +60,29 @@ class Population:
 
     def evolve(self) -> tuple[Profile, dict[int, dict[str, Tensor]]]:
         """Run one generation; returns its times, and the last training scalars of each cell."""
-        time = self.generation
         profile = Profile()
-        evaluator = self.make_evaluator(time)
+        evaluator = self.make_evaluator(self.generation)
+        # all by the number of the cell
         with profile.measure("gather"):
-            near = self._gather()
+            groups = self._gather()
         with profile.measure("evaluate"):
-            pairs = chain.from_iterable(product(group, group) for group in near.values())
+            pairs = chain.from_iterable(product(group, group) for group in groups.values())
             evaluator.precompute_logits((g[Side.G], d[Side.D]) for g, d in pairs)
-            before = {n: self._fitness(evaluator, group, group, n) for n, group in near.items()}
+            before = {n: self._fitness(evaluator, group, group, n) for n, group in groups.items()}
         with profile.measure("update_genomes"):
-            parents = {n: self._select(before[n], near[n], n) for n in near}
+            parents = {n: self._select(before[n], groups[n], n) for n in groups}
         with profile.measure("mutate"):
-            rates = {n: self._mutate_rates(parents[n], n) for n in near}
+            rates = {n: self._mutate_rates(parents[n], n) for n in groups}
         with profile.measure("update_genomes"):
             for cell in self.cells:
-                self._clone(cell, near[cell.number], parents[cell.number], rates[cell.number])
+                self._clone(cell, groups[cell.number], parents[cell.number], rates[cell.number])
         with profile.measure("train"):
             scalars = self.executor(self.cells, self.options.batches, self._loss_of)
         with profile.measure("update_genomes"):
-            trained = {cell.number: cell.snapshot(time + 1) for cell in self.cells}
+            trained = {cell.number: cell.snapshot(self.generation + 1) for cell in self.cells}
         # against the opponents and samples of `before`: else a luckier draw would replace a fitter genome
         with profile.measure("evaluate"):
-            after = {n: self._fitness(evaluator, [trained[n]], near[n], n) for n in near}
+            after = {n: self._fitness(evaluator, [trained[n]], groups[n], n) for n in groups}
         with profile.measure("update_genomes"):
             for cell in self.cells:
                 self._replace(cell, before[cell.number], trained[cell.number], after[cell.number])
@@ -90,7 +90,7 @@ class Population:
             pools: dict[Genome, SampleFeatures | None] = {}
             for cell in self.cells:
                 with work_on(f"cell {cell.number}"):
-                    self._mix(cell, [centre[Side.G] for centre in near[cell.number]], time, pools)
+                    self._mix(cell, [centre[Side.G] for centre in groups[cell.number]], pools)
         self.generation += 1
         return profile, scalars
 
@@ -108,7 +108,8 @@ class Population:
         fitness = {}
         for side in Side:
             opponents = [centre[_OPPONENT[side]] for centre in group]
-            fitness[side] = [evaluator.fitness(side, c[side], opponents, cell, aggregate) for c in centres]
+            genomes = [centre[side] for centre in centres]
+            fitness[side] = [evaluator.fitness(side, genome, opponents, cell, aggregate) for genome in genomes]
         return fitness
 
     def _select(
@@ -118,11 +119,12 @@ class Population:
         size = self.options.tournament
         parents = {}
         for side in Side:
-            place = tournament(fitness[side], size, self.seed, cell, self.generation, side) if size else 0
-            parents[side] = group[place][side]
+            winner = tournament(fitness[side], size, self.seed, cell, self.generation, side) if size else 0
+            parents[side] = group[winner][side]
         return parents
 
     def _mutate_rates(self, parents: Mapping[Side, Genome], cell: int) -> dict[Side, float]:
+        """Return the learning rates of the clones of these genomes."""
         options = self.options.rates
         return {
             side: mutate_lr(parent.traits.lr, options, self.seed, cell, self.generation, side)
@@ -132,6 +134,7 @@ class Population:
     def _clone(
         self, cell: Cell, group: Sequence[Centre], parents: Mapping[Side, Genome], rates: Mapping[Side, float]
     ) -> None:
+        """Clone the parents as players of a cell, and draw the candidates that they play against."""
         for side in Side:
             cell.clone(side, parents[side], rates[side])
         for side, slot in cell.random_opponents.items():
@@ -200,13 +203,13 @@ class Population:
         assert scorer is not None
         states = self.states()
         pools = [scorer.features(state.centre[Side.G], self.generation) for state in states]
-        known = [pool for pool in pools if pool is not None]
-        if len(known) < len(pools):  # the extractor has failed: no generator is known to be better
+        features = [pool for pool in pools if pool is not None]
+        if len(features) < len(pools):  # the extractor has failed: no generator is known to be better
             return {states[0].number: 1}, math.inf
-        counts, distance = greedy_ensemble(known, scorer.distance, self.options.mixture.ensemble)
-        return {states[place].number: count for place, count in counts.items()}, distance
+        counts, distance = greedy_ensemble(features, scorer.distance, self.options.mixture.ensemble)
+        return {states[index].number: count for index, count in counts.items()}, distance
 
-    def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, SampleFeatures | None]) -> None:
+    def _mix(self, cell: Cell, group: Sequence[Genome], pools: dict[Genome, SampleFeatures | None]) -> None:
         """Evolve a cell's mixture of its new generator and the gathered ones of its neighbours.
 
         pools: cache of features by genome.
@@ -219,14 +222,14 @@ class Population:
             return
         for genome in members:
             if genome not in pools:
-                pools[genome] = scorer.features(genome, time)
+                pools[genome] = scorer.features(genome, self.generation)
         features = [pool for genome in members if (pool := pools[genome]) is not None]
         if len(features) < len(members):  # the extractor has failed: the mixture stays, without a score
             cell.score = None
             return
         sigma = self.options.mixture.sigma
         cell.weights, score = evolve_weights(
-            features, cell.weights, sigma, scorer.distance, self.seed, cell.number, time
+            features, cell.weights, sigma, scorer.distance, self.seed, cell.number, self.generation
         )
         cell.score = score if math.isfinite(score) else None
 
@@ -237,8 +240,8 @@ _OPPONENT = {Side.G: Side.D, Side.D: Side.G}
 def tournament(fitness: Sequence[float], size: int, seed: int, cell: int, generation: int, side: Side) -> int:
     """Return the index of the fittest of `size` drawn without replacement; ties: first drawn."""
     generator = rng.generator(seed, "tournament", cell, generation, side.value)
-    drawn = torch.randperm(len(fitness), generator=generator)[:size].tolist()
-    return int(min(drawn, key=lambda index: fitness[index] if math.isfinite(fitness[index]) else math.inf))
+    contenders = torch.randperm(len(fitness), generator=generator)[:size].tolist()
+    return int(min(contenders, key=lambda index: fitness[index] if math.isfinite(fitness[index]) else math.inf))
 
 
 def mutate_lr(lr: float, options: RateOptions, seed: int, cell: int, generation: int, side: Side) -> float:

@@ -82,12 +82,13 @@ def make_runner() -> GridRunner:
 
 
 def _on_torchrun(request: RunRequest, place: RankEnv) -> int:
+    """Train as one process of torchrun."""
     config = request.config
     if config.transport == "mpi":
         raise ConfigError(
             "transport=mpi does not work under torchrun; use transport=gloo, or mpiexec instead of torchrun"
         )
-    # they exchange messages on the host, on any device
+    # the processes exchange messages on the host, whatever device they train on
     world = join(place, torch.device("cpu"), config.train.timeout_s)
     store = world.store
     assert store is not None
@@ -142,13 +143,13 @@ def _train_together(request: RunRequest, processes: ExternalWorkers, interrupt: 
 
 def with_num_workers(config: RunConfig, processes: ExternalWorkers) -> RunConfig:
     """Return the config with one worker for each rank except the coordinator's."""
-    others = processes.size - 1
-    if config.workers not in (None, others):
+    num_workers = processes.size - 1
+    if config.workers not in (None, num_workers):
         raise ConfigError(
-            f"workers={config.workers} does not fit {processes.size} processes, which are {others} "
+            f"workers={config.workers} does not fit {processes.size} processes, which are {num_workers} "
             "workers and the coordinator; leave workers out"
         )
-    return replace(config, workers=others)
+    return replace(config, workers=num_workers)
 
 
 def run_worker(config: RunConfig, processes: ExternalWorkers) -> int:

@@ -17,9 +17,6 @@ class Topology:
 
     neighbours: tuple[tuple[int, ...], ...]
 
-    def __len__(self) -> int:
-        return len(self.neighbours)
-
     def reach(self, cells: Iterable[int]) -> list[int]:
         """Return all members of the neighbourhoods of these cells, in order."""
         return sorted(set().union(*(self.neighbours[cell] for cell in cells)))
@@ -35,19 +32,21 @@ def torus(rows: int, columns: int, radius: int = 1) -> Topology:
     steps = [(down, right) for down, right in product(span, span) if abs(down) + abs(right) <= radius]
     # the cell itself, then nearest first: north, south, west, east
     steps.sort(key=lambda step: (abs(step[0]) + abs(step[1]), abs(step[1]), step))
-    near = []
-    for r, c in product(range(rows), range(columns)):
-        # a small torus reaches a cell by several steps: the first counts
-        around = dict.fromkeys((r + down) % rows * columns + (c + right) % columns for down, right in steps)
-        near.append(tuple(around))
-    return Topology(tuple(near))
+    neighbours = []
+    for row, column in product(range(rows), range(columns)):
+        reached = [(row + down) % rows * columns + (column + right) % columns for down, right in steps]
+        neighbours.append(tuple(dict.fromkeys(reached)))  # a small torus reaches a cell by several steps: once
+    return Topology(tuple(neighbours))
 
 
 def ring(cells: int, radius: int = 1) -> Topology:
     """Build a ring: neighbours are `radius` cells on each side (Toutouh et al. 2021, Lipi-Ring)."""
     steps = sorted(range(-radius, radius + 1), key=lambda step: (abs(step), step))
-    near = [tuple(dict.fromkeys((cell + step) % cells for step in steps)) for cell in range(cells)]
-    return Topology(tuple(near))
+    neighbours = []
+    for cell in range(cells):
+        reached = [(cell + step) % cells for step in steps]
+        neighbours.append(tuple(dict.fromkeys(reached)))
+    return Topology(tuple(neighbours))
 
 
 def topology_of(options: GridOptions) -> Topology:

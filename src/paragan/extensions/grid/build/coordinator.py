@@ -52,7 +52,7 @@ def evolution_on_workers(
     """
     _check_num_workers(config)
     factory = GridFactory(config, folder, log, stop=stop)
-    first = factory.cell(0)
+    first = factory.cell(0)  # never trained: for the shapes of its networks and its initial state
     local = factory.population([first], lambda text: None)
     server = _CoordinatorServer(
         config=config,
@@ -94,7 +94,7 @@ class _CoordinatorServer:
     Workers exit when the coordinator is unreachable.
     """
 
-    silent_until = 0.0  # about refused connections
+    silent_until = 0.0  # time before which refused connections are not reported again
 
     def __init__(
         self,
@@ -189,8 +189,8 @@ class _CoordinatorServer:
         environment = {**os.environ, TOKEN: self.token}
         for number in range(count):
             create_file(self._log(number)).close()
-            words = ["worker", f"{host}:{port}", "--device", str(number)]
-            self.processes.start([sys.executable, "-P", "-m", "paragan", *words], environment, self._log(number))
+            arguments = ["worker", f"{host}:{port}", "--device", str(number)]
+            self.processes.start([sys.executable, "-P", "-m", "paragan", *arguments], environment, self._log(number))
 
     def _start_error(self) -> str:
         """Return why a local worker has failed, by the last line of its output; empty if none has."""
@@ -200,9 +200,9 @@ class _CoordinatorServer:
                 return f"worker {number + 1} {reason}; see {self._log(number)}"
         return ""
 
-    def _kill(self, about: Mapping[str, Any]) -> None:
+    def _kill(self, worker: Mapping[str, Any]) -> None:
         """Kill a local worker that hangs: it must not rejoin a run that continues without it."""
-        pid = about.get("pid")
+        pid = worker.get("pid")
         self.processes.kill([process for process in self.processes.running if process.pid == pid])
 
     def _log(self, number: int) -> Path:

@@ -34,13 +34,13 @@ def population_trainer(
     """Return the trainer of a population. first: a cell of it, or an equal one."""
     config = factory.config
     data = factory.data.train
-    has_all_data = factory.data_shares.of(first.number) is data
+    batches = first.batches
+    if factory.data_shares.of(first.number) is not data:  # the record describes the data of the whole grid
+        batches = Loader(data, config.train.batch, config.seed, factory.device)
     return Evolution(
         gan=replace(first.gan, prior=replace(factory.prior, uses_labels=first.gan.prior.uses_labels)),
         scheme=Generations(population),
-        batches=first.batches
-        if has_all_data
-        else Loader(data, config.train.batch, config.seed, factory.device),  # for the record
+        batches=batches,
         checkpoints=CheckpointWriter(folder=folder / "checkpoints", keep=config.every.keep, log=log),
         images=round(config.train.kimg * 1000),
         every=replace(config.every, log_steps=1),

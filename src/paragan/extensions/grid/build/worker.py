@@ -43,8 +43,8 @@ def join_coordinator(
     """
     torch_device = devices.device_from_option(device)
     place = external_workers.rank if external_workers is not None and external_workers.mpi else None
-    about = worker_info(str(torch_device), config or None, place)
-    connection = connect(token, host, port, _CONNECT_TIMEOUT_S, about)
+    info = worker_info(str(torch_device), config or None, place)
+    connection = connect(token, host, port, _CONNECT_TIMEOUT_S, info)
     try:
         welcome = connection.receive(_CONNECT_TIMEOUT_S)
         if welcome is None:
@@ -52,23 +52,23 @@ def join_coordinator(
             return f"no message from the coordinator at {host}:{port} ({reason})"
         if welcome["kind"] == "refused":
             raise ConfigError(f"worker: refused by the coordinator at {host}:{port}: {welcome['reason']}")
-        run = parse_recipe(welcome["config"], "the coordinator's config")
-        assert run.grid is not None
-        if run.transport == "mpi" and external_workers is None:
+        run_config = parse_recipe(welcome["config"], "the coordinator's config")
+        assert run_config.grid is not None
+        if run_config.transport == "mpi" and external_workers is None:
             raise ConfigError(f"worker: the run at {host}:{port} uses transport=mpi; start its workers with mpiexec")
         status = WorkerStatus()
         # Heartbeats start before the data is read, which may take long.
-        with closing(PeriodicHeartbeat(connection.send, run.grid.heartbeat_s, status)):
-            store = _connect_store(host, welcome["store"], run.train.timeout_s)
-            with deterministic_kernels(run.train.deterministic):
+        with closing(PeriodicHeartbeat(connection.send, run_config.grid.heartbeat_s, status)):
+            store = _connect_store(host, welcome["store"], run_config.train.timeout_s)
+            with deterministic_kernels(run_config.train.deterministic):
                 folder = Path(welcome["folder"])
-                return _build_worker(run, connection, folder, store, status, torch_device, log).run()
+                return _build_worker(run_config, connection, folder, store, status, torch_device, log).run()
     finally:
         connection.close()
 
 
 def _build_worker(
-    run: RunConfig,
+    config: RunConfig,
     connection: ControlConnection,
     folder: Path,
     store: dist.Store,
@@ -76,16 +76,15 @@ def _build_worker(
     device: torch.device,
     log: Callable[[str], None],
 ) -> Worker:
-    assert run.grid is not None
-    torch.set_num_threads(run.train.threads or torch.get_num_threads())
-    factory = GridFactory(run, folder, log, device=device)
+    torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    factory = GridFactory(config, folder, log, device=device)
     return Worker(
         connection=connection,
         make_cell=factory.cell,
         make_population=partial(factory.population, log=log),
-        make_communicator=communicator_factory(run, store),
+        make_communicator=communicator_factory(config, store),
         status=status,
-        timeout_s=run.train.timeout_s,
+        timeout_s=config.train.timeout_s,
     )
 
 

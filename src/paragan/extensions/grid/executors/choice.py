@@ -19,8 +19,9 @@ from paragan.extensions.grid.population import Executor, LossOf
 from paragan.hardware import graphs
 from paragan.hardware.executors import time_call
 
-_WARM_UP = 2
-_STEPS = 4
+# of the measurement of executors
+_WARM_UP_STEPS = 2
+_STEPS = 4  # in each round
 _ROUNDS = 4
 _LIMIT_S = 20.0  # after which no further round begins
 _STACKABLE = ("r1", "r2")  # penalties that treat each sample separately and draw nothing
@@ -67,23 +68,23 @@ class AutoExecutor:
         seconds = dict.fromkeys(self.executors, float("inf"))
         before = [(cell, cell.snapshot(0), cell.state(), cell.gan.loss) for cell in cells]
         until = time.perf_counter() + _LIMIT_S
-        for number in range(_ROUNDS):
-            if number and time.perf_counter() >= until:
+        for round_number in range(_ROUNDS):
+            if round_number > 0 and time.perf_counter() >= until:
                 break
             for name in list(seconds):
                 executor = self.executors[name]
                 try:
-                    if number == 0:
-                        executor(cells, _WARM_UP, loss_of)
+                    if round_number == 0:
+                        executor(cells, _WARM_UP_STEPS, loss_of)
                     step_s = time_call(device, partial(executor, cells, _STEPS, loss_of)) / _STEPS
                     seconds[name] = min(seconds[name], step_s)
                 except ConfigError:  # of a network that cannot be stacked
                     if name == "loop":
                         raise
                     del seconds[name]
-                for cell, players, state, loss in before:
+                for cell, genomes, state, loss in before:  # undo the steps
                     cell.gan.loss = loss
-                    for side, genome in players.items():
+                    for side, genome in genomes.items():
                         genome.load_into(cell.players[side])
                     cell.restore(state)
         return seconds
@@ -95,16 +96,18 @@ def select_executor(options: GridOptions, cells: Sequence[Cell], rows: int, log:
     rows: images per batch. Raises `ConfigError` if the cells cannot be stacked or recorded.
     """
     graph = graphs.graph_factory(cells[0].players[Side.G].updates.device)
-    no_stack = unstackable_reason(cells)
-    no_graph = no_stack or ("this device cannot record its work" if graph is None else unrecordable_reason(cells))
-    reason = {"stacked": no_stack, "recorded": no_graph}.get(options.executor)
+    why_not_stacked = unstackable_reason(cells)
+    why_not_recorded = why_not_stacked or (
+        "this device cannot record its work" if graph is None else unrecordable_reason(cells)
+    )
+    reason = {"stacked": why_not_stacked, "recorded": why_not_recorded}.get(options.executor)
     if reason is not None:
         raise ConfigError(f"grid.executor={options.executor} is not possible: {reason}; use loop or auto")
     executors: dict[str, Executor] = {"loop": train_in_loop}
-    if no_stack is None:
+    if why_not_stacked is None:
         stack = StackedExecutor(rows)
         executors["stacked"] = stack
-        if no_graph is None and graph is not None:
+        if why_not_recorded is None and graph is not None:
             executors["recorded"] = partial(stack, graph=graph)
     if options.executor == "auto" and len(cells) > 1 and len(executors) > 1:
         return AutoExecutor(executors, log)

@@ -50,9 +50,9 @@ class CellPriors(Prior):
 
     def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
         """Draw from each cell's prior, and concatenate in the order of the cells."""
-        each = replace(rows, count=rows.count // len(self.priors))
-        drawn = [prior.draw_on_cpu(stream, each) for prior in self.priors]
-        return torch.cat([z for z, _ in drawn]), _concatenate([y for _, y in drawn])
+        rows_of_cell = replace(rows, count=rows.count // len(self.priors))
+        draws = [prior.draw_on_cpu(stream, rows_of_cell) for prior in self.priors]
+        return torch.cat([z for z, _ in draws]), _concatenate([y for _, y in draws])
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class CellAugments:
     cells: Sequence[Cell]
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
-        each = replace(rows, count=rows.count // len(self.cells))
+        rows_of_cell = replace(rows, count=rows.count // len(self.cells))
         parts = zip(self.cells, x_BCHW.chunk(len(self.cells)), strict=True)
-        return torch.cat([self.augment(x, cell.gan.prior.seed, stream, each) for cell, x in parts])
+        return torch.cat([self.augment(x, cell.gan.prior.seed, stream, rows_of_cell) for cell, x in parts])
 
 
 class MixedLoss:
@@ -79,38 +79,39 @@ class MixedLoss:
         self.device = device
         self._number_B = torch.zeros(num * rows, dtype=torch.uint8, device=device)
         self._rows = rows
-        self._assigned: tuple[int, ...] = ()
-        self._pairs: dict[tuple[int, ...], Loss] = {}
+        self._assigned: tuple[int, ...] = ()  # what `_number_B` holds: the set of losses, and the loss of each cell
+        self._losses: dict[tuple[int, ...], Loss] = {}  # by set of losses
 
     def of(self, losses: Sequence[Loss]) -> Loss:
         """Return the loss of all rows, from losses by cell; one that all share is unchanged."""
-        kinds = list({id(loss): loss for loss in losses}.values())
-        kinds.sort(key=id)
-        if len(kinds) == 1:
-            return kinds[0]
-        key = tuple(map(id, kinds))
+        distinct = sorted({id(loss): loss for loss in losses}.values(), key=id)
+        if len(distinct) == 1:
+            return distinct[0]
+        key = tuple(map(id, distinct))
         numbers = tuple(key.index(id(loss)) for loss in losses)
         if (*key, *numbers) != self._assigned:
             self._assigned = (*key, *numbers)
             numbers_C = torch.tensor(numbers, dtype=torch.uint8)
             self._number_B.copy_(numbers_C.repeat_interleave(self._rows))
-        if key not in self._pairs:
-            self._pairs[key] = self._pair(kinds)
-        return self._pairs[key]
+        if key not in self._losses:
+            self._losses[key] = self._combine(distinct)
+        return self._losses[key]
 
-    def _pair(self, kinds: Sequence[Loss]) -> Loss:
+    def _combine(self, losses: Sequence[Loss]) -> Loss:
+        """Return the loss that computes all of these, and selects one for each row."""
+
         def d(real: Tensor, fake: Tensor) -> Tensor:
-            return self._select([kind.d(real, fake) for kind in kinds])
+            return self._select([loss.d(real, fake) for loss in losses])
 
         def g(fake: Tensor, real: Tensor | None) -> Tensor:
-            return self._select([kind.g(fake, real) for kind in kinds])
+            return self._select([loss.g(fake, real) for loss in losses])
 
-        return Loss(d, g, any(kind.g_needs_real for kind in kinds))
+        return Loss(d, g, any(loss.g_needs_real for loss in losses))
 
-    def _select(self, values_of: Sequence[Tensor]) -> Tensor:
-        number_B = self._number_B.view(-1, *(1 for _ in values_of[0].shape[1:]))
-        result = values_of[0]
-        for number, values in enumerate(values_of[1:], start=1):
+    def _select(self, values_of_losses: Sequence[Tensor]) -> Tensor:
+        result = values_of_losses[0]
+        number_B = self._number_B.view(-1, *(1 for _ in result.shape[1:]))
+        for number, values in enumerate(values_of_losses[1:], start=1):
             result = torch.where(number_B == number, values, result)
         return result
 

@@ -72,7 +72,8 @@ class _StackedCells:
         self.batches = joint_batches([cell.batches for cell in cells])
         self.mixed = MixedLoss(len(cells), rows, first.players[Side.G].updates.device)
         seeds = [cell.gan.prior.seed for cell in cells]
-        self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows, seeds) for s in Side}
+        players = {side: [cell.players[side] for cell in cells] for side in Side}
+        self.slots = {side: _StackedSlot(side, players[side], rows, seeds) for side in Side}
         self.gan = replace(
             first.gan,
             g=self.slots[Side.G],
@@ -83,6 +84,7 @@ class _StackedCells:
         )
 
     def is_of(self, cells: Sequence[Cell]) -> bool:
+        """Return whether these are the cells of this stack."""
         return list(map(id, cells)) == list(map(id, self.cells))
 
     def begin(self, graph: Callable[[], Graph] | None) -> None:
@@ -155,7 +157,7 @@ class _StackedSlot:
         self.adam = StackedAdam(players, self.stack.flat_CP, self.stack.buffers_C) if is_batched else None
         self.scalars: dict[str, Tensor] = {}
         self._recorded: dict[object, RecordedFunction] = {}  # by kind of turn: a recording cannot branch
-        self._before_fakes: list[Copy] = []
+        self._before_fakes: list[Copy] = []  # buffers before `generate_fakes`, which begins the turn
 
     @property
     def version(self) -> int:
@@ -201,9 +203,8 @@ class _StackedSlot:
             self._recorded[kind] = RecordedFunction(run, self.graph())
         return self._recorded[kind]
 
-    # Buffers of the opponent are restored, too: torch's own norms follow every forward, also that of a skipped cell.
     def _run_turn(self, turn: Turn, against: Opponent, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Run all device work of a turn."""
+        """Run all device work of a turn; a skipped cell restores buffers, also those of the opponent that it called."""
         turn = replace(turn, feed=with_tensors(turn.feed, inputs))
         opponent = against.network()
         before = [*copy_state((*self.plain_network.buffers, *opponent.buffers)), *self._before_fakes]
@@ -223,13 +224,15 @@ class _StackedSlot:
         """Step all players as one program, or one by one."""
         if self.adam is not None:
             return self.adam.step(self.stack.gradient(), average)
-        gradients = [self.stack.gradients(cell) for cell in range(len(self.players))]
-        pairs = zip(self.players, gradients, strict=True)
-        return torch.stack([player.apply_external_gradients(own, images) for player, own in pairs])
+        norms = []
+        for cell, player in enumerate(self.players):
+            norms.append(player.apply_external_gradients(self.stack.gradients(cell), images))
+        return torch.stack(norms)
 
     def _scalars(self, terms: LossTerms, norm_C: Tensor) -> dict[str, Tensor]:
-        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()}
-        rows |= terms.observations_B
-        shape = (len(self.players), -1)
-        parts = {name: rows_B.detach().float().unflatten(0, shape) for name, rows_B in rows.items()}
-        return {name: part.mean(1) for name, part in parts.items()} | {"gradient_norm": norm_C}
+        """Return the scalars of each cell: means over its rows, and the norm of its gradient."""
+        losses = {f"loss/{name}": loss_B for name, loss_B in terms.loss_B.items()}
+        scalars = {}
+        for name, values_B in {**losses, **terms.observations_B}.items():
+            scalars[name] = values_B.detach().float().unflatten(0, (len(self.players), -1)).mean(1)
+        return {**scalars, "gradient_norm": norm_C}

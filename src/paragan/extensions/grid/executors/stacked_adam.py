@@ -16,6 +16,7 @@ from paragan.extensions.grid.executors.stacked_networks import stack_in_place, v
 from paragan.game import schedule
 from paragan.game.player import Player
 
+# arguments of Adam that are not honoured, with the values that mean nothing
 _PLAIN_DEFAULTS = {"weight_decay": 0, "amsgrad": False, "maximize": False}
 # fields of `Policy` that a step of all cells at once honours
 _STACKED = {"kind", "lr", "arguments", "schedule", "max_norm", "updates_per_step"}
@@ -26,12 +27,15 @@ HONOURED = {*_STACKED, "groups"}
 def can_stack(players: Sequence[Player]) -> bool:
     """Whether all players use the same plain Adam for all weights, up to their learning rates."""
     first = players[0]
-    is_plain = first.policy.changed.keys() <= _STACKED
-    is_plain &= all(first.optimizer.defaults.get(name) == value for name, value in _PLAIN_DEFAULTS.items())
-    are_equal = all(_step_settings(player) == _step_settings(first) for player in players)
-    is_adam = type(first.optimizer) is torch.optim.Adam
-    all_train = all(weight.requires_grad for weight in first.net.parameters())
-    return is_adam and is_plain and are_equal and all_train and first.scaler is None
+    defaults = first.optimizer.defaults
+    return (
+        type(first.optimizer) is torch.optim.Adam
+        and first.scaler is None
+        and first.policy.changed.keys() <= _STACKED
+        and all(defaults.get(name) == value for name, value in _PLAIN_DEFAULTS.items())
+        and all(weight.requires_grad for weight in first.net.parameters())
+        and all(_step_settings(player) == _step_settings(first) for player in players)
+    )
 
 
 class StackedAdam:
@@ -40,16 +44,11 @@ class StackedAdam:
     buffers_C: of the networks, which averages copy.
     """
 
-    def __init__(
-        self,
-        players: Sequence[Player],
-        flat_CP: Tensor,
-        buffers_C: Sequence[Tensor] = (),
-    ) -> None:
+    def __init__(self, players: Sequence[Player], flat_CP: Tensor, buffers_C: Sequence[Tensor] = ()) -> None:
+        first = players[0]
         self.players = players
         self.flat_CP = flat_CP
-        self._weights = list(players[0].net.parameters())
-        first = players[0]
+        self._weights = list(first.net.parameters())
         self.beta1, self.beta2 = first.optimizer.defaults["betas"]
         self.eps = first.optimizer.defaults["eps"]
         self.max_norm = first.policy.max_norm
@@ -58,8 +57,9 @@ class StackedAdam:
         self.v_CP = torch.zeros_like(flat_CP)
         self.average_CP = None if first.ema is None else torch.zeros_like(flat_CP)
         averages = [player.ema for player in players if player.ema is not None]
-        averaged_C = stack_in_place([list(average.net.buffers()) for average in averages])
-        self._buffer_pairs = list(zip(buffers_C, averaged_C, strict=False))
+        average_buffers_C = stack_in_place([list(average.net.buffers()) for average in averages])
+        # (of the networks, of the averages); none without averages
+        self._buffer_pairs = list(zip(buffers_C, average_buffers_C, strict=False))
         # counts by cell and on the device: a cell that skips has made fewer, which the host does not know
         self.steps_C = torch.zeros(len(players), device=flat_CP.device)
         self.updates_C = torch.zeros(len(players), dtype=torch.int64, device=flat_CP.device)
@@ -72,14 +72,16 @@ class StackedAdam:
             self.updates_C[cell] = player.updates
             self.lr_C[cell] = player.policy.lr
             weights = optimizer_weights(player.optimizer).values()
-            for weight, m, v in zip(weights, *self._parts(cell, self.m_CP, self.v_CP), strict=True):
+            moments = self._views_of_cell(self.m_CP, cell)
+            squares = self._views_of_cell(self.v_CP, cell)
+            for weight, m, v in zip(weights, moments, squares, strict=True):
                 state = player.optimizer.state[weight]
                 self.steps_C[cell] = state.get("step", 0.0)
-                for name, place in (("exp_avg", m), ("exp_avg_sq", v)):
+                for name, view in (("exp_avg", m), ("exp_avg_sq", v)):
                     # a view in place of the player's own tensor, so that genomes read what the stack steps
-                    state[name] = place.copy_(state[name]) if name in state else place.zero_()
+                    state[name] = view.copy_(state[name]) if name in state else view.zero_()
             if self.average_CP is not None and player.ema is not None:
-                player.ema.move_to(self._parts(cell, self.average_CP)[0])
+                player.ema.move_to(self._views_of_cell(self.average_CP, cell))
 
     @torch.no_grad()
     def hand_back(self) -> None:
@@ -109,7 +111,7 @@ class StackedAdam:
     def step(self, gradient_CP: Tensor, average: Tensor | None) -> Tensor:
         """Step or skip each cell; returns gradient norms before clipping. average: from `count`."""
         norm_C = torch.linalg.vector_norm(gradient_CP, dim=1)
-        ok_C = norm_C.isfinite()
+        ok_C = norm_C.isfinite()  # the others are skipped
         if self.max_norm is not None:
             gradient_CP = gradient_CP * (self.max_norm / (norm_C + 1e-6)).clamp(max=1.0)[:, None]
         lr_C = self.lr_C
@@ -119,7 +121,7 @@ class StackedAdam:
         self._adam(torch.where(ok_C[:, None], gradient_CP, 0.0), ok_C, lr_C)
         self.updates_C += ok_C
         if average is not None:
-            self._follow(average, ok_C)
+            self._update_averages(average, ok_C)
         return norm_C
 
     def _adam(self, gradient_CP: Tensor, ok_C: Tensor, lr_C: Tensor) -> None:
@@ -135,25 +137,21 @@ class StackedAdam:
         denominator_CP = self.v_CP.sqrt().div_(scale_C[:, None]).add_(self.eps)
         self.flat_CP.sub_(denominator_CP.reciprocal_().mul_(self.m_CP).mul_(rate_C[:, None]))
 
-    def _follow(self, average: Tensor, ok_C: Tensor) -> None:
+    def _update_averages(self, average: Tensor, ok_C: Tensor) -> None:
         """Average in the weights, and copy the buffers, of the cells that stepped."""
         assert self.average_CP is not None
         self.average_CP.lerp_(self.flat_CP, average * ok_C[:, None].to(self.flat_CP.dtype))
-        for theirs, mine in self._buffer_pairs:
-            mine.copy_(torch.where(ok_C.view(-1, *(1 for _ in mine.shape[1:])), theirs, mine))
+        for buffer_C, average_buffer_C in self._buffer_pairs:
+            ok = ok_C.view(-1, *(1 for _ in buffer_C.shape[1:]))
+            average_buffer_C.copy_(torch.where(ok, buffer_C, average_buffer_C))
 
-    def _parts(self, cell: int, *matrices_CP: Tensor) -> list[list[Tensor]]:
-        """Return views of a cell's row of each matrix, as the parameters are in memory."""
-        return [[view[0] for view in views_of_rows(m_CP[cell : cell + 1], self._weights)] for m_CP in matrices_CP]
+    def _views_of_cell(self, matrix_CP: Tensor, cell: int) -> list[Tensor]:
+        """Return views of a cell's row of a matrix, as the parameters are in memory."""
+        return [view[0] for view in views_of_rows(matrix_CP[cell : cell + 1], self._weights)]
 
 
 def _step_settings(player: Player) -> tuple[object, ...]:
     """Return everything that determines a step, except the learning rate."""
     arguments = {name: value for name, value in player.optimizer.defaults.items() if name != "lr"}
     average = None if player.ema is None else player.ema.options
-    return (
-        type(player.optimizer),
-        arguments,
-        replace(player.policy, lr=0.0),
-        average,
-    )
+    return type(player.optimizer), arguments, replace(player.policy, lr=0.0), average

@@ -52,11 +52,11 @@ class StackedNetwork(RowDrawing):
 
     def forward(self, *inputs: Tensor | None) -> Any:
         # the keys of layers that draw, where there are some, and the inputs
-        given = [self._by_cell(value) for value in (self.keys_B, *inputs) if value is not None]
+        tensors = [self._by_cell(value) for value in (self.keys_B, *inputs) if value is not None]
         if not self._is_mappable:
-            self._try_mapped(given)
+            self._check_mappable(tensors)
             self._is_mappable = True
-        output = self._mapped(given, self.buffers_by_name_C)
+        output = self._call_mapped(tensors, self.buffers_by_name_C)
         if isinstance(output, tuple):
             logits, *layers = map(self._by_row, output)
             return DiscriminatorOutput(logits, layers[0] if len(layers) == 1 else layers or None)
@@ -83,17 +83,17 @@ class StackedNetwork(RowDrawing):
         pairs = zip(gradients, self._memory_orders, strict=True)
         return torch.cat([gradient.permute(order).reshape(self.num, -1) for gradient, order in pairs], dim=1)
 
-    def _mapped(self, given: Sequence[Tensor], buffers: Tensors) -> Any:
+    def _call_mapped(self, tensors: Sequence[Tensor], buffers: Tensors) -> Any:
         # "error": a draw of torch's generator would differ from that of the same cell alone
-        one_per_cell = vmap(self._one, (0, 0, *(0 for _ in given)), randomness="error")
-        return one_per_cell(self._weights, buffers, *given)
+        call_cells = vmap(self._call_cell, (0, 0, *(0 for _ in tensors)), randomness="error")
+        return call_cells(self._weights, buffers, *tensors)
 
-    def _try_mapped(self, given: Sequence[Tensor]) -> None:
+    def _check_mappable(self, tensors: Sequence[Tensor]) -> None:
         """Refuse a network that `vmap` cannot call; changes no state."""
         due = [layer.update_due for layer in self._update_once]
         try:
             with torch.enable_grad():
-                self._mapped(given, {name: value.clone() for name, value in self.buffers_by_name_C.items()})
+                self._call_mapped(tensors, {name: value.clone() for name, value in self.buffers_by_name_C.items()})
         except RuntimeError as error:
             problem = f"{type(self._template[0]).__name__} ({' '.join(str(error).split())[:200]})"
             raise ConfigError(
@@ -103,7 +103,7 @@ class StackedNetwork(RowDrawing):
             for layer, is_due in zip(self._update_once, due, strict=True):
                 layer.update_due = is_due
 
-    def _one(self, weights: Tensors, buffers: Tensors, *inputs: Tensor) -> Any:
+    def _call_cell(self, weights: Tensors, buffers: Tensors, *inputs: Tensor) -> Any:
         """Call the network of one cell; tensors in and out, as `vmap` requires."""
         keys_B = None
         if self.keys_B is not None:
@@ -114,8 +114,8 @@ class StackedNetwork(RowDrawing):
             output = functional_call(self._template[0], tensors, tuple(inputs))
         # vmap returns no buffers: their new values (statistics of each cell) go back into the stack in place
         for name, buffer in buffers.items():
-            if (tensor := tensors[name]) is not buffer:  # a new tensor in place of the buffer
-                buffer.copy_(tensor.detach())
+            if tensors[name] is not buffer:  # a new tensor in place of the buffer
+                buffer.copy_(tensors[name].detach())
         return _as_tensors(output)
 
     def _by_cell(self, value: Tensor) -> Tensor:
@@ -123,6 +123,7 @@ class StackedNetwork(RowDrawing):
         return value.unflatten(0, (-1, self.num, self.rows)).transpose(0, 1).flatten(1, 2)
 
     def _by_row(self, value: Tensor) -> Tensor:
+        """Reshape (C, k B, …) to (k C B, …)."""
         return value.unflatten(1, (-1, self.rows)).transpose(0, 1).flatten(0, 2)
 
 
@@ -167,7 +168,8 @@ def _stack_weights(weights: Sequence[Sequence[nn.Parameter]]) -> tuple[Tensor, l
     flat_CP = first[0].new_empty(len(weights), sum(weight.numel() for weight in first))
     views = views_of_rows(flat_CP, first)
     move_into(views, weights)  # the players' own parameters become rows: optimisers and genomes need no copy
-    return flat_CP, [nn.Parameter(view, of.requires_grad) for view, of in zip(views, first, strict=True)]
+    pairs = zip(views, first, strict=True)
+    return flat_CP, [nn.Parameter(view, weight.requires_grad) for view, weight in pairs]
 
 
 def _memory_order(weight: Tensor) -> tuple[int, ...]:
@@ -179,6 +181,6 @@ def _memory_order(weight: Tensor) -> tuple[int, ...]:
 def _as_tensors(output: Any) -> Any:
     """Return the output of a network as a tensor or a tuple of tensors."""
     if isinstance(output, (DiscriminatorOutput, tuple, Mapping, list)):
-        one = DiscriminatorOutput.of(output).single("a grid")
-        return (one.logits_B, *one.layers)
+        single = DiscriminatorOutput.of(output).single("a grid")
+        return (single.logits_B, *single.layers)
     return output.images if isinstance(output, GeneratorOutput) else output

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from paragan.core.errors import RankError
 
-_LOOK_S = 0.05  # polling interval of `stopped`
+_POLL_S = 0.05  # polling interval of `stopped`
 
 
 class Communicator(ABC):
@@ -35,7 +35,8 @@ class Communicator(ABC):
         self.peers = frozenset(peers)
         self.root = root
         self.links = sorted(set(range(size)) - {rank} if rank == root else self.peers | {root})
-        self._num_exchanges = self._num_gathers = 0
+        self._num_exchanges = 0
+        self._num_gathers = 0
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]], with_root: bool = False) -> dict[int, list[Tensor]]:
         """Send messages to some workers; return, by worker, its messages of the same call.
@@ -55,7 +56,7 @@ class Communicator(ABC):
         is_root = self.rank == self.root
         sends = dict.fromkeys(self.links, ()) if is_root else {self.root: messages}
         received = self._swap(sends, -self._num_gathers, with_root=True)
-        # the root takes part in this one when it has received everything
+        # the root makes this second call once it has received everything: then all may return
         self._swap(dict.fromkeys(sends, ()), -self._num_gathers, with_root=True)
         if not is_root:
             return None
@@ -109,22 +110,22 @@ def out_of_step_error(peer: int, peer_number: int, number: int) -> WorkerError:
 
 
 def wait_until(
-    missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[[], bool], rest: Callable[[float], object]
+    missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[[], bool], pause: Callable[[float], object]
 ) -> None:
-    """Wait until no worker is missing. rest: waits for a change, at most so many seconds."""
+    """Wait until no worker is missing. pause: waits for a change, at most so many seconds."""
     began = time.monotonic()
-    while left := missing():
+    while workers := missing():
         waited_s = time.monotonic() - began
-        names = f"worker{'s' * (len(left) != 1)} {', '.join(map(str, sorted(left)))}"
+        names = f"worker{'' if len(workers) == 1 else 's'} {', '.join(map(str, sorted(workers)))}"
         if stopped():
-            raise WorkerError(f"stopped after {waited_s:.1f} s of waiting for {names}", left[0])
+            raise WorkerError(f"stopped after {waited_s:.1f} s of waiting for {names}", workers[0])
         if waited_s >= timeout_s:
-            raise WorkerError(f"{names} did not answer within {timeout_s:g} s", left[0])
-        rest(min(_LOOK_S, timeout_s - waited_s))
+            raise WorkerError(f"{names} did not answer within {timeout_s:g} s", workers[0])
+        pause(min(_POLL_S, timeout_s - waited_s))
 
 
 class Backoff:
-    """A polling delay: a sixteenth of the time waited so far, between min_s and max_s."""
+    """A pause for `wait_until`: a sixteenth of the time waited so far, between min_s and max_s."""
 
     def __init__(self, min_s: float, max_s: float) -> None:
         self._min_s = min_s

@@ -43,7 +43,7 @@ class ControlConnection:
         self._thread: threading.Thread | None = None
         self._sending = threading.Lock()
         self._changed = threading.Condition()
-        self._queue: deque[dict[str, Any]] = deque()
+        self._queue: deque[dict[str, Any]] = deque()  # received messages
         self._is_shut_down = False  # reading has ended, too
         with suppress(OSError):  # already closed: the first read reports it
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # small messages leave at once
@@ -136,10 +136,10 @@ class ControlConnection:
         with self._sending, self._changed:  # no thread may use the socket: its descriptor can be reused at once
             self._sock.close()
 
-    def _end(self, why: str, how: int = socket.SHUT_RDWR) -> None:
+    def _end(self, reason: str, how: int = socket.SHUT_RDWR) -> None:
         """Record the first reason, and wake all threads that wait in the socket or the queue."""
         with self._changed, suppress(OSError):
-            self.disconnect_reason = self.disconnect_reason or f"{self.peer_address}: {why}"
+            self.disconnect_reason = self.disconnect_reason or f"{self.peer_address}: {reason}"
             self._is_shut_down = self._is_shut_down or how == socket.SHUT_RDWR
             self._changed.notify_all()
             self._sock.shutdown(how)
@@ -172,7 +172,7 @@ class Listener:
         self.address: tuple[str, int] = self._server.getsockname()[:2]
         self.refused: deque[str] = deque(maxlen=100)
         self._unauthenticated = threading.Semaphore(_MAX_UNAUTHENTICATED)
-        self._waiting: queue.Queue[ControlConnection] = queue.Queue()
+        self._waiting: queue.Queue[ControlConnection] = queue.Queue()  # for `accept`
         self._over = threading.Event()
         self._connections: set[ControlConnection] = set()
         self._thread = threading.Thread(target=self._listen, daemon=True, name=f"listen {self.address[1]}")
@@ -255,10 +255,10 @@ def connect(token: str, host: str, port: int, timeout_s: float, about: Mapping[s
         try:
             return _try_connect(token, host, port, min(deadline, time.monotonic() + _ATTEMPT_S), about)
         except (OSError, UnicodeError, RankError) as error:
-            why = str(error) if isinstance(error, RankError) else f"{host}:{port}: {_reason(error)}"
+            reason = str(error) if isinstance(error, RankError) else f"{host}:{port}: {_reason(error)}"
         if time.monotonic() + pause_s > deadline:
             hint = "check that it is running there and that the token is that of its run"
-            raise RankError(f"no coordinator accepted this worker within {timeout_s:g} s ({why}); {hint}")
+            raise RankError(f"no coordinator accepted this worker within {timeout_s:g} s ({reason}); {hint}")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, 1.0)
 
@@ -290,4 +290,5 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _reason(error: BaseException) -> str:
+    """Return what an error says, without Python's "(while attempting to bind on address …)"."""
     return str(getattr(error, "strerror", None) or error).partition(" (while")[0]

@@ -21,7 +21,7 @@ from paragan.distributed.links.gloo_link import connect_pair
 from paragan.extensions.grid.transports.communicator import Backoff, Communicator, WorkerError, wait_until
 from paragan.extensions.grid.transports.peer_connection import CLOSED, NO_FAILURE, PeerConnection, ReceiveBuffer
 
-_FAREWELL_S = 0.4
+_FAREWELL_S = 0.4  # for messages that announce an abort
 
 
 class GlooCommunicator(Communicator):
@@ -104,10 +104,11 @@ class GlooCommunicator(Communicator):
                 errors.append(error)
 
         def missing() -> list[int]:
-            left = [peer for peer in self.links if peer not in groups][:1]
+            unconnected = [peer for peer in self.links if peer not in groups][:1]
             if errors:
-                raise WorkerError(f"no link to worker {left[0]}: {str(errors[0])[:200]}", left[0])
-            return left
+                peer = unconnected[0]
+                raise WorkerError(f"no link to worker {peer}: {str(errors[0])[:200]}", peer)
+            return unconnected
 
         thread = threading.Thread(target=connect, daemon=True, name="links")
         thread.start()
@@ -140,6 +141,7 @@ def _connect_both_ways(connect: Callable[[str], Any], rank: int, peer: int, is_w
 
 
 def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
+    """Wait until all processes have made their key in the store."""
     awaited = list(range(size))
 
     def missing() -> list[int]:

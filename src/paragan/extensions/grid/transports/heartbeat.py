@@ -19,9 +19,9 @@ from typing import Any
 
 from paragan.core.errors import RankError
 
-_SUSPECT_BEATS = 2  # least silence for suspicion and failure
-_FAIL_BEATS = 10
-_LONGEST = 4
+_SUSPECT_BEATS = 2  # least silence, in heartbeats, for suspicion
+_FAIL_BEATS = 10  # and for failure
+_FAIL_GAPS = 4  # the same, in longest recent gaps
 _WINDOW = 200  # gaps that count as recent
 
 
@@ -83,7 +83,7 @@ def silence_limits(gaps_s: Iterable[float], heartbeat_s: float, timeout_s: float
     <= timeout_s; suspicion <= failure.
     """
     longest_s = max([heartbeat_s, *gaps_s])
-    fail_s = min(max(_LONGEST * longest_s, _FAIL_BEATS * heartbeat_s), timeout_s)
+    fail_s = min(max(_FAIL_GAPS * longest_s, _FAIL_BEATS * heartbeat_s), timeout_s)
     return min(max(longest_s, _SUSPECT_BEATS * heartbeat_s), fail_s), fail_s
 
 
@@ -109,10 +109,10 @@ class FailureDetector:
     def __init__(self, heartbeat_s: float, timeout_s: float) -> None:
         self.heartbeat_s = heartbeat_s
         self.timeout_s = timeout_s
-        self._gaps: dict[str, deque[float]] = {}
-        self._arrived: dict[str, float] = {}  # by name, in seconds of `_clock`
+        self._gaps: dict[str, deque[float]] = {}  # between arrivals, by name
+        self._arrived: dict[str, float] = {}  # newest arrival by name, in seconds of `_clock`
         self._clock = 0.0  # observed seconds, see `_advance`
-        self._looked: float | None = None
+        self._observed_at: float | None = None
 
     def record_arrival(self, name: str, now: float) -> None:
         """Record a message of any kind. The first starts the monitoring of its sender."""
@@ -138,7 +138,7 @@ class FailureDetector:
         return silences
 
     def _advance(self, now: float) -> None:
-        # a suspended coordinator observes nothing: one heartbeat at most passes between two looks
-        if self._looked is not None:
-            self._clock += min(now - self._looked, self.heartbeat_s)
-        self._looked = now
+        # a suspended coordinator observes nothing: one heartbeat at most passes between two calls
+        if self._observed_at is not None:
+            self._clock += min(now - self._observed_at, self.heartbeat_s)
+        self._observed_at = now

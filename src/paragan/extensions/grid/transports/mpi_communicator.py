@@ -41,7 +41,7 @@ mpi4py.rc.thread_level = "serialized"
 mpi4py.rc.finalize = False  # it would wait for every process without a limit; see `_finalize`
 from mpi4py import MPI  # noqa: E402
 
-_HEAD = 1  # tags
+_HEAD_TAG = 1
 _TEXT_TAG = (1 << 15) - 1  # largest tag of every MPI; memberships use lower ones
 _MAX_MESSAGES = 1 << 16  # of one call
 _MAX_TEXT_BYTES = 1 << 16
@@ -129,13 +129,13 @@ class MpiCommunicator(Communicator):
         """Leave without waiting for others. MPI does not free this communicator's memory."""
         deadline = time.monotonic() + _FAREWELL_S
         pause = Backoff(*_PAUSE_S)
-        while self._unsent() and time.monotonic() < deadline:
+        while self._has_unsent() and time.monotonic() < deadline:
             pause(_FAREWELL_S)
 
     def close(self) -> None:
         """Leave together after all sends have arrived; `WorkerError` if a worker does not close."""
-        together = self._global.Ibarrier()
-        self._wait(lambda: [] if not self._unsent() and together.Test() else self.links)
+        barrier = self._global.Ibarrier()
+        self._wait(lambda: [] if not self._has_unsent() and barrier.Test() else self.links)
         for comm in (self._local, self._global):
             if comm is not None:
                 comm.Free()
@@ -146,10 +146,11 @@ class MpiCommunicator(Communicator):
         for peer, tensors in sends.items():
             head = torch.tensor([number, *map(len, tensors)])
             with _naming(peer):
-                self._sent.append((self._global.Isend([head.numpy(), MPI.INT64_T], peer, _HEAD), head))
+                self._sent.append((self._global.Isend([head.numpy(), MPI.INT64_T], peer, _HEAD_TAG), head))
         # a collective cannot be cancelled: it starts once every peer has been heard of in this call
         lengths = self._receive_heads(sends, number)
-        graph, peers = (self._global, self.links) if with_root else (self._local, sorted(self.peers))
+        graph = self._global if with_root else self._local
+        peers = self.links if with_root else sorted(self.peers)
         assert graph is not None, "a coordinator has no neighbours"
         send_counts = [sum(map(len, sends.get(peer, ()))) for peer in peers]
         receive_counts = [sum(lengths.get(peer, ())) for peer in peers]
@@ -184,20 +185,20 @@ class MpiCommunicator(Communicator):
         status = MPI.Status()
         with _naming(peer):
             # matched: the length is known, and checked, before memory is allocated for exactly this message
-            message = self._global.Improbe(peer, _HEAD, status)
+            message = self._global.Improbe(peer, _HEAD_TAG, status)
             if message is None:
                 return None
             head = torch.empty(_checked(status.Get_count(MPI.INT64_T), _MAX_MESSAGES, peer), dtype=torch.int64)
             message.Recv([head.numpy(), MPI.INT64_T])
             return head.tolist()
 
-    def _unsent(self) -> bool:
-        """Return whether MPI still reads a message of this worker."""
+    def _has_unsent(self) -> bool:
+        """Return whether MPI still reads a message of this worker; release the others."""
         self._sent = [(request, tensor) for request, tensor in self._sent if not request.Test()]
         return bool(self._sent)
 
     def _wait(self, missing: Callable[[], list[int]]) -> None:
-        self._unsent()  # releases what has arrived
+        self._has_unsent()  # releases what was sent
         _wait(missing, self._timeout_s, self._stopped)
 
 
@@ -234,15 +235,15 @@ def _wait_for_all(members: Sequence[int], rank: int, tag: int, timeout_s: float,
     """Wait until all processes are present, by messages without content."""
     others = {worker: member for worker, member in enumerate(members) if worker != rank}
     nothing = [_EMPTY.numpy(), MPI.BYTE]
-    awaited = {
+    awaited = {  # by worker: a send and a receive
         worker: [MPI.COMM_WORLD.Isend(nothing, member, tag), MPI.COMM_WORLD.Irecv(nothing, member, tag)]
         for worker, member in others.items()
     }
     try:
-        _wait(lambda: [worker for worker, both in awaited.items() if not MPI.Request.Testall(both)], timeout_s, stopped)
+        _wait(lambda: [worker for worker, pair in awaited.items() if not MPI.Request.Testall(pair)], timeout_s, stopped)
     except BaseException:
         # MPI would write into these buffers whenever the other process appears
-        for _, coming in awaited.values():
-            if coming != MPI.REQUEST_NULL:
-                coming.Cancel()
+        for _, receive in awaited.values():
+            if receive != MPI.REQUEST_NULL:
+                receive.Cancel()
         raise

@@ -21,7 +21,7 @@ from paragan.extensions.grid.transports.communicator import (
     wait_until,
 )
 
-_AHEAD = 2  # waiting lists of one worker: its next call needs an answer to the last
+_MAX_LISTS = 2  # that one worker can send ahead: its next call needs an answer to the last
 _MAX_MESSAGES = 1 << 16  # messages in a list, and in the send queue, so that no sender blocks
 _EMPTY = torch.empty(0, dtype=torch.uint8)
 _UNUSED_TAG = 1  # links use 0
@@ -40,7 +40,7 @@ class ReceiveBuffer:
         self.timeout_s = timeout_s
         self._stopped = stopped
         self._changed = threading.Condition()
-        self._lists: dict[int, deque[tuple[int, list[Tensor]]]] = {}
+        self._lists: dict[int, deque[tuple[int, list[Tensor]]]] = {}  # by worker: number of the call, its messages
         self._failures: dict[int, WorkerError] = {}
         self._closed: set[int] = set()
         self._ended = False
@@ -51,7 +51,7 @@ class ReceiveBuffer:
             waiting = self._lists.setdefault(peer, deque())
             if self._ended:
                 return
-            if len(waiting) >= _AHEAD:  # it makes calls that this worker does not make: refused before memory fills
+            if len(waiting) >= _MAX_LISTS:  # it makes calls that this worker does not make: refused before memory fills
                 self._failures.setdefault(peer, out_of_step_error(peer, number, waiting[0][0]))
             else:
                 waiting.append((number, tensors))
@@ -102,11 +102,11 @@ class ReceiveBuffer:
         """Wait until no worker is missing. Raises `WorkerError` at once if one has failed."""
 
         def missing_and_alive() -> list[int]:
-            left = missing()
-            for peer in left:
+            peers = missing()
+            for peer in peers:
                 if peer in self._failures:
                     raise self._failures[peer]
-            return left
+            return peers
 
         with self._changed:
             wait_until(missing_and_alive, self.timeout_s, self._stopped, self._changed.wait)
@@ -168,9 +168,10 @@ class PeerConnection:
                     continue
                 if not 0 <= head.note < _MAX_MESSAGES:
                     raise RankError(f"it sends a list of {head.note} messages; the limit is {_MAX_MESSAGES - 1}")
-                others = islice(messages, max(0, head.note - 1))
-                tensors = [head.data, *(message.data for message in others)]
-                if len(tensors) >= head.note:
+                following = islice(messages, max(0, head.note - 1))
+                tensors = [head.data, *(message.data for message in following)]
+                if len(tensors) >= head.note:  # else the link has ended
+                    # an empty list has a head, too, whose data is not one of its messages
                     self._arrivals.put(self.peer, head.version, tensors[: head.note])
         except Exception as error:
             reason = error

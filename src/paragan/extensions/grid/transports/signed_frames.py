@@ -94,14 +94,15 @@ def accept_session(sock: socket.socket, token: str, until: float) -> tuple[Frame
 
     Returns the signer of frames to send, that of frames to receive, and the worker's description.
     """
-    local = secrets.token_bytes(_NONCE_BYTES)
-    _send_frame(sock, FrameSigner(session_key(token), DOWN), {"nonce": local.hex()}, until)
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    _send_frame(sock, FrameSigner(session_key(token), DOWN), {"nonce": nonce.hex()}, until)
     # signed with this nonce: a hello that was recorded before is of another one; small until it is known who sends
-    hello = receive_frame(sock, FrameSigner(session_key(token, local), UP, HELLO_BYTES), until)
-    key = session_key(token, local, _nonce(hello))
-    out = FrameSigner(key, DOWN)
-    _send_frame(sock, out, {}, until)
-    return out, FrameSigner(key, UP), hello["about"] if isinstance(hello.get("about"), dict) else {}
+    hello = receive_frame(sock, FrameSigner(session_key(token, nonce), UP, HELLO_BYTES), until)
+    key = session_key(token, nonce, _nonce_of(hello))
+    sender = FrameSigner(key, DOWN)
+    _send_frame(sock, sender, {}, until)
+    description = hello["about"] if isinstance(hello.get("about"), dict) else {}
+    return sender, FrameSigner(key, UP), description
 
 
 def request_session(
@@ -110,14 +111,14 @@ def request_session(
     """Authenticate as a worker before the time `until`; return the signers to send and to receive."""
     if sock.getsockname() == sock.getpeername():  # connected to itself
         raise RankError("no process listens there")
-    remote = _nonce(receive_frame(sock, FrameSigner(session_key(token), DOWN, HELLO_BYTES), until))
-    local = secrets.token_bytes(_NONCE_BYTES)
-    hello = {"nonce": local.hex(), "about": dict(about)}
-    _send_frame(sock, FrameSigner(session_key(token, remote), UP, HELLO_BYTES), hello, until)
-    key = session_key(token, remote, local)
-    into = FrameSigner(key, DOWN)
-    receive_frame(sock, into, until)  # empty: only who knows the token can sign it
-    return FrameSigner(key, UP), into
+    remote_nonce = _nonce_of(receive_frame(sock, FrameSigner(session_key(token), DOWN, HELLO_BYTES), until))
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    hello = {"nonce": nonce.hex(), "about": dict(about)}
+    _send_frame(sock, FrameSigner(session_key(token, remote_nonce), UP, HELLO_BYTES), hello, until)
+    key = session_key(token, remote_nonce, nonce)
+    receiver = FrameSigner(key, DOWN)
+    receive_frame(sock, receiver, until)  # empty: only who knows the token can sign it
+    return FrameSigner(key, UP), receiver
 
 
 def _send_frame(sock: socket.socket, signer: FrameSigner, values: Mapping[str, Any], until: float) -> None:
@@ -159,7 +160,7 @@ def _seconds_left(until: float) -> float:
     return left_s
 
 
-def _nonce(hello: Mapping[str, Any]) -> bytes:
+def _nonce_of(hello: Mapping[str, Any]) -> bytes:
     with suppress(ValueError, TypeError, KeyError):
         if len(nonce := bytes.fromhex(hello["nonce"])) == _NONCE_BYTES:
             return nonce

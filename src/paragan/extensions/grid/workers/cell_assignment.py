@@ -14,14 +14,15 @@ def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | Non
     Returns None if that is impossible. Chooses the division with the shortest edges, since genomes
     are sent across them.
     """
-    pairs = [(down, workers // down) for down in range(1, workers + 1) if workers % down == 0]
-    shapes = [(rows // down, columns // across) for down, across in pairs if not (rows % down or columns % across)]
-    if not shapes:
+    # numbers of rectangles below each other and beside each other
+    divisions = [(down, workers // down) for down in range(1, workers + 1) if workers % down == 0]
+    sizes = [(rows // down, columns // right) for down, right in divisions if not (rows % down or columns % right)]
+    if not sizes:
         return None
-    height, width = min(shapes, key=sum)
-    across = columns // width
+    height, width = min(sizes, key=sum)
+    blocks_in_row = columns // width
     places = [divmod(cell, columns) for cell in range(rows * columns)]
-    return [row // height * across + column // width for row, column in places]
+    return [row // height * blocks_in_row + column // width for row, column in places]
 
 
 def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
@@ -38,8 +39,8 @@ def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
     # every second row backwards, so that consecutive cells are neighbours
     path: list[int] = []
     for row in range(rows):
-        of_row = range(row * columns, (row + 1) * columns)
-        path += of_row if row % 2 == 0 else reversed(of_row)
+        cells_of_row = range(row * columns, (row + 1) * columns)
+        path += cells_of_row if row % 2 == 0 else reversed(cells_of_row)
     owners = [0] * cells
     remaining = iter(path)
     for worker, count in enumerate(_cell_counts(cells, speeds)):
@@ -63,7 +64,7 @@ def is_unbalanced(owners: Sequence[int], rows: int, columns: int, speeds: Sequen
 def _cell_counts(cells: int, speeds: Sequence[float]) -> list[int]:
     """Assign one cell to each worker, and each next to the worker that would finish it first."""
     counts = [1] * len(speeds)
-    ends = [(2 / speed, worker) for worker, speed in enumerate(speeds)]
+    ends = [(2 / speed, worker) for worker, speed in enumerate(speeds)]  # when each would finish a second cell
     heapq.heapify(ends)
     for _ in range(cells - len(speeds)):
         _, worker = ends[0]

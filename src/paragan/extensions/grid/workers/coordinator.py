@@ -26,7 +26,7 @@ from paragan.extensions.grid.workers.genome_exchange import (
 from paragan.extensions.grid.workers.membership import POLL_S, FailedWorker, Membership
 
 Answer = Mapping[str, Any]
-SavedCells = Mapping[str, Mapping[int, Sequence[int]]]
+SavedCells = Mapping[str, Mapping[int, Sequence[int]]]  # numbers of cells, by worker and boundary
 _MIN_GENERATIONS = 2  # consecutive unbalanced generations, before cells are reassigned
 
 
@@ -65,7 +65,7 @@ class Coordinator:
         while not results or self.at < target:
             try:
                 self.membership.admit()
-                if self.membership.is_stale or self._unbalanced():
+                if self.membership.is_stale or self._is_unbalanced():
                     self._assign()
                 results = self._run_generation()
             except FailedWorker:  # the membership is stale now: the next pass assigns its cells to the others
@@ -154,7 +154,7 @@ class Coordinator:
     def _assign(self) -> None:
         """Start a new membership: assign cells to workers, from the newest common boundary."""
         rows, columns = self.shape
-        before = {member.rank: member.name for member in self.membership.members}
+        former_names = {member.rank: member.name for member in self.membership.members}
         self._membership_number += 1
         saved = self._stop_workers()  # first: only what a stopped worker reports can be relied on
         if not self.membership.members:
@@ -166,11 +166,11 @@ class Coordinator:
         # a worker that has not trained yet counts as a typical one; its first generation corrects that
         known = [member.speed for member in active if member.speed is not None]
         speeds = [member.speed or (median_high(known) if known else 1.0) for member in active]
-        last = [before.get(owner, "") for owner in self._owners] or [""] * rows * columns
+        last_names = [former_names.get(owner, "") for owner in self._owners] or [""] * rows * columns
         self._owners = assign_cells(rows, columns, speeds)
         saved["coordinator"] = {self._boundary: list(self.states)}
         ranks = {member.name: member.rank for member in active} | {"coordinator": len(active)}
-        self.at, sources = recovery_sources(saved, last)
+        self.at, sources = recovery_sources(saved, last_names)
         self._connect(ranks, sources)
         self.membership.collect("ready", membership=self._membership_number)
         self.membership.is_stale = False  # only now: a failure before all are ready has to assign once more
@@ -183,8 +183,8 @@ class Coordinator:
         active = self.membership.active
         transfers = transfer_routes(self._owners, source_ranks)
         root = len(active)
-        exchanged = exchange_routes(self._owners, self.topology)
-        routes = {route for route in exchanged | transfers if root not in route}
+        exchanges = exchange_routes(self._owners, self.topology)
+        routes = [route for route in exchanges | transfers if root not in route]  # the root is a peer of all
         order = {
             "membership": self._membership_number,
             "size": root,
@@ -195,7 +195,7 @@ class Coordinator:
         }
         # all orders go out before this process connects: a worker and the root wait for each other
         for member in active:
-            peers = sorted(b for a, b in routes if a == member.rank)
+            peers = sorted(receiver for sender, receiver in routes if sender == member.rank)
             self.membership.send(member, "join", rank=member.rank, peers=peers, **order)
         try:
             communicator = self._communicator = self.make_communicator(
@@ -214,7 +214,7 @@ class Coordinator:
         saved = {member.name: replies[member.name]["saved"] for member in self.membership.members}
         return {name: {int(boundary): cells for boundary, cells in states.items()} for name, states in saved.items()}
 
-    def _unbalanced(self) -> bool:
+    def _is_unbalanced(self) -> bool:
         """Whether another assignment would have been faster for some generations."""
         active = self.membership.active
         if len(active) < 2 or any(member.speed is None for member in active):
@@ -228,20 +228,22 @@ class Coordinator:
         return True
 
 
-def recovery_sources(saved: SavedCells, last: Sequence[str]) -> tuple[int, list[str | None]]:
+def recovery_sources(saved: SavedCells, last_names: Sequence[str]) -> tuple[int, list[str | None]]:
     """Return the boundary from which to resume, and who has each cell's state; None: it has not begun.
 
-    saved: saved cells by name and boundary. last: name of the last worker of each cell. The boundary
+    saved: saved cells by name and boundary. last_names: of the last worker of each cell. The boundary
     is the newest for which a state of every cell exists.
     """
     for boundary in sorted(set().union(*saved.values()), reverse=True):
-        sources = [_source_at(saved, boundary, cell, name) for cell, name in enumerate(last)]
+        sources = [_source_at(saved, boundary, cell, name) for cell, name in enumerate(last_names)]
         if None not in sources:
             return boundary, sources
-    return 0, [None] * len(last)
+    return 0, [None] * len(last_names)
 
 
-def _source_at(saved: SavedCells, boundary: int, cell: int, last: str) -> str | None:
-    """Return who has a cell at a boundary, if possible its last worker (no transfer)."""
+def _source_at(saved: SavedCells, boundary: int, cell: int, last_name: str) -> str | None:
+    """Return who has a cell at a boundary, if possible its last worker (no transfer); None: no process."""
     names = [name for name, states in saved.items() if cell in states.get(boundary, ())]
-    return last if last in names else next(iter(names), None)
+    if last_name in names:
+        return last_name
+    return names[0] if names else None

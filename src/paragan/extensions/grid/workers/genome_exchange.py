@@ -20,9 +20,11 @@ def exchange_routes(owners: Sequence[int], topology: Topology) -> dict[tuple[int
     workers = sorted(set(owners))
     routes: dict[tuple[int, int], set[int]] = {}
     for cell, neighbours in enumerate(topology.neighbours):
+        receiver = owners[cell]
         for neighbour in neighbours:
-            if owners[neighbour] != owners[cell]:
-                routes.setdefault((owners[neighbour], owners[cell]), set()).add(neighbour)
+            sender = owners[neighbour]
+            if sender != receiver:
+                routes.setdefault((sender, receiver), set()).add(neighbour)
     if len(workers) > 1:
         sent = set().union(*routes.values())
         for cell, owner in enumerate(owners):

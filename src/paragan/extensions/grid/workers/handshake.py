@@ -60,9 +60,9 @@ def find_token(environment: Mapping[str, str] | None = None) -> str:
                 raise ConfigError(f"{path}: {problem}; resume the run for a new token, and copy that with mode 0600")
             return file.read(_MAX_CHARACTERS).strip()
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "not ASCII"
+        reason = getattr(error, "strerror", None) or "not ASCII"
         raise ConfigError(
-            f"{path}: the token cannot be read ({why}); set {TOKEN_FILE} to the token file of the run"
+            f"{path}: the token cannot be read ({reason}); set {TOKEN_FILE} to the token file of the run"
         ) from None
 
 

@@ -66,7 +66,7 @@ class Membership:
     log: Callable[[str], None]
     heartbeat_s: float
     timeout_s: float
-    on_failure: Callable[[Mapping[str, Any]], None] = lambda about: None
+    on_failure: Callable[[Mapping[str, Any]], None] = lambda worker: None
     is_recoverable: bool = True
     members: list[Member] = field(default_factory=list)
     is_stale: bool = True
@@ -147,7 +147,7 @@ class Membership:
                 self._remove(member, str(member.connection.disconnect_reason))
         suspects = self._detector.suspects(time.monotonic())
         for member in list(self.members):
-            self._judge(member, suspects.get(member.name))
+            self._check_silence(member, suspects.get(member.name))
 
     def check_failed(self) -> bool:
         """Whether an active worker has failed; called while waiting for data."""
@@ -177,7 +177,7 @@ class Membership:
             member.heartbeat.close(1.0)
             member.connection.close()
 
-    def _judge(self, member: Member, silence: Silence | None) -> None:
+    def _check_silence(self, member: Member, silence: Silence | None) -> None:
         """Report a worker that is silent or responds again; remove it if it has failed."""
         if silence is None:
             if member.is_suspect:
@@ -211,7 +211,7 @@ class Membership:
     def _take_answers(
         self, members: Sequence[Member], wanted: Mapping[str, Any], answers: dict[str, Mapping[str, Any]], began: float
     ) -> bool:
-        """Add the messages that have arrived; return whether all have, otherwise after a moment.
+        """Add the messages that have arrived to `answers`; return whether all have, if not after a short wait.
 
         Removes workers that send heartbeats but make no progress.
         """
@@ -229,8 +229,9 @@ class Membership:
             time.sleep(POLL_S)
         return not missing
 
-    def _remove(self, member: Member, why: str) -> None:
-        self.log(f"workers   {member.name} failed: {why}")
+    def _remove(self, member: Member, reason: str) -> None:
+        """Remove a worker that has failed."""
+        self.log(f"workers   {member.name} failed: {reason}")
         self.members.remove(member)
         self._detector.forget(member.name)
         self.is_stale = True
@@ -240,6 +241,5 @@ class Membership:
         member.connection.begin_close()
         self.on_failure(member.connection.peer_info)
         if not self.is_recoverable:
-            problem = f"{member.name} failed ({why}), which ends a run over MPI"
-            self._fatal = RankError(f"{problem}; {RESUME_HINT}")
+            self._fatal = RankError(f"{member.name} failed ({reason}), which ends a run over MPI; {RESUME_HINT}")
             raise self._fatal

@@ -98,8 +98,8 @@ class Worker:
 
     def _work(self) -> None:
         """Execute orders (thread)."""
-        while (item := self._orders.get()) is not None:
-            self._num_drops_of_order, order = item
+        while (numbered_order := self._orders.get()) is not None:
+            self._num_drops_of_order, order = numbered_order
             self.status.progress += 1
             self._execute_guarded(order)
         self._leave()
@@ -191,7 +191,8 @@ class Worker:
             "done",
             generation=boundary,
             seconds=seconds - profile.wall_s["gather"],
-            cells=[(n, state.record, state.clock, _finite(scalars[n])) for n, state in states.items()],
+            # as `RemotePopulation.evolve` reads them
+            cells=[(number, state.record, state.clock, _finite(scalars[number])) for number, state in states.items()],
             profile=asdict(profile),
         )
         heap.release_freed_memory()  # others may still be at work
