@@ -74,10 +74,7 @@ class RowSplit:
         """Return the labels of the rows of all ranks, for each micro-batch. y_B: of this rank. Collective."""
         if y_B is None:
             return [None] * len(self.parts)
-        count = self.counts[self.pipeline.rank]
-        if not isinstance(y_B, Tensor) or y_B.requires_grad or y_B.shape[:1] != (count,):
-            problem = "further arguments of a block are None, or tensors of one row per sample"
-            raise ConfigError(f"pipeline: {problem} without a gradient; pass others as part of the first, a tuple")
+        _check_labels(y_B, self.counts[self.pipeline.rank])
         padded = y_B.new_zeros((max(self.counts), *y_B.shape[1:]))
         padded[: len(y_B)] = y_B
         gathered = [torch.empty_like(padded) for _ in self.counts]
@@ -98,6 +95,13 @@ class RowSplit:
         rows_of_parts = [rows[self.local_rows(part)] for part in self.parts]
         order = torch.tensor(list(chain.from_iterable(rows_of_parts)))
         return torch.cat(list(pieces))[order.argsort().to(pieces[0].device)]  # argsort inverts the order
+
+
+def _check_labels(y_B: Tensor, count: int) -> None:
+    """Raise `ConfigError` unless these are labels of so many rows."""
+    if not isinstance(y_B, Tensor) or y_B.requires_grad or y_B.shape[:1] != (count,):
+        problem = "further arguments of a block are None, or tensors of one row per sample"
+        raise ConfigError(f"pipeline: {problem} without a gradient; pass others as part of the first, a tuple")
 
 
 def _gather_count(ranks: RankGroups, count: int) -> list[int]:
