@@ -65,7 +65,7 @@ def parse_space(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[Dimension,
     for word in words:
         key, _, text = word.partition("=")
         dimension = _dimension(key, text)
-        if key in dimensions or (dimension is not None and key in fixed_keys):  # of two plain values the last counts
+        if key in dimensions or (dimension is not None and key in fixed_keys):
             raise ConfigError(f"{key} is given twice; give it one range or value")
         if dimension is not None:
             dimensions[key] = dimension
