@@ -7,17 +7,16 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 from paragan.core.printable import join_some
+from paragan.datasets._class_numbers import number_classes
 from paragan.storage.shard_folder import INDEX, ShardFolder, sample_key
 
 Rows = NDArray[np.uint32]
-Labels = NDArray[np.int32] | NDArray[np.int64]
 
 
 class EncodedImages(ABC):
@@ -216,30 +215,3 @@ def describe_empty_classes(names: Sequence[str], has_classes: bool = True) -> tu
     named = join_some([repr(name) for name in names])
     no_classes = "" if has_classes else "; fewer than two folders have images, so no classes are left"
     return (f"folders without images are not classes: {named}{no_classes}",)
-
-
-class NumberedClasses(NamedTuple):
-    """Labels from 0 without gaps, int32 (N,), the names of their classes, and a line if numbers have changed."""
-
-    labels: NDArray[np.int32]
-    names: tuple[str, ...]
-    notices: tuple[str, ...]
-
-
-def number_classes(labels: Labels, where: str, names: Sequence[str] = ()) -> NumberedClasses:
-    """Number the classes that have images from 0.
-
-    names: of the numbers from 0; without enough of them, a class is called by its number. Raises `DataError`
-    for negative numbers, and for large ones that occur once, as those of images do.
-    """
-    present, numbers = np.unique(labels, return_inverse=True)
-    lowest, highest = int(present[0]), int(present[-1])
-    if lowest < 0 or (len(present) == len(labels) and highest >= max(len(labels), 2)):
-        raise DataError(f"{where}: labels range from {lowest} to {highest}; number the classes from 0")
-    class_names = tuple(names[label] if highest < len(names) else str(label) for label in present.tolist())
-    notices: tuple[str, ...] = ()
-    if len(present) <= highest or len(present) < len(names):  # numbers or names without images
-        listed = join_some([repr(name) for name in class_names])
-        last = len(class_names) - 1
-        notices = (f"{where}: only {last + 1} classes have images, {listed}; their labels are numbered 0 to {last}",)
-    return NumberedClasses(numbers.astype(np.int32), class_names, notices)

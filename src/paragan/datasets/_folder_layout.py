@@ -59,17 +59,16 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
     if choice is None and not has_labels:
         notices += _check_classes(paths, parts, name)
     splits = _splits_of_paths(paths, parts, unread, choice)
-    rows = np.concatenate([np.flatnonzero(splits == split) for split in (TRAIN, HELD_OUT)])
     classes = sorted({part.folder for part in parts if part.folder is not None})
     return ArrangedPaths(
-        paths=paths if np.array_equal(rows, np.arange(len(paths))) else [paths[row] for row in rows],
-        labels=_labels_of_paths(paths, parts, classes)[rows] if classes else None,
+        paths=paths,
+        labels=_labels_of_paths(paths, parts, classes) if classes else None,
         class_names=tuple(folder.decode("utf-8", "backslashreplace") for folder in classes),
-        num_train=int((splits == TRAIN).sum()) if (splits == HELD_OUT).any() else None,
+        num_train=None,
         levels=levels,
         ignored=_count_unread(paths, splits, root),
         notices=notices,
-    )
+    ).in_splits(splits)
 
 
 def _find_parts(
@@ -245,15 +244,21 @@ def _check_classes(paths: list[bytes], parts: list[_Part], name: str) -> tuple[s
     doubtful = [
         folder
         for folder, folders in inner.items()
-        if len(folders) > 1 and (has_equal or folders <= inner.keys() or parse_split(folder) == ("train", ()))
+        if len(folders) > 1 and (has_equal or folders <= inner.keys() or _is_whole_set(folder))
     ]
     if doubtful or are_splits:
         within = f", and {_listed(sorted(inner[doubtful[0]]))} in them the classes" if doubtful else ""
         named = _listed(sorted(inner))
-        raise DataError(f"{name}: folders {named} may be splits{within}; name them train and val, {_choose_one(named)}")
+        raise DataError(
+            f"{name}: folders {named} may be no classes{within}; name splits train and val, {_choose_one(named)}"
+        )
     merged = [folder for folder, folders in inner.items() if len(folders) > 1]
     line = f"{name}: {_listed(merged)} are one class each; move the folders in them up to make these the classes"
     return (line,) if merged else ()
+
+
+def _is_whole_set(folder: bytes) -> bool:
+    return parse_split(folder) == ("train", ()) or are_words_of(words_of(folder), _split_names.IMAGES)
 
 
 def pairs_error(name: str, folders: list[bytes]) -> DataError:

@@ -1,4 +1,4 @@
-"""Paths of the images in a folder or zip file, in compact form, with split and class of each."""
+"""Paths of the images in a folder or archive, with split and class of each."""
 
 from __future__ import annotations
 
@@ -15,29 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
+from paragan.datasets._split_names import HELD_OUT, TRAIN
 
 _AFTER_SLASH = bytes([ord("/") + 1])
 _NUM_COMPARED = 1000
 _MAX_LINK_PATHS = 64
 _HIDDEN = (b".", b"__MACOSX", b"@eaDir", b"#recycle", b"$RECYCLE.BIN")  # also of systems and network storage
 LABEL_SUFFIXES = (b".cls", b".json", b".jsonl", b".csv")
-
-
-class PathList:
-    """Sequence of paths in one bytes object: about 40 bytes each; a `Path` takes hundreds."""
-
-    def __init__(self, paths: list[bytes]) -> None:
-        self._bytes = b"".join(paths)
-        self._ends = np.cumsum([0, *map(len, paths)])
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __iter__(self) -> Iterator[str]:
-        return (self[row] for row in range(len(self)))
-
-    def __getitem__(self, row: int) -> str:
-        return os.fsdecode(self._bytes[self._ends[row] : self._ends[row + 1]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +53,12 @@ class ArrangedPaths:
 
     def without(self, paths: Container[bytes]) -> ArrangedPaths:
         return self._select([row for row, path in enumerate(self.paths) if path not in paths])
+
+    def in_splits(self, splits: NDArray[np.int8]) -> ArrangedPaths:
+        """Return the paths of `TRAIN` and of `HELD_OUT`; without any of these, the split follows from hashes."""
+        rows = [np.flatnonzero(splits == split) for split in (TRAIN, HELD_OUT)]
+        arranged = replace(self, num_train=None)._select(np.concatenate(rows).tolist())
+        return replace(arranged, num_train=len(rows[0]) if len(rows[1]) else None)
 
     def _select(self, rows: list[int]) -> ArrangedPaths:
         num_train = self.num_train

@@ -18,6 +18,7 @@ from paragan.datasets._tiff_bands import Tiff, Values
 
 _GREY, _GREY_AND_ALPHA = 0, 4  # colour types of PNG
 _LUMA = {0: 0.299, 1: 0.587, 2: 0.114}
+_SIDEWAYS = range(5, 9)  # orientations that exchange height and width
 _WIDE_MODES = ("F", *_image_decoding.HIGH_DEPTH_MODES)  # one band of more than 8 bits
 
 
@@ -38,13 +39,20 @@ class StoredValues:
         return self.values_HWC[..., : self.values_HWC.shape[2] - self.has_alpha]
 
     @property
+    def upright_size(self) -> tuple[int, int]:
+        """Height and width."""
+        height, width, _ = self.values_HWC.shape
+        return (width, height) if self.orientation in _SIDEWAYS else (height, width)
+
+    @property
     def kind(self) -> str:
-        """Depth above 8 bits, or: alpha (unless all is opaque), grey, colour."""
+        """Depth above 8 bits, or: alpha (unless all is opaque), grey, colour, the number of bands."""
         if self.values_HWC.dtype.itemsize > 1:
             return f"{8 * self.values_HWC.dtype.itemsize}-bit"
         if self.has_alpha and self.values_HWC[..., -1].min() < top_of(self.values_HWC):
             return "alpha"
-        return "grey" if self.colours_HWC.shape[2] == 1 else "colour"
+        bands = self.colours_HWC.shape[2]
+        return {1: "grey", 3: "colour"}.get(bands, f"{bands}-band")
 
 
 def top_of(values: Values) -> int:
@@ -147,7 +155,7 @@ def read_levels(data: bytes, where: str, options: PixelOptions) -> Iterator[Imag
     _image_decoding.check_memory(stored.values_HWC.nbytes + 16 * stored.values_HWC[..., 0].size, None, where)
     if options.range is None:
         _image_decoding.check_values(colours_HWC, where)
-    mixtures = _mix_bands(colours_HWC.shape[2], stored.has_alpha, options.channels, where)
+    mixtures = mix_bands(colours_HWC.shape[2], stored.has_alpha, options.channels, where)
     alpha_HW = _levels(stored.values_HWC[..., -1], full_range, where) if stored.has_alpha else np.float32(1)
     has_alpha_channel = options.channels == len(mixtures) + 1  # otherwise colours are blended with the background
     for weights in mixtures:
@@ -167,7 +175,7 @@ def _upright(level_HW: Values, orientation: int) -> Image.Image:
     return image if transpose is None else image.transpose(transpose)
 
 
-def _mix_bands(num_bands: int, has_alpha: bool, channels: int, where: str) -> list[dict[int, float]]:
+def mix_bands(num_bands: int, has_alpha: bool, channels: int, where: str) -> list[dict[int, float]]:
     """Return the weights of bands in each channel that is not alpha: grey, RGB, or the first bands."""
     if channels == 1 and num_bands in (3, 4):
         return [_LUMA]

@@ -20,8 +20,8 @@ _NAMES = tuple(
 )
 _SPLITS = b"train|training|held_out|val|valid|validation|test|testing"
 _SIDES = b"|".join(name for pair in _NAMES for name in pair)
-_FOLDER = re.compile(rb"(?is)(?P<parents>|.*?/)(?P<split>%s|)[_-]?(?P<side>%s)/(?P<rest>.*)" % (_SPLITS, _SIDES))
-_FILE = re.compile(rb"(?is)(.*[^/])[_.-](%s)(\.\w+)" % _SIDES)
+_FOLDER = re.compile(rb"(?is)(?P<parents>|.*?/)(?P<split>%s|)[_-]?(?P<side>%s)s?/(?P<rest>.*)" % (_SPLITS, _SIDES))
+_FILE = re.compile(rb"(?is)(.*[^/])[_.-](%s)(\.\w+)|^(.*/|)(%s)[_-]([^/]+)" % (_SIDES, _SIDES))
 SIDE_NAMES = (
     "A/ and B/ (also trainA/ and trainB/, input/ and target/, source/ and target/, low/ and high/, lr/ and hr/), "
     "or the files 1_A.png and 1_B.png"
@@ -35,8 +35,8 @@ _MAX_NAMED = 3
 class TwoSides:
     """Files of two sides, those of A and those of B.
 
-    names: of the folders, or of the files (`*_A`), in words. paths: of each side, by the path without the side, which
-    is `train/1.png` of `trainA/1.png`, `train/A/1.png` and `A/train/1.png`. num_others: files in neither.
+    names: of the folders, or of the files (`*_A`, `A_*`), in words. paths: of each side, by the path without the side,
+    which is `train/1.png` of `trainA/1.png`, `train/A/1.png` and `A/train/1.png`. num_others: files in neither.
     """
 
     names: tuple[str, str]
@@ -64,8 +64,9 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
     start = len(common_folders(paths)[-1])
     matches = [(path, match) for path in paths if (match := _FOLDER.fullmatch(path, start))]
     has_folders = bool(matches)
-    if not has_folders:  # 1_A.png is read as A/1.png
-        matches = [(path, match) for path in paths if (match := _FOLDER.fullmatch(_FILE.sub(rb"\2/\1\3", path)))]
+    if not has_folders:  # 1_A.png and A_1.png are read as A/1.png
+        in_folders = ((path, _FILE.sub(rb"\2\5/\1\3\4\6", path)) for path in paths)
+        matches = [(path, match) for path, inner in in_folders if (match := _FOLDER.fullmatch(inner))]
     for names in _NAMES:
         sides: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
         described: tuple[set[str], set[str]] = (set(), set())
@@ -75,7 +76,9 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
             split = match["split"] + b"/" if match["split"] else b""
             rest = re.sub(rb"(?i)[-_]%s(?=\.\w+$)" % match["side"], b"", match["rest"])  # 1_A.png of trainA/
             _add(sides[side], match["parents"] + split + rest, path)
-            pattern = path[start : match.start("rest")] if has_folders else b"*_" + match["side"]
+            is_first = path.rpartition(b"/")[2].startswith(match["side"])
+            of_files = match["side"] + b"_*" if is_first else b"*_" + match["side"]
+            pattern = path[start : match.start("rest")] if has_folders else of_files
             described[side].add(os.fsdecode(pattern))
         if all(sides):
             a, b = (", ".join(sorted(patterns)[:_MAX_NAMED]) for patterns in described)

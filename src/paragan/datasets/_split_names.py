@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -84,9 +84,14 @@ def split_by_names(paths: list[bytes], splits: NDArray[np.int8]) -> None:
         if word is None:
             return
         words.append(word)
-    held_out = next((word for word in SPLITS[1:] if word in words), None)
-    if held_out and "train" in words:
-        splits[rows] = [{"train": TRAIN, held_out: HELD_OUT}.get(word, NOT_READ) for word in words]
+    if "train" in words:
+        splits[rows] = splits_of_words(words)
+
+
+def splits_of_words(words: Sequence[str | None]) -> NDArray[np.int8]:
+    """Return `TRAIN`, `HELD_OUT` or `NOT_READ` for names of `SPLITS`."""
+    held_out = next((word for word in SPLITS[1:] if word in words), "train")
+    return np.array([{held_out: HELD_OUT, "train": TRAIN}.get(word or "", NOT_READ) for word in words], np.int8)
 
 
 def describe_kinds(paths: list[bytes], where: str) -> tuple[str, ...]:

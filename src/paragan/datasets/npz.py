@@ -8,18 +8,17 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, Interval
 from paragan.core.printable import join_some
 from paragan.core.source import Source
-from paragan.datasets._encoded_images import NumberedClasses, number_classes
+from paragan.datasets._class_numbers import NumberedClasses, number_labels
 from paragan.datasets._image_values import describe_range, round_values, top_of
 from paragan.datasets._options import check_range
 from paragan.datasets._tiff_bands import Values
@@ -33,10 +32,10 @@ _ALONE = (3, 4)  # channels of one colour image, with or without alpha, that is 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """An .npz file with images, integer labels and class names.
+    """An .npz file with images, their labels, and names of the classes.
 
     Images are uint8 or uint16, other types with `range`, and (N, H, W, C), (N, C, H, W) or (N, H, W) of up to 16
-    channels; labels are (N,) or (N, 1).
+    channels; labels are whole numbers or text, (N,) or (N, 1).
     """
 
     path: FilePath = ""
@@ -150,28 +149,33 @@ def _read_classes(options: Options, count: int) -> NumberedClasses | None:
         return None
     labels = npz.read_array(path, options.label_array)
     where = f"{path}: {options.label_array}"
-    if labels.dtype.kind not in "iu" or labels.shape not in ((count,), (count, 1)):
+    if labels.shape not in ((count,), (count, 1)):
         raise DataError(
-            f"{where}: the array is {labels.dtype} {labels.shape}; save one integer per image, shape ({count},)"
+            f"{where}: the array is {labels.dtype} {labels.shape}; save one integer or name per image, shape ({count},)"
         )
-    labels = labels.reshape(count)
-    if "class_names" not in present:
-        return number_classes(labels, where)
+    has_names = "class_names" in present and labels.dtype.kind in "biuf"
+    names = _read_names(path, float(labels.max())) if has_names else []
+    _check_unicode(labels, where)
+    return number_labels(labels.reshape(count).tolist(), where, "image {}".format, names)
+
+
+def _read_names(path: Path, highest: float) -> list[str]:
+    """Return the names of classes. highest: label."""
     names = npz.read_array(path, "class_names")
     is_text = names.dtype.kind == "U" and names.ndim == 1
-    if not is_text or len(names) <= labels.max() or len(np.unique(names)) < len(names):
+    if not is_text or len(names) <= highest or len(np.unique(names)) < len(names):
         content = f"{len(names)} names" if is_text else f"{names.dtype} {names.shape}"
         raise DataError(
-            f"{path}: class_names: the array holds {content}; save one name for each of {int(labels.max()) + 1} "
-            "classes, as text, none of them twice"
+            f"{path}: class_names: the array holds {content}; save one name for each of {highest + 1:g} classes, as "
+            "text, none of them twice"
         )
     _check_unicode(names, f"{path}: class_names")
-    return number_classes(labels, where, tuple(map(str, names)))
+    return list(map(str, names))
 
 
-def _check_unicode(names: NDArray[Any], where: str) -> None:
+def _check_unicode(names: Values, where: str) -> None:
     """Raise `DataError` on invalid code points: numpy accepts any 32-bit number as one."""
-    if names.dtype.itemsize == 0:
+    if names.dtype.kind != "U" or names.dtype.itemsize == 0:
         return
     codes = np.ascontiguousarray(names).view(np.dtype(np.uint32).newbyteorder(names.dtype.byteorder))
     if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any():

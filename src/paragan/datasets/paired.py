@@ -132,13 +132,13 @@ class PairedFiles(FileImages):
         self.ignored = {kind: 2 * n if kind.startswith("images") else n for kind, n in self.ignored.items()}  # files
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
-        return [join_pair(*map(self._files.read, self._pairs[self._paths[row]])) for row in rows]
+        return [join_pair(*map(self._files.read, self._pairs[self.name(row)])) for row in rows]
 
     def where(self, row: int) -> str:
-        return " + ".join(map(self._files.where, self._pairs[self._paths[row]]))
+        return " + ".join(map(self._files.where, self._pairs[self.name(row)]))
 
     def stamp(self, row: int) -> str:
-        return " ".join(map(self._files.stamp, self._pairs[self._paths[row]]))
+        return " ".join(map(self._files.stamp, self._pairs[self.name(row)]))
 
 
 class PairedImages(DerivedSource):

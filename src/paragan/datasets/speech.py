@@ -49,16 +49,13 @@ class Options(AudioOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refused = {
-            "sample_rate": self.sample_rate != 8000,
-            "channels": self.channels != 1,
-            "segment": self.segment > 8000,
-        }
-        if not self.path and any(refused.values()):
-            named = ", ".join(f"{name}={getattr(self, name)}" for name, is_refused in refused.items() if is_refused)
+        others = (self.sample_rate != SAMPLE_RATE, self.channels != 1, self.segment > _SAMPLES)
+        names = [name for name, other in zip(("sample_rate", "channels", "segment"), others, strict=True) if other]
+        if names and not self.path:
+            named = ", ".join(f"{name}={getattr(self, name)}" for name in names)
             raise ValueError(
                 f"{named}, but without a path speech is synthesised: 8 kHz, 1 channel, 8,000 samples; pass "
-                f"data.path=DIR, or leave {'it' if named.count('=') == 1 else 'them'} out"
+                f"data.path=DIR, or leave {'it' if len(names) == 1 else 'them'} out"
             )
 
 

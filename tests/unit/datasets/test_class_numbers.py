@@ -12,7 +12,8 @@ import torch
 from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.datasets import npz
-from paragan.datasets._encoded_images import EncodedImages, number_classes
+from paragan.datasets._class_numbers import number_classes
+from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets.base.in_memory import stratified_split
 from paragan.datasets.preparation.prepare import open_encoded_images
 from paragan.datasets.shards import ShardImages

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from paragan.datasets._pair_files import find_sides
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.dataset_check import check_dataset
 from tests.data_refusals import refusal
 from tests.pair_files import archived, check_pairs, picture, source, write
 
 NAMES = [("{}_A.png", "{}_B.png"), ("x/{}-low.png", "x/{}-high.png"), ("a.{}.lr.png", "a.{}.hr.png")]
+NAMES += [("A_{}.png", "B_{}.png"), ("x/low-{}.png", "x/high-{}.png"), ("Inputs/{}.png", "targets/{}.png")]
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip", "tar"])
@@ -40,3 +42,9 @@ def test_one_file_of_neither_side_leaves_single_images(tmp_path):
     write(tmp_path, NAMES[0], range(6))
     picture(0).save(tmp_path / "cover.png")
     assert len(open_encoded_images(str(tmp_path))) == 13
+
+
+def test_letters_as_names_of_files_are_no_sides(tmp_path):
+    for name in ("a", "b", "c.1", "photo_a_1", "xa_1", "xb_1"):
+        picture(len(name)).save(tmp_path / f"{name}.png")
+    assert find_sides(sorted(path.name.encode() for path in tmp_path.iterdir())) is None

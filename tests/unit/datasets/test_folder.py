@@ -26,7 +26,7 @@ def refused(path, split="train"):
 
 
 def listing(source):
-    return [source._images._paths[row] for row in source._rows.tolist()]
+    return [source._images.name(row) for row in source._rows.tolist()]
 
 
 def test_classes_are_the_folders_at_the_top(tmp_path):

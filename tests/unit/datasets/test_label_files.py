@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from paragan.core.errors import DataError
-from paragan.datasets import folder
+from paragan.datasets import _class_numbers, folder
 from paragan.datasets.base import label_files
 from paragan.datasets.base.open_images import open_encoded_images
 from tests.data_refusals import record_reads, refusal
@@ -268,7 +268,7 @@ def test_a_test_split_without_labels_is_not_read(tmp_path):
 
 
 def test_whole_numbers_with_and_without_a_point_are_classes():
-    classes = label_files.number_labels([1, 2.0, 1, 3.0], "labels", str)
+    classes = _class_numbers.number_labels([1, 2.0, 1, 3.0], "labels", str)
     assert classes.labels.tolist() == [0, 1, 0, 2]
     with pytest.raises(DataError, match="neither integers nor text"):
-        label_files.number_labels([1, 2.5], "labels", str)
+        _class_numbers.number_labels([1, 2.5], "labels", str)

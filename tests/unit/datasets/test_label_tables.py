@@ -62,6 +62,7 @@ def test_other_content_of_a_dataset_json_next_to_images_is_no_table(tmp_path):
         ("l.csv", b"", "file_name"),
         ("l.csv", b"file_name,label\n", "file_name"),
         ("l.json", b"{}", "file_name"),
+        ("l.jsonl", b"{}\n", "file_name"),
         ("l.json", b"3", "labels cannot be read"),
         ("l.csv.gz", gzip.compress(CSV.encode(), mtime=0), "no text"),
         ("l.xlsx", b"PK\x03\x04\x14\x00\x06\x00" * 9, "no text"),

@@ -86,8 +86,7 @@ def test_other_names_of_arrays(save):
         ({"images": IMAGES[0][..., :1]}, "one image"),
         ({"images": IMAGES[:0]}, "the shape is (0, 8, 6, 3)"),
         ({"images": IMAGES[:1]}, "only one image"),
-        ({"images": IMAGES, "labels": LABELS[:-1]}, "(39,); save one integer per image, shape (40,)"),
-        ({"images": IMAGES, "labels": LABELS / 1}, "the array is float64"),
+        ({"images": IMAGES, "labels": LABELS[:-1]}, "(39,); save one integer or name per image, shape (40,)"),
         ({"images": IMAGES, "labels": LABELS - 1}, "labels range from -1 to 2"),
         ({"images": IMAGES, "labels": np.arange(40) + 40}, "labels range from 40 to 79"),
         (
@@ -139,3 +138,41 @@ def test_16_bits_are_kept_and_a_narrow_range_is_said(save):
     assert read(save(images=deep)).notices == ()
     (notice,) = read(save(images=deep // 16)).notices
     assert "data.range=[" in notice
+
+
+@pytest.mark.parametrize(
+    ("stored", "names"),
+    [
+        (LABELS.astype(np.float32), tuple("0123")),
+        (LABELS.astype(np.float16).reshape(40, 1), tuple("0123")),
+        (LABELS % 2 == 0, ("0", "1")),
+        (np.array(["a", "b", "c", "dög"])[LABELS], ("a", "b", "c", "dög")),
+        (np.array([b"a", "ö".encode(), b"c", b"d"])[LABELS], ("a", "c", "d", "ö")),
+    ],
+    ids=["float", "column", "bool", "text", "bytes"],
+)
+def test_labels_of_any_type_are_classes(save, stored, names):
+    path = save(images=IMAGES, labels=stored)
+    train, held_out = read(path), read(path, "held_out")
+    assert train.class_names == held_out.class_names == names
+    assert sum(np.add(train.class_sizes(), held_out.class_sizes())) == 40
+    by_pixels = {image.tobytes(): label for image, label in zip(IMAGES.transpose(0, 3, 1, 2), stored, strict=True)}
+    x, y = held_out.fetch(range(len(held_out))).values()
+    for image, label in zip(x, y, strict=True):
+        value = by_pixels[image.numpy().tobytes()].reshape(()).item()
+        text = value.decode() if isinstance(value, bytes) else str(value if isinstance(value, str) else int(value))
+        assert names[label] == text
+
+
+@pytest.mark.parametrize(
+    ("stored", "words"),
+    [
+        (np.where(LABELS == 3, np.nan, LABELS), ("image 3", "nan")),
+        (LABELS + np.array([0.0, 0.5] * 20), ("image 1", "1.5")),
+        (np.eye(4)[LABELS], ("float64 (40, 4)", "(40,)")),
+        (np.array(["a", "", "b", "c"])[LABELS], ("image 1", "no label")),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused_by_image(save, stored, words):
+    message = refused(save(images=IMAGES, labels=stored))
+    assert all(word in message for word in words)

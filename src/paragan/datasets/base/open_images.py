@@ -13,16 +13,17 @@ from pathlib import Path
 from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.core.printable import join_some
-from paragan.datasets import _image_paths, _tar_files
+from paragan.datasets import _image_paths, _split_names, _tar_files
+from paragan.datasets._class_numbers import number_labels
 from paragan.datasets._encoded_images import EncodedImages, ShardImages, describe_empty_classes
 from paragan.datasets._folder_layout import Choice, arrange, pairs_error
 from paragan.datasets._image_formats import kind_of_file
-from paragan.datasets._image_paths import ArrangedPaths, PathList
+from paragan.datasets._image_paths import ArrangedPaths
 from paragan.datasets._pair_files import kind_of_pairs
-from paragan.datasets._split_names import MASKS, are_words_of, describe_kinds, parse_split, words_of
+from paragan.datasets._split_names import MASKS, are_words_of, parse_split, splits_of_words, words_of
 from paragan.datasets.base.audio_files import ENDINGS
 from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader, ZipReader
-from paragan.datasets.base.label_files import FileLabels, find_labels, number_labels, read_label_table
+from paragan.datasets.base.label_files import FileLabels, LabelRow, find_labels, read_label_table
 from paragan.datasets.base.reduced_copies import without_reduced_copies
 from paragan.datasets.base.table_images import TableImages, has_arrow_files, table_files
 from paragan.storage.shard_folder import ShardFolder, has_shards
@@ -30,6 +31,8 @@ from paragan.storage.shard_folder import ShardFolder, has_shards
 ARRAY_SUFFIXES = frozenset((".npz", ".npy"))
 _FORMATS = "png jpg webp bmp gif tiff ppm avif jp2 heic"
 _MAX_NAMED = 5
+_NO_LABEL = LabelRow(None)
+_NO_LABELS = (None, "", -1, "-1")
 _CACHE_BYTES = 16 << 30  # of remote shards on the local disk
 
 
@@ -44,19 +47,19 @@ class FileImages(EncodedImages):
         self.notices = (*notices, *files.notices)
         self.ignored = {**arranged.ignored, **{kind: n for kind, n in files.ignored.most_common() if n > 0}}
         self._files = files
-        self._paths = PathList(arranged.paths)
+        self._paths = arranged.paths
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
-        return [self._files.read(self._paths[row]) for row in rows]
+        return [self._files.read(self.name(row)) for row in rows]
 
     def where(self, row: int) -> str:
-        return self._files.where(self._paths[row])
+        return self._files.where(self.name(row))
 
     def name(self, row: int) -> str:
-        return self._paths[row]
+        return os.fsdecode(self._paths[row])
 
     def stamp(self, row: int) -> str:
-        return self._files.stamp(self._paths[row])
+        return self._files.stamp(self.name(row))
 
 
 def open_encoded_images(
@@ -126,7 +129,7 @@ def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labe
         raise pairs_error(files.name, list(map(os.fsencode, arranged.class_names)) or originals[:2])
     notices = (*arranged.notices, *file_labels.notices)
     if classes is None and not arranged.class_names:
-        notices = (*notices, *describe_kinds(arranged.paths, files.name))
+        notices = (*notices, *_split_names.describe_kinds(arranged.paths, files.name))
     if isinstance(files, TarReader) and files.has_several:
         arranged = replace(arranged.in_order(files.in_order(originals)), labels=None, class_names=())
     else:
@@ -143,19 +146,36 @@ def _label_from_files(files: FileReader, arranged: ArrangedPaths, labels: FileLa
     if others:
         arranged = arranged.without(others)
         files.ignored["further images of samples"] = len(others)
+    arranged = _split_by_table(files, arranged, labels)
     held_out = [] if arranged.num_train is None else arranged.paths[arranged.num_train :]
-    if held_out and labels.by_path.keys().isdisjoint(held_out):  # a test split without labels is no use for scores
+    # a test split without labels is no use for scores
+    if held_out and all(labels.by_path.get(path, _NO_LABEL).label in _NO_LABELS for path in held_out):
         arranged = replace(arranged.without(set(held_out)), num_train=None)
         files.ignored["images without a label"] = len(held_out)
     missing = next((path for path in arranged.paths if path not in labels.by_path), None)
     if missing is not None:
         raise DataError(f"{files.where(os.fsdecode(missing))} has no label in {labels.where}, others have; add it")
-    values = [labels.by_path[path] for path in arranged.paths]
+    values = [labels.by_path[path].label for path in arranged.paths]
     classes = number_labels(values, labels.where, lambda row: os.fsdecode(arranged.paths[row]))
     arranged = replace(arranged, labels=classes.labels, class_names=classes.names)
     images = FileImages(files, arranged, (*labels.notices, *classes.notices))
     images.has_label_file = True
     return images
+
+
+def _split_by_table(files: FileReader, arranged: ArrangedPaths, labels: FileLabels) -> ArrangedPaths:
+    """Return the images in the splits that a column of their table names, if one does."""
+    texts = [labels.by_path.get(path, _NO_LABEL).split for path in arranged.paths]
+    if not any(texts):
+        return arranged
+    words = [parse_split(text.encode(errors="replace"))[0] for text in texts]
+    for path, text, word in zip(arranged.paths, texts, words, strict=True):
+        if word is None or "train" not in words:
+            said = f"the split {text!r}" if text else "no split"
+            raise DataError(f"{labels.where}: {os.fsdecode(path)} has {said}, others have; write train, val or test")
+    splits = splits_of_words(words)
+    files.ignored["images of other splits"] = int((splits == _split_names.NOT_READ).sum())
+    return arranged.in_splits(splits)
 
 
 def _tars_in(root: Path) -> list[Path]:

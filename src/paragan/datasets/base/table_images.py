@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 from paragan.core.printable import join_some
+from paragan.datasets._class_numbers import number_labels
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_paths import hash_names
 from paragan.datasets._split_names import split_folder
-from paragan.datasets.base.label_files import LABEL_NAMES, number_labels
+from paragan.datasets.base.label_files import LABEL_NAMES
 
 _BATCH_ROWS = 16
 _IMAGE_NAMES = ("image", "img", "jpg", "png", "photo", "picture", "pixel_values")
@@ -48,7 +49,6 @@ class TableImages(EncodedImages):
 
     def __init__(self, files: list[Path], where: str) -> None:
         _require_pyarrow(where)
-        self._where = where
         train, held_out = _splits(files, where)
         tables = {path: _open_table(path) for path in files}
         schema = tables[train[0]].schema
@@ -68,7 +68,13 @@ class TableImages(EncodedImages):
         unread = [path for path in files if path not in {*train, *held_out}]
         self.ignored = {f"rows in {path.name}": tables[path].num_rows for path in unread}
         if label_column is not None:
-            self._set_labels(labels[: self._ends[-1]], label_column, schema)
+            numbered = number_labels(
+                labels[: self._ends[-1]],
+                f"{where}: column {label_column!r}",
+                lambda row: self.where(row).removeprefix(f"{where}: "),
+                _stored_names(schema, label_column),
+            )
+            self.labels, self.class_names, self.notices = numbered
         if others := [name for name in schema.names if name not in (self._column, label_column)]:
             self.notices = (*self.notices, f"{where}: columns that are not read: {join_some(others)}")
         self.split_hashes = hash_names(
@@ -110,14 +116,6 @@ class TableImages(EncodedImages):
         if not isinstance(data, bytes):
             raise DataError(f"{self.where(row)}: column {self._column!r} holds no image bytes; embed the images")
         return data
-
-    def _set_labels(self, values: list[Any], column: str, schema: Any) -> None:
-        where = f"{self._where}: column {column!r}"
-        classes = number_labels(values, where, self._describe_row, _stored_names(schema, column))
-        self.labels, self.class_names, self.notices = classes
-
-    def _describe_row(self, row: int) -> str:
-        return self.where(row).removeprefix(f"{self._where}: ")
 
     def _portable_stamps(self) -> Iterator[str]:
         for table in self._tables:

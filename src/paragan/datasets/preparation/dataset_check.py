@@ -21,7 +21,7 @@ from paragan.datasets import audio, folder, npz, paired, shards, unpaired
 from paragan.datasets._encoded_images import EncodedImages, ShardImages
 from paragan.datasets._image_decoding import check_values_finite
 from paragan.datasets._image_formats import image_suffix
-from paragan.datasets._image_values import StoredValues, ValueSummary, read_values
+from paragan.datasets._image_values import StoredValues, ValueSummary, mix_bands, read_values
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_decoding import is_pair
 from paragan.datasets._pair_files import kind_of_pairs, split_pair
@@ -83,13 +83,13 @@ def check_dataset(
         data = Choice(data.name, replace(data.options, size=size))
     images = _open(data, report)
     _describe(images, report, data.options)
-    sides = _examine(images, report, progress, data.options)
+    sizes = _examine(images, report, progress, data.options)
     if isinstance(images, ShardImages):
         changed = [f"{file}: " for file in images.folder.damaged_files()]
         unnamed = [file for file in changed if not any(line.startswith(file) for line in report.damaged)]
         report.damaged += [f"{file}size or sha256 differs from dataset.json" for file in unnamed]
-    if sides:
-        add_advice(report, sides, size, data, settings)
+    if sizes:
+        add_advice(report, sizes, size, data, settings)
     else:
         report.advice = ["no image can be decoded: there is nothing to train on"]
     return report
@@ -176,9 +176,13 @@ def _check_audio(options: audio.Options, report: DatasetReport, settings: Sequen
 
 def _examine(
     images: EncodedImages, report: DatasetReport, progress: Callable[[int, int], None], options: Any
-) -> list[int]:
-    """Decode all images, add what they are to the report, and return their shorter sides."""
-    sides = []
+) -> list[tuple[int, int]]:
+    """Decode all images, add what they are to the report, and return their heights and widths.
+
+    Raises `DataError` for an image with fewer bands than the channels that are set.
+    """
+    sizes = []
+    channels = getattr(options, "channels", None)  # of pairs: as the files are
     summary = ValueSummary()
     formats: Counter[str] = Counter()
     first_rows: dict[Hashable, int] = {}
@@ -189,8 +193,10 @@ def _examine(
             report.damaged.append(str(error))
             parts = []
         for image_format, stored in parts:
-            height, width, _ = stored.values_HWC.shape
-            sides.append(min(height, width))
+            height, width = stored.upright_size
+            sizes.append((height, width))
+            if channels:
+                mix_bands(stored.colours_HWC.shape[2], stored.has_alpha, channels, images.where(row))
             report.not_square += width != height
             if not is_pair(width, height):
                 report.not_halves.append(images.name(row))
@@ -208,11 +214,10 @@ def _examine(
     report.ranges = summary.ranges
     report.range = summary.better_range if options.range is None else None
     report.is_grey = summary.max_bands == 1 and not report.kinds.get("alpha")
-    channels = getattr(options, "channels", None) or 3  # of pairs: as the files are
     if report.is_grey or isinstance(images, _ArrayImages):
         channels = summary.max_bands
-    report.warnings += tuple(summary.warnings(PixelOptions(channels=channels, range=options.range)))
-    return sides
+    report.warnings += tuple(summary.warnings(PixelOptions(channels=channels or 3, range=options.range)))
+    return sizes
 
 
 def _read(images: EncodedImages, row: int) -> list[tuple[str, StoredValues]]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from paragan.core.command import program_command
-from paragan.core.option_types import Choice, height_and_width
+from paragan.core.errors import DataError
+from paragan.core.option_types import Choice, height_and_width, size_of
 from paragan.core.printable import join_some
 
 FEW_IMAGES = 1000
@@ -62,20 +63,28 @@ class DatasetReport:
 
 
 def add_advice(
-    report: DatasetReport, sides: list[int], size: int | str | None, data: Choice, settings: Sequence[str]
+    report: DatasetReport, sizes: list[tuple[int, int]], size: int | str | None, data: Choice, settings: Sequence[str]
 ) -> None:
-    """Add sizes, advice and a command, in which settings go before what the images suggest."""
+    """Add sizes, advice and a command, in which settings go before what the images suggest.
+
+    sizes: heights and widths. Raises `DataError` if there are several and data.crop=none takes one.
+    """
+    crop = getattr(data.options, "crop", "")
+    sides = list(map(min, sizes))
     passed = {word.partition("=")[0] for word in settings}
     report.sides = (min(sides), int(np.median(sides)), max(sides))
     fitting = min(report.sides[1], _MAX_SUGGESTED) // _SIZE_MULTIPLE * _SIZE_MULTIPLE
     passed_size = data.options.size if "data.size" in passed else None
-    report.size = size or passed_size or max(fitting, 2 * _SIZE_MULTIPLE)
+    suggested_size = size_of(*sizes[0]) if crop == "none" else max(fitting, 2 * _SIZE_MULTIPLE)
+    report.size = size or passed_size or suggested_size
+    if crop == "none":
+        _check_sizes(report, sizes)
     report.num_smaller = sum(side < min(height_and_width(report.size)) for side in sides)
     is_folder = data.name not in ("shards", "npz")
     holds_pairs = data.name == "folder" and len(report.not_halves) < 0.1 * len(sides)
-    report.advice = _advice(report, data.name)
+    report.advice = _advice(report, data)
     if data.name != "npz":  # arrays are trained on at their size
-        report.advice += _size_advice(report, holds_pairs)
+        report.advice += _size_advice(report, crop, holds_pairs)
     if report.has_scored_classes:
         report.advice += _class_advice(report.classes, report.trained)
     if holds_pairs:
@@ -97,7 +106,17 @@ def add_advice(
     report.command = f"{program_command()} {shlex.join(['train', report.recipe, *words, *settings])}"
 
 
-def _advice(report: DatasetReport, dataset: str) -> list[str]:
+def _check_sizes(report: DatasetReport, sizes: list[tuple[int, int]]) -> None:
+    for height, width in sizes:
+        if (height, width) != height_and_width(report.size):
+            raise DataError(
+                f"{report.path}: an image of {width} x {height} pixels, but data.crop=none takes {report.size} alone; "
+                "pass data.crop=center, random or squash, or another data.size"
+            )
+
+
+def _advice(report: DatasetReport, data: Choice) -> list[str]:
+    dataset = data.name
     lines = []
     if report.damaged and dataset == "shards":
         lines.append("shards are damaged: copy them again, or delete the folder and run `data prepare` again")
@@ -111,21 +130,21 @@ def _advice(report: DatasetReport, dataset: str) -> list[str]:
             f"only {report.images:,} images: D will memorise them; use augmentation "
             "(augment.name=diffaugment, on in the recipe own) and the penalty r1"
         )
-    if report.kinds.get("alpha"):
+    if report.kinds.get("alpha") and getattr(data.options, "channels", 3) != 4:
         lines.append(
             f"{_files(report.kinds['alpha'])} partly transparent: they are put on white (data.background=0: on black), "
             "and generated images are opaque; data.channels=4 trains on transparency, too"
         )
     if report.pairs and "/" in report.pairs and dataset in ("paired", "unpaired"):
         lines.append("the folders are sides of pairs by their names; data.classes=folders reads them as classes")
-    if "*_" in report.pairs:
+    if "*" in report.pairs:
         lines.append("the files are sides of pairs by their names; data.classes=none reads them as one set")
     if report.duplicates:
         lines.append(f"{_files(len(report.duplicates))} duplicates of others: held-out scores may be too good")
     return lines
 
 
-def _size_advice(report: DatasetReport, holds_pairs: bool) -> list[str]:
+def _size_advice(report: DatasetReport, crop: str, holds_pairs: bool) -> list[str]:
     lines = []
     if report.num_smaller:
         lines.append(
@@ -138,7 +157,7 @@ def _size_advice(report: DatasetReport, holds_pairs: bool) -> list[str]:
         )
         if report.not_halves:
             lines.append(f"no pairs, left out by data.damaged=skip: {join_some([repr(n) for n in report.not_halves])}")
-    elif report.not_square and not report.pairs:
+    elif report.not_square and not report.pairs and crop == "center":
         lines.append(
             f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash; "
             "data.size=HEIGHTxWIDTH trains on rectangles"

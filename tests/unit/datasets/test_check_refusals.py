@@ -1,0 +1,70 @@
+"""`data check` says of an image what training says: its size, its bands, and how it is turned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paragan.core.option_types import Choice
+from paragan.datasets import folder, npz
+from paragan.datasets.base.open_images import open_encoded_images
+from paragan.datasets.preparation.dataset_check import check_dataset
+from tests.data_refusals import refusal
+from tests.image_folders import fill, put
+
+
+def check(root, **settings):
+    words = [f"data.{name}={value}" for name, value in settings.items()]
+    return check_dataset(str(root), data=Choice("folder", folder.Options(path=str(root), **settings)), settings=words)
+
+
+def test_images_of_one_size_are_not_cropped_and_others_are_refused(tmp_path):
+    for number in range(4):
+        put(tmp_path / f"{number}.png", size=(12, 8), seed=number)
+    report = check(tmp_path, crop="none")
+    assert report.size == "8x12" and "data.size=8x12" in report.command
+    assert not any("cropped" in line for line in report.advice)
+    assert "12 x 8" in refusal(lambda: check(tmp_path, crop="none", size=8))
+    put(tmp_path / "4.png", size=(12, 9), seed=4)
+    assert "12 x 9" in refusal(lambda: check(tmp_path, crop="none"))
+
+
+@pytest.mark.parametrize("channels", [2, 5, 16])
+def test_too_few_bands_are_refused_as_in_training(tmp_path, channels):
+    for number in range(3):
+        array = np.random.default_rng(number).integers(0, 256, (8, 8), np.uint8)
+        Image.fromarray(array).save(tmp_path / f"{number}.png")
+    train = folder.source(folder.Options(path=str(tmp_path), size=8, channels=channels), "train")
+    message = refusal(lambda: check(tmp_path, channels=channels))
+    assert f"{channels} channels" in message and message[-20:] == refusal(lambda: train.fetch([0]))[-20:]
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_picture_of_halves_is_one_as_it_is_shown(tmp_path, orientation):
+    for number in range(3):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        put(tmp_path / f"{number}.jpg", size=(24, 12), seed=number, exif=exif)
+    assert check(tmp_path).recipe == ("pix2pix-facades" if orientation == 1 else "own")
+
+
+def test_advice_on_transparency_is_for_three_channels(tmp_path):
+    for number in range(3):
+        array = np.random.default_rng(number).integers(0, 256, (8, 8, 4), np.uint8)
+        Image.fromarray(array).save(tmp_path / f"{number}.png")
+    assert [any("transparent" in line for line in check(tmp_path, channels=n).advice) for n in (3, 4)] == [True, False]
+
+
+@pytest.mark.parametrize(("bands", "kind"), [(1, "grey"), (2, "2-band"), (3, "colour"), (5, "5-band")])
+def test_arrays_are_counted_by_their_bands(tmp_path, bands, kind):
+    path = tmp_path / "x.npz"
+    np.savez(path, images=np.random.default_rng(0).integers(0, 256, (6, bands, 8, 8), np.uint8))
+    assert check_dataset(str(path), data=Choice("npz", npz.Options(path=str(path)))).kinds == {kind: 6}
+
+
+@pytest.mark.parametrize("names", [("images", "plots"), ("Photos", "sketches"), ("rgb", "x")])
+def test_class_folders_within_a_folder_of_images_are_no_class(tmp_path, names):
+    fill(tmp_path, f"{names[0]}/cat/ 3", f"{names[0]}/dog/ 3", f"{names[1]}/ 3")
+    assert "'cat', 'dog'" in refusal(lambda: open_encoded_images(str(tmp_path)))
+    assert open_encoded_images(str(tmp_path), classes="folders").class_names == tuple(sorted(names))
