@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from paragan.core.metric import Direction, SampleFeatures, SplitFeatures, in_float64
-from paragan.metrics._neighbours import require_more_than
+from paragan.metrics._neighbours import nearest, require_more_than
 from paragan.metrics.base.running import RunningMetric
-
-_ROWS_AT_ONCE = 128
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,12 @@ class Metric(RunningMetric):
         train_NF = in_float64(real.train.features_BF)
         require_more_than(0, train_NF)
         require_more_than(0, real.held_out.features_BF)
-        held_out_M = _distance_to_nearest(in_float64(real.held_out.features_BF), train_NF)
+        held_out_M = nearest(in_float64(real.held_out.features_BF), train_NF)
         return cls(train_NF, held_out_M.sort().values, train_NF.new_empty(0))
 
     def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        return self.including(generated_N=_distance_to_nearest(in_float64(samples.features_BF), self.train_NF))
+        return self.including(generated_N=nearest(in_float64(samples.features_BF), self.train_NF))
 
     def compute(self) -> float:
         """Return the probability; equal distances count half. Raises `ConfigError` without images."""
@@ -57,17 +55,3 @@ class Metric(RunningMetric):
         below_N = torch.searchsorted(self.held_out_M, self.generated_N)
         up_to_N = torch.searchsorted(self.held_out_M, self.generated_N, right=True)
         return 1 - float((below_N + up_to_N).double().mean()) / (2 * len(self.held_out_M))
-
-
-def _distance_to_nearest(a_NF: Tensor, b_MF: Tensor) -> Tensor:
-    """Return the distance of each row of `a_NF` to its nearest row of `b_MF`, (N,).
-
-    The nearest row is found by products in float64, which are fast for 60,000 rows and only rank
-    them; the distance is that of the difference, so that a copy has distance 0.
-    """
-    square_M = b_MF.square().sum(1)
-    distances = []
-    for rows in a_NF.split(_ROWS_AT_ONCE):
-        closest = (square_M - 2 * rows @ b_MF.T).argmin(1)
-        distances.append((rows - b_MF[closest]).norm(dim=1))
-    return torch.cat(distances) if distances else b_MF.new_empty(0)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from paragan.core.metric import Direction, SampleFeatures, in_float64
-from paragan.metrics._neighbours import distances, radii, require_more_than
+from paragan.metrics._neighbours import radii, require_more_than, within
 from paragan.metrics.base.running import RunningMetric
 from paragan.metrics.precision import K
 
@@ -49,5 +49,6 @@ class Metric(RunningMetric):
     def compute(self) -> float:
         """Return the share. Raises `ConfigError` for no more than k images."""
         radius_M = radii(self.generated_NF, K)
-        num_within = sum(int((block <= radius_M).any(1).sum()) for block in distances(self.real_NF, self.generated_NF))
+        blocks = within(self.real_NF, self.generated_NF, radius_M)
+        num_within = sum(int(is_within_nM.any(1).sum()) for is_within_nM in blocks)
         return num_within / len(self.real_NF)
