@@ -29,7 +29,7 @@ class Network(Protocol):
     def mixes(self) -> bool: ...  # a training-mode call mixes the samples of its batch (batch norm)
 
     @property
-    def buffers(self) -> Sequence[Place]: ...  # what a training-mode call may change
+    def buffers(self) -> Sequence[Place]: ...  # what a training-mode call may change outside of its player's updates
 
     def __call__(self, *inputs: Tensor | None) -> Any: ...
 

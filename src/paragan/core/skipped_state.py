@@ -26,17 +26,11 @@ def buffer_places(net: nn.Module) -> tuple[Place, ...]:
 @torch.no_grad()
 def copy_state(places: Iterable[Place]) -> list[Copy]:
     """Return a copy of the tensor at each place."""
-    tensors: list[Tensor] = []
-    filled: list[Place] = []
-    for mapping, name in places:
-        tensor = mapping[name]
-        if tensor is not None:
-            tensors.append(tensor.detach())
-            filled.append((mapping, name))
-    copies = [torch.empty_like(tensor) for tensor in tensors]
+    filled = [(place, tensor) for place in places if (tensor := place[0][place[1]]) is not None]
+    copies = [torch.empty_like(tensor) for _, tensor in filled]
     if copies:
-        torch._foreach_copy_(copies, tensors)  # one operation on an accelerator
-    return [Copy(place, copy) for place, copy in zip(filled, copies, strict=True)]
+        torch._foreach_copy_(copies, [tensor for _, tensor in filled])  # one operation on an accelerator
+    return [Copy(place, copy) for (place, _), copy in zip(filled, copies, strict=True)]
 
 
 @torch.no_grad()
@@ -52,4 +46,4 @@ def restore_if_skipped(copies: Sequence[Copy], is_taken: Tensor) -> None:
         taken = is_taken.view(-1, *(1 for _ in now.shape[1:])) if is_taken.dim() else is_taken
         # `data`: a graph that still waits for its backward (shared fakes) may hold the tensor, whose value it does not
         # need: torch's batch norm writes in the same way
-        now.data.copy_(torch.where(taken.to(now.device), now, before))
+        torch.where(taken.to(now.device), now.data, before, out=now.data)

@@ -29,6 +29,8 @@ class Side(enum.Enum):
     G = "g"
     D = "d"
 
+    __hash__ = object.__hash__  # one object for each name; that of `Enum` is written in Python
+
     @property
     def is_extra(self) -> bool:
         """Whether it is neither G nor D."""
@@ -175,18 +177,18 @@ class TurnInputs(_NamedTensors):
         """Arguments of the generator."""
         if self.generator_arguments is None:
             return (self.latent, *self.fake_conditions)
-        return tuple(self.tensors.get(name) for name in self.generator_arguments)
+        return tuple(map(self.tensors.get, self.generator_arguments))
 
     @property
     def fake_conditions(self) -> tuple[Tensor | None, ...]:
         """Arguments of the discriminator's call on fakes, after the fakes."""
-        return tuple(self.tensors.get(name) for name in self.arguments[1:])
+        return tuple(map(self.tensors.get, self.arguments[1:]))
 
     @property
     def real_inputs(self) -> tuple[Tensor | None, ...]:
         """Arguments of the discriminator's call on the real samples."""
         assert self.real is not None
-        return tuple(self.real.tensors.get(name) for name in self.arguments)
+        return tuple(map(self.real.tensors.get, self.arguments))
 
     def parts(self, n: int) -> tuple[TurnInputs, ...]:
         """Split into `n` micro-batches."""

@@ -69,4 +69,4 @@ class Ema:
         factors: Sequence[Any] = [factor] * len(pairs)  # torch's stub declares only numbers
         torch._foreach_lerp_([average for average, _ in pairs], weights, factors)
         for average, buffer in zip(self._buffers, net.buffers(), strict=True):
-            average.copy_(torch.where(ok, buffer, average))
+            torch.where(ok, buffer, average, out=average)

@@ -160,23 +160,28 @@ class GAN:
 
     def turn(self, side: Side, real: Batch) -> Turn:
         """Return a turn of a player; that of an extra one has its penalties as loss, on G's images."""
-        if not side.is_extra:
-            return self.g_turn(real) if side is Side.G else self.d_turn(real)
-        turn = self._turn(side, (), real, _no_terms)
-        return replace(turn, needs_real=False, is_due=bool(turn.penalties))
+        if side.is_extra:
+            return self._turn(side, (), real, _no_terms)
+        return self.g_turn(real) if side is Side.G else self.d_turn(real)
 
     def _turn(self, side: Side, chain: tuple[Side, ...], real: Batch, objective: Objective) -> Turn:
         """Return a turn with the penalties that are due now, and the players that these call."""
-        version = self.slots[side].version
-        due = tuple(penalty for penalty in self.penalties[side] if penalty.is_due(version, real.rows))
+        slots = self.slots
+        version = slots[side].version
+        penalties = self.penalties[side]
+        due = tuple(penalty for penalty in penalties if penalty.is_due(version, real.rows))
         return Turn(
             side=side,
             chain=chain,
             feed=self.prior.feed(side.value, real),
             objective=objective,
             penalties=due,
-            absent=tuple(penalty for penalty in self.penalties[side] if not penalty.is_due(version, real.rows)),
-            players={Side(name): self.slots[Side(name)] for penalty in due for name in penalty.players},
+            needs_real=side is Side.D or (side is Side.G and self.g_needs_real),
+            augment=None if side.is_extra else self.augment,
+            is_due=bool(due) or not side.is_extra,
+            balancer=self.balancer if side is Side.G else None,
+            absent=tuple(penalty for penalty in penalties if penalty not in due),
+            players={Side(name): slots[Side(name)] for penalty in due for name in penalty.players},
         )
 
     def d_turn(self, real: Batch) -> Turn:
@@ -184,12 +189,11 @@ class GAN:
         if not has_begun(self.adversarial.d_start_kimg, real.rows) or not self._d_is_drawn(real.rows):
             feed = TurnInputs(rows=real.rows, seed=self.prior.seed)
             return Turn(side=Side.D, chain=(Side.D,), feed=feed, objective=self._d_objective, is_due=False)
-        return replace(self._turn(Side.D, (Side.D,), real, self._d_objective), augment=self.augment)
+        return self._turn(Side.D, (Side.D,), real, self._d_objective)
 
     def g_turn(self, real: Batch) -> Turn:
         """Return a turn of G through a frozen D; of G alone, or of no network, if nothing reads the others' outputs."""
         turn = self._turn(Side.G, (Side.G, Side.D), real, self._g_objective)
-        turn = replace(turn, augment=self.augment, balancer=self.balancer, needs_real=self.g_needs_real)
         if self.adversarial.g_weight(real.rows):
             return turn
         due = turn.penalties

@@ -26,15 +26,15 @@ def adversarial_terms(
     first = judged[0]
     assert first is not None
     names = first.by_name
-    factors = discriminator_weights(names, options.combine, options.weights, "adversarial.weights")
     losses: dict[str, Tensor] = {}
     for name in names:
         logits = [None if output is None else output.by_name[name].logits_B for output in judged]
         if compares:
             logits += [None if x is None else outputs.whole(x) for x in logits]
         losses[name] = mean_per_sample(function(*logits))
-    if not first.members:
+    if not (first.members or options.weights):
         return LossTerms({"adversarial": losses[""]})
+    factors = discriminator_weights(names, options.combine, options.weights, "adversarial.weights")
     total_B = sum_of([factor * losses[name] for name, factor in factors.items()])
     observations = {f"loss/adversarial/{name}": loss.detach() for name, loss in losses.items()}
     return LossTerms({"adversarial": total_B}, observations)

@@ -1,21 +1,20 @@
 """A module with its call options: autocast is a property of the network, not of the turn."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from paragan.core.protocols import Network
 from paragan.core.row_draws import keys_of_call
 from paragan.core.skipped_state import buffer_places
 from paragan.core.tree import map_tensors
 from paragan.hardware.executors import CallCompiler
 from paragan.layers.precision import at_least_float32
 from paragan.layers.random import name_streams, row_drawing_layers, uses_random_numbers, with_keys
-from paragan.layers.update_once import mixes_samples
+from paragan.layers.update_once import mixes_samples, update_once_layers
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,8 @@ class CalledNetwork:
         self.calling = calling
         self.mixes = mixes_samples(module)
         self.draws = uses_random_numbers(module)  # a training-mode call draws random numbers
-        self.buffers = buffer_places(module)
+        held = [layer._buffers for layer in update_once_layers(module)]  # which opponents' calls leave unchanged
+        self.buffers = tuple(place for place in buffer_places(module) if not any(place[0] is at for at in held))
         self._row_drawing = tuple(row_drawing_layers(name_streams(module)))
         self._weights = tuple(module.parameters())
         self._run: Callable[..., Any] = module if calling.compiler is None else calling.compiler(module)
@@ -52,8 +52,8 @@ class CalledNetwork:
         if self.calling.channels_last:
             inputs = tuple(_channels_last(x) for x in inputs)
         first = next(x for x in inputs if x is not None)
-        keys_B = keys_of_call(len(first), first.device) if self._row_drawing else None
-        with with_keys(self._row_drawing, keys_B):
+        draws = bool(self._row_drawing)
+        with with_keys(self._row_drawing, keys_of_call(len(first), first.device)) if draws else nullcontext():
             if self.calling.dtype is None:
                 return self._run(*inputs)
             with torch.autocast(first.device.type, self.calling.dtype):
@@ -71,15 +71,6 @@ class CalledNetwork:
         finally:
             for parameter in trainable:
                 parameter.requires_grad_(True)
-
-
-@contextmanager
-def all_frozen(networks: Iterable[Network]) -> Iterator[None]:
-    """Disable gradients of the weights of several networks, as `CalledNetwork.frozen`."""
-    with ExitStack() as stack:
-        for network in networks:
-            stack.enter_context(network.frozen())
-        yield
 
 
 def _channels_last(x: Tensor | None) -> Tensor | None:

@@ -1,7 +1,9 @@
 """One network with everything needed to train it: the only place where its weights change."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +13,10 @@ from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.layout import local_shard, optimizer_weights
 from paragan.core.phases import Phase, phase, turn_phase
 from paragan.core.protocols import Network, Opponent, Turn
-from paragan.core.skipped_state import Copy, copy_state, restore_if_skipped
+from paragan.core.skipped_state import Copy, buffer_places, copy_state, restore_if_skipped
 from paragan.core.types import LossTerms, Rows, Side, Update
 from paragan.game.ema import Ema
-from paragan.game.network import CalledNetwork, Calling, all_frozen
+from paragan.game.network import CalledNetwork, Calling
 from paragan.game.policy import FollowsPolicy, Policy, Scaler, set_lr, step_if, write_lr
 from paragan.game.trained_part import check_trains
 from paragan.game.turn_context import copy_turn_state, differentiable_attention, seeded_layers
@@ -31,7 +33,7 @@ class ComputedGradients:
     norm: Tensor
     rows: Rows
 
-    @property
+    @cached_property
     def ok(self) -> Tensor:
         """Whether they are finite, so that the step is taken; 0-dim bool."""
         return self.norm.isfinite()
@@ -67,6 +69,7 @@ class Player(FollowsPolicy):
         self._update_once_layers = update_once_layers(hold_updates(self.net))
         self.optimizer = self._optimizer()
         self._weights = list(self.net.parameters())
+        self._buffers = buffer_places(self.net)
         self._with_gradients = {*self._weights, *optimizer_weights(self.optimizer).values()}
         self.scaler = Scaler(device) if self.calling.scaled else None
         self.updates = torch.zeros((), dtype=torch.int64, device=device)
@@ -108,7 +111,7 @@ class Player(FollowsPolicy):
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         """Return G's images with their graph, one tensor per micro-batch; then call `update`."""
         self._begin_update()
-        self._before_fakes = copy_state(self.plain_network.buffers)
+        self._before_fakes = copy_state(self._buffers)
         feeds = turn.feed.parts(self.policy.micro_batches)
         with seeded_layers(turn, self.version, self.plain_network):
             outputs = [generate(self.training_network, feed) for feed in feeds]
@@ -142,7 +145,7 @@ class Player(FollowsPolicy):
                 "or use scheme synchronous"
             )
         others = {side: player.network() for side, player in {**turn.players, turn.opponent: against}.items()}
-        before = [*copy_turn_state(turn, self.plain_network, *others.values()), *self._before_fakes]
+        before = [*copy_turn_state(turn, self._buffers, others.values()), *self._before_fakes]
         self._before_fakes = []
         with (
             seeded_layers(turn, self.version, self.plain_network, *others.values()),
@@ -154,13 +157,16 @@ class Player(FollowsPolicy):
                 self._begin_update()
             nets = {turn.side: self.training_network, **others}
             scale = None if self.scaler is None else self.scaler.scale
-            with all_frozen(others.values()):
+            with ExitStack() as frozen:
+                for network in others.values():
+                    frozen.enter_context(network.frozen())
                 terms = self.strategy.forward_backward(turn, nets, self.policy.micro_batches, scale)
         # In this order: the norm, and so the clipping and the decision to skip, are of the reduced gradients.
         self.strategy.reduce_gradients(self.net, self.version + 1, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
-        restore_if_skipped(before, norm.isfinite())
-        return ComputedGradients(terms, norm, turn.feed.rows)
+        computed = ComputedGradients(terms, norm, turn.feed.rows)
+        restore_if_skipped(before, computed.ok)
+        return computed
 
     def set_lr_base(self, lr: float) -> None:
         """Set the learning rate before the schedule; groups change by the same factor."""
@@ -176,9 +182,7 @@ class Player(FollowsPolicy):
         # The state of penalties is restored, too.
         tensors = (*optimizer_weights(self.optimizer).values(), *self.state.values())
         self._before_look_ahead = [(tensor, tensor.detach().clone()) for tensor in tensors]
-        set_lr(self.optimizer, self.policy, self.updates)
-        step_if(computed.ok, self.optimizer)
-        self._end_step()
+        self._step(computed.ok)
 
     @phase(Phase.OPTIMIZER)
     @torch.no_grad()
@@ -190,17 +194,14 @@ class Player(FollowsPolicy):
         if self._before_look_ahead and isinstance(self.optimizer, MasterWeights):
             self.optimizer.write_back()
         self._before_look_ahead = []
-        set_lr(self.optimizer, self.policy, self.updates)
-        step_if(computed.ok, self.optimizer)
-        self._end_step()
+        self._step(computed.ok)
         self._count(computed.ok, computed.rows.total)
 
     def summarize(self, computed: ComputedGradients) -> Update:
         """Return the losses, observations and gradient norm of a turn."""
         terms = computed.terms
-        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()}
-        rows |= terms.observations_B
-        sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()])
+        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.observations_B)
+        sums = torch.stack(list(rows.values())).sum(1, dtype=torch.float32)
         # These rows' shares of the means over the global batch, to be summed over ranks.
         means = dict(zip(rows, (sums / computed.rows.total).unbind(), strict=True))
         norm = computed.norm * self.strategy.rank_weight(self.net)  # equal on all ranks
@@ -216,8 +217,10 @@ class Player(FollowsPolicy):
         self.apply_gradients(ComputedGradients(LossTerms({}), norm, rows))
         return norm
 
-    def _end_step(self) -> None:
-        """Release the gradients; the strategy copies what was stepped into the network."""
+    def _step(self, ok: Tensor) -> None:
+        """Step or skip, and release the gradients; the strategy copies what was stepped into the network."""
+        set_lr(self.optimizer, self.policy, self.updates)
+        step_if(ok, self.optimizer)
         # None, not zero: optimisers leave a weight without gradient alone, but decay or move one with zeros.
         for tensor in self._with_gradients:
             tensor.grad = None

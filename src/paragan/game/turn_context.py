@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -10,35 +10,38 @@ from paragan.core import rng
 from paragan.core.capabilities import Capability
 from paragan.core.protocols import Network, Penalty, Turn
 from paragan.core.row_draws import turn_draws
-from paragan.core.skipped_state import Copy, copy_state
+from paragan.core.skipped_state import Copy, Place, copy_state
 
 # Torch has one generator for all threads: turns of two threads whose networks draw run one after the other.
 _DRAWS = threading.RLock()
 
 
-@contextmanager
-def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
+def seeded_layers(turn: Turn, version: int, *nets: Network) -> AbstractContextManager[None]:
     """Seed the layers that draw: by row, and the global generators by update and rank, for torch's dropout.
 
     Runs repeat and resume bit-exactly.
     """
-    if not any(getattr(net, "draws", False) for net in nets):
-        yield
-        return
+    draws = any(getattr(net, "draws", False) for net in nets)
+    return _seeded(turn, version) if draws else nullcontext()
+
+
+@contextmanager
+def _seeded(turn: Turn, version: int) -> Iterator[None]:
     with _DRAWS:
         rng.seed_globally(rng.key(turn.feed.seed, "noise", turn.side.value, version, turn.feed.rows.first))
         with turn_draws([turn.feed.seed], turn.side.value):
             yield
 
 
-def copy_turn_state(turn: Turn, *nets: Network) -> list[Copy]:
+def copy_turn_state(turn: Turn, buffers: Iterable[Place], opponents: Iterable[Network]) -> list[Copy]:
     """Return copies of what the forwards of a turn change, which a skipped update takes back.
 
-    These are averages of a balancer, and buffers: torch's batch norm follows the forwards of other turns, too.
+    These are the player's buffers, averages of a balancer, and buffers of opponents: torch's batch norm follows the
+    forwards of other turns, too.
     """
-    places = [place for net in nets for place in net.buffers]
+    of_opponents = (place for net in opponents for place in net.buffers)
     state = {} if turn.balancer is None else turn.balancer.state
-    return copy_state([*places, *((state, name) for name in state)])
+    return copy_state([*buffers, *of_opponents, *((state, name) for name in state)])
 
 
 _KERNELS = threading.Lock()
@@ -46,16 +49,18 @@ _num_inside = 0  # of `differentiable_attention`, in all threads: torch's choice
 _choice = ExitStack()
 
 
-@contextmanager
-def differentiable_attention(penalties: Iterable[Penalty]) -> Iterator[None]:
+def differentiable_attention(penalties: Iterable[Penalty]) -> AbstractContextManager[None]:
     """Have attention computed by a kernel with second derivatives if one of the penalties needs them.
 
     `scaled_dot_product_attention` chooses a flash kernel otherwise, whose backward has none.
     """
+    needed = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in penalties)
+    return _attention_by_products() if needed else nullcontext()
+
+
+@contextmanager
+def _attention_by_products() -> Iterator[None]:
     global _num_inside
-    if not any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in penalties):
-        yield
-        return
     with _KERNELS:
         if _num_inside == 0:
             _choice.enter_context(sdpa_kernel(SDPBackend.MATH))

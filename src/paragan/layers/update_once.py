@@ -23,7 +23,7 @@ class UpdateOnce(nn.Module):
     def take_update(self) -> bool:
         """Return whether the state is to advance now, and clear the mark."""
         is_due = self.training and self.update_due is not False
-        if self.update_due is not None:
+        if self.update_due:
             self.update_due = False
         return is_due
 

@@ -7,8 +7,10 @@ from torch import nn
 from paragan.core.balancer import Balancer
 from paragan.core.skipped_state import buffer_places, copy_state, restore_if_skipped
 from paragan.core.types import Side
+from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.layers.batch_norm import BatchNorm
+from paragan.layers.spectral_norm import spectral_norm
 from paragan.parallel import none
 from paragan.schemes import extragradient, shared_fakes, synchronous
 from tests.laws.small_gan import batches, game, network
@@ -78,6 +80,22 @@ def test_rows_of_games_are_restored_one_by_one():
     restore_if_skipped(copies, torch.tensor([True, False, True]))
     assert held["mean"].isnan().all(1).tolist() == [True, False, True]
     assert held["count"].tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("layer", "names"),
+    [
+        (nn.BatchNorm2d(1), ["running_mean", "running_var", "num_batches_tracked"]),
+        (BatchNorm(1), []),
+        (Scale(), ["size", "seen"]),
+    ],
+    ids=["torch", "own", "new"],
+)
+def test_buffers_of_an_opponent_are_those_that_its_player_does_not_hold(layer, names):
+    net = nn.Sequential(layer, spectral_norm(nn.Conv2d(1, 1, 1)))
+    called = CalledNetwork(module=net)
+    assert [name for _, name in called.buffers] == names
+    assert len(buffer_places(net)) > len(names)  # of its own turns
 
 
 def test_networks_without_buffers_are_not_copied():

@@ -12,7 +12,7 @@ from paragan.core.balancer import Balancer
 from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import discriminate_both, generate
-from paragan.core.outputs import NOT_RUN, DiscriminatorOutput, GeneratorOutput, Outputs
+from paragan.core.outputs import NOT_RUN, DiscriminatorOutput, GeneratorOutput, Outputs, sum_of
 from paragan.core.phases import Phase, thread_clock
 from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
 from paragan.core.row_draws import rows_of_calls
@@ -23,24 +23,29 @@ from paragan.parallel.base.reduction import NO_REDUCTION, Reduction
 
 
 def run_networks(
-    turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs, generated: GeneratorOutput | None = None
+    turn: Turn,
+    nets: Mapping[Side, Network],
+    feed: TurnInputs,
+    whole: Callable[[Tensor], Tensor],
+    generated: GeneratorOutput | None = None,
 ) -> Outputs:
     """Call the networks of the chain in order. generated: replaces G's output, as the fakes of the feed do."""
     if generated is None and feed.fakes is not None:
         generated = GeneratorOutput(feed.fakes[0])
     if generated is None:
         generated = generate(nets[Side.G], feed) if turn.chain else _NOTHING
-    outputs = Outputs(fake=NOT_RUN, real=None, images=generated.images, extra=generated.extra)
     if Side.D not in turn.chain:
-        return outputs
+        return Outputs(fake=NOT_RUN, images=generated.images, extra=generated.extra, whole=whole)
     fake = (turn.augmented(generated.images, "fake", feed), *feed.fake_conditions)
-    if not turn.needs_real:
-        return replace(outputs, fake=DiscriminatorOutput.of(nets[Side.D](*fake)))
-    x, *conditions = feed.real_inputs
-    assert x is not None
-    real = (turn.augmented(x, "real", feed), *conditions)
-    on_real, on_fake = discriminate_both(nets[Side.D], real, fake)
-    return replace(outputs, fake=on_fake, real=on_real)
+    on_real = None
+    if turn.needs_real:
+        x, *conditions = feed.real_inputs
+        assert x is not None
+        real = (turn.augmented(x, "real", feed), *conditions)
+        on_real, on_fake = discriminate_both(nets[Side.D], real, fake)
+    else:
+        on_fake = DiscriminatorOutput.of(nets[Side.D](*fake))
+    return Outputs(fake=on_fake, real=on_real, images=generated.images, extra=generated.extra, whole=whole)
 
 
 def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor:
@@ -161,7 +166,7 @@ class _TurnRun:
     ) -> LossTerms:
         """Run one backward through G from these gradients and penalties without images; return `last` with these."""
         with self.reduction.sync_context(True), rows_of_calls(turn.feed.rows, "late"):
-            context = self._context(turn, turn.feed, _NO_OUTPUTS)
+            context = self._context(turn, turn.feed, replace(_NO_OUTPUTS, whole=self._whole(turn.feed)))
             weight_terms_B = {penalty.name: penalty(context) for penalty in turn.penalties if _needs_no_image(penalty)}
             _check_rows(weight_terms_B, turn.feed.rows.count)
             total = turn.feed.rows.total
@@ -178,30 +183,31 @@ class _TurnRun:
         if not sums:  # the penalties of shared fakes that need no image follow later
             assert feed.fakes is not None
             sums = [feed.fakes[0].sum() * 0]
-        return torch.stack(sums).sum() / feed.rows.total, terms
+        return sum_of(sums) / feed.rows.total, terms
 
     def _terms(self, turn: Turn, feed: TurnInputs, generated: GeneratorOutput | None = None) -> LossTerms:
         """Return the terms of one micro-batch. generated: replaces G's output."""
         if any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
             feed = _differentiable(feed)
         with rows_of_calls(feed.rows):
-            context = self._context(turn, feed, run_networks(turn, self.nets, feed, generated))
+            context = self._context(turn, feed, run_networks(turn, self.nets, feed, self._whole(feed), generated))
             terms = turn.objective(context.outputs, feed)
             loss_B = {**terms.loss_B, **{penalty.name: penalty(context) for penalty in turn.penalties}}
         _check_rows(loss_B, feed.rows.count)
-        return replace(terms, loss_B=loss_B)
+        return LossTerms(loss_B, terms.observations_B, terms.weights)
+
+    def _whole(self, feed: TurnInputs) -> Callable[[Tensor], Tensor]:
+        return partial(_global_batch, rows=feed.rows, across=self.reduction.across)
 
     def _context(self, turn: Turn, feed: TurnInputs, outputs: Outputs) -> PenaltyContext:
-        whole = partial(_global_batch, rows=feed.rows, across=self.reduction.across)
-        others = {side.value: net for side, net in self.nets.items() if side is not turn.side}
         return PenaltyContext(
             network=self.nets[turn.side],
             feed=feed,
-            outputs=replace(outputs, whole=whole),
+            outputs=outputs,
             input_gradient=self.input_gradient,
-            whole=whole,
+            whole=outputs.whole,
             augmented=partial(turn.augmented, feed=feed),
-            players=others,
+            players={side.value: net for side, net in self.nets.items() if side is not turn.side},
         )
 
     def _scaled(self, loss: Tensor) -> Tensor:
@@ -292,5 +298,7 @@ def concatenate_terms(parts: list[LossTerms]) -> LossTerms:
 
 
 def _concatenate(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    if len(parts) == 1:
+        return {name: values.detach() for name, values in parts[0].items()}
     # the last one has all terms: those without images join there
     return {name: torch.cat([part[name].detach() for part in parts if name in part]) for name in parts[-1]}

@@ -9,7 +9,7 @@ from torch import Tensor
 from paragan.core.phases import Phase, phase
 from paragan.layers.precision import as_real
 
-_LOW = (torch.bfloat16, torch.float16)
+_LOW = {torch.bfloat16, torch.float16}
 
 
 def norm_of(grads: Sequence[Tensor], device: torch.device | None = None) -> Tensor:
@@ -17,7 +17,7 @@ def norm_of(grads: Sequence[Tensor], device: torch.device | None = None) -> Tens
     if not grads:
         return torch.zeros((), device=device)
     real = list(map(as_real, grads))
-    dtype = torch.float32 if any(grad.dtype in _LOW for grad in real) else None
+    dtype = None if _LOW.isdisjoint([grad.dtype for grad in real]) else torch.float32
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(real, 2, dtype)))
 
 

@@ -19,7 +19,7 @@ from paragan.parallel.base import blocks, forward_backward
 from paragan.parallel.base.grad_norm import clip, norm_of
 from paragan.parallel.base.master_weights import MasterWeights
 from paragan.parallel.base.placement import placement_of
-from paragan.parallel.base.reduction import Reduction
+from paragan.parallel.base.reduction import NO_REDUCTION, Reduction
 
 _NORMS = (AffineBatchNorm, ConditionalBatchNorm, nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
 
@@ -140,7 +140,7 @@ class Strategy:
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         """Return the reduction of a turn's gradients. net: the player's training module."""
-        return Reduction()
+        return NO_REDUCTION
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         """Return d sum(out_B) / dx with its graph, unscaled; raises if not differentiable."""
