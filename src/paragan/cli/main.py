@@ -15,7 +15,6 @@ import typer
 from typer.exceptions import TyperException
 
 from paragan import __version__
-from paragan.cli.run_arguments import expand_home
 from paragan.cli.verbs import VERBS, add_verbs, check_removed
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, ParaganError, outcome
@@ -45,6 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if line:
             print_to_stderr(line)
         return code
+
+
+def expand_home(word: str) -> str:
+    """Expand `~` in a path argument or in `--option=PATH`, where the shell does not."""
+    option, equals, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
+    is_home = value == "~" or value.startswith("~/")
+    return option + equals + (os.path.expanduser(value) if is_home else value)
 
 
 class _Output(io.FileIO):
@@ -146,8 +152,11 @@ def _paragan(version: Version = False) -> None:
     """Train generative adversarial networks, from one CPU core to a cluster, from one config."""
 
 
-def command_line(words: Sequence[str] = ()) -> typer.Typer:
-    """Return the command line with the verb that the words begin with, or with all verbs."""
+def command_line(words: Sequence[str] | None = None) -> typer.Typer:
+    """Return the command line with the verb that the words begin with, or with all verbs.
+
+    Of words that only print the help, it has the texts alone. words: None: of all that there may be.
+    """
     app = typer.Typer(
         add_completion=False,
         rich_markup_mode=None,
@@ -155,5 +164,7 @@ def command_line(words: Sequence[str] = ()) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
         callback=_paragan,
     )
-    add_verbs(app, words[:1] if {*words[:1]} & VERBS.keys() else VERBS)
+    words = ["VERB"] if words is None else words
+    help_only = len(words) < 2 and set(words) <= {"-h", "--help", "--version"}
+    add_verbs(app, words[:1] if {*words[:1]} & VERBS.keys() else VERBS, help_only)
     return app

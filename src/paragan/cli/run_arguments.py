@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from paragan.config import RunConfig
 
 _DEFAULT_RECIPE = "digits"
-ANY_OPTION = {"ignore_unknown_options": True}  # `parse_words` refuses them
 
 
 def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[str, list[str], str | None]:
@@ -49,13 +48,6 @@ def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[st
             f"images in it: {program_command()} train own data.path={shlex.quote(recipe)}"
         )
     return str(folder / "config.yaml"), overrides, recipe
-
-
-def expand_home(word: str) -> str:
-    """Expand `~` in a path argument or in `--option=PATH`, where the shell does not."""
-    option, equals, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
-    is_home = value == "~" or value.startswith("~/")
-    return option + equals + (os.path.expanduser(value) if is_home else value)
 
 
 def load_config(recipe: str, overrides: list[str], outside: Container[str] | None = None) -> RunConfig:

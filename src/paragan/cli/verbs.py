@@ -1,16 +1,17 @@
 """Table of verbs: the function of each, and the extension that provides what it does.
 
-A command imports its own verb alone; the help imports all. A verb of an extension that was removed does not exist.
+A command imports its own verb alone, and the help none. A verb of an extension that was removed does not exist.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 
 import typer
 
-from paragan.cli.run_arguments import ANY_OPTION
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
 from paragan.core.registry import has_extension
@@ -52,18 +53,31 @@ VERBS = {  # the help of `run` describes the first eight
 }
 
 
-def add_verbs(app: typer.Typer, chosen: Iterable[str] = VERBS) -> None:
-    """Add the chosen verbs to the command line."""
+def add_verbs(app: typer.Typer, chosen: Iterable[str] = VERBS, help_only: bool = False) -> None:
+    """Add the chosen verbs to the command line. help_only: with nothing but the text that the help of all prints."""
     for name in chosen:
         verb = VERBS[name]
         if verb.extension is not None and not has_extension(verb.extension):
             continue
         module, _, function = verb.function.partition(":")
+        if help_only:
+            text = _help_text(module, function)
+            app.command(name, help=text)(lambda: None) if function else app.add_typer(typer.Typer(help=text), name=name)
+            continue
         imported = import_module(f"paragan.cli.{module}")
+        settings = {"ignore_unknown_options": True} if verb.takes_settings else None  # `parse_words` refuses them
         if function:
-            app.command(name, context_settings=ANY_OPTION if verb.takes_settings else None)(getattr(imported, function))
+            app.command(name, context_settings=settings)(getattr(imported, function))
         else:
             app.add_typer(imported.app, name=name)
+
+
+def _help_text(module: str, function: str) -> str:
+    """Return the help of a verb from its file: the import of all of them takes longer than the rest of the help."""
+    pattern = rf'^def {function}\(.*?"""(.*?)"""' if function else r'^app = typer\.Typer\(.*?help="(.*?)"'
+    text = re.search(pattern, Path(__file__).with_name(f"{module}.py").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert text is not None, module
+    return text[1]
 
 
 REMOVED_VERBS = {

@@ -8,9 +8,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import typer
 
 import paragan
-from paragan.cli.main import main
+from paragan.cli.main import command_line, main
+from paragan.cli.train import train_command
+from paragan.cli.verbs import VERBS
 from paragan.core.errors import DataError, ParaganError, outcome
 from paragan.core.printable import to_printable
 
@@ -166,3 +169,20 @@ def test_train_without_its_folder_of_data_says_so_before_torch_is_imported(words
     code = f"import sys; from paragan.cli.main import main; {run}; print('torch' in sys.modules, code)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["False", "2"] and done.stderr.startswith("data.path")
+
+
+def test_help_of_all_verbs_is_read_without_their_imports(capsys):
+    names = "{'yaml', 'paragan.config'}"
+    code = f"import sys; from paragan.cli.main import main; main(['--help']); print(sorted({names} & set(sys.modules)))"
+    read, _, imported = shell(code=code, stdout=subprocess.PIPE).stdout.strip().rpartition("\n")
+    assert imported == "[]"
+    command = typer.main.get_command(command_line())
+    command(["--help"], prog_name="paragan", standalone_mode=False)
+    assert read.split() == capsys.readouterr().out.split()
+    assert {*VERBS} <= {*read.split()}
+
+
+@pytest.mark.parametrize("words", [[], ["-h"], ["--version"]])
+def test_words_of_the_help_alone_import_no_verb(words):
+    assert all(info.callback.__module__ == "paragan.cli.verbs" for info in command_line(words).registered_commands)
+    assert command_line([*words, "trian"]).registered_commands[0].callback is train_command

@@ -2,8 +2,7 @@
 
 import pytest
 
-from paragan.cli.main import main
-from paragan.cli.run_arguments import expand_home
+from paragan.cli.main import expand_home, main
 
 pytestmark = pytest.mark.usefixtures("here")
 
