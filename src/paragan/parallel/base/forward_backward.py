@@ -22,32 +22,6 @@ from paragan.parallel.base.balanced import PartGradients, check_balanced_turn, r
 from paragan.parallel.base.reduction import NO_REDUCTION, Reduction
 
 
-def run_networks(
-    turn: Turn,
-    nets: Mapping[Side, Network],
-    feed: TurnInputs,
-    whole: Callable[[Tensor], Tensor],
-    generated: GeneratorOutput | None = None,
-) -> Outputs:
-    """Call the networks of the chain in order. generated: replaces G's output, as the fakes of the feed do."""
-    if generated is None and feed.fakes is not None:
-        generated = GeneratorOutput(feed.fakes[0])
-    if generated is None:
-        generated = generate(nets[Side.G], feed) if turn.chain else _NOTHING
-    if Side.D not in turn.chain:
-        return Outputs(fake=NOT_RUN, images=generated.images, extra=generated.extra, whole=whole)
-    fake = (turn.augmented(generated.images, "fake", feed), *feed.fake_conditions)
-    on_real = None
-    if turn.needs_real:
-        x, *conditions = feed.real_inputs
-        assert x is not None
-        real = (turn.augmented(x, "real", feed), *conditions)
-        on_real, on_fake = discriminate_both(nets[Side.D], real, fake)
-    else:
-        on_fake = DiscriminatorOutput.of(nets[Side.D](*fake))
-    return Outputs(fake=on_fake, real=on_real, images=generated.images, extra=generated.extra, whole=whole)
-
-
 def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor:
     """Gather the rows of all ranks; `ConfigError` if some are not in this micro-batch."""
     if rows.stride > 1 or (across is None and rows.count < rows.total):
@@ -190,11 +164,32 @@ class _TurnRun:
         if any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
             feed = _differentiable(feed)
         with rows_of_calls(feed.rows):
-            context = self._context(turn, feed, run_networks(turn, self.nets, feed, self._whole(feed), generated))
+            context = self._context(turn, feed, self._outputs(turn, feed, generated))
             terms = turn.objective(context.outputs, feed)
             loss_B = {**terms.loss_B, **{penalty.name: penalty(context) for penalty in turn.penalties}}
         _check_rows(loss_B, feed.rows.count)
         return LossTerms(loss_B, terms.observations_B, terms.weights)
+
+    def _outputs(self, turn: Turn, feed: TurnInputs, generated: GeneratorOutput | None) -> Outputs:
+        """Call the networks of the chain in order. generated: replaces G's output, as the fakes of the feed do."""
+        whole = self._whole(feed)
+        if generated is None and feed.fakes is not None:
+            generated = GeneratorOutput(feed.fakes[0])
+        if generated is None:
+            generated = generate(self.nets[Side.G], feed) if turn.chain else _NOTHING
+        if Side.D not in turn.chain:
+            return Outputs(fake=NOT_RUN, images=generated.images, extra=generated.extra, whole=whole)
+        d = self.nets[Side.D]
+        fake = (turn.augmented(generated.images, "fake", feed), *feed.fake_conditions)
+        on_real = None
+        if turn.needs_real:
+            x, *conditions = feed.real_inputs
+            assert x is not None
+            real = (turn.augmented(x, "real", feed), *conditions)
+            on_real, on_fake = discriminate_both(d, real, fake)
+        else:
+            on_fake = DiscriminatorOutput.of(d(*fake))
+        return Outputs(fake=on_fake, real=on_real, images=generated.images, extra=generated.extra, whole=whole)
 
     def _whole(self, feed: TurnInputs) -> Callable[[Tensor], Tensor]:
         return partial(_global_batch, rows=feed.rows, across=self.reduction.across)
