@@ -21,6 +21,7 @@ from paragan.extensions.grid.cell import Cell, players_of
 from paragan.extensions.grid.cell_state import CellState, finite_number
 from paragan.extensions.grid.executors.choice import AutoExecutor
 from paragan.extensions.grid.factory import GridFactory
+from paragan.extensions.grid.mixture import Ensemble
 from paragan.extensions.grid.population import Population
 from paragan.extensions.grid.profile import Profile
 from paragan.game.gan import GAN
@@ -31,18 +32,6 @@ from paragan.game.scheme import Scheme
 
 _IMAGES_PER_CELL = 10  # in the image grid
 _MAX_ROWS = 16  # cells in the image grid
-
-
-@dataclass(frozen=True)
-class Ensemble:
-    """Greedy ensemble of the generators of a finished grid.
-
-    counts: number of times that each cell's generator is a member. distance: from the real images,
-    by the metric that scores mixtures.
-    """
-
-    counts: Mapping[int, int]
-    distance: float
 
 
 class Generations(Scheme):
@@ -117,7 +106,7 @@ class Evolution(TrainingLoop):
         if self.is_finished and self.ensemble is None and self.population.can_mix:
             with suppress(StopRequested):
                 with phase(Phase.EVALUATION):
-                    self.ensemble = Ensemble(*self.population.build_ensemble())
+                    self.ensemble = self.population.build_ensemble()
                 self.saved_at = -1  # the next checkpoint must contain it
                 yield self.event("generation", self.record())
         yield from super().end()
@@ -137,7 +126,7 @@ class Evolution(TrainingLoop):
         if workers := self.population.workers:
             record["workers"] = workers
         if self.ensemble is not None:
-            record["ensemble"] = asdict(self.ensemble)
+            record["ensemble"] = self.ensemble._asdict()
         return record
 
     @property
@@ -185,7 +174,7 @@ class Evolution(TrainingLoop):
             "cells": {str(cell.number): cell.to_dict() for cell in states},
             "best_cell": self.best_cell.number,
             "executor": None if self._auto is None else self._auto.chosen,
-            "ensemble": None if self.ensemble is None else asdict(self.ensemble),
+            "ensemble": None if self.ensemble is None else self.ensemble._asdict(),
             "players": {},
         }
 

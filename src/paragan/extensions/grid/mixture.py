@@ -8,6 +8,7 @@ runs no network.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 
@@ -25,6 +26,17 @@ from paragan.metrics import fd
 # distance of images from the real ones, by their features; lower is better
 Distance = Callable[[SampleFeatures], float]
 _PATIENCE = 3  # rounds without an improvement
+
+
+class Ensemble(NamedTuple):
+    """Greedy ensemble of generators.
+
+    counts: number of times that each generator is a member, by its number. distance: from the real
+    images, by the metric that scores mixtures.
+    """
+
+    counts: dict[int, int]
+    distance: float
 
 
 @dataclass(frozen=True)
@@ -125,23 +137,21 @@ def evolve_weights(
     return tuple(weights), parent_distance
 
 
-def greedy_ensemble(pools: Sequence[SampleFeatures], distance: Distance, limit: int) -> tuple[dict[int, int], float]:
-    """Grow an ensemble greedily, with repetition; returns counts by member, and the distance.
+def greedy_ensemble(pools: Sequence[SampleFeatures], distance: Distance, limit: int) -> Ensemble:
+    """Grow an ensemble greedily, with repetition.
 
     Each round adds the member that lowers the distance most. Ends with `limit` members, or after
     3 rounds without an improvement (Caruana et al. 2004; for generators Toutouh et al. 2020).
     """
     members: list[int] = []
-    best_counts: dict[int, int] = {}
-    best_distance = float("inf")
-    while len(members) < limit and len(members) - sum(best_counts.values()) < _PATIENCE:
+    best = Ensemble({}, float("inf"))
+    while len(members) < limit and len(members) - sum(best.counts.values()) < _PATIENCE:
         tried = [(distance(_equal_mixture(pools, [*members, i])), i) for i in range(len(pools))]
         new_distance, new_member = min(tried)
         members.append(new_member)
-        if new_distance < best_distance:
-            best_counts = {i: members.count(i) for i in sorted(set(members))}
-            best_distance = new_distance
-    return best_counts, best_distance
+        if new_distance < best.distance:
+            best = Ensemble({i: members.count(i) for i in sorted(set(members))}, new_distance)
+    return best
 
 
 def _equal_mixture(pools: Sequence[SampleFeatures], members: Sequence[int]) -> SampleFeatures:

@@ -21,7 +21,7 @@ from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.cell_state import CellState, Centre
 from paragan.extensions.grid.fitness import FitnessEvaluator
 from paragan.extensions.grid.genome import Genome
-from paragan.extensions.grid.mixture import MixtureScorer, evolve_weights, greedy_ensemble
+from paragan.extensions.grid.mixture import Ensemble, MixtureScorer, evolve_weights, greedy_ensemble
 from paragan.extensions.grid.profile import Profile
 from paragan.extensions.grid.topology import Topology
 from paragan.game.network import CalledNetwork
@@ -197,17 +197,17 @@ class Population:
         mixture = self.options.mixture
         return self.mixture_scorer is not None and min(mixture.num_images, mixture.ensemble) > 0
 
-    def build_ensemble(self) -> tuple[dict[int, int], float]:
-        """Build the greedy ensemble of all generators; returns counts by cell, and its distance."""
+    def build_ensemble(self) -> Ensemble:
+        """Build the greedy ensemble of all generators, by the numbers of their cells."""
         scorer = self.mixture_scorer
         assert scorer is not None
         states = self.states()
         pools = [scorer.features(state.centre[Side.G], self.generation) for state in states]
         features = [pool for pool in pools if pool is not None]
         if len(features) < len(pools):  # the extractor has failed: no generator is known to be better
-            return {states[0].number: 1}, math.inf
+            return Ensemble({states[0].number: 1}, math.inf)
         counts, distance = greedy_ensemble(features, scorer.distance, self.options.mixture.ensemble)
-        return {states[index].number: count for index, count in counts.items()}, distance
+        return Ensemble({states[index].number: count for index, count in counts.items()}, distance)
 
     def _mix(self, cell: Cell, group: Sequence[Genome], pools: dict[Genome, SampleFeatures | None]) -> None:
         """Evolve a cell's mixture of its new generator and the gathered ones of its neighbours.

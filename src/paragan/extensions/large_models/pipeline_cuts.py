@@ -82,11 +82,11 @@ def _min_value(num_blocks: int, stages: int, start: Any, extend: Callable[[Any, 
     """
     # Only the best value of each prefix is needed, as `extend` does not decrease with it (Bellman's principle).
     values = {0: start}  # of the first blocks, by their number
-    for after in reversed(range(stages)):  # stages that follow, each of which needs a block
-        stops = range(stages - after, num_blocks - after + 1)
-        values = {
-            stop: min(extend(value, first, stop) for first, value in values.items() if first < stop) for stop in stops
-        }
+    for num_after in reversed(range(stages)):  # stages that follow, each of which needs a block
+        longer = {}
+        for stop in range(stages - num_after, num_blocks - num_after + 1):
+            longer[stop] = min(extend(value, first, stop) for first, value in values.items() if first < stop)
+        values = longer
     return values[num_blocks]
 
 

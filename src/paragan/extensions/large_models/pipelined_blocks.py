@@ -141,7 +141,7 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         ends: ranks that the input comes from and the output goes to. labels: first the keys of layers that draw.
         """
         keys, *labels = labels
-        layers = [layer for block in self._blocks_of(stage) for layer in row_drawing_layers(block)]
+        layers = list(chain.from_iterable(map(row_drawing_layers, self._blocks_of(stage))))
         for number, part in enumerate(rows.parts):
             value = values[number]
             if stage.rank == self.ranks.group.rank:

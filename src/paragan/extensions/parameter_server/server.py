@@ -119,6 +119,7 @@ class Server:
         return min(self._applied[side])
 
     def _record(self, worker: int, side: Side, message: Message) -> None:
+        """Count how old the weights of a gradient were, and how far its worker is ahead."""
         applied = self._applied[side][worker]
         complete = self._complete_turns(side)
         required = self.bound.required_turns(side, applied)

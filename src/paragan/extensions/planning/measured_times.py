@@ -37,10 +37,10 @@ def measure_times(config: RunConfig, data: build.Data, device: torch.device) -> 
         num_steps = max(1, min(_MAX_STEPS, int(_BUDGET_S / 2 / first_s)))
         step_s = min(time_call(device, lambda: step(batches)) for _ in range(num_steps))
         turns = max(1, min(_MAX_TURNS, int(_BUDGET_S / 4 / first_s)))
-        turn_s = {
-            side.value: min(time_call(device, partial(_update, game, side, batches)) for _ in range(turns))
-            for side in game.slots
-        }
+        turn_s = {}
+        for side in game.slots:
+            update = partial(_update, game, side, batches)
+            turn_s[side.value] = min(time_call(device, update) for _ in range(turns))
     images_per_s = batch * config.batches_per_step / step_s
     return MeasuredTimes(
         batch=batch,

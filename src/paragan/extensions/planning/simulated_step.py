@@ -112,6 +112,7 @@ def _name_gradients(record: AllocationRecord, game: GAN) -> None:
 
 
 def _plan_player(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> PlayerPlan:
+    """Return the size of a player's network, and what its turns cost."""
     player = _players(game)[side]
     trainable = sum(weight.numel() for weight in player.net.parameters() if weight.requires_grad)
     total = sum(tensor.numel() for tensor in (*player.net.parameters(), *player.net.buffers()))
@@ -146,6 +147,7 @@ def _turn(game: GAN, side: Side, real: Batch) -> None:
 
 
 def _forward_macs(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> float:
+    """Return the operations of one call of a player's network on the whole batch."""
     feed = game.prior.feed("plan", real)
     inputs = feed.fake_inputs if side is Side.G else feed.real_inputs
     if all(tensor is None for tensor in inputs):
@@ -219,6 +221,7 @@ def find_largest_batch(peak_bytes: Callable[[int], int], limit_bytes: int, start
 
 
 def _next_guess(low: _Bound, high: _Bound | None, limit_bytes: int) -> int:
+    """Return a batch between the bounds, or above `low`, whose peak would be the limit if it grew by a line."""
     if high is None:
         return max(low.number + 1, min(_GROWTH * low.number, low.number * limit_bytes // max(1, low.peak)))
     if low.number == 0:

@@ -83,8 +83,10 @@ class SimulatedTime:
     def critics(self) -> Sequence[Sequence[Side]]:
         """Return, for each batch of a step, the players but G that it updates: each uses the last ones."""
         updates = {side: number for side, number in self.game.profile.updates.items() if side is not Side.G}
-        remaining_batches = range(self.game.profile.batches_per_step, 0, -1)
-        return [[side for side in updates if updates[side] >= remaining] for remaining in remaining_batches]
+        critics = []
+        for num_remaining in range(self.game.profile.batches_per_step, 0, -1):
+            critics.append([side for side in updates if updates[side] >= num_remaining])
+        return critics
 
     def run(self, num_steps: int) -> Times:
         """Simulate steps; return the time at which each ends on the last rank."""
@@ -202,6 +204,7 @@ class SimulatedTime:
         return 1 + waiting * np.minimum(self._per_rows(side, profile.cpu_share.at), 1.0)
 
     def _compute(self, side: Side, seconds: Times) -> None:
+        """Let the ranks of a side compute for so long, each with its jitter."""
         ranks = self._ranks[side]
         if self.cluster.workers == 1 or not self.game.spans_norms[side]:
             seconds = seconds * self._per_rows(side, self._lone_share)

@@ -58,6 +58,7 @@ def _number(values: dict[str, str], name: str, default: int, min_value: int, max
 
 
 def _fraction(values: dict[str, str], name: str) -> float | None:
+    """Return a number from 0 to 1; None if there is none of this name."""
     if name not in values:
         return None
     try:

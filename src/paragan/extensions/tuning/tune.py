@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -82,8 +83,7 @@ def goal_direction(config: RunConfig, goal: str, model: Model | None = None) -> 
     if metric.direction == Direction.NEITHER:
         raise ConfigError(f"goal {goal}: neither high nor low values are better; choose another metric, such as fd")
     chosen = config.evaluation.metrics
-    defaults = [name for names in DEFAULTS.values() for name in names]
-    scored = defaults if chosen is None else [choice.name for choice in chosen]
+    scored = list(chain.from_iterable(DEFAULTS.values())) if chosen is None else [choice.name for choice in chosen]
     if goal not in scored:
         raise ConfigError(f"goal {goal} is not among the scores of this recipe; add it to evaluation.metrics")
     return metric.direction

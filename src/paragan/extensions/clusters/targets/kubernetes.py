@@ -89,6 +89,7 @@ def _service(name: str) -> dict[str, Any]:
 
 
 def _job(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
+    """Return the Job of one run: its pods, which restart together, and the time they have."""
     metadata = {"name": name, "labels": _labels(job)}
     pods = {"metadata": {"labels": _labels(job)}, "spec": _pod(job, name, seed)}
     spec: dict[str, Any] = {
@@ -135,6 +136,7 @@ def _pod(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
 
 
 def _container(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
+    """Return the container of a pod, which runs the ranks of one node."""
     settings = [] if seed is None else [f"seed={seed}"]
     container = {
         "name": "train",
@@ -150,6 +152,7 @@ def _container(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
 
 
 def _environment(job: ClusterJob, name: str) -> list[dict[str, str]]:
+    """Return the variables by which the ranks find each other, and those of the job."""
     rank_variables = {
         "MASTER_ADDR": f"{name}-0.{name}",
         "MASTER_PORT": _PORT,

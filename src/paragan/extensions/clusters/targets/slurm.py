@@ -53,6 +53,7 @@ def _render(job: ClusterJob) -> str:
 
 
 def _options(job: ClusterJob) -> list[str]:
+    """Return the options of sbatch."""
     log = f"{job.name}-%A-%a.log" if job.seeds else f"{job.name}-%j.log"
     options = [
         f"--job-name={job.name}",

@@ -225,6 +225,7 @@ class Listener:
             raise
 
     def _serve(self, connection: ControlConnection) -> None:
+        """Authenticate a client, hand it to `accept`, and read its messages (thread)."""
         try:
             connection.accept_handshake(self._token, time.monotonic() + _HANDSHAKE_S)
         finally:
@@ -277,6 +278,7 @@ def _try_connect(token: str, host: str, port: int, until: float, about: Mapping[
 
 
 def _bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; `ConfigError` if the address cannot be bound."""
     try:
         if not 0 <= port <= _LAST_PORT:
             raise OSError("no such port")

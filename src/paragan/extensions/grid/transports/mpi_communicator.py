@@ -15,6 +15,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -154,7 +155,7 @@ class MpiCommunicator(Communicator):
         assert graph is not None, "a coordinator has no neighbours"
         send_counts = [sum(map(len, sends.get(peer, ()))) for peer in peers]
         receive_counts = [sum(lengths.get(peer, ())) for peer in peers]
-        sent = torch.cat([_EMPTY, *(tensor for peer in peers for tensor in sends.get(peer, ()))])
+        sent = torch.cat([_EMPTY, *chain.from_iterable(sends.get(peer, ()) for peer in peers)])
         received = torch.empty(sum(receive_counts), dtype=torch.uint8)
         request = self._request = graph.Ineighbor_alltoallv(
             [sent.numpy(), send_counts, MPI.BYTE], [received.numpy(), receive_counts, MPI.BYTE]

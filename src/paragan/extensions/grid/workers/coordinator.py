@@ -116,18 +116,17 @@ class Coordinator:
     @property
     def workers(self) -> list[dict[str, Any]]:
         """Workers and their cells, for the run record."""
-        return [
-            {
-                "name": member.name,
-                **{key: member.connection.peer_info.get(key) for key in ("host", "cores", "device")},
-                "state": member.state,
-                "cells": self._owners.count(member.rank),
-                "cells_per_s": member.speed,
-            }
-            for member in self.membership.members
-        ]
+        records = []
+        for member in self.membership.members:
+            info = member.connection.peer_info
+            record = {"name": member.name, "host": info.get("host"), "cores": info.get("cores")}
+            record |= {"device": info.get("device"), "state": member.state}
+            record |= {"cells": self._owners.count(member.rank), "cells_per_s": member.speed}
+            records.append(record)
+        return records
 
     def _run_generation(self) -> list[Answer]:
+        """Run one generation on the workers, and note their speeds; return their results."""
         for member in self.membership.active:
             self.membership.send(member, "go")
         answers = self.membership.collect("done", generation=self.at + 1)
@@ -138,6 +137,7 @@ class Coordinator:
         return list(answers.values())
 
     def _gather(self) -> None:
+        """Receive the states of all cells at the newest boundary."""
         for member in self.membership.active:
             self.membership.send(member, "gather", boundary=self.at)
         assert self._communicator is not None
@@ -211,8 +211,11 @@ class Coordinator:
             self._communicator.abort()
             self._communicator = None
         replies = self.membership.drop_all(self._membership_number)
-        saved = {member.name: replies[member.name]["saved"] for member in self.membership.members}
-        return {name: {int(boundary): cells for boundary, cells in states.items()} for name, states in saved.items()}
+        saved = {}
+        for member in self.membership.members:
+            cells_by_boundary = replies[member.name]["saved"]  # the keys of a JSON object are texts
+            saved[member.name] = {int(boundary): cells for boundary, cells in cells_by_boundary.items()}
+        return saved
 
     def _is_unbalanced(self) -> bool:
         """Whether another assignment would have been faster for some generations."""
