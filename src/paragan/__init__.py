@@ -189,7 +189,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.schemes.synchronous import step as synchronous_step
     from paragan.storage.exported_network import ExportedNetwork as ExportedNetwork
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def _read_public_names() -> dict[str, tuple[str, str]]:

@@ -12,6 +12,10 @@ def entry() -> None:
     except KeyboardInterrupt:  # while modules are imported
         print("interrupted", file=sys.stderr)
         code = 130
+    except ModuleNotFoundError as error:
+        from paragan.hardware.installation import report_missing
+
+        code = report_missing(error)
     sys.exit(code)
 
 

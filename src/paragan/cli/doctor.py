@@ -1,5 +1,6 @@
 """`paragan doctor`: checks of the installation and the machine, as text for a bug report."""
 
+import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -34,7 +35,8 @@ Fast = Annotated[bool, typer.Option("--fast", help="Skip the checks that need to
 def doctor(as_json: AsJson = False, fast: Fast = False) -> None:
     """Check the installation and this machine. Prints text to paste into a bug report."""
     findings = []
-    for finding in examine(ALWAYS if fast else (*ALWAYS, *WITH_TORCH)):
+    has_torch = importlib.util.find_spec("torch") is not None  # else the check of packages says so
+    for finding in examine((*ALWAYS, *WITH_TORCH) if has_torch and not fast else ALWAYS):
         findings.append(finding)
         if not as_json:
             print(format_finding(finding), flush=True)

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from paragan.core.process_environment import num_cores
 from paragan.hardware.health import CheckResult
 
 Versions = Mapping[str, str]
+_PACKAGES = {"PIL": "pillow", "annotated_types": "annotated-types", "yaml": "pyyaml"}  # by their modules, if different
 _NVIDIA_DRIVER = "/proc/driver/nvidia/version"
 
 
@@ -27,6 +29,16 @@ def requirements() -> dict[str, str]:
     lines = importlib.metadata.requires("paragan") or []
     pairs = [line.split(">=") for line in lines if "extra ==" not in line]
     return {name.strip(): minimum.strip() for name, minimum in pairs}
+
+
+def report_missing(error: ModuleNotFoundError) -> int:
+    """Say how a required package is installed, and return the exit code; raise the error of any other module."""
+    package = _PACKAGES.get(error.name or "", error.name)
+    if package not in requirements():
+        raise error
+    command = shlex.join([sys.executable, "-m", "pip", "install", package])
+    print(f"{package} is not installed for {sys.executable}; run: {command}", file=sys.stderr)
+    return 2
 
 
 def python() -> CheckResult:

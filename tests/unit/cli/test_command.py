@@ -1,6 +1,7 @@
 """How messages tell the user to call the program: by words that work in that shell."""
 
 import re
+import shlex
 import sys
 
 import pytest
@@ -29,6 +30,27 @@ def test_me_with_paragan_on_path_is_paragan(monkeypatch, empty_path):
 def test_me_without_paragan_on_path_is_this_python(monkeypatch, empty_path):
     monkeypatch.delenv("PARAGAN_COMMAND")
     assert program_command() == f"{sys.executable} -m paragan"
+
+
+@pytest.mark.parametrize("folder", ["env/bin", "my env/bin"])
+def test_me_in_an_environment_that_is_not_active_is_the_script_as_called(folder, monkeypatch, empty_path):
+    monkeypatch.delenv("PARAGAN_COMMAND")
+    script = empty_path / folder / "paragan"
+    script.parent.mkdir(parents=True)
+    script.touch(mode=0o755)
+    monkeypatch.chdir(empty_path)
+    monkeypatch.setattr(sys, "argv", [f"{folder}/paragan", "train"])
+    assert shlex.split(program_command()) == [f"{folder}/paragan"]
+    assert shlex.split(absolute_command()) == [str(script)]
+
+
+@pytest.mark.parametrize("script", ["nowhere/paragan", "mine.py"])
+def test_me_in_a_program_of_the_user_is_this_python(script, monkeypatch, empty_path):
+    monkeypatch.delenv("PARAGAN_COMMAND")
+    (empty_path / "mine.py").touch()
+    monkeypatch.chdir(empty_path)
+    monkeypatch.setattr(sys, "argv", [script])
+    assert program_command() == absolute_command() == f"{sys.executable} -m paragan"
 
 
 @pytest.mark.parametrize(

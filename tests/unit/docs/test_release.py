@@ -1,4 +1,4 @@
-"""The wheel and the sdist: what is in them; and that an installed wheel works outside of the checkout."""
+"""The wheel and the sdist: what is in them; and that either works outside of the checkout, as the checkout does."""
 
 import os
 import re
@@ -18,6 +18,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "NOTICE", "src")
 MAX_WHEEL_BYTES = 3 << 20
 BUILD = "from setuptools import build_meta as b; print(b.build_wheel('out')); print(b.build_sdist('out'))"
+CHECKOUT = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}); from paragan.__main__ import entry; entry()"
 SMALL = ("data.size=8", "model.width=4", "train.kimg=0.64", "every.sample_kimg=0", "evaluation.num_images=50")
 USE = """
 import sys
@@ -65,18 +66,30 @@ def test_wheel_declares_version_python_licence_and_command(built):
     assert not re.search(r"Requires-Dist: torchvision", metadata)
 
 
-def test_sdist_builds_the_same_package(built):
+def test_sdist_has_the_sources_of_the_wheel_unchanged(built):
+    with tarfile.open(built[1]) as archive:
+        files = {entry.name.partition("/")[2]: entry for entry in archive.getmembers() if entry.isfile()}
+        contents = {name: archive.extractfile(entry).read() for name, entry in files.items()}
+    wheel = zipfile.ZipFile(built[0])
+    package = {f"src/{name}" for name in wheel.namelist() if ".dist-info/" not in name}
+    assert {name for name in contents if name.startswith("src/paragan/")} == package
+    assert not [name for name in package if contents[name] != wheel.read(name.removeprefix("src/"))]
+    for name in ("pyproject.toml", "LICENSE", "NOTICE", "README.md"):
+        assert contents[name] == (ROOT / name).read_bytes()
+
+
+def test_sdist_has_no_tests_pages_or_benchmarks(built):
     with tarfile.open(built[1]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "LICENSE", "NOTICE", "README.md", "src/paragan/py.typed"} <= names
     assert not [name for name in names if name.split("/")[0] in ("tests", "benchmarks", "examples", "docs", "pages")]
 
 
-def test_citation_file_has_the_version_of_the_package():
+def test_version_is_the_same_wherever_it_stands():
     import yaml
 
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert citation["version"] == PROJECT["version"] and citation["license"] == PROJECT["license"]
+    module = re.search(r'^__version__ = "(.*)"$', (ROOT / "src" / "paragan" / "__init__.py").read_text(), re.M).group(1)
+    assert citation["version"] == module == PROJECT["version"] and citation["license"] == PROJECT["license"]
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()
 
 
@@ -97,38 +110,54 @@ def find_python(version: str) -> str:
     pytest.skip(f"not run: no python{version}")
 
 
-def install(python: Path, wheel: Path, folder: Path, borrow: bool) -> bool:
-    """Install a wheel; return whether torch is there. borrow: dependencies of this environment, by a .pth file."""
+def install(python: Path, package: Path, folder: Path, borrow: bool) -> bool:
+    """Install a wheel or sdist; return whether torch is there. borrow: this environment's dependencies (.pth)."""
     pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     if borrow:
         (site,) = (folder / "venv").glob("lib/python*/site-packages")
         (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-        run([*pip, "--no-deps", "--no-index", wheel], folder)
+        run([python, "-m", "pip", "uninstall", "--yes", "--quiet", "setuptools"], folder)  # that of a venv is too old
+        run([*pip, "--no-deps", "--no-index", "--no-build-isolation", package], folder)
         return True
     constraints = ["-c", ROOT / "constraints.txt"]
     torch = re.search(r"^torch==.*$", (ROOT / "constraints.txt").read_text(), re.M).group()
     if subprocess.run([*pip, "--no-deps", f"{torch}+cpu"], capture_output=True, timeout=600).returncode == 0:
-        run([*pip, *constraints, wheel], folder, 600)
+        run([*pip, *constraints, package], folder, 600)
         return True
     others = [need for need in PROJECT["dependencies"] if not need.startswith("torch")]
     run([*pip, *constraints, *others], folder, 600)
-    run([*pip, "--no-deps", wheel], folder)
+    run([*pip, "--no-deps", package], folder)
     return False
+
+
+def train(program: list[str | Path], folder: Path, out: str) -> dict[str, bytes]:
+    """Train the recipe digits in a folder; return the weights of the run by path."""
+    assert "finished" in run([*program, "train", "digits", *SMALL, "--out", out], folder)
+    files = (folder / out).glob("checkpoints/*/*.safetensors")
+    return {path.relative_to(folder / out).as_posix(): path.read_bytes() for path in files}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
-def test_wheel_in_an_empty_venv_trains_checks_and_loads(built, version, tmp_path):
+@pytest.mark.parametrize(
+    ("version", "kind"), [("3.11", "wheel"), ("3.11", "sdist"), ("3.12", "wheel"), ("3.13", "wheel")]
+)
+def test_package_in_an_empty_venv_trains_as_the_checkout_does(built, version, kind, tmp_path):
     """Dependencies of this environment for its Python version, or installed ones with PARAGAN_FULL_INSTALL=1."""
     run([find_python(version), "-m", "venv", tmp_path / "venv"], tmp_path)
     programs = tmp_path / "venv" / "bin"
-    borrow = version == "{}.{}".format(*sys.version_info) and "PARAGAN_FULL_INSTALL" not in os.environ
-    has_torch = install(programs / "python", built[0], tmp_path, borrow)
+    is_here = version == "{}.{}".format(*sys.version_info)
+    has_torch = install(
+        programs / "python", built[kind == "sdist"], tmp_path, is_here and "PARAGAN_FULL_INSTALL" not in os.environ
+    )
     assert "digits" in run([programs / "paragan", "list", "recipes"], tmp_path)
     assert "kimg" in run([programs / "paragan", "config", "digits"], tmp_path)
     if not has_torch:
         pytest.skip(f"partly run: no CPU build of torch for Python {version}; commands without torch work")
-    assert "finished" in run([programs / "paragan", "train", "digits", *SMALL], tmp_path)
+    files = train([programs / "paragan"], tmp_path, "runs/digits")
+    assert len(files) >= 2
+    assert not is_here or files == train([sys.executable, "-P", "-c", CHECKOUT], tmp_path, "runs/checkout")
+    run([programs / "paragan", "sample", "runs/digits", "--num", "4", "--out", "images"], tmp_path)
+    assert "4 images" in run([programs / "paragan", "data", "check", "images"], tmp_path)
     assert "paragan" in run([programs / "paragan", "doctor"], tmp_path)
     run([programs / "python", "-c", USE], tmp_path)

@@ -74,7 +74,7 @@ def test_export_metadata_is_complete_text(run, exporting, tmp_path):
     exporting(run, "--out", tmp_path / "g.safetensors")
     stored = metadata(tmp_path / "g.safetensors")
     assert all(isinstance(value, str) for value in stored.values())
-    assert [stored[key] for key in ("step", "kimg", "shape", "paragan")] == ["4", "0.064", "[1, 8, 8]", "0.1.0"]
+    assert [stored[key] for key in ("step", "kimg", "shape", "paragan")] == ["4", "0.064", "[1, 8, 8]", pg.__version__]
     assert json.loads(stored["class_names"]) == [str(n) for n in range(10)]
     (tmp_path / "config.yaml").write_text(stored["config"])
     assert read_recipe(str(tmp_path / "config.yaml"), outside=()) == read_recipe(str(run / "config.yaml"))
