@@ -5,11 +5,10 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from paragan.core.errors import ConfigError
+from paragan.game.plain_layers import check_plain_layers
 from paragan.layers.modes import set_train_mode
 
 
@@ -52,23 +51,6 @@ def as_module(player: Any) -> nn.Module:
             f"Estimator: {class_name(net)} has no weights to train; assign networks to its attributes: self.net = …"
         )
     return set_train_mode(net.cpu())
-
-
-def check_plain_layers(owner: str, net: nn.Module) -> None:
-    """Raise `ConfigError` for networks that are wrapped, compiled or scripted, and for weights of unknown shape."""
-    if isinstance(net, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        raise ConfigError(f"{owner} is a {type(net).__name__}; pass its attribute `module`, the network inside it")
-    for name, module in net.named_modules():
-        layer = f"{owner}{f': its layer {name}' if name else ''}"
-        if hasattr(module, "_orig_mod"):  # torch's OptimizedModule
-            raise ConfigError(
-                f"{layer} was compiled by torch.compile; pass the network that you gave to it, and set "
-                "train.executor=compile to compile it here"
-            )
-        if isinstance(module, torch.jit.ScriptModule):
-            raise ConfigError(f"{layer} is a program of torch.jit; pass the network that it was made of")
-    if any(is_lazy(weight) for weight in net.parameters()):
-        raise ConfigError(f"{owner} has a lazy layer of unknown size; call the network once first")
 
 
 def check_separate_weights(nets: Mapping[str, nn.Module], owner: str = "") -> None:

@@ -20,6 +20,7 @@ from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.network_factory import Model
+from paragan.core.option_types import not_finite_item
 from paragan.core.printable import to_printable
 from paragan.core.registry import check_extension
 from paragan.export.sampler import Sampler
@@ -62,6 +63,8 @@ def setting_word(key: str, value: Any) -> str:
     """Return a setting as the command line takes it; JSON is a part of its YAML."""
     if key == "preset":
         return f"{key}={value}"
+    if (item := not_finite_item(value, key)) is not None:
+        raise ConfigError(f"settings: {item[0]} is {item[1]}; pass a finite number")
     try:
         return f"{key}={json.dumps(value, allow_nan=False, ensure_ascii=False, default=os.fspath)}"
     except (TypeError, ValueError):

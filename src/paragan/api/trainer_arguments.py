@@ -7,14 +7,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from paragan.api.object_module import check_plain_layers, check_separate_weights
+from paragan.api.object_module import check_separate_weights
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.network_factory import copy_networks
+from paragan.core.option_types import not_finite_item
 from paragan.core.protocols import Loss, Penalty
 from paragan.core.source import TensorSpec, dtype_name
 from paragan.core.types import Side
 from paragan.datasets.base.ragged import Padding
+from paragan.game.plain_layers import check_plain_layers
 from paragan.game.trained_part import check_saved, check_trains
 from paragan.layers.discriminators import Discriminators
 
@@ -52,6 +54,7 @@ def extra_networks(players: Any) -> dict[str, nn.Module]:
     for name, net in nets.items():
         if not isinstance(net, nn.Module):
             raise ConfigError(f"players: {name} is a {type(net).__name__}; pass a torch.nn.Module")
+        check_plain_layers(f"players.{name}", net)
         check_trains(f"players.{name}", net)
         check_saved(f"players.{name}", net)
     return nets
@@ -139,9 +142,17 @@ def record_of(term: Any) -> dict[str, str]:
     options = term if dataclasses.is_dataclass(term) else vars(term).get("options")
     fields = dataclasses.fields(options) if dataclasses.is_dataclass(options) else ()
     values = {field.name: getattr(options, field.name) for field in fields if field.name not in ("name", "side")}
+    if type(options).__module__.startswith("paragan."):  # options of a user may mean something by infinity
+        _check_finite(f"{term.side.value}: {term.name}", values)
     text = ", ".join(f"{name}={_text(value)}" for name, value in values.items())
     settings = f"{type(term).__name__}({text})"
     return {"name": FROM_MEMORY, "term": term.name, "side": term.side.value, "settings": settings}
+
+
+def _check_finite(owner: str, values: Mapping[str, object]) -> None:
+    for name, value in values.items():
+        if (item := not_finite_item(value, name)) is not None:
+            raise ConfigError(f"{owner} has {item[0]}={item[1]}; pass a finite number")
 
 
 def recorded_loss(loss: Any) -> dict[str, str]:

@@ -73,7 +73,7 @@ def export(
     bundle = _open_bundle(open_generator(path, outside_code, best, steps=steps), path, direction)
     _check_programs(bundle, requested)
     if out is not None and single_file is not None:
-        print(bundle.write_file(out, single_file.value))
+        print("\n".join(bundle.write_single(out, single_file.value)))
     else:
         print("\n".join(bundle.write(_folder(path, out), requested)))
 

@@ -1,5 +1,6 @@
 """Types of option fields, as plain `Annotated` types, without importing torch or pydantic."""
 
+import math
 import os
 import re
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Interval as Interval
 
 _MAX_SIDE = 8192
+_NOT_FINITE = re.compile(r"[-+]?(\.?nan|\.?inf|infinity|[0-9.]+e\+?[0-9]{3,})", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,18 @@ def nearest_sizes(sides: tuple[int, ...], multiple: int) -> str:
     below = size_of(*(max(multiple, side - side % multiple) for side in sides))
     above = size_of(*(side + -side % multiple for side in sides))
     return f"{above}" if below == above else f"{below} or {above}"
+
+
+def not_finite_item(value: object, key: str, reads_text: bool = False) -> tuple[str, object] | None:
+    """Return the dotted key and the value of the first number in maps and lists that is NaN or infinite.
+
+    reads_text: also of text that is such a number, as settings files have it.
+    """
+    if isinstance(value, float) or (reads_text and isinstance(value, str) and _NOT_FINITE.fullmatch(value.strip())):
+        return (key, value) if isinstance(value, str) or not math.isfinite(value) else None
+    entries = value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, (list, tuple)) else ())
+    items = (not_finite_item(item, f"{key}.{name}", reads_text) for name, item in entries)
+    return next(filter(None, items), None)
 
 
 FilePath = Annotated[str, IsPath()]

@@ -271,13 +271,16 @@ def present_tensors(**tensors: Tensor | None) -> dict[str, Tensor]:
 
 @dataclass
 class Clock:
-    """Finished steps of a game, and real images that D received, over all ranks."""
+    """Finished steps of a game, and real images of D's batches, over all ranks.
+
+    Those of a turn that is not due (update_probability, d_start_kimg) count; a step that has no turn of D has none.
+    """
 
     step: int = 0
     images: int = 0
 
     def advance(self, images: int) -> None:
-        """Count one step, in which D received this many real images."""
+        """Count one step, whose turns of D have this many real images."""
         self.step += 1
         self.images += images
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import cos, pi
+from math import cos, isfinite, pi
 from typing import TYPE_CHECKING, Literal
 
 from paragan.core.option_types import NotNegative
@@ -31,6 +31,9 @@ class WeightSchedule:
     """Shape of the change."""
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, float) and not isfinite(value):
+                raise ValueError(f"{name} must be a finite number, not {value}")
         if self.shape == "step" and self.to_kimg is not None:
             raise ValueError(f"to_kimg={self.to_kimg:g} has no effect with shape step; leave it out")
         if self.shape != "step" and images_of(self.to_kimg or 0) <= images_of(self.from_kimg):

@@ -33,17 +33,22 @@ class SkipMonitor:
 
         Collective.
         """
-        local = None if self._source is None else self._source.not_finite
-        by_rank = self._world.gather([name for name in local or () if name not in self._not_finite])
-        new = {name for names in by_rank for name in names}
-        self._not_finite |= new
+        new = self._new_not_finite()
         lines = [f"warning: {not_finite_message(new, ', and updates on it are skipped')}"] if new else []
         for name, player in self._players.items():
             count = player.num_skipped()
             if count > self._reported[name]:
-                lines.append(f"{name}: {count - self._reported[name]} updates skipped, their gradients were not finite")
+                skipped = count - self._reported[name]
+                lines.append(f"warning: {name}: {skipped} updates skipped, their gradients were not finite")
             self._reported[name] = max(count, self._reported[name])
         return lines
+
+    def _new_not_finite(self) -> set[str]:
+        """Return the names of samples that are not finite and were not seen before. Collective."""
+        local = None if self._source is None else self._source.not_finite
+        by_rank = self._world.gather([name for name in local or () if name not in self._not_finite])
+        self._not_finite |= (new := {name for names in by_rank for name in names})
+        return new
 
     def raise_if_idle(self, step: int, at_the_end: bool = False) -> None:
         """Raise `DivergedError` if a player skipped many updates in a row, or all of a session.

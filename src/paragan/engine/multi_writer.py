@@ -1,19 +1,22 @@
 """Several writers as one, in order; a writer that fails is reported once and switched off."""
 
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
 from paragan.core.event import Event, Writer
-from paragan.core.printable import to_printable
+from paragan.core.printable import print_to_stderr
 
 
 class MultiWriter:
-    """A `core.event.Writer` that passes each event to several writers, by name."""
+    """A `core.event.Writer` that passes each event to several writers, by name.
 
-    def __init__(self, writers: Iterable[tuple[str, Writer]]) -> None:
+    is_main: of the rank that prints for all. Warnings go to standard error while no writer is the console.
+    """
+
+    def __init__(self, writers: Iterable[tuple[str, Writer]], is_main: bool = True) -> None:
         self._writers = dict(writers)
+        self._is_main = is_main
 
     def write(self, event: Event) -> None:
         """Pass the event to every writer; a writer that raises is switched off."""
@@ -25,6 +28,9 @@ class MultiWriter:
                 failed[name] = error
         for name, reason in failed.items():
             self._drop(name, reason, event)
+        if self._is_main and _is_warning(event) and "console" not in self._writers:
+            with suppress(OSError, ValueError):  # a closed standard error ends no run
+                print_to_stderr(f"warning: {str(event.values['text']).removeprefix('warning: ')}")
 
     def close(self) -> None:
         """Close every writer; failures go to standard error."""
@@ -32,17 +38,21 @@ class MultiWriter:
             try:
                 writer.close()
             except (Exception, SystemExit) as error:
-                print(f"warning: {_failure_message(name, error)}", file=sys.stderr)
+                print_to_stderr(f"warning: {_failure_message(name, error)}")
 
     def _drop(self, name: str, error: BaseException, event: Event) -> None:
         with suppress(Exception, SystemExit):
             self._writers.pop(name).close()
-        text = f"{_failure_message(name, error)} and is switched off; training continues"
-        if name == "console":
-            print(text, file=sys.stderr)
+        text = f"warning: {_failure_message(name, error)} and is switched off; training continues"
         self.write(replace(event, kind="event", values={"text": text}, x_BCHW=None))
+
+
+def _is_warning(event: Event) -> bool:
+    """Return whether an event is a text that a user must see."""
+    text = str(event.values.get("text", ""))
+    return event.kind == "event" and (text.startswith("warning:") or "rollback" in event.values)
 
 
 def _failure_message(name: str, error: BaseException) -> str:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
-    return to_printable(f"writer {name} failed ({reason})")
+    return f"writer {name} failed ({reason})"

@@ -199,7 +199,7 @@ class DelayLog:
         new = [side for side, log in delays.items() if log["in_step_at"] is not None and side not in self._in_step]
         self._in_step.update(new)
         return [
-            f"{side}: its gradients exploded: from update {delays[side]['in_step_at']} on the "
+            f"warning: {side}: its gradients exploded: from update {delays[side]['in_step_at']} on the "
             "players wait for each other (scheme.fall_back)"
             for side in new
         ]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.checkpoint.best import Best
-from paragan.core.errors import ParaganError
+from paragan.core.errors import CheckpointError, ConfigError, ParaganError
 from paragan.core.files import read_bytes, write_text
 from paragan.core.layout import fingerprint
 from paragan.core.outside_code import code_fingerprints
@@ -25,6 +25,7 @@ from paragan.export.tensor_sampler import TensorSampler
 from paragan.export.traceable import traceable
 
 _MAX_BYTES = 1 << 20
+_MARK = "<!-- weights "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +52,7 @@ class Bundle:
         weights = folder / f"generator{ENDINGS['safetensors']}"
         program_stem = self.direction or "generator"
         new = {name: folder / f"{program_stem}{ENDINGS[name]}" for name in WRITERS if name in formats}
-        stems = ["generator", *getattr(self.sampler.net, "directions", {})]
-        programs = [folder / f"{stem}{ENDINGS[name]}" for stem in stems for name in WRITERS]  # of any export
+        programs = self._program_paths(folder)
         former = [path for path in programs if path not in new.values() and path.is_file()]
         removed = [path for path in former if not self._is_exported(path)]
         # first what may fail: the weights then still belong to the former programs
@@ -64,10 +64,51 @@ class Bundle:
         for path in removed:
             path.unlink(missing_ok=True)
         files = [path for path in (weights, *programs, *map(Path, sheets)) if path.is_file()]
-        text = render_card(self.sampler, _without_folders(self.tree), self.score, files, bool(self.outside))
-        write_text(folder / "README.md", f"{text}\n{self._mark}\n")
+        self._write_card(folder, files)
         removals = [f"removed {path}, which an export of other weights had left" for path in removed]
         return [*removals, *lines, *sheets, str(folder / "README.md")]
+
+    def write_single(self, path: Path, name: str) -> list[str]:
+        """Write one format as this file, and anew the model card of an export next to it that lists it; return lines.
+
+        Raises `ConfigError` where the files of an export next to it are of other weights.
+        """
+        folder = path.parent
+        check_card(folder, "discriminator")
+        if self._is_of_others(folder, path):
+            raise ConfigError(
+                f"{folder} holds an export of other weights, of which a file of these would become a part; pass a file "
+                f"in another folder, or --out {folder} to export all of it anew"
+            )
+        names = ("generator.safetensors", *(program.name for program in self._program_paths(folder)), "samples.png")
+        listed = [other for other in map(folder.joinpath, names) if other == path or self._is_exported(other)]
+        line = self.write_file(path, name)
+        if self._mark not in self._card(folder) or path not in listed:
+            return [line]
+        self._write_card(folder, listed)
+        return [line, str(folder / "README.md")]
+
+    def _is_of_others(self, folder: Path, path: Path) -> bool:
+        """Return whether the card in a folder, or its weights without a card, are of another export than this one."""
+        card = self._card(folder)
+        if _MARK in card:
+            return self._mark not in card
+        weights = folder / "generator.safetensors"
+        if weights == path or not weights.is_file():
+            return False
+        with suppress(CheckpointError):
+            return fingerprint(generator_file.read(weights).weights) != fingerprint(self.sampler.net.state_dict())
+        return True
+
+    def _program_paths(self, folder: Path) -> list[Path]:
+        """Return the programs that any export of this generator writes to a folder."""
+        stems = ["generator", *getattr(self.sampler.net, "directions", {})]
+        return [folder / f"{stem}{ENDINGS[name]}" for stem in stems for name in WRITERS]
+
+    def _write_card(self, folder: Path, files: Sequence[Path]) -> None:
+        """Write the model card, whose last line names the weights. files: that it lists."""
+        text = render_card(self.sampler, _without_folders(self.tree), self.score, files, bool(self.outside))
+        write_text(folder / "README.md", f"{text}\n{self._mark}\n")
 
     def _write_programs(self, paths: Mapping[str, Path]) -> list[str]:
         """Write programs and return their lines; after a failure none is left next to other weights."""
@@ -91,7 +132,7 @@ class Bundle:
     def _is_exported(self, path: Path) -> bool:
         """Return whether the model card next to a file lists it, unchanged, with these weights and this config."""
         card = self._card(path.parent)
-        return self._mark in card and file_row(path, self.sampler.info.step) in card
+        return self._mark in card and path.is_file() and file_row(path, self.sampler.info.step) in card
 
     def _card(self, folder: Path) -> str:
         """Return the model card in a folder; empty if there is none."""
@@ -103,7 +144,7 @@ class Bundle:
     def _mark(self) -> str:
         """Comment of the card by which a later export knows the weights."""
         config = hashlib.sha256(self._config.encode()).hexdigest()
-        return f"<!-- weights {fingerprint(self.sampler.net.state_dict())} config {config} -->"
+        return f"{_MARK}{fingerprint(self.sampler.net.state_dict())} config {config} -->"
 
     def write_file(self, path: Path, name: str) -> str:
         """Write one format and return a line with its path and its difference from the network."""

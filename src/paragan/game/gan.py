@@ -14,7 +14,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.outputs import Outputs, identity
 from paragan.core.protocols import Augment, Loss, Penalty, PlayerSlot, Turn, adaptive, state_tensors
 from paragan.core.types import Batch, Clock, LossTerms, Report, Rows, Side, TurnInputs, Update
-from paragan.core.weight_schedule import WeightSchedule, has_begun, images_of
+from paragan.core.weight_schedule import WeightSchedule, has_begun
 from paragan.game.loss_terms import adversarial_terms, mean_logits, varying_weights
 from paragan.game.options import AdversarialOptions
 from paragan.game.player import Player
@@ -139,7 +139,8 @@ class GAN:
     @property
     def d_has_begun(self) -> bool:
         """Whether D has begun to train."""
-        return self.clock.images >= images_of(self.adversarial.d_start_kimg)
+        # by its updates: the clock leaves out batches of steps without a turn of D, and the start counts them
+        return self.adversarial.d_start_kimg == 0 or self.d.version > 0
 
     @property
     def missing_label_penalties(self) -> dict[Side, tuple[str, ...]]:

@@ -18,6 +18,7 @@ from paragan.core.option_types import (
     Natural,
     NotNegative,
     Positive,
+    not_finite_item,
 )
 from paragan.core.weight_schedule import Weight, WeightSchedule, has_begun, weight_at
 
@@ -40,6 +41,10 @@ class OptimizerOptions:
     is a pattern over parameter names; the first match counts."""
 
     def __post_init__(self) -> None:
+        values = {"arguments": self.arguments, "groups": [{**group, "match": None} for group in self.groups]}
+        for name, entries in values.items():
+            if (item := not_finite_item(entries, name, reads_text=True)) is not None:  # no type refuses it
+                raise ValueError(f"{item[0]} must be a finite number, not {item[1]}")
         for number, group in enumerate(self.groups):
             pattern = group.get("match")
             if not isinstance(pattern, str) or not pattern:

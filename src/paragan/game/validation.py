@@ -18,10 +18,13 @@ from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Penalty
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
+from paragan.game.bounded_logits import notice_bounded_logits
 from paragan.game.gan import GAN
+from paragan.game.gradient_flow import check_trainable_output, flat_discriminators, notice_flat_logits
 from paragan.game.label_use import check_label_arguments, ignores_labels
-from paragan.game.last_operation import are_probabilities, ends_in
+from paragan.game.last_operation import ends_in
 from paragan.game.network import CalledNetwork
+from paragan.game.plain_layers import check_plain_layers
 from paragan.game.player import Player
 from paragan.game.term import refusing_constants
 from paragan.layers.random import repeats
@@ -42,6 +45,8 @@ def validate(
     out. batch: samples of a call in training, of which the trial has up to 4. Raises `ConfigError`.
     """
     nets = {side: make() for side, make in makers.items()}
+    for side, net in nets.items():
+        check_plain_layers(f"model of {side.value}", net)
     has_labels = is_image and source.condition_channels is None
     if has_labels:
         for side in Side:
@@ -110,14 +115,19 @@ class _Trial:
         feed = self.game.prior.feed("trial", self.real)
         fake = self._generate(feed)
         on_real = self._judge(feed.real_inputs)
-        self._notice_sigmoid(on_real)
         on_fake = self._judge_fake(fake, feed)
+        flat = flat_discriminators(on_fake, fake, repr(feed.arguments[0]), self._call_of)
         for name, output in on_real.by_name.items():
             self._try_loss(output.logits_B, on_fake.by_name[name].logits_B)
         self._notice_hidden_state(Side.G, feed.fake_inputs)
         self._notice_hidden_state(Side.D, feed.real_inputs)
         if turns:
             self.drawing.update(_run_each_penalty(self.game, self.nets, self.real, self.extra))
+        self._declare_draws()
+        notice_bounded_logits(self.nets[Side.D], feed.real_inputs, self._call_of)
+        notice_flat_logits(self.nets[Side.D], (fake.detach(), *feed.fake_conditions), flat, self._call_of)
+
+    def _declare_draws(self) -> None:
         for side in self.drawing:  # its turns seed the generators, although no layer says that it draws
             if isinstance(player := self.game.slots[side], Player):
                 player.declare_draws()
@@ -133,21 +143,25 @@ class _Trial:
                 f"{self.calls[Side.G]} returned {_description(fake)}; return one of the shape of {feed.arguments[0]!r} "
                 f"in a batch: {expected}{'' if isinstance(fake, Tensor) else several}"
             )
-        _check_usable(self.calls[Side.G], "values", fake)
+        check_trainable_output(self.calls[Side.G], self.nets[Side.G], fake, "values")
         self._notice_range(fake, feed)
         return fake
 
     def _judge(self, inputs: tuple[Tensor | None, ...]) -> DiscriminatorOutput:
         output: DiscriminatorOutput = self._call(Side.D, DiscriminatorOutput, inputs)
         for name, member in output.by_name.items():
-            call = f"{self.calls[Side.D]} {name}".strip()
+            call = self._call_of(name)
             if not self._has_rows(member.logits_B):
                 raise ConfigError(
                     f"{call} returned {_description(member.logits_B)} for {self.real.rows.count} samples; keep the "
                     "batch axis: a logit, or several, for each"
                 )
-            _check_usable(call, "logits", member.logits_B)
+            check_trainable_output(call, self.nets[Side.D], member.logits_B, "logits")
         return output
+
+    def _call_of(self, name: str) -> str:
+        """Return the call of a discriminator, for messages. name: of one of several, else empty."""
+        return f"{self.calls[Side.D]} {name}".strip()
 
     def _judge_fake(self, fake: Tensor, feed: TurnInputs) -> DiscriminatorOutput:
         """As `_judge`; where D fails, another dtype than that of the data is the reason."""
@@ -172,12 +186,6 @@ class _Trial:
                     f"{feed.arguments[0]!r} is from {low:.3g} to {high:.3g}: scale the data to that range, or leave it "
                     "out"
                 )
-
-    def _notice_sigmoid(self, output: DiscriminatorOutput) -> None:
-        for name, member in output.by_name.items():
-            if are_probabilities(member.logits_B):
-                call = f"{self.calls[Side.D]} {name}".strip()
-                _warn(f"{call} ends in a sigmoid, and the losses take logits, any real numbers: leave it out")
 
     def _notice_hidden_state(self, side: Side, inputs: tuple[Tensor | None, ...]) -> None:
         if not repeats(lambda: CalledNetwork(module=self.nets[side])(*inputs), self.nets[side]):
@@ -228,14 +236,6 @@ def _generator_states(device: torch.device) -> dict[str, bytes]:
     if device.type != "cpu":
         states["device"] = torch.get_device_module(device).get_rng_state(device).numpy().tobytes()
     return states
-
-
-def _check_usable(call: str, what: str, values: Tensor) -> None:
-    """Raise `ConfigError` for an infinite value or NaN, or without a gradient."""
-    if not values.isfinite().all():
-        raise ConfigError(f"{call} returned {what} that are not finite; check its initial weights and divisions")
-    if not values.requires_grad:
-        raise ConfigError(f"{call} returned {what} without a gradient: is there a detach or a no_grad?")
 
 
 def _description(value: Any) -> str:

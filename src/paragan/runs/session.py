@@ -267,4 +267,4 @@ def _open_writers(request: RunRequest, world: World, trainer: TrainingLoop) -> M
         return build.writers(request.config, request.out, trainer.clock.step)
     always = {"rank": world.rank, "attempt": request.place.attempt if request.place else 0}
     events = exit_status.ranks_folder(request.out) / f"rank-{world.rank}.jsonl"
-    return MultiWriter([("events", RankWriter(events, always, world.sent))])
+    return MultiWriter([("events", RankWriter(events, always, world.sent))], is_main=False)

@@ -13,7 +13,11 @@ from paragan.game.gan import GAN
 
 @dataclass(frozen=True)
 class Options:
-    """Frequency of D's updates."""
+    """Frequency of D's updates.
+
+    A run's kimg counts the images that D trains on. G trains on `every` times as many: half-lives of its average, and
+    times at which weights change (adversarial.start_kimg), count these.
+    """
 
     every: Count = 2
     """Update D at every n-th step; 1 is `synchronous`."""
@@ -26,6 +30,14 @@ class Scheme(scheme.Scheme):
 
     def __init__(self, options: Options = Options()) -> None:
         self.options = options
+
+    def start_note(self, num_ranks: int) -> str | None:
+        if (every := self.options.every) == 1:
+            return None
+        return (
+            f"scheme    D trains at one of {every} steps, and kimg counts its images; G's average, and weights that "
+            f"change (adversarial.start_kimg), count those of all steps, {every} times as many"
+        )
 
     def updates(self, side: Side, step: int) -> bool:
         return side is Side.G or (step - 1) % self.options.every == 0

@@ -198,7 +198,7 @@ def test_a_discriminator_that_ends_in_a_sigmoid_is_noticed(tmp_path):
         def forward(self, x):
             return super().forward(x).sigmoid()
 
-    with pytest.warns(UserWarning, match="discriminator: forward.* ends in a sigmoid, and the losses take logits"):
+    with pytest.warns(UserWarning, match="discriminator: forward.* ends in a sigmoid, softmax or clamp, and the"):
         trainer(G(), Sigmoid(), tmp_path / "a").run()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)

@@ -86,7 +86,7 @@ def test_the_error_names_the_line_of_outside_code(tmp_path, monkeypatch, capsys)
             f"{G_OUT}.sigmoid()",
             "Generator.forward(z, y) ends in a sigmoid, in (0, 1), and 'image' is from",
         ),
-        (D_OUT, f"{D_OUT}.sigmoid()", "Discriminator.forward(x, y) ends in a sigmoid, and the losses take logits"),
+        (D_OUT, f"{D_OUT}.sigmoid()", "Discriminator.forward(x, y) ends in a sigmoid, softmax or clamp, and"),
     ],
 )
 def test_a_warning_is_a_line_without_the_code_that_raised_it(stands, instead, text, tmp_path, monkeypatch, capsys):

@@ -58,7 +58,7 @@ def train_on_poison(folder, size, **settings):
 def test_poisoned_batch_without_a_finite_gradient_is_skipped_without_a_rollback(tmp_path):
     run = train_on_poison(tmp_path, 1e25, **{"rollback.max_rollbacks": 0, "train.kimg": 0.32})
     texts = [line["text"] for line in run.records("event")]
-    assert texts == ["d: 1 updates skipped, their gradients were not finite"]
+    assert texts == ["warning: d: 1 updates skipped, their gradients were not finite"]
     assert run.is_finished
 
 

@@ -150,7 +150,7 @@ def test_session_writer_fails_is_reported_once_and_switched_off(tmp_path, reason
     assert run.trainer.is_finished
     assert len(failing.kinds) == 3
     events = [x["text"] for x in record(tmp_path) if x["kind"] == "event"]
-    assert events == [f"writer failing failed ({reason}) and is switched off; training continues"]
+    assert events == [f"warning: writer failing failed ({reason}) and is switched off; training continues"]
     assert failing.closed
     assert record(tmp_path)[-1]["kind"] == "end"
 
@@ -187,7 +187,7 @@ def test_session_skipped_updates_are_reported(tmp_path):
     g._count = lambda ok, batch: count(ok & torch.tensor(g.version != 2), batch)
     train(run)
     events = [(x["step"], x["text"]) for x in record(tmp_path) if x["kind"] == "event"]
-    assert events == [(4, "g: 1 updates skipped, their gradients were not finite")]
+    assert events == [(4, "warning: g: 1 updates skipped, their gradients were not finite")]
 
 
 def test_jsonl_resumed_record_drops_later_lines(tmp_path):

@@ -87,6 +87,50 @@ def test_a_second_format_of_the_same_weights_joins_the_first(run, exporting, exp
         assert f"| {name} | 4 | {digest} |" in card
 
 
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [("generator.pt2", True), ("generator.safetensors", True), ("mine.safetensors", True), ("generator.pt2", False)],
+)
+def test_a_single_file_of_other_weights_does_not_join_an_export(run, later, exporting, tmp_path, capfd, name, card):
+    exporting(run, "--format", "torch", "--out", tmp_path)
+    if not card:
+        (tmp_path / "README.md").unlink()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert main(["export", str(later), "--out", str(tmp_path / name)]) == 2
+    assert f"{tmp_path} holds an export of other weights" in capfd.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_single_file_of_the_same_weights_joins_the_card(run, exporting, tmp_path):
+    exporting(run, "--out", tmp_path)
+    assert "generator.pt2" not in (tmp_path / "README.md").read_text()
+    exporting(run, "--out", tmp_path / "generator.pt2")
+    card = (tmp_path / "README.md").read_text()
+    for name in ("generator.safetensors", "generator.pt2", "samples.png"):
+        digest = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+        assert f"| {name} | 4 | {digest} |" in card
+    assert card.count("<!-- weights ") == 1
+    before = card
+    exporting(run, "--out", tmp_path / "mine.safetensors")
+    assert (tmp_path / "README.md").read_text() == before
+
+
+@pytest.mark.parametrize("text", [None, "# My project\n"])
+def test_a_single_file_joins_a_folder_of_other_things(run, exporting, tmp_path, text):
+    if text is not None:
+        (tmp_path / "README.md").write_text(text)
+    exporting(run, "--out", tmp_path / "generator.safetensors")
+    assert exporting(run, "--out", tmp_path / "mine.safetensors") == [str(tmp_path / "mine.safetensors")]
+    assert (tmp_path / "README.md").exists() == (text is not None)
+    assert text is None or (tmp_path / "README.md").read_text() == text
+
+
+def test_a_single_file_does_not_join_the_export_of_a_discriminator(run, exporting, tmp_path, capfd):
+    exporting(run, "--player", "d", "--out", tmp_path)
+    assert main(["export", str(run), "--out", str(tmp_path / "generator.safetensors")]) == 2
+    assert "has an exported discriminator" in capfd.readouterr().err
+
+
 def test_export_onnx_model_equals_network(run, exporting, tmp_path, monkeypatch):
     onnxruntime = pytest.importorskip("onnxruntime")
     for name in ("onnx", "onnxscript"):
@@ -103,8 +147,11 @@ def test_export_onnx_model_equals_network(run, exporting, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("replaced", ["generator.safetensors", "generator.pt2"])
-def test_a_program_does_not_stay_beside_weights_that_are_not_its_own(run, later, exporting, exported, replaced):
-    exporting(later, "--out", exported / replaced)
+def test_a_program_does_not_stay_beside_weights_that_are_not_its_own(
+    run, later, exporting, exported, tmp_path, replaced
+):
+    exporting(later, "--out", tmp_path / "other" / replaced)
+    shutil.copy(tmp_path / "other" / replaced, exported)
     lines = exporting(later if replaced == "generator.safetensors" else run, "--out", exported)
     assert lines[0].startswith(f"removed {exported / 'generator.pt2'}")
     assert not (exported / "generator.pt2").exists()

@@ -207,7 +207,7 @@ def test_delays_are_merged_over_ranks_and_reported_once():
     assert found["d"]["age"] == {"1": 8} and found["d"]["in_step_at"] == 7
     assert mean_delays(found) == {"d/age": 1.0, "d/wait_ms": 3.0, "g/lag": 1.5, "g/wait_ms": 3.0}
     (line,) = delays.fallback_messages(found)
-    assert line.startswith("d: its gradients exploded: from update 7 on")
+    assert line.startswith("warning: d: its gradients exploded: from update 7 on")
     assert delays.fallback_messages(found) == []
     scheme = FunctionScheme(lambda gan, batches: None)
     assert DelayLog(scheme, SimpleNamespace(is_split=False)).read() == {}

@@ -1,0 +1,91 @@
+"""Whether gradients reach what they train: a network's weights, and G through D's logits; for a trial."""
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.errors import ConfigError
+from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.outside_code import reraise_as_config_error
+from paragan.game.network import CalledNetwork
+
+CallOf = Callable[[str], str]
+
+_CUTS = "a detach, a no_grad, an argmax or a comparison"
+_REMEDY = f": is there {_CUTS}? Remove it; one-hot values train by torch.nn.functional.gumbel_softmax(hard=True)"
+_OTHER_NETWORK = (
+    ", so these would not train: it may call another network, by an attribute such as a lambda; make that a method"
+)
+_ROUNDED = ", so that G does not train: does D round them, or compare them with something?"
+
+
+def check_trainable_output(call: str, net: nn.Module, values: Tensor, what: str) -> None:
+    """Raise `ConfigError` for values of a network that are not finite, or train no weight; warn if their gradient is 0.
+
+    call, what: of the network, and its outputs, for messages.
+    """
+    if not values.isfinite().all():
+        raise ConfigError(f"{call} returned {what} that are not finite; check its initial weights and divisions")
+    if not values.requires_grad:
+        raise ConfigError(f"{call} returned {what} without a gradient, so its weights would not train{_REMEDY}")
+    weights = [weight for weight in net.parameters() if weight.requires_grad]
+    gradients = [gradient for gradient in _gradients(values, *weights) if gradient is not None]
+    if weights and not gradients:
+        raise ConfigError(f"{call} returned {what} that do not depend on its weights{_OTHER_NETWORK}")
+    if weights and not any(gradient.any() for gradient in gradients):
+        _warn(f"{call} returned {what} whose gradient is 0 for all of its weights, so that they do not train")
+
+
+def flat_discriminators(output: DiscriminatorOutput, fake: Tensor, what: str, call_of: CallOf) -> list[str]:
+    """Return the names of discriminators whose logits have the gradient 0 for their input, "" of one alone.
+
+    output: of `fake`. what: name of that input. call_of: returns the call by name, for messages. Raises `ConfigError`
+    where there is no gradient.
+    """
+    gradients = {name: _gradients(member.logits_B, fake)[0] for name, member in output.by_name.items()}
+    for name, gradient in gradients.items():
+        if gradient is None:
+            raise ConfigError(
+                f"{call_of(name)} returned logits that do not depend on {what}, or without a gradient for it, so G "
+                f"would not train: let D read {what}, without {_CUTS}"
+            )
+    return [name for name, gradient in gradients.items() if gradient is not None and not gradient.any()]
+
+
+def notice_flat_logits(net: nn.Module, inputs: Sequence[Tensor | None], names: list[str], call_of: CallOf) -> None:
+    """Warn of discriminators whose logits have the gradient 0 for their first input with other weights, too.
+
+    A last layer that begins at 0 has such a gradient, and it trains. names: of those whose gradient is 0 now, "" of
+    one alone. call_of: returns the call by name, for the message. Changes the weights of `net`.
+    """
+    if not names:
+        return
+    _shake(net)
+    first, *conditions = inputs
+    assert first is not None
+    first = first.clone().requires_grad_()
+    output = DiscriminatorOutput.of(CalledNetwork(module=net)(first, *conditions))
+    for name in set(names).intersection(flat_discriminators(output, first, "its input", call_of)):
+        _warn(f"{call_of(name)} returned logits whose gradient is 0 for the samples of G{_ROUNDED}")
+
+
+@torch.no_grad()
+def _shake(net: nn.Module) -> None:
+    """Add noise to all weights."""
+    generator = torch.Generator().manual_seed(0)
+    for weight in net.parameters():
+        weight.add_(torch.randn(weight.shape, generator=generator).to(weight) / 10)
+
+
+def _gradients(values: Tensor, *inputs: Tensor) -> tuple[Tensor | None, ...]:
+    """Return the gradients of a sum of the values, with other factors, since a softmax has a constant sum."""
+    factors = torch.randn(values.shape, generator=torch.Generator().manual_seed(0)).to(values)
+    total = (factors * values).sum()
+    with reraise_as_config_error("model: the backward pass from its outputs"):
+        return torch.autograd.grad(total.real, inputs, retain_graph=True, allow_unused=True)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=3)

@@ -1,0 +1,138 @@
+"""A D whose last operation bounds its logits is noticed, however that is written; others are not."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import paragan as pg
+from paragan.core.outputs import DiscriminatorOutput
+from paragan.game.bounded_logits import bounded_ranges, notice_bounded_logits
+
+INPUTS = torch.linspace(-1, 1, 8).view(4, 2)
+
+
+class Ends(nn.Module):
+    """A small D with a function after its last layer."""
+
+    def __init__(self, function, net=None):
+        super().__init__()
+        self.net = net or nn.Sequential(nn.Linear(2, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1))
+        self.function = function
+
+    def forward(self, x):
+        return self.function(self.net(x))
+
+
+class Product(nn.Module):
+    """Two layers side by side, of which one bounds its values: `join` of both."""
+
+    def __init__(self, join):
+        super().__init__()
+        self.values = nn.Linear(2, 5)
+        self.gates = nn.Linear(2, 5)
+        self.join = join
+
+    def forward(self, x):
+        return self.join(self.values(x), self.gates(x))
+
+
+class Vector(nn.Module):
+    """A weight without a layer."""
+
+    def __init__(self, function=lambda y: y):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((1, 2), 0.01))
+        self.function = function
+
+    def forward(self, x):
+        return self.function(F.linear(x, self.weight))
+
+
+def spectral(function):
+    layers = (pg.spectral_norm(nn.Linear(2, 8)), nn.ReLU(), nn.utils.parametrizations.weight_norm(nn.Linear(8, 1)))
+    return Ends(function, nn.Sequential(*layers))
+
+
+def from_zero(function):
+    d = Ends(function)
+    for weight in d.net[2].parameters():
+        nn.init.zeros_(weight)
+    return d
+
+
+def patches(function):
+    """A convolution with the mean over 256 patches."""
+    net = nn.Sequential(nn.Unflatten(1, (2, 1, 1)), nn.Upsample(scale_factor=16), nn.Conv2d(2, 1, 3, padding=1))
+    return Ends(lambda y: function(y).mean((1, 2, 3)), net)
+
+
+def range_of(d):
+    return bounded_ranges(d, lambda: DiscriminatorOutput.of(d(INPUTS)))
+
+
+BOUNDED = {
+    "sigmoid": Ends(torch.sigmoid),
+    "tanh": Ends(torch.tanh),
+    "clamp": Ends(lambda y: y.clamp(-2, 2)),
+    "hardtanh": Ends(nn.Hardtanh()),
+    "relu6": Ends(nn.ReLU6()),
+    "softmax": Ends(lambda y: torch.cat([y, -y], 1).softmax(1)[:, :1]),
+    "softsign": Ends(nn.Softsign()),
+    "arcus": Ends(torch.atan),
+    "minimum": Ends(lambda y: torch.minimum(torch.maximum(y, -torch.ones(1)), torch.ones(1))),
+    "by hand": Ends(lambda y: y / (1 + y.square()).sqrt()),
+    "scaled": Ends(lambda y: 2 * y.sigmoid() - 1),
+    "patches": patches(torch.sigmoid),
+    "dropped": Ends(lambda y: F.dropout(y, 0.5).tanh()),
+    "spectral norm": spectral(torch.tanh),
+    "from 0": from_zero(torch.tanh),
+    "vector": Vector(torch.sigmoid),
+    "hidden": Ends(torch.tanh, nn.Sequential(nn.Linear(2, 8), nn.Sigmoid(), nn.Linear(8, 1))),
+}
+UNBOUNDED = {
+    "plain": Ends(lambda y: y),
+    "from 0": from_zero(lambda y: y),
+    "spectral norm": spectral(lambda y: y),
+    "vector": Vector(),
+    "hidden tanh": Ends(lambda y: y, nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))),
+    "batch norm": Ends(nn.BatchNorm1d(1)),
+    "batch norm without weights": Ends(nn.BatchNorm1d(1, affine=False)),
+    "patches": patches(lambda y: F.leaky_relu(y, 0.2)),
+    "soft cap": Ends(lambda y: 30 * torch.tanh(y / 30)),
+    "wide clamp": Ends(lambda y: y.clamp(-10, 10)),
+    "relu": Ends(torch.relu),
+    "dropout": Ends(nn.Dropout()),
+    "gates": Product(lambda values, gates: values * gates.sigmoid()),
+    "attention": Product(lambda values, gates: (values * gates.softmax(1)).sum(1)),
+    "residual": Ends(lambda y: y + y.sigmoid()),
+    "recurrent": Ends(lambda y: y[0][:, 0], nn.Sequential(nn.Unflatten(1, (1, 2)), nn.LSTM(2, 1, batch_first=True))),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_bounded_logits_are_noticed(name):
+    ((low, high),) = range_of(BOUNDED[name]).values()
+    assert -2 <= low < high <= 6
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_unbounded_logits_are_not_noticed(name):
+    assert range_of(UNBOUNDED[name]) == {}
+
+
+def test_one_of_several_discriminators_is_named():
+    d = pg.Discriminators(first=Ends(lambda y: y), second=Ends(torch.tanh), third=Ends(lambda y: y))
+    with pytest.warns(UserWarning, match="^D second ends in a tanh or clamp, .* from -1 to 1 for any weights"):
+        notice_bounded_logits(d, (INPUTS,), lambda name: f"D {name}")
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_a_network_that_refuses_large_values_is_not_noticed():
+    def refuse(y):
+        assert y.abs().max() < 100
+        return y.tanh()
+
+    d = Ends(refuse)
+    notice_bounded_logits(d, (INPUTS,), str)
+    assert d(INPUTS).abs().max() <= 1

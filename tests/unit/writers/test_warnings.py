@@ -1,0 +1,88 @@
+"""Warnings reach the user whatever writers a run has: on standard error where none of them is the console."""
+
+import sys
+
+import pytest
+import torch
+
+from paragan.core.event import Event
+from paragan.engine.multi_writer import MultiWriter
+from tests.unit.api.test_networks_of_the_field import D, G, trainer
+
+TEXTS = ("x of float64 is cast to float32", "x of sample 7 is not finite", "d: 1 updates skipped")
+
+
+class Samples(torch.utils.data.Dataset):
+    """Rows of float64, one of which is not finite."""
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, number):
+        return {"x": torch.full((6,), float("nan") if number == 7 else number / 24, dtype=torch.float64)}
+
+
+@pytest.mark.parametrize("writers", [["jsonl"], ["jsonl", "images"], ["jsonl", "console"]])
+def test_warnings_of_a_run_are_printed_with_any_writers(tmp_path, capsys, writers):
+    trainer(G(), D(), tmp_path, Samples(), loading__prefetch=0, train__kimg=0.024, writers=writers).run()
+    out, err = capsys.readouterr()
+    has_console = "console" in writers
+    printed, silent = (out, err) if has_console else (err, out)
+    for text in TEXTS:
+        assert [line.startswith("warning: ") for line in printed.splitlines() if text in line] == [True]
+        assert text not in silent
+
+
+class Lines:
+    def __init__(self):
+        self.events = []
+
+    def write(self, event):
+        self.events.append(event)
+
+    def close(self):
+        pass
+
+
+class ClosedPipe(Lines):
+    def write(self, event):
+        raise SystemExit(1)
+
+
+def event(text, **values):
+    return Event(kind="event", step=3, images=24, values={"text": text, **values})
+
+
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        (event("warning: rank 3 is a straggler"), ["warning: rank 3 is a straggler"]),
+        (event("rollback 1 of 3", rollback={"name": "diverged"}), ["warning: rollback 1 of 3"]),
+        (event("g: trains from 2 kimg"), []),
+        (Event(kind="step", step=3, images=24, values={"text": "warning: none"}), []),
+    ],
+)
+def test_only_warnings_are_printed_and_by_one_rank(capsys, given, printed):
+    lines = Lines()
+    MultiWriter([("jsonl", lines)]).write(given)
+    MultiWriter([("events", lines)], is_main=False).write(given)
+    MultiWriter([("console", lines)]).write(given)
+    assert capsys.readouterr().err.splitlines() == printed
+    assert lines.events == [given] * 3
+
+
+def test_warnings_after_a_console_that_failed_are_printed(capsys):
+    writer = MultiWriter([("console", ClosedPipe()), ("jsonl", Lines())])
+    for text in ("warning: first", "warning: second"):
+        writer.write(event(text))
+    failed, *texts = capsys.readouterr().err.splitlines()
+    assert failed.startswith("warning: writer console failed (1) and is switched off")
+    assert texts == ["warning: first", "warning: second"]
+
+
+def test_a_closed_standard_error_ends_no_run(monkeypatch, tmp_path):
+    with (tmp_path / "closed").open("w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+    lines = Lines()
+    MultiWriter([("jsonl", lines)]).write(event("warning: first"))
+    assert len(lines.events) == 1
