@@ -244,8 +244,8 @@ def test_a_folder_without_images_says_what_is_there(tmp_path):
 @pytest.mark.parametrize(
     ("shape", "dtype", "kind", "limits"),
     [
-        ((40, 8, 8, 5), np.uint8, "colour", None),
-        ((40, 2, 8, 8), np.uint8, "colour", None),
+        ((40, 8, 8, 5), np.uint8, "5-band", None),
+        ((40, 2, 8, 8), np.uint8, "2-band", None),
         ((40, 8, 8, 4), np.uint16, "16-bit", "[0,199]"),
         ((40, 8, 8), np.float32, "32-bit", "[0,199]"),
         ((40, 8, 8, 1), np.int16, "16-bit", "[-9,199]"),

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from paragan.core.option_types import Choice
-from paragan.datasets import folder, npz
+from paragan.datasets import folder, grey
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.dataset_check import check_dataset
 from tests.data_refusals import refusal
@@ -56,11 +56,16 @@ def test_advice_on_transparency_is_for_three_channels(tmp_path):
     assert [any("transparent" in line for line in check(tmp_path, channels=n).advice) for n in (3, 4)] == [True, False]
 
 
-@pytest.mark.parametrize(("bands", "kind"), [(1, "grey"), (2, "2-band"), (3, "colour"), (5, "5-band")])
-def test_arrays_are_counted_by_their_bands(tmp_path, bands, kind):
-    path = tmp_path / "x.npz"
-    np.savez(path, images=np.random.default_rng(0).integers(0, 256, (6, bands, 8, 8), np.uint8))
-    assert check_dataset(str(path), data=Choice("npz", npz.Options(path=str(path)))).kinds == {kind: 6}
+def test_colour_photos_for_colourise_are_checked_and_grey_ones_are_said(tmp_path):
+    for folder_name, mode in (("photos", "RGB"), ("scans", "L"), ("both", "RGB"), ("both", "L")):
+        for number in range(3):
+            path = put(tmp_path / folder_name / f"{mode}{number}.png", seed=number)
+            Image.open(path).convert(mode).save(path)
+    options = {name: grey.Options(path=str(tmp_path / name), size=8) for name in ("photos", "scans", "both")}
+    reports = {name: check_dataset(each.path, data=Choice("grey", each)) for name, each in options.items()}
+    assert all("train colourise" in report.command for report in reports.values())
+    assert not any("channels" in report.command for report in reports.values())
+    assert [any("no colours" in line for line in report.advice) for report in reports.values()] == [False, True, False]
 
 
 @pytest.mark.parametrize("names", [("images", "plots"), ("Photos", "sketches"), ("rgb", "x")])

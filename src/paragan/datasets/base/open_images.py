@@ -198,22 +198,19 @@ def _class_folder_warnings(files: FileReader, paths: list[bytes], arranged: Arra
     return describe_empty_classes(empty, has_classes=bool(classes))
 
 
-def list_images(
-    path: str, dataset: str = "folder", option: str = "data.path", min_images: int = 2
-) -> tuple[FileReader, list[bytes]]:
+def list_images(path: str, dataset: str) -> tuple[FileReader, list[bytes]]:
     """Return a reader and the sorted relative paths of the images in a folder, zip or tar file.
 
-    dataset, option: names in messages. Raises `DataError` for a path that is missing or damaged, or has
-    fewer than `min_images` (1 or 2).
+    dataset: its name in messages. Raises `DataError` for a path that is missing or damaged, or has fewer than two.
     """
-    files = open_reader(path, dataset, option)
+    files = open_reader(path, dataset)
     paths = files.images()
-    check_image_count(files, paths, option, min_images)
+    check_image_count(files, paths)
     return files, paths
 
 
 def open_reader(path: str, dataset: str = "folder", option: str = "data.path") -> FileReader:
-    """Return a reader of a folder, zip or tar file; arguments and errors of `list_images`."""
+    """Return a reader of a folder, zip or tar file; errors as of `list_images`. dataset, option: names in messages."""
     check_path(path, dataset, option)
     root = Path(path)
     if root.is_dir():
@@ -229,13 +226,12 @@ def open_reader(path: str, dataset: str = "folder", option: str = "data.path") -
     )
 
 
-def check_image_count(files: FileReader, paths: list[bytes], option: str = "data.path", min_images: int = 2) -> None:
-    """Raise `DataError` for fewer images than `min_images`, 1 or 2."""
-    if len(paths) >= min_images:
+def check_image_count(files: FileReader, paths: list[bytes], option: str = "data.path") -> None:
+    """Raise `DataError` for fewer than two images."""
+    if len(paths) >= 2:
         return
     root = Path(files.name)
     count = "only one image" if paths else f"no images ({_FORMATS})"
-    required = "at least one is required" if min_images == 1 else "at least two are required"
     archives = sorted(str(file) for file in root.glob("*") if _is_archive(file))
     hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
     if len(archives) > 1:
@@ -246,11 +242,11 @@ def check_image_count(files: FileReader, paths: list[bytes], option: str = "data
         hint = f"for audio, train the recipe vocoder or codec with data.path={files.name}"
     ignored = ", ".join(f"{number:,} {kind}" for kind, number in files.ignored.most_common(_MAX_NAMED))
     hint = "; ".join((*files.notices, *([f"ignored: {ignored}"] if ignored else []), hint))
-    raise DataError(f"{option}: {count} in {files.name!r}, {required}; {hint}")
+    raise DataError(f"{option}: {count} in {files.name!r}, at least two are required; {hint}")
 
 
 def check_path(path: str, dataset: str = "folder", option: str = "data.path", fix: str = "") -> None:
-    """Raise `DataError` unless there is a local file or folder of this name; arguments of `list_images`.
+    """Raise `DataError` unless there is a local file or folder of this name; arguments of `open_reader`.
 
     fix: what to do without one, in messages.
     """

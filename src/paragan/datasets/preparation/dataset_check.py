@@ -32,6 +32,7 @@ from paragan.datasets.preparation.dataset_report import RECIPES, DatasetReport, 
 from paragan.storage.shard_folder import has_shards
 
 _KINDS = {"folder": folder, "shards": shards, "npz": npz, "audio": audio, "paired": paired, "unpaired": unpaired}
+_OF_FOLDERS = ("low_resolution", "grey")  # which compute what else a sample has
 
 
 def guess_data_set(path: str, settings: Sequence[str] = ()) -> str:
@@ -74,8 +75,8 @@ def check_dataset(
     if data is None:
         name = guess_data_set(path)
         data = Choice(name, _KINDS[name].Options(path=path))
-    if data.name not in (*_KINDS, "low_resolution"):
-        raise DataError(f"data.name={data.name} is not checked; choose {', '.join(_KINDS)} or low_resolution")
+    if data.name not in (*_KINDS, *_OF_FOLDERS):
+        raise DataError(f"data.name={data.name} is not checked; choose {', '.join((*_KINDS, *_OF_FOLDERS))}")
     report = DatasetReport(path=path, recipe=RECIPES.get(data.name, "own"))
     if data.name == "audio":
         return _check_audio(data.options, report, settings)

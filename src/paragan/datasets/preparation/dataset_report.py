@@ -19,6 +19,7 @@ _LARGE_SIZES = (128, 256, 512, 1024)  # for which `own` takes the recipe own-128
 _MAX_SUGGESTED = 64  # side: larger networks are slow without an accelerator
 _SIZE_MULTIPLE = 4  # of the recipe own
 RECIPES = {"paired": "pix2pix-facades", "unpaired": "translate", "audio": "vocoder", "low_resolution": "superres"}
+RECIPES |= {"grey": "colourise"}
 
 
 @dataclass(kw_only=True)
@@ -97,7 +98,7 @@ def add_advice(
         "data.path": report.path,
         "data.size": None if data.name == "npz" else report.size,
         "data.direction": "a_to_b" if data.name == "paired" else None,
-        "data.channels": 1 if report.is_grey and data.name != "npz" and not is_paired else None,
+        "data.channels": 1 if report.is_grey and data.name not in ("npz", "grey") and not is_paired else None,
         "data.range": None if report.range is None else "[{:g},{:g}]".format(*report.range),
         "data.labels": "false" if needs_labels_off else None,
         "data.damaged": "skip" if is_folder and has_damage else None,
@@ -130,6 +131,8 @@ def _advice(report: DatasetReport, data: Choice) -> list[str]:
             f"only {report.images:,} images: D will memorise them; use augmentation "
             "(augment.name=diffaugment, on in the recipe own) and the penalty r1"
         )
+    if report.is_grey and dataset == "grey":
+        lines.append("all images are grey: there are no colours to learn; train on colour photos")
     if report.kinds.get("alpha") and getattr(data.options, "channels", 3) != 4:
         lines.append(
             f"{_files(report.kinds['alpha'])} partly transparent: they are put on white (data.background=0: on black), "
