@@ -49,7 +49,7 @@ class Options(AudioOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        others = (self.sample_rate != SAMPLE_RATE, self.channels != 1, self.segment > _SAMPLES)
+        others = (self.sample_rate != 8000, self.channels != 1, self.segment > 8000)
         names = [name for name, other in zip(("sample_rate", "channels", "segment"), others, strict=True) if other]
         if names and not self.path:
             named = ", ".join(f"{name}={getattr(self, name)}" for name in names)
