@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from paragan.cli.main import main
 from paragan.datasets import speech
 
 
@@ -42,3 +43,9 @@ def test_settings_that_synthesised_speech_does_not_have_are_named(settings, name
     with pytest.raises(ValueError, match=named):
         speech.Options(**settings)
     speech.Options(**settings, path="recordings")
+
+
+@pytest.mark.parametrize("setting", ["sample_rate=16000", "channels=2", "segment=8064"])
+def test_settings_that_speech_lacks_are_refused_where_options_are_read_without_an_import(setting, capsys):
+    assert main(["config", "vocoder", f"data.{setting}"]) == 2
+    assert setting in capsys.readouterr().err
