@@ -71,13 +71,12 @@ class SpectralNorm(UpdateOnce):
             wide = at_least_float32(weight)
             matrix = self._matrix(wide)
             if self.take_update():
-                self._iterate(matrix.detach())
-            u = self.u.to(matrix.dtype)
-            v = self.v.to(matrix.dtype)
-            if matrix.requires_grad and torch.is_grad_enabled():
-                # Copies: the next update may overwrite u and v before this graph's backward.
-                u = u.clone()
-                v = v.clone()
+                u, v = self._iterate(matrix.detach())
+            else:
+                # Copies for a graph: the next update may overwrite u and v before its backward.
+                has_graph = matrix.requires_grad and torch.is_grad_enabled()
+                u = self.u.to(matrix.dtype, copy=has_graph)
+                v = self.v.to(matrix.dtype, copy=has_graph)
             return (wide / _sigma(u, torch.mv(matrix, v))).to(weight.dtype)
 
     def right_inverse(self, weight: Tensor) -> Tensor:
@@ -93,12 +92,13 @@ class SpectralNorm(UpdateOnce):
         for _ in range(WARM_UP):
             self._iterate(matrix)
 
-    def _iterate(self, matrix: Tensor) -> None:
-        """Run one power iteration in place, so that holders of the buffers (vmap, EMA) follow. matrix: detached."""
+    def _iterate(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        """Run a power iteration in place, for holders of the buffers (vmap, EMA); return u and v. matrix: detached."""
         iterate = _compiled_iteration if torch.compiler.is_compiling() else _power_iteration
         u, v = iterate(matrix, self.u)
         self.v.copy_(v)
         self.u.copy_(u)
+        return u, v
 
     def _matrix(self, weight: Tensor) -> Tensor:
         return (weight.transpose(0, self.dim) if self.dim else weight).flatten(1)
