@@ -119,5 +119,5 @@ class EveryOptions:
 
     @property
     def telemetry_kimg(self) -> float:
-        """Period of telemetry, which costs a few per cent of the training of such a period."""
+        """Period of telemetry: four passes of 256 images, a few per cent of the training of 2,500 images."""
         return self.sample_kimg / 4
