@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "NOTICE", "src")
 MAX_WHEEL_BYTES = 3 << 20
 BUILD = "from setuptools import build_meta as b; print(b.build_wheel('out')); print(b.build_sdist('out'))"
@@ -89,8 +90,16 @@ def test_version_is_the_same_wherever_it_stands():
 
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     module = re.search(r'^__version__ = "(.*)"$', (ROOT / "src" / "paragan" / "__init__.py").read_text(), re.M).group(1)
-    assert citation["version"] == module == PROJECT["version"] and citation["license"] == PROJECT["license"]
+    newest = re.search(r"^## (\d\S*) - \d{4}-\d\d-\d\d$", CHANGELOG, re.M).group(1)
+    assert citation["version"] == module == newest == PROJECT["version"] and citation["license"] == PROJECT["license"]
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+
+
+@pytest.mark.parametrize("section", re.split(r"^## ", CHANGELOG, flags=re.M)[1:], ids=lambda text: text.split()[0])
+def test_changelog_of_a_version_fits_200_lines_and_its_links_exist(section):
+    assert section.count("\n") <= 200
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", section)
+    assert [link for link in links if not (ROOT / link).exists()] == []
 
 
 def run(command: list[str | Path], folder: Path, timeout: float = 280) -> str:
