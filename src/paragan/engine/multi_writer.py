@@ -1,6 +1,6 @@
 """Several writers as one, in order; a writer that fails is reported once and switched off."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -26,8 +26,7 @@ class MultiWriter:
                 writer.write(event)
             except (Exception, SystemExit) as error:  # rich exits if the reader has closed a pipe
                 failed[name] = error
-        for name, reason in failed.items():
-            self._drop(name, reason, event)
+        self._switch_off(failed, event)
         if self._is_main and _is_warning(event) and "console" not in self._writers:
             with suppress(OSError, ValueError):  # a closed standard error ends no run
                 print_to_stderr(f"warning: {str(event.values['text']).removeprefix('warning: ')}")
@@ -40,11 +39,14 @@ class MultiWriter:
             except (Exception, SystemExit) as error:
                 print_to_stderr(f"warning: {_failure_message(name, error)}")
 
-    def _drop(self, name: str, error: BaseException, event: Event) -> None:
-        with suppress(Exception, SystemExit):
-            self._writers.pop(name).close()
-        text = f"warning: {_failure_message(name, error)} and is switched off; training continues"
-        self.write(replace(event, kind="event", values={"text": text}, x_BCHW=None))
+    def _switch_off(self, failed: Mapping[str, BaseException], event: Event) -> None:
+        """Close the writers that failed on an event, then send the others a line of text about each."""
+        for name in failed:  # all of them before a message, on which they would fail again and be reported twice
+            with suppress(Exception, SystemExit):
+                self._writers.pop(name).close()
+        for name, reason in failed.items():
+            text = f"warning: {_failure_message(name, reason)} and is switched off; training continues"
+            self.write(replace(event, kind="event", values={"text": text}, x_BCHW=None))
 
 
 def _is_warning(event: Event) -> bool:
