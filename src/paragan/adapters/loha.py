@@ -1,6 +1,6 @@
 """Hadamard product of two low-rank matrices, W + (alpha / r) (B1 A1) * (B2 A2) (Hyeon-Woo et al. 2022, equation 2).
 
-Of rank up to r^2 with twice the parameters of `lora`. B2 starts at 0.
+Of rank up to r^2 with twice the parameters of `lora`. B are the parameters `up`, A `down`; B2 starts at 0.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from paragan.adapters._options import LowRankOptions
 from paragan.layers import adapter
 from paragan.layers.adapter import matrix_shape
 
-_STD = {"up_1": 0.1, "down_1": 1.0, "up_2": 0.0, "down_2": 1.0}
+_STD = {"up_1": 0.1, "down_1": 1.0, "up_2": 0.0, "down_2": 1.0}  # of the initial values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,10 @@ class Adapter(adapter.Adapter):
         super().__init__()
         rows, columns = matrix_shape(weight)
         rank = min(options.rank, rows, columns)
-        self.scale = options.scale
+        self.scale = options.scale  # alpha / options.rank, so a smaller rank here does not raise it
         for role in _STD:
-            self.add_parameter(role, weight, *((rows, rank) if role.startswith("up") else (rank, columns)))
+            shape = (rows, rank) if role.startswith("up") else (rank, columns)
+            self.add_parameter(role, weight, *shape)
 
     def adapt(self, weight: Tensor) -> Tensor:
         change = (self.up_1 @ self.down_1) * (self.up_2 @ self.down_2)

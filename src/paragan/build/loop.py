@@ -20,7 +20,7 @@ from paragan.hardware import executors
 
 
 def loop_class(config: RunConfig, roles: Roles, reading: bool) -> Callable[..., TrainingLoop]:
-    """Return the constructor of the loop on these roles."""
+    """Return the constructor of the loop on these roles. reading: a run is read, never rolled back."""
     period = _sync_period(config, roles)
     if config.rollback is None or reading:
         return partial(TrainingLoop, roles=roles, sync_period=period)
@@ -40,10 +40,11 @@ def check_execution(config: RunConfig, device: torch.device, scheme: Scheme, gam
 
 
 def check_executor(config: RunConfig, game: GAN, num_ranks: int = 1) -> None:
-    """Raise `ConfigError` if strategies do not have what the executor needs, or it what the game and settings need."""
+    """Raise `ConfigError` if strategies lack what the executor needs, or the executor what game and settings need."""
+    # Of the executor. `game.needs` checks what else the settings need of a player's strategy.
     compiled = [need for need in config.needs if need.capability in (Capability.COMPILE, Capability.GRAPHS)]
     for player in game.slots.values():
-        if isinstance(player, Player):
+        if isinstance(player, Player):  # not a remote one, whose strategy its own ranks check
             check_capabilities(player.strategy.holder, compiled)
     if config.train.executor in EXECUTORS:
         ranks = needed((num_ranks > 1, f"a run on {num_ranks} ranks", Capability.RANKS))
@@ -51,7 +52,7 @@ def check_executor(config: RunConfig, game: GAN, num_ranks: int = 1) -> None:
 
 
 def _sync_period(config: RunConfig, roles: Roles) -> int:
-    """Return the steps after which the ranks of each separate player have equal weights."""
+    """Return the steps after which all ranks of a player have equal weights: of local SGD, else 1."""
     periods = []
     for name, options in config.player_options.items():
         if options.strategy is not None and len(roles.ranks.get(Side(name), ())) > 1:

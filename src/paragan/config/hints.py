@@ -60,7 +60,7 @@ _NAMES = {  # category -> file here -> names in other programs, in lower case
     "augment": {"diffaugment": "diff"},
     "parallel": {"zero3": "fsdp fsdp2", "ddp": "dp"},
 }
-_MIN_PREFIX = 4  # letters of a name that is shortened, such as sync
+_MIN_PREFIX = 4  # letters of a name that is shortened, such as sync for synchronous
 _WGAN_GP = "wasserstein with a gradient penalty; use loss=wasserstein penalties=gradient_penalty"
 _FID = "fd in the features of Inception; use evaluation.metrics=fd evaluation.features=inception"
 _COMBINATIONS = {  # names of what takes several settings here
@@ -88,7 +88,7 @@ def setting_hint(key: str, value: Any) -> str | None:
     text = SETTINGS.get(plain)
     if text is None:
         return None
-    if "loading.threads" in text and str(value) == "0":
+    if "loading.threads" in text and str(value) == "0":  # 0 workers: batches are read between steps
         return "use loading.prefetch=0"
     return text.replace("={}", _assigned(value)).replace("{}", _short(value))
 
@@ -117,7 +117,8 @@ def list_hint(value: object) -> str:
 def _assigned(value: Any) -> str:
     """Return `=value`, or `.key=value` for the first entry of a map."""
     if isinstance(value, Mapping) and value:
-        return "".join(f".{key}{_assigned(inner)}" for key, inner in list(value.items())[:1])
+        key, inner = next(iter(value.items()))
+        return f".{key}{_assigned(inner)}"
     return f"={_short(value)}"
 
 

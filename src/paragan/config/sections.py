@@ -1,4 +1,4 @@
-"""Sections: the maps of a config and the options class of each. Nothing here checks a value."""
+"""Sections: the maps of a config and the options class of each. Checked are names and code; values in `validation`."""
 
 import dataclasses
 import os
@@ -23,8 +23,9 @@ class _Everything:
         return True
 
 
-ANY = _Everything()  # contains every name
-NAMES_ONLY = _Everything()  # also contains every name; outside code is not imported
+# Two objects, told apart by `is`: the second also lets a reader of names avoid the import of outside code.
+ANY = _Everything()
+NAMES_ONLY = _Everything()
 
 
 def outside_of_run(trust: bool | outside_code.CodeFolder) -> Container[str]:
@@ -61,7 +62,8 @@ class Section:
     def below(self) -> Iterator[tuple[str, Node, Field]]:
         """Yield dotted key, node and field of the options, choices and names in it, written or not.
 
-        Short forms in the tree are replaced: one item by a list, text by a map.
+        Short forms in the tree are replaced as they are met, so that a second call changes nothing: one item by a
+        list, text by a map. Of a map with free keys, a list of choices or names, a single one: their entries.
         """
         for key, field in self.fields.items():
             node = entries_of(self.node).get(key)
@@ -149,7 +151,7 @@ class Sections(dict[str, Section]):
                 self.problems.append(Problem(node.value["name"].place, key, str(error)))
             else:
                 self._add(Section(path=path, node=node, kind=kind, category=category.name, name=name))
-        elif self.problems[-1].is_removed:
+        elif self.problems[-1].is_removed:  # the problem that `_resolve` has just added
             for option, value in node.value.items():  # the options that went with the name
                 at = dotted(path, option)
                 instead = replacement_of_option(at, category.name, str(node.value["name"].value), option)
@@ -157,7 +159,10 @@ class Sections(dict[str, Section]):
                     self.problems.append(removed_problem(at, value, instead))
 
     def _resolve(self, category: Category, key: str, node: Node) -> str | None:
-        """Return the name in a node, a .py file as absolute path; None if it cannot be used."""
+        """Return the name in a node, a .py file as absolute path; None if it cannot be used.
+
+        Trust is checked before `find_source`, which reads the file.
+        """
         if not isinstance(node.value, str):
             self._add_invalid(node, key, category)
             return None

@@ -43,17 +43,17 @@ def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY, pr
     sections = Sections(kind, tree, outside)
     kinds = {(section.category, section.name): section.kind for section in sections.values()}
 
-    def choose(category: str, entries: Any) -> Choice:
+    def as_choice(category: str, entries: Any) -> Choice:  # called by pydantic for each field of a `Choice`
         name = entries.get("name") if isinstance(entries, dict) else None
         if not isinstance(name, str) or (category, name) not in kinds:
             raise ValueError("this choice is a problem of the sections")
         options = {key: value for key, value in entries.items() if key != "name"}
         chosen = kinds[category, name]
-        return Choice(name, options if chosen is None else _check(chosen, options, choose))
+        return Choice(name, options if chosen is None else _check(chosen, options, as_choice))
 
     filled = None
     try:
-        filled = _check(kind, tree.plain(), choose)
+        filled = _check(kind, tree.plain(), as_choice)
     except ValidationError as error:
         sections.problems += _describe_errors(error, sections)
     if all_problems := [*problems, *sections.problems]:
@@ -63,9 +63,9 @@ def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY, pr
     return filled
 
 
-def _check(kind: type, values: Any, choose: Callable[[str, Any], Choice]) -> Any:
+def _check(kind: type, values: Any, as_choice: Callable[[str, Any], Choice]) -> Any:
     """Validate as JSON, where a strict check accepts a list for a tuple and 1 for 1.0."""
-    return _adapter(kind).validate_json(json.dumps(values), context=choose)
+    return _adapter(kind).validate_json(json.dumps(values), context=as_choice)
 
 
 @cache
@@ -94,7 +94,8 @@ def _add_places(value: Any, node: Node, path: str) -> Any:
 
 def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem]:
     """Return a problem per setting; pydantic has one error for each member of a union."""
-    problems: dict[tuple[str, str], Problem | None] = {}
+    # `g: {lr: x, foo: 1}` has: type float_parsing, loc ("g", "lr"); type unexpected_keyword_argument, loc ("g", "foo")
+    problems: dict[tuple[str, str], Problem | None] = {}  # None: `sections` has described it
     unknown = []
     for detail in error.errors(include_url=False, include_input=False):
         section, keys = _find(detail["loc"], sections)
@@ -154,7 +155,7 @@ def _describe_missing(section: Section, key: str) -> Problem:
 
 
 def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> Problem | None:
-    """Return the problem of a value or item; None for names and choices. rest: place inside."""
+    """Return the problem of a value or item; None for names and choices, of `sections`. rest: place inside."""
     field = section.fields[key]
     node = entries_of(section.node)[key]
     if field.inner is None and field.is_list and isinstance(node.value, list) and get_args(field.hint)[-1] is Ellipsis:
@@ -194,7 +195,7 @@ def _describe_unknown(unknown: list[tuple[Section, str]], sections: Sections) ->
 
 
 def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
-    """Return the message for an unknown key: one of another file or trainer, or a similar one."""
+    """Return the message for an unknown key, which another trainer or file has, or which is similar to a known one."""
     path = dotted(section.path, key)
     if (hint := setting_hint(path, value)) is not None:
         return f"unknown key; {hint}"

@@ -1,4 +1,4 @@
-"""Samples with NaN or infinity, of which a network returns nothing else: their names."""
+"""Names of samples with NaN or infinity, for which a network returns NaN, so that every update on them is lost."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -9,8 +9,8 @@ from torch import Tensor
 from paragan.core.errors import DataError
 from paragan.core.source import Source
 
-_MAX_NAMED = 5
-_MAX_NOTED = 1000
+_MAX_NAMED = 5  # in a message
+_MAX_NOTED = 1000  # in `source.not_finite`
 
 
 def rows_not_finite(values_B: Tensor) -> list[int]:
@@ -25,9 +25,10 @@ def rows_not_finite(values_B: Tensor) -> list[int]:
 
 
 def check_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[[int], str]) -> None:
-    """Note samples with NaN or infinity in `source.not_finite`; raise `DataError` without it.
+    """Note samples with NaN or infinity in `source.not_finite`; raise `DataError` if that is None.
 
-    where: returns the name of the sample of a row in messages.
+    A run that trains sets it to a dict, of names in the order of reading, each with None. where:
+    returns the name of the sample of a row in messages.
     """
     for name, values_B in tensors.items():
         for row in rows_not_finite(values_B):
@@ -39,7 +40,7 @@ def check_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[
 
 
 def not_finite_message(names: Collection[str], effect: str = "") -> str:
-    """Return the line about samples with NaN or infinity, of which a network returns nothing else."""
+    """Return the line about samples with NaN or infinity. effect: what follows, after "is not finite"."""
     listed = ", ".join(sorted(names)[:_MAX_NAMED])
     if len(names) > _MAX_NAMED:
         listed += f", … ({len(names)})"
@@ -50,9 +51,9 @@ def not_finite_message(names: Collection[str], effect: str = "") -> str:
 def finite_tensors(
     tensors: Mapping[str, Tensor], source: Source, where: Callable[[int], str] | None = None
 ) -> dict[str, Tensor]:
-    """Return tensors with 0 for NaN and infinity, for trials and sample sheets of data that a run notes.
+    """Return tensors with 0 for NaN and infinity, for trials and sample sheets of a run that notes such samples.
 
-    Raises `DataError` for such a sample of other data. where: as of `check_finite`.
+    Raises `DataError` for such a sample where none are noted. where: as in `check_finite`.
     """
     if source.not_finite is None:
         check_finite(tensors, source, where or source.where)

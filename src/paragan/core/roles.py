@@ -19,8 +19,9 @@ class Roles:
     """Roles of the ranks of `world`, and of this one.
 
     batch_world: the ranks that share a batch with this one. ranks: of each side, in `world`; empty if every rank has
-    both. long_wait_group: all ranks, for long waits. timeout_s: of others. hosts: of each rank, the first rank on its
-    host; empty: not known. sends_states: whether every rank gets the states of all other players.
+    both. long_wait_group: all ranks, for long waits. timeout_s: seconds that a rank waits for others. hosts: of each
+    rank, the first rank on its host; empty: not known. sends_states: whether every rank gets the states of all other
+    players.
     """
 
     world: World
@@ -53,23 +54,26 @@ class Roles:
     @property
     def trained_sides(self) -> tuple[Side, ...]:
         """Players whose turns run on this rank: its players, or all on a server's other ranks."""
-        return tuple(side for side in self.ranks or Side if self.has(side) != self.has_server)
+        if self.has_server:  # rank 0 has the players, and applies the gradients that others compute on copies
+            return tuple(side for side in self.ranks if not self.has(side))
+        return self.sides
 
-    def sources(self, readers: Side, server: Side) -> list[int]:
-        """Return for each rank of `readers` the rank of `server` that serves it, numbered within their sides.
+    def sources(self, readers: Side, sender: Side) -> list[int]:
+        """Return for each rank of `readers` the rank of `sender` that sends to it, numbered within their sides.
 
-        One on the same host where there is one, in turn; otherwise the ranks are divided evenly.
+        One on the same host where there is one, in turn; otherwise the ranks are divided evenly. With two hosts of
+        ranks 0-2 and 3-5, G on 0, 2, 4 and D on 1, 3, 5, the sources of G are [0, 0, 1]: ranks 1, 1, 3.
         """
         hosts = self.hosts or [0] * self.world.size
-        server_hosts = [hosts[rank] for rank in self.ranks[server]]
+        sender_hosts = [hosts[rank] for rank in self.ranks[sender]]
         reader_hosts = [hosts[rank] for rank in self.ranks[readers]]
         sources = []
         for number, host in enumerate(reader_hosts):
-            near = [source for source, other in enumerate(server_hosts) if other == host]
+            near = [source for source, other in enumerate(sender_hosts) if other == host]
             peers = [reader for reader, other in enumerate(reader_hosts) if other == host]
             # The k-th of the peers on a host takes the near source at the same share of their list.
             place = peers.index(number) * len(near) // len(peers)
-            sources.append(near[place] if near else number * len(server_hosts) // len(reader_hosts))
+            sources.append(near[place] if near else number * len(sender_hosts) // len(reader_hosts))
         return sources
 
     def gather_merged(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,12 +141,12 @@ def ranks_by_side(counts: Mapping[Side, int], is_paired: bool = False) -> dict[S
     ranks = {}
     for side, count in counts.items():
         # Out of the places that are left, so that the last player has all of them whatever the rounding.
-        ranks[side] = [rank for place, rank in enumerate(left) if _is_first(place, count, len(left), is_paired)]
+        ranks[side] = [rank for place, rank in enumerate(left) if _has_place(place, count, len(left), is_paired)]
         left = [rank for rank in left if rank not in ranks[side]]
     return ranks
 
 
-def _is_first(place: int, count: int, size: int, is_paired: bool) -> bool:
+def _has_place(place: int, count: int, size: int, is_paired: bool) -> bool:
     """Return whether a player of `count` of `size` ranks has this place."""
     if not is_paired:
         return place < count
@@ -176,10 +180,10 @@ def _split(
 def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:
     """Return the world of `ranks`. Collective over all ranks of `world`, as torch requires."""
     group = dist.new_group(list(ranks), timeout=patience, backend=dist.get_backend(world.group))
-    # on the host: a small value does not wait for what the device has queued
+    # `group` sends tensors; `control` JSON, on the host: a small value does not wait for what the device has queued
     control = dist.new_group(list(ranks), timeout=patience, backend="gloo")
     if world.rank not in ranks:  # only now: torch requires the calls of ranks outside of the group, too
-        return world
+        return world  # of a group without this rank; `_split` drops it
     on_host = [rank for rank in ranks if hosts[rank] == hosts[world.rank]]
     return replace(
         world,

@@ -29,8 +29,8 @@ PAIR_COLUMNS = 6  # two pairs to a row: each is input, output, target
 class SampleSheet(NamedTuple):
     """Images x_BCHW in [-1, 1], `columns` per row, and the name of each row: of its class, if any.
 
-    tensors: samples that the images show, if they are no images themselves, by the name of the row.
-    values: more for the record.
+    tensors: samples that the images show, if they are no images themselves (audio under its spectrogram), by the name
+    of the row. values: more for the record.
     """
 
     images: Tensor
@@ -54,14 +54,16 @@ class FixedSamples:
         if self.held_out is None:
             z, y = grid_latents(prior, GRID_COLUMNS)
             x = generate_images(generator, z, y, mode=self.mode, seed=prior.seed)
-            if y is None or not prior.num_comparable_classes:
+            if y is None or not prior.num_comparable_classes:  # the generator ignores labels: rows have no names
                 return SampleSheet(x, GRID_COLUMNS)
-            rows = tuple(class_names[c] for c in y[::GRID_COLUMNS].tolist())
+            rows = tuple(class_names[c] for c in y[::GRID_COLUMNS].tolist())  # a row is of one class
             return SampleSheet(x, GRID_COLUMNS, rows)
         count = min(NUM_PAIRS, len(self.held_out))
         target, condition = fetch_pairs(self.held_out, 0, count, prior.device)
         z, _ = prior.draw("grid", Rows(step=0, first=0, count=count, total=count))
-        generated = generate_images(generator, z, None, NUM_PAIRS, condition, self.mode, seed=prior.seed)
+        generated = generate_images(
+            generator, z, None, batch=NUM_PAIRS, condition=condition, mode=self.mode, seed=prior.seed
+        )
         return SampleSheet(side_by_side(condition, generated, target), PAIR_COLUMNS)
 
 
@@ -90,6 +92,7 @@ def samples_event(clock: Clock, sheet: SampleSheet, mode: Mode) -> Event:
 def fetch_pairs(source: Source, first: int, count: int, device: torch.device = _CPU) -> tuple[Tensor, Tensor]:
     """Fetch targets and conditions of these rows, in [-1, 1]; draws no random numbers."""
     fetched = source.fetch(np.arange(first, first + count))
+    # both are images, so this needs none of the declarations that `normalise_images` reads
     return normalise(fetched["image"].to(device)), normalise(fetched["condition"].to(device))
 
 
@@ -100,7 +103,7 @@ def fetch_batch(source: Source, rows: Rows, prior: Prior, numbers: NDArray[np.in
     """
     if numbers is None:
         numbers = np.arange(rows.first, rows.first + rows.count)
-    fetched = source.fetch(numbers, numbers)
+    fetched = source.fetch(numbers, places=numbers)  # random crops depend on the sample alone
     fetched = finite_tensors(fetched, source, lambda row: source.where(int(numbers[row])))
     moved = {name: value.to(prior.device) for name, value in fetched.items()}
     return Batch(rows, normalise_images(moved, source, prior.dtype))

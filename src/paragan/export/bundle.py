@@ -18,7 +18,7 @@ from paragan.core.layout import fingerprint
 from paragan.core.outside_code import code_fingerprints
 from paragan.export import gallery, generator_file
 from paragan.export.formats import ENDINGS, WRITERS
-from paragan.export.model_card import check_card, file_row, render_card
+from paragan.export.model_card import check_no_export_of, file_row, render_card
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
@@ -48,7 +48,7 @@ class Bundle:
         Programs that an earlier export made of the same weights stay; files of other weights are removed.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        check_card(folder, "discriminator")
+        check_no_export_of(folder, "discriminator")
         weights = folder / f"generator{ENDINGS['safetensors']}"
         program_stem = self.direction or "generator"
         new = {name: folder / f"{program_stem}{ENDINGS[name]}" for name in WRITERS if name in formats}

@@ -20,11 +20,11 @@ from paragan.core.network_factory import copy_networks
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample
 from paragan.export.formats import ENDINGS, WRITERS
 from paragan.export.generator_file import GeneratorInfo
-from paragan.export.model_card import MAX_CLASS_NAMES, check_card, file_row, render
+from paragan.export.model_card import MAX_CLASS_NAMES, check_no_export_of, file_row, render
 from paragan.export.traceable import LogitsOnly, Traceable
 
 FORMAT = "paragan discriminator 1"
-_NUM_IMAGES = 8  # that tell whether labels matter
+_NUM_IMAGES = 8  # in a batch that shows whether logits depend on labels, or on other images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class ExportedDiscriminator:
         `ConfigError` for programs of another kind of data, and for the folder of an exported generator.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        check_card(folder, "generator")
+        check_no_export_of(folder, "generator")
         paths = {name: folder / f"discriminator{ENDINGS[name]}" for name in ENDINGS}
         lines = []
         for name in formats:
@@ -73,7 +73,7 @@ class ExportedDiscriminator:
             inputs=inputs,
             logits=logits,
             arguments=arguments,
-            sizes="",
+            sizes="",  # no text on free sizes: those of the run alone
             classes=names[:MAX_CLASS_NAMES],
             more_classes=len(names) - MAX_CLASS_NAMES,
             losses=[part["name"] for part in (self.tree["loss"], *self.tree["penalties"])],
@@ -117,9 +117,12 @@ class ExportedDiscriminator:
 
     @torch.no_grad()
     def check_programs(self) -> None:
-        """Raise `ConfigError` where there can be weights alone: other data, or logits that depend on other images."""
+        """Raise `ConfigError` where there can be weights alone: other data, or logits that depend on other images.
+
+        `export` calls it before `write`, so that nothing is written where a program was requested.
+        """
         network = self.traceable()
-        inputs = network.inputs(_NUM_IMAGES, 0)
+        inputs = network.inputs(_NUM_IMAGES, 0)  # batch, seed
         together, alone = network.net(*inputs)[:1], network.net(*(x[:1] for x in inputs))
         if (together - alone).abs().max() > 1e-3 * together.abs().max():
             raise ConfigError(
@@ -145,14 +148,14 @@ class ExportedDiscriminator:
             )
         net = LogitsOnly(copy_networks(self.net).cpu(), takes_condition).eval()
 
-        def inputs(batch: int, number: int) -> tuple[Tensor, ...]:
-            generator = torch.Generator().manual_seed(number)
+        def inputs(batch: int, seed: int) -> tuple[Tensor, ...]:  # `Traceable` gives a size, but here that is fixed
+            generator = torch.Generator().manual_seed(seed)
             x = torch.rand((batch, *self.info.shape), generator=generator) * 2 - 1
             if takes_condition:
                 return x, torch.rand((batch, *self.info.condition_shape), generator=generator) * 2 - 1
             return (x, torch.arange(batch) % len(self.info.class_names)) if "labels" in names else (x,)
 
-        axes: tuple[dict[int, int], ...] = tuple({} for _ in names)
+        axes: tuple[dict[int, int], ...] = tuple({} for _ in names)  # none of free size
         return Traceable(net=net, names=names, axes=axes, inputs=inputs, player="discriminator", output="logits")
 
     @torch.no_grad()

@@ -32,7 +32,7 @@ def torch_program(network: Traceable, path: Path) -> float:
     """Write a `torch.export` program (.pt2) for any batch size and, of networks on images or audio, any size.
 
     Returns its largest difference from the network at two sizes. Raises `CheckpointError`, and leaves no file, if
-    tracing fails or outputs differ by over 1e-4.
+    tracing fails or outputs differ by over `MAX_DIFFERENCE`.
     """
     program = _trace(network)
 
@@ -79,7 +79,7 @@ def python_module(network: Traceable, path: Path) -> float:
         names: dict[str, Any] = {"__name__": path.stem}
         exec(compile(source, path.name, "exec"), names)  # noqa: S102 our own source, to compare it with the network
         module = names["Network"]()
-        weights = network.net.network.state_dict()
+        weights = network.net.network.state_dict()  # of the network inside the wrapper `TensorsOnly`
         module.load_state_dict({name: weights[name] for name, *_ in names["TENSORS"]})
         return module.eval()  # type: ignore[no-any-return]
 

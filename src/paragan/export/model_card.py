@@ -107,7 +107,7 @@ def _sizes(network: Traceable | None) -> str:
     return " and any size" if multiples <= {1} else f" and any multiple of {max(multiples)} as the size"
 
 
-def check_card(folder: Path, other: Literal["generator", "discriminator"]) -> None:
+def check_no_export_of(folder: Path, other: Literal["generator", "discriminator"]) -> None:
     """Raise `ConfigError` for a folder whose model card is that of the other player."""
     if (folder / f"{other}.safetensors").is_file():
         raise ConfigError(f"{folder} has an exported {other} and its model card; pass another folder as --out")

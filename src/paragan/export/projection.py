@@ -23,9 +23,9 @@ from paragan.game.policy import Policy, set_lr, step_if
 from paragan.layers.modes import in_mode
 
 _STARTS = 256  # random latents
-_REFINED = 4  # of these
-_RATE = 0.05  # of Adam, which falls to 0 as a cosine
-_LENGTH_WEIGHT = 1e-3  # of the squared mean of a latent's components above that of the prior
+_REFINED = 4  # latents that are optimised: those with the smallest errors
+_RATE = 0.05  # learning rate of Adam, which falls to 0 as a cosine
+_LENGTH_WEIGHT = 1e-3  # weight of the mean of a latent's squared components, as far as it exceeds the prior's 1
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ def project(
     device = next(sampler.net.parameters()).device
     target = target_CHW[None].to(device)
     starts_BZ = sampler.latents(_STARTS, seed)
-    labels = range(sampler.num_classes) if label is None and sampler.num_classes else label
-    classes_B = sampler.labels(_STARTS, labels, seed, "label") if labels is not None else None
+    labels = range(sampler.num_classes) if label is None and sampler.num_classes else label  # each in turn
+    classes_B = None if labels is None else sampler.labels(_STARTS, labels, seed, option="label")
     images = sampler.generate(starts_BZ, classes_B, mode="eval").tensor
     best_K = _errors(images, target_CHW[None]).argsort()[:_REFINED]
     z_KZ = starts_BZ[best_K].to(device).requires_grad_()
@@ -78,7 +78,7 @@ def _refine(
 ) -> None:
     """Move latents towards images near the target, in place."""
     policy = Policy(lr=_RATE, schedule=ScheduleOptions(name="cosine", end=steps))
-    optimizer = policy.optimizer([("latents", z_KZ)])
+    optimizer = policy.optimizer([("latents", z_KZ)])  # Adam, the default of a policy
     with in_mode(sampler.net, training=False):
         for step in range(steps):
             x_KCHW = _images(sampler, z_KZ, y_K)
@@ -86,7 +86,7 @@ def _refine(
             loss_K = _errors(x_KCHW, target) + _LENGTH_WEIGHT * length_K
             (z_KZ.grad,) = torch.autograd.grad(loss_K.sum(), z_KZ)
             set_lr(optimizer, policy, torch.tensor(step))
-            step_if(torch.tensor(True), optimizer)
+            step_if(torch.tensor(True), optimizer)  # always: the library steps optimisers only there
             progress(step + 1)
 
 

@@ -30,12 +30,12 @@ class Options:
     resize: Literal["bilinear", "bicubic"] = "bicubic"
     """Antialiased filter for images of another size."""
     output: str | None = None
-    """Output that has the features: its key if the network returns a mapping, otherwise its number;
-    null: the first.
+    """Output that has the features: its key if the network returns a mapping, otherwise its number as text,
+    from "0"; null: the first.
     """
     pool: Literal["first", "mean"] | None = None
     """Features of an output (B, T, F) or (B, F, H, W): the first token, or the mean over tokens or
-    positions; null: the output is (B, F).
+    positions; null: the output is (B, F), of which every choice takes all.
     """
 
 
@@ -57,16 +57,18 @@ def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
             f"evaluation.features.output={output} is not an output of {program.path}; choose one of "
             f"{', '.join(program.output_names)}"
         )
+    common = context.call_settings(options, batch_size=50)
+    common["resize"] = f"{options.resize} to {height}x{width}"  # `call_settings` has that of published ones only
     return FeatureExtractor(
         name=context.name,
         network=_Features(program, to_input, output, options.pool),
         shape=(channels, height, width),
-        num_classes=None,
+        num_classes=None,  # its output is features, even where these are logits
         sha256=program.sha256,
         takes_any_size=True,
         is_slow=True,
         settings={"mean": list(options.mean), "std": list(options.std), "output": output, "pool": options.pool},
-        **{**context.call_settings(options, 50), "resize": f"{options.resize} to {height}x{width}"},
+        **common,
     )
 
 
@@ -94,7 +96,7 @@ class _Features(nn.Module):
 
 
 def _input_shape(program: ExportedNetwork, options: Options, data_channels: int) -> tuple[int, int, int]:
-    """Return (C, H, W) of the network's images."""
+    """Return (C, H, W) of the network's images; `options.size` where the program takes any (its shape has None)."""
     channels, *sizes = program.input_shape
     if data_channels not in (1, channels):
         raise ConfigError(

@@ -1,8 +1,9 @@
 """Calls of torch's optimisers without the import of torch's compiler.
 
 Constructing an optimiser, and its first step, import `torch._dynamo` with sympy and DTensor (torch 2.11 to 2.13), 1.3 s
-of CPU time in every process that trains, compiled or not. These calls need it only to keep the compiler from tracing
-them. Here they run without it where it was not imported; once it is, they are torch's.
+of CPU time in every process that trains, compiled or not: `torch._disable_dynamo` wraps `fn` in a function that calls
+`fn.__dynamo_disable`, if it is set, else sets it to `torch._dynamo.disable(fn)`, so that the compiler does not trace
+`fn`. Here it is set to `_call`, which runs `fn` where the compiler was not imported; once it is, calls are torch's.
 """
 
 import inspect
@@ -17,9 +18,9 @@ from torch.optim import Optimizer, optimizer as torch_optimizer
 _CACHED = "__dynamo_disable"  # where `torch._disable_dynamo` keeps the function that it calls instead
 
 
-@cache
+@cache  # once per process
 def avoid_compiler() -> None:
-    """Let methods of `torch.optim.Optimizer` run without the compiler; does nothing where torch has other wrappers."""
+    """Let methods of `torch.optim.Optimizer` run without the compiler; no effect if torch wraps them otherwise."""
     for method in (Optimizer.add_param_group, Optimizer.state_dict, Optimizer.load_state_dict, Optimizer.zero_grad):
         plain = getattr(method, "__wrapped__", None)
         if plain is not None and not hasattr(plain, _CACHED):
@@ -39,7 +40,7 @@ def _call(method: Any, *arguments: object, **keywords: object) -> object:
 
 
 def plain_step(optimizer: Optimizer) -> Callable[[Optimizer], object] | None:
-    """Return the method inside of torch's wrappers of `step`; None where `optimizer.step()` has to be called."""
+    """Return `step` inside of torch's wrappers, whose grad mode the caller sets; None: call `optimizer.step()`."""
     method = _plain_method(type(optimizer))  # type: ignore[arg-type]  # a class is hashable
     return None if method is None or _has_compiler() or _has_hooks(optimizer) else method
 

@@ -44,7 +44,8 @@ def device_from_option(name: str) -> torch.device:
         return torch.device("cpu")
     if name == "auto":
         return select_device()
-    return select_device(None, int(name) % num_accelerators(), num_accelerators())
+    # as the process of that number among as many as there are accelerators
+    return select_device(local_rank=int(name) % num_accelerators(), local_size=num_accelerators())
 
 
 def device_by_name(name: str | torch.device) -> torch.device:
@@ -76,16 +77,17 @@ def memory_per_process(device: torch.device, num_processes: int) -> int | None:
     if device.type == "cpu":
         return host_memory_bytes() // num_processes
     try:
-        return torch.accelerator.get_memory_info(device)[1]
+        _, total_bytes = torch.accelerator.get_memory_info(device)  # free, total
     except RuntimeError:  # a device without this information
         return None
+    return total_bytes
 
 
-def mark_ready(tensor: torch.Tensor) -> torch.Event | None:
-    """Return the end of the work queued on the current stream of the device; None on the CPU."""
-    if tensor.device.type == "cpu":
+def mark_ready(device: torch.device) -> torch.Event | None:
+    """Return the end of the work queued on the current stream of a device; None on the CPU."""
+    if device.type == "cpu":
         return None
-    return torch.accelerator.current_stream(tensor.device).record_event()
+    return torch.accelerator.current_stream(device).record_event()
 
 
 def wait_until_ready(ready: torch.Event | None, tensors: Iterable[torch.Tensor]) -> None:
@@ -106,7 +108,13 @@ def wait_until_ready(ready: torch.Event | None, tensors: Iterable[torch.Tensor])
 class SideStream:
     """Context that runs a thread's work on a separate stream and synchronises at its end.
 
-    Work queued before the construction finishes first; later work is independent. No effect on the CPU.
+    Work queued before the construction finishes first; later work is independent. No effect on the CPU. A step of the
+    thread, on tensors that the other one has loaded:
+
+        loaded = mark_ready(device)  # in the thread that has queued the loading
+        with stream:                 # in the thread of the side stream
+            stream.wait(loaded)
+            ...                      # work; finished when the block ends
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -114,16 +122,10 @@ class SideStream:
         if self._stream is not None:
             self._stream.wait_stream(torch.accelerator.current_stream(device))
 
-    def mark(self) -> torch.Event | None:
-        """Return the end of the work that has been queued on the current stream; None on the CPU."""
-        if self._stream is None:
-            return None
-        return torch.accelerator.current_stream(self._stream.device).record_event()
-
-    def wait(self, end: torch.Event | None) -> None:
-        """Let later work on this stream start after what `mark` returned."""
-        if self._stream is not None and end is not None:
-            self._stream.wait_event(end)
+    def wait(self, ready: torch.Event | None) -> None:
+        """Let later work on this stream start after what `mark_ready` returned."""
+        if self._stream is not None and ready is not None:
+            self._stream.wait_event(ready)
 
     def __enter__(self) -> None:
         if self._stream is not None:

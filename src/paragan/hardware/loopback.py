@@ -1,4 +1,4 @@
-"""Check that two processes of this machine can all-reduce through gloo.
+"""Check that two processes of this machine can meet (rendezvous) and all-reduce through gloo.
 
 Run as a program, it is one of the two processes, which rendezvous through a file.
 """
@@ -21,7 +21,11 @@ _COMMAND = ("-m", "paragan.hardware.loopback")
 
 
 def all_reduce(command: tuple[str, ...] = _COMMAND, timeout_s: float = TIMEOUT_S) -> CheckResult:
-    """Check one all-reduce between two child processes; both have ended when this returns."""
+    """Check the rendezvous and one all-reduce of two child processes; both have ended when this returns.
+
+    command: arguments of Python that start a rank. timeout_s: of both processes together; each waits half as long
+    for the other, so that its own error comes first.
+    """
     with tempfile.TemporaryDirectory() as folder, LocalProcesses() as processes:
         logs = [Path(folder, f"rank-{rank}.log") for rank in range(2)]
         for rank, log in enumerate(logs):
@@ -35,11 +39,12 @@ def all_reduce(command: tuple[str, ...] = _COMMAND, timeout_s: float = TIMEOUT_S
         errors = re.findall(r"^[\w.]*Error\b.*", "\n".join(texts), re.M)
         error = errors[0][:200] if errors else "two processes could not add up a number"
         return CheckResult("gloo", "FAIL", error, _CURE)
-    return CheckResult("gloo", "ok", f"two processes added up a number in {texts[1].split()[-1]} ms")
+    duration_ms = texts[-1].split()[-1]  # the last word that a rank prints
+    return CheckResult("gloo", "ok", f"two processes added up a number in {duration_ms} ms")
 
 
 def run_rank(rank: int, timeout_s: float, store_path: str) -> None:
-    """Run one of the two processes; prints milliseconds of an all-reduce."""
+    """Run one of the two processes; prints milliseconds of the rendezvous and an all-reduce."""
     from datetime import timedelta
 
     import torch

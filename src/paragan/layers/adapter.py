@@ -34,7 +34,7 @@ class Adapter(nn.Module):
         raise NotImplementedError
 
     def fill(self, role: str, tensor: Tensor, generator: Generator) -> None:
-        """Draw the initial values of the parameter `role`."""
+        """Draw the initial values of the parameter `role`: called by `add_parameter`, and by `layers.init`."""
         raise NotImplementedError
 
     def forward(self, weight: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ class Adapter(nn.Module):
             return self.adapt(weight)
 
     def add_parameter(self, role: str, weight: Tensor, *shape: int) -> None:
-        """Add a parameter with the dtype and device of the weight, filled with torch's global generator."""
+        """Add the parameter `role`, filled with torch's global generator. weight: has its dtype and device."""
         value = torch.empty(shape)
         self.fill(role, value, torch.default_generator)
         self.register_parameter(role, nn.Parameter(value.to(weight.device, weight.dtype)))

@@ -71,7 +71,7 @@ class Frozen(nn.Module):
         """Change the dtype of its weights, which `.to(dtype)` of a parent does not."""
         tensors = chain(self.network.parameters(), self.network.buffers())
         if any(tensor.is_floating_point() and tensor.dtype != dtype for tensor in tensors):
-            self.network.to(dtype=dtype)  # impossible for tensors without values, of `paragan plan`
+            self.network.to(dtype=dtype)  # only then: fake tensors, with which `paragan plan` computes, refuse it
         self.dtype = dtype
         return self
 
@@ -99,7 +99,7 @@ class _RegisteredFrozen(Frozen):
     """A `Frozen` whose network is a submodule."""
 
     def __init__(self, frozen: Frozen) -> None:
-        nn.Module.__init__(self)
+        nn.Module.__init__(self)  # not that of `Frozen`, which hides the network from `modules`
         self.network = frozen.network
         self.training = False
         self.dtype = frozen.dtype

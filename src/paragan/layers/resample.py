@@ -14,7 +14,7 @@ from paragan.layers.precision import autocast_off
 
 
 class UpConv2d(nn.Conv2d):
-    """Layer equal to `conv3x3(F.interpolate(x, scale_factor=2))`: (B, out, 2H, 2W)."""
+    """Layer equal to `conv3x3(F.interpolate(x, scale_factor=2))`: (B, in, H, W) to (B, out, 2H, 2W)."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
         super().__init__(inputs, outputs, 3, padding=1, bias=bias)
@@ -32,7 +32,7 @@ class DownConv2d(nn.Conv2d):
         super().__init__(inputs, outputs, 3, padding=1)
 
     def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return F.conv2d(x, _spread_taps(weight, _taps(weight) / 2), bias, stride=2, padding=1)
+        return F.conv2d(x, _spread_taps(weight, _taps(weight) / 2), bias, stride=2, padding=1)  # 2: mean per axis
 
 
 def upsample(x: Tensor) -> Tensor:
@@ -75,5 +75,5 @@ def _spread_taps(weight: Tensor, taps: Tensor) -> Tensor:
 
     One matrix product: slices and sums take thirty times as long.
     """
-    with autocast_off(weight):
+    with autocast_off(weight):  # sums of weights are not rounded; autocast rounds the result once
         return (weight.flatten(2) @ torch.kron(taps, taps)).unflatten(2, (4, 4))

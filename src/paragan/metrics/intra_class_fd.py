@@ -30,9 +30,9 @@ class Metric(RunningMetric):
         "rises if images of a class are good but show another one."
     )
     needs = frozenset({Needs.FEATURES, Needs.LABELS})
-    names_extractor = True
+    names_extractor = True  # `intra_class_fd[judge]` and that of other features are two metrics
     min_images = 2
-    joined = ("generated_NF", "label_N")
+    joined = ("generated_NF", "label_N")  # the fields to which `including` and `merge` append rows
     real_NF: Tensor
     real_label_N: Tensor
     generated_NF: Tensor
@@ -85,7 +85,7 @@ def distance_of_few(a_NF: Tensor, b_MF: Tensor) -> float:
 def _labels(samples: SampleFeatures) -> Tensor:
     if samples.requested_labels_B is None:
         raise ConfigError("intra_class_fd needs labels of images; use a labelled data set")
-    return samples.requested_labels_B
+    return samples.requested_labels_B  # of real images: their labels
 
 
 def _frequent_classes(label_N: Tensor) -> list[int]:

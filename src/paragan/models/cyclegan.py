@@ -20,7 +20,7 @@ from paragan.models._checks import check_size_multiple
 from paragan.models._options import WeightInit
 from paragan.models.pix2pix import MIN_PATCHED, Patch, PatchHead
 
-SAMPLE = "both"
+SAMPLE = "both"  # the tensor that G generates, for `build.data`
 
 
 @dataclass(frozen=True, kw_only=True)

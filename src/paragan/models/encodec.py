@@ -4,7 +4,7 @@ G is a SEANet encoder, a residual vector quantizer and the mirrored decoder; it 
 is the multi-scale STFT discriminator (section 3.4): 2-D convolutions over complex spectrograms of several windows. The
 defaults are a small version, for 8 kHz: frames of 64 samples, 4 codebooks of 8 bits, 4 kbit/s. Differences from the
 paper: codes are short, of length 1 and trained by gradients (DAC, Kumar et al. 2023), not moving averages; the encoder
-ends with as many channels as its last map (the paper: 128); short-cuts compute nothing; D is half as wide; no LSTM, no
+ends with as many channels as its last map (the paper: 128); short-cuts are identities; D is half as wide; no LSTM, no
 weight normalisation; G ends in tanh.
 """
 
@@ -23,7 +23,7 @@ from paragan.layers.precision import at_least_float32
 from paragan.layers.vector_quantizer import ResidualQuantizer
 from paragan.models._options import WeightInit
 
-SAMPLE = "audio"
+SAMPLE = "audio"  # the tensor that G generates, for `build.data`
 _SLOPE = 0.2
 _DILATIONS = (1, 2, 4)
 
@@ -52,14 +52,14 @@ class Options:
 class Generator(nn.Module):
     """`audio` (B, 1 or 2, T) in [-1, 1] to its reconstruction; losses and tokens are in `extra`."""
 
-    latent = 0
+    latent = 0  # no z: it is called with the audio of a batch
     weight_init: WeightInit = "torch"
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         frame = prod(options.rates)
-        _check_shape(shape, shape[-1] % frame, f"N a multiple of {frame}")
-        self.input_multiple = frame
+        _check_shape(shape, shape[-1] % frame == 0, f"N a multiple of {frame}")
+        self.input_multiple = frame  # to which `apply` pads audio
         widths = [options.width << level for level in range(len(options.rates) + 1)]
         last = nn.Conv1d(widths[-1], widths[-1], 7, padding=3)
         self.encoder = nn.Sequential(*_downwards([shape[0], *widths], options.rates), nn.ELU(), last)
@@ -90,7 +90,7 @@ class Discriminator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         longest = max(options.windows)
-        _check_shape(shape, shape[-1] < longest, f"N at least {longest}, the longest of model.windows")
+        _check_shape(shape, shape[-1] >= longest, f"N at least {longest}, the longest of model.windows")
         width = max(1, options.width // 2)
         self.scales = nn.ModuleList([StftDiscriminator(window, width, shape[0]) for window in options.windows])
 
@@ -168,7 +168,7 @@ def _upwards(widths: list[int], rates: tuple[int, ...]) -> list[nn.Module]:
     return layers
 
 
-def _check_shape(shape: tuple[int, ...], does_not_fit: bool | int, length: str) -> None:
-    if len(shape) != 2 or shape[0] not in (1, 2) or does_not_fit:
+def _check_shape(shape: tuple[int, ...], has_valid_length: bool, length: str) -> None:
+    if len(shape) != 2 or shape[0] not in (1, 2) or not has_valid_length:
         size = "x".join(map(str, shape))
         raise DataError(f"encodec reconstructs audio of 1xN or 2xN samples, {length}, not {size}")

@@ -32,7 +32,7 @@ from paragan.layers.precision import at_least_float32
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._options import WeightInit
 
-SAMPLE = "audio"
+SAMPLE = "audio"  # the tensor that G generates, for `build.data`
 _SLOPE = 0.1
 # of the convolutions of G's residual blocks, by flavour and kernel size (the paper, table 5)
 _DILATIONS: dict[str, dict[int, tuple[int, ...]]] = {

@@ -23,7 +23,7 @@ from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._checks import check_size_multiple
 from paragan.models._options import WeightInit
 
-SAMPLE = "image"
+SAMPLE = "image"  # the tensor that G generates, for `build.data`
 _SLOPE = 0.2
 _RESIDUAL_SCALE = 0.2
 _DENSE_LAYERS = 5

@@ -23,7 +23,7 @@ from paragan.models._checks import check_size_multiple
 from paragan.models._options import WeightInit
 from paragan.models.pix2pix import MIN_PATCHED, Patch, PatchHead
 
-SAMPLE = "image"
+SAMPLE = "image"  # the tensor that G generates, for `build.data`
 _BLOCKS = 1  # residual blocks of each resolution
 _D_HALVINGS = 2  # of the image before D's patches
 

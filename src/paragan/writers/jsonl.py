@@ -32,7 +32,7 @@ class Lines:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = open_to_append(path)
+        self._file = open_to_append(path)  # unbuffered: `write` returns how many bytes the disk took
         self._pending = b""
 
     def _restore(self) -> None:
@@ -46,7 +46,7 @@ class Lines:
             )
         if not is_same_file(self._file, self._path):
             deleted = self._file
-            self._file = append_again(deleted, self._path)
+            self._file = append_again(deleted, self._path)  # with the deleted content, which the open file holds
             deleted.close()
 
     def _append(self, line: Mapping[str, Any]) -> None:
@@ -73,7 +73,7 @@ class Lines:
 class Writer(Lines):
     """Writer of metrics.jsonl and score.json.
 
-    On resume, lines after `step` are dropped, because they will be repeated.
+    On resume, lines after `step` are dropped, because they will be repeated. options: of every writer; this has none.
     """
 
     def __init__(self, options: object, folder: Path, step: int = 0) -> None:
@@ -99,15 +99,15 @@ class Writer(Lines):
 class RankWriter(Lines):
     """Writer of one rank's events over all attempts: start, throughput, bytes sent, loading, end.
 
-    always: added to every line. sent: read at log points. Losses and scores are equal on all ranks
-    and are only in the record of the run.
+    common: entries of every line. sent_bytes: counts of the rank's world, which it updates; read at log points. Losses
+    and scores are equal on all ranks and are only in the record of the run.
     """
 
-    def __init__(self, path: Path, always: Mapping[str, Any], sent: Mapping[str, int]) -> None:
+    def __init__(self, path: Path, common: Mapping[str, Any], sent_bytes: Mapping[str, int]) -> None:
         create_subfolder(path.parent.parent, path.parent.name)
         super().__init__(path)
-        self._always = always
-        self._sent = sent
+        self._common = common
+        self._sent_bytes = sent_bytes
 
     def write(self, event: Event) -> None:
         """Append the line of an event; ignores kinds that are equal on all ranks."""
@@ -117,13 +117,13 @@ class RankWriter(Lines):
             case "step":
                 keys = [key for key in ("images_per_s", "data_wait") if key in event.values]
                 pace = {key: event.values[key] for key in keys}
-                values = {**pace, "sent_bytes": dict(self._sent)}
+                values = {**pace, "sent_bytes": dict(self._sent_bytes)}
             case "event" | "end" | "loading":
                 values = dict(event.values)
             case _:
                 return
         head = replace(event, values={}).line
-        self._append({**head, **self._always, "time": round(time.time(), 3), **values})
+        self._append({**head, **self._common, "time": round(time.time(), 3), **values})
 
 
 def _truncate_after(path: Path, step: int) -> None:

@@ -21,12 +21,12 @@ class Options:
 
 
 class Generator(nn.Module):
-    """Generator: latents (B, latent) to images (B, C, H, W) in [-1, 1]. y: classes, if used."""
+    """Generator: latents (B, latent) to images (B, C, H, W) in [-1, 1]. y: labels, not given."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         self.latent = options.latent
-        self.num_classes = 0  # neither network receives labels
+        self.num_classes = 0  # so neither network is given labels
         channels, height, width = shape
         n = options.width
         linear = nn.Linear(options.latent, 2 * n * (height // 4) * (width // 4))
@@ -42,7 +42,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Discriminator: images (B, C, H, W) to one logit each (B,). y: their classes, if used."""
+    """Discriminator: images (B, C, H, W) to one logit each (B,). y: labels, not given."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()

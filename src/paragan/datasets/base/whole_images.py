@@ -33,20 +33,20 @@ def advising_a_user() -> Iterator[None]:
 def decode_whole(data: bytes, where: str, channels: int, data_options: object = None) -> Tensor:
     """Return an encoded image, upright, as float32 (channels, H, W) in [-1, 1]. Raises `DataError` if it is damaged.
 
-    where: the file in messages. data_options: of the training data, of which background and range are used.
+    where: the file in messages. data_options: of the training data, for background and range (pairs: the condition's).
     """
     background = int(getattr(data_options, "background", 255))
-    limits = getattr(data_options, "condition_range", getattr(data_options, "range", None))
+    limits = getattr(data_options, "condition_range", getattr(data_options, "range", None))  # pairs: both
     if limits is not None:
         options = PixelOptions(channels=channels, range=limits, background=background)
-        levels = [np.asarray(level) for level in read_levels(data, where, options)]
+        levels = [np.asarray(level) for level in read_levels(data, where, options)]  # from 0 to 1
         return torch.tensor(np.stack(levels)) * 2 - 1
     return whole_image(_image_decoding.decode_image(data, where), channels, background, where)
 
 
 @advising_a_user()
 def decode_cropped(data: bytes, where: str, shape: tuple[int, int, int]) -> Tensor:
-    """Return the largest part of this shape in the middle of an encoded image, resized, as uint8.
+    """Return the largest part of this shape in the middle of an encoded image, resized, as uint8 like training data.
 
     shape: channels, height, width. where: the file in messages. Raises `DataError` if the image is damaged.
     """
@@ -54,7 +54,7 @@ def decode_cropped(data: bytes, where: str, shape: tuple[int, int, int]) -> Tens
 
 
 def has_frames(data: bytes) -> bool:
-    """Return whether an encoded image is an animation, or has pages, of which the first one is decoded."""
+    """Return whether an image is an animation or has pages; of MPO, photos with previews, the first is the image."""
     with suppress(OSError), Image.open(io.BytesIO(data)) as image:
         return image.format in ("GIF", "WEBP", "PNG", "TIFF") and getattr(image, "is_animated", False)
     return False

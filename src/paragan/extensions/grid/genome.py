@@ -33,7 +33,7 @@ class Traits:
 
     lr: learning rate before any schedule. loss: number of the loss of its last training. cell: in
     which its lineage began. generation: in which it was created. memory: type of the optimiser
-    whose state it contains; empty: none.
+    whose state (moments) it contains, such as torch.optim.adam.Adam; empty: it contains none.
     """
 
     lr: float
@@ -59,24 +59,17 @@ class Genome:
     """Tensors and traits of one player.
 
     tensors: weights under `net/` and `ema/`; optimiser state under `optimizer/` and `player/`.
-    Copies of a genome are equal to it, with or without optimiser state.
+    A genome equals only itself, not one with the same tensors.
     """
 
     tensors: Mapping[str, Tensor] = field(repr=False)
     traits: Traits
-    _individual: object = field(default_factory=object, repr=False)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Genome) and self._individual is other._individual
-
-    def __hash__(self) -> int:
-        return id(self._individual)
 
     @classmethod
     def from_player(cls, player: Player, traits: Traits) -> Genome:
         """Copy a player."""
-        state = state_of(player)[0].tensors
-        tensors = {name: value.clone() for name, value in state.items() if name not in _PLAYER_KEYS}
+        pieces, _ = state_of(player)  # the counters stay with the player
+        tensors = {name: value.clone() for name, value in pieces.tensors.items() if name not in _PLAYER_KEYS}
         has_memory = any(name.startswith("optimizer/") for name in tensors)
         return cls(tensors, replace(traits, memory=_optimizer_type(player) if has_memory else ""))
 
@@ -86,7 +79,7 @@ class Genome:
         Optimiser state of another optimiser type is dropped.
         """
         loaded = self.tensors if self.traits.memory == _optimizer_type(player) else self.weights
-        # what a genome lacks stays as it is in the player
+        # what a genome does not have, the player keeps: its own counts of updates and images
         current = {"player/updates": player.updates}
         if player.scaler is not None:
             current |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
@@ -107,7 +100,7 @@ class Genome:
 
     @cached_property
     def file_bytes(self) -> bytes:
-        """The genome as a safetensors file, with its traits as metadata; equal genomes have equal bytes."""
+        """The genome as a safetensors file, with its traits as metadata; equal tensors and traits give equal bytes."""
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors.items()}
         return save(tensors, {"traits": json.dumps(asdict(self.traits))})
 
@@ -146,7 +139,7 @@ class EvalNetwork:
     """
 
     def __init__(self, net: nn.Module, calling: Calling = _DEFAULT_CALLING) -> None:
-        remember_modes(net)
+        remember_modes(net)  # modules that training leaves in evaluation mode, before all are
         self.net = net.eval().requires_grad_(False)
         self._called = CalledNetwork(module=net, calling=calling)
         self._state = dict(net.state_dict())

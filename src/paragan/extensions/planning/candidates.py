@@ -35,10 +35,7 @@ class PlanSource:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way to train.
-
-    settings: of the config, by dotted key. margin: predicted gain that it needs.
-    """
+    """A way to train. settings: of the config, by dotted key. margin: predicted gain that it needs."""
 
     name: str
     game: GameCosts

@@ -17,7 +17,7 @@ from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
-from paragan.extensions.planning.candidates import Candidate, PlanSource, candidates
+from paragan.extensions.planning.candidates import Candidate, PlanSource, candidates as all_candidates
 from paragan.extensions.planning.cluster import Cluster
 from paragan.extensions.planning.plan import ParallelPlan, PlannedSetting, Prediction
 from paragan.extensions.planning.profile import RunProfile
@@ -25,8 +25,10 @@ from paragan.extensions.planning.simulation import SimulatedTime
 from paragan.runs.scaling_rules import learning_rate_factor, scale_learning_rates
 
 _STEPS = 120  # simulated for each candidate
-_WARM_UP = 20  # of these, not counted
-_MAX_WARM_UP = 0.1  # of a run's updates
+_UNCOUNTED_STEPS = 20  # of these, the first: pipelines fill
+_WARMUP_UPDATES = 100  # of a rate that is raised, for each time that the batch is larger
+_MAX_WARMUP = 0.1  # of a run's updates
+_MIN_READ_SHARE = 0.02  # of a step, from which batches are read ahead
 _MIN_HALF_LIFE = 10  # updates in the half-life of an average
 
 
@@ -47,14 +49,14 @@ def choose_plan(
         raise ConfigError(f"a batch of {batch} has no sample for each of {workers} workers; pass a larger train.batch")
     local = -(-batch // workers)
     fitted = _fit_memory(profile, workers, local, memory_bytes)
-    possible = fitted.possible(source, batch, workers)
-    predictions = _predict(possible, cluster)
-    best = _select(possible, predictions)
+    fitting = fitted.candidates(source, batch, workers)
+    predictions = _predict(fitting, cluster)
+    best = _select(fitting, predictions)
     chosen = predictions[best]
     decisions = (
         PlannedSetting("train.batch", batch, f"{local} samples on each of {workers} workers"),
         *fitted.decisions(config),
-        *_explain(possible[best], chosen),
+        *_explain(fitting[best], chosen),
         *_rates(config, batch, rule, round(num_images / (batch * profile.d_updates))),
         *_averages(config, batch),
         _prefetch(source, local, chosen.step_s),
@@ -83,7 +85,7 @@ def _predict(candidates: Sequence[Candidate], cluster: Cluster) -> list[Predicti
     for candidate in candidates:
         time = SimulatedTime(game=candidate.game, cluster=cluster)
         ends = time.run(_STEPS)
-        step_s = float(np.diff(ends)[_WARM_UP:].mean())
+        step_s = float(np.diff(ends)[_UNCOUNTED_STEPS:].mean())
         images_per_s = candidate.game.batch * candidate.game.profile.d_updates / step_s
         gain = images_per_s / predictions[0].images_per_s - 1 if predictions else 0.0
         link_bytes = sum(time.bytes.values()) / _STEPS
@@ -97,7 +99,7 @@ def _select(candidates: Sequence[Candidate], predictions: Sequence[Prediction]) 
     """Return the number of the candidate whose gain exceeds its margin most; the first if none does."""
     pairs = zip(candidates, predictions, strict=True)
     surplus = [prediction.gain - candidate.margin for candidate, prediction in pairs]
-    eligible = [number for number, gain in enumerate(surplus) if number == 0 or gain >= 0]
+    eligible = [number for number, margin in enumerate(surplus) if number == 0 or margin >= 0]
     return max(eligible, key=lambda number: (round(surplus[number], 6), -number))
 
 
@@ -115,7 +117,8 @@ def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSettin
 class _Fit:
     """Strategy and micro-batches that fit. peak: bytes of a step; limit: of a worker; None: unknown.
 
-    parts: into which each of the config's micro-batches is split. saved: bytes that sharding saves.
+    parts: into which each of the config's micro-batches is split. saved: bytes that sharding saves: of each of
+    `Strategy.sharded_copies` of the weights, a worker has one part in as many as there are workers.
     """
 
     strategy: str = "ddp"
@@ -124,15 +127,15 @@ class _Fit:
     limit: int | None = None
     saved: float = 0.0
 
-    def possible(self, source: PlanSource, batch: int, workers: int) -> list[Candidate]:
+    def candidates(self, source: PlanSource, batch: int, workers: int) -> list[Candidate]:
         """Return the first candidate for a batch, and others whose workers have no more samples than fit."""
         game = build.gan(source.config, source.data, torch.device("cpu"), model=source.model)
         planned = replace(source, config=replace(source.config, train=replace(source.config.train, batch=batch)))
-        first, *others = candidates(planned, game, workers, self.strategy)
+        first, *others = all_candidates(planned, game, workers, self.strategy)
         max_bytes = math.inf if self.limit is None else self.limit + self.saved
         bytes_at = source.profile.memory.at
-        fitting = [other for other in others if bytes_at(-(-other.max_samples(workers) // self.parts)) <= max_bytes]
-        return [first, *fitting]
+        samples = [-(-other.max_samples(workers) // self.parts) for other in others]  # in a micro-batch, rounded up
+        return [first, *(other for other, n in zip(others, samples, strict=True) if bytes_at(n) <= max_bytes)]
 
     def decisions(self, config: RunConfig) -> list[PlannedSetting]:
         """Return the settings of strategy and micro-batches, with the reason."""
@@ -169,7 +172,7 @@ def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None
 
 
 def _sharding_strategies() -> list[tuple[str, int]]:
-    """Return strategies that shard, each with its `Strategy.sharded_copies`, the fewest first."""
+    """Return strategies that shard, each with its number of `Strategy.sharded_copies`, the fewest first."""
     names = registry.names("parallel")
     copies = {name: registry.load_module("parallel", name).Strategy.sharded_copies for name in names}
     return sorted(((name, number) for name, number in copies.items() if number), key=lambda pair: pair[1])
@@ -192,7 +195,7 @@ def _rates(config: RunConfig, batch: int, rule: str | None, updates: int) -> lis
         if scaled.groups:
             settings.append(PlannedSetting(f"{name}.optimizer.groups", list(scaled.groups), reason))
         if factor > 1:
-            warmup = max(player.schedule.warmup, min(round(_MAX_WARM_UP * updates), round(100 * ratio)))
+            warmup = max(player.schedule.warmup, min(round(_MAX_WARMUP * updates), round(_WARMUP_UPDATES * ratio)))
             settings.append(PlannedSetting(f"{name}.schedule.warmup", warmup, "updates until the larger rate"))
     return settings
 
@@ -209,6 +212,6 @@ def _averages(config: RunConfig, batch: int) -> list[PlannedSetting]:
 def _prefetch(source: PlanSource, local: int, step_s: float) -> PlannedSetting:
     """Return whether batches are read ahead. local: samples of a worker."""
     share = source.profile.d_updates * source.profile.load_s.at(local) / step_s
-    if source.data.train.is_decoded and not source.config.loading.prefetch and share > 0.02:
+    if source.data.train.is_decoded and not source.config.loading.prefetch and share > _MIN_READ_SHARE:
         return PlannedSetting("loading.prefetch", "auto", f"reading is {share:.0%} of a step, and can run ahead")
     return PlannedSetting("", "loading.prefetch", f"reading is {share:.1%} of a step")

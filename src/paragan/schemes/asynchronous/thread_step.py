@@ -49,7 +49,8 @@ class ThreadStep:
         receiver = FakesReceiver([fakes], empty_rows(gan, first), limits.rounds_fakes)
         self.generator = GeneratorStep(opponent, sender, states, g_limits, d_parts=d.policy.micro_batches)
         self.discriminator = DiscriminatorStep(buffer, receiver, [states], d_limits, in_process=True)
-        self._stream = SideStream(g.strategy.device(g.net))
+        self._device = g.strategy.device(g.net)
+        self._stream = SideStream(self._device)
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "G", torch.set_num_threads, (threads,))
         self._newest_g_update: Update | None = None
@@ -63,7 +64,7 @@ class ThreadStep:
 
     def step(self, reals: list[Batch]) -> Report:
         """Run D's step while G's thread runs its step; raises the errors of both."""
-        self._pending.append(self._thread.submit(self._g_step, reals, self._stream.mark()))
+        self._pending.append(self._thread.submit(self._g_step, reals, mark_ready(self._device)))
         try:
             with differentiable_attention(self._penalties):
                 d = self.discriminator.step(self.gan, reals)
@@ -133,7 +134,7 @@ class ThreadLink:
         """Add a message, as soon as the queue has room."""
         tensor = next(iter(message.tensors.values()), message.data)  # for its device
         try:
-            self._queue.put(replace(message, ready=mark_ready(tensor)), timeout=self.timeout_s)
+            self._queue.put(replace(message, ready=mark_ready(tensor.device)), timeout=self.timeout_s)
         except queue.Full:
             raise timeout_error("the other thread", self.timeout_s) from None
 
