@@ -74,7 +74,7 @@ class Bundle:
         Raises `ConfigError` where the files of an export next to it are of other weights.
         """
         folder = path.parent
-        check_card(folder, "discriminator")
+        check_no_export_of(folder, "discriminator")
         if self._is_of_others(folder, path):
             raise ConfigError(
                 f"{folder} holds an export of other weights, of which a file of these would become a part; pass a file "

@@ -30,8 +30,8 @@ class Options:
     resize: Literal["bilinear", "bicubic"] = "bicubic"
     """Antialiased filter for images of another size."""
     output: str | None = None
-    """Output that has the features: its key if the network returns a mapping, otherwise its number as text,
-    from "0"; null: the first.
+    """Output that has the features: its key in a mapping, otherwise its number as text;
+    null: the first.
     """
     pool: Literal["first", "mean"] | None = None
     """Features of an output (B, T, F) or (B, F, H, W): the first token, or the mean over tokens or

@@ -42,7 +42,7 @@ class Adapter(nn.Module):
             return self.adapt(weight)
 
     def add_parameter(self, role: str, weight: Tensor, *shape: int) -> None:
-        """Add the parameter `role`, filled with torch's global generator. weight: has its dtype and device."""
+        """Add the parameter `role` for a weight, with its dtype and device, filled with torch's global generator."""
         value = torch.empty(shape)
         self.fill(role, value, torch.default_generator)
         self.register_parameter(role, nn.Parameter(value.to(weight.device, weight.dtype)))
