@@ -54,7 +54,7 @@ def plan(monkeypatch):
                 half = game(strategy=rarely, batch=batch, **costs)
                 yield from others or [Candidate("H = 2", half, HALF, margin)]
 
-        monkeypatch.setattr(choose, "candidates", candidates)
+        monkeypatch.setattr(choose, "all_candidates", candidates)
         monkeypatch.setattr(choose.build, "gan", lambda *given, **named: None)
         config = read_recipe("digits", ["train.batch=64", "train.kimg=100", "loading.prefetch=null"])
         config = replace(config, **(players or dict.fromkeys("gd", PlayerOptions())))
