@@ -23,7 +23,7 @@ class _Everything:
         return True
 
 
-# Two objects, told apart by `is`: the second also lets a reader of names avoid the import of outside code.
+# Two objects, compared by `is`: the second also lets a reader of names avoid the import of outside code.
 ANY = _Everything()
 NAMES_ONLY = _Everything()
 

@@ -61,8 +61,7 @@ class Roles:
     def sources(self, readers: Side, sender: Side) -> list[int]:
         """Return for each rank of `readers` the rank of `sender` that sends to it, numbered within their sides.
 
-        One on the same host where there is one, in turn; otherwise the ranks are divided evenly. With two hosts of
-        ranks 0-2 and 3-5, G on 0, 2, 4 and D on 1, 3, 5, the sources of G are [0, 0, 1]: ranks 1, 1, 3.
+        One on the same host, in turn, else divided evenly: D on 1, 3, 5, hosts of 3, serves G on 0, 2, 4 by [0, 0, 1].
         """
         hosts = self.hosts or [0] * self.world.size
         sender_hosts = [hosts[rank] for rank in self.ranks[sender]]

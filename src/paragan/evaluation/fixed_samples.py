@@ -61,10 +61,8 @@ class FixedSamples:
         count = min(NUM_PAIRS, len(self.held_out))
         target, condition = fetch_pairs(self.held_out, 0, count, prior.device)
         z, _ = prior.draw("grid", Rows(step=0, first=0, count=count, total=count))
-        generated = generate_images(
-            generator, z, None, batch=NUM_PAIRS, condition=condition, mode=self.mode, seed=prior.seed
-        )
-        return SampleSheet(side_by_side(condition, generated, target), PAIR_COLUMNS)
+        x = generate_images(generator, z, None, batch=count, condition=condition, mode=self.mode, seed=prior.seed)
+        return SampleSheet(side_by_side(condition, x, target), PAIR_COLUMNS)
 
 
 def samples_event(clock: Clock, sheet: SampleSheet, mode: Mode) -> Event:

@@ -12,7 +12,7 @@ from pathlib import Path
 from paragan.core.local_processes import LocalProcesses
 from paragan.hardware.health import CheckResult
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 30.0  # of both processes; one waits half as long for the other, so that its error comes first
 _CURE = (
     "several processes cannot train here: allow TCP on 127.0.0.1 (firewall, sandbox) or name the "
     "interface, GLOO_SOCKET_IFNAME=lo"
@@ -21,11 +21,7 @@ _COMMAND = ("-m", "paragan.hardware.loopback")
 
 
 def all_reduce(command: tuple[str, ...] = _COMMAND, timeout_s: float = TIMEOUT_S) -> CheckResult:
-    """Check the rendezvous and one all-reduce of two child processes; both have ended when this returns.
-
-    command: arguments of Python that start a rank. timeout_s: of both processes together; each waits half as long
-    for the other, so that its own error comes first.
-    """
+    """Check the rendezvous and an all-reduce of two child processes; both have ended when this returns."""
     with tempfile.TemporaryDirectory() as folder, LocalProcesses() as processes:
         logs = [Path(folder, f"rank-{rank}.log") for rank in range(2)]
         for rank, log in enumerate(logs):
@@ -39,12 +35,11 @@ def all_reduce(command: tuple[str, ...] = _COMMAND, timeout_s: float = TIMEOUT_S
         errors = re.findall(r"^[\w.]*Error\b.*", "\n".join(texts), re.M)
         error = errors[0][:200] if errors else "two processes could not add up a number"
         return CheckResult("gloo", "FAIL", error, _CURE)
-    duration_ms = texts[-1].split()[-1]  # the last word that a rank prints
-    return CheckResult("gloo", "ok", f"two processes added up a number in {duration_ms} ms")
+    return CheckResult("gloo", "ok", f"two processes added up a number in {texts[-1].split()[-1]} ms")
 
 
 def run_rank(rank: int, timeout_s: float, store_path: str) -> None:
-    """Run one of the two processes; prints milliseconds of the rendezvous and an all-reduce."""
+    """Run one of the two processes; prints milliseconds of the rendezvous and an all-reduce, as its last word."""
     from datetime import timedelta
 
     import torch
