@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.game.network import CalledNetwork
 
@@ -69,6 +69,25 @@ def notice_flat_logits(net: nn.Module, inputs: Sequence[Tensor | None], names: l
     output = DiscriminatorOutput.of(CalledNetwork(module=net)(first, *conditions))
     for name in set(names).intersection(flat_discriminators(output, first, "its input", call_of)):
         _warn(f"{call_of(name)} returned logits whose gradient is 0 for the samples of G{_ROUNDED}")
+
+
+def notice_ignored_inputs(net: nn.Module, inputs: Sequence[Tensor | None], call: str) -> None:
+    """Warn of latents and conditions on which the values of G do not depend, also with other weights.
+
+    call: of G, for the message. Changes the weights of `net`.
+    """
+    _shake(net)
+    names = call.partition("(")[2].rstrip(")").split(", ")
+    tried = [x.clone().requires_grad_() if x is not None and x.is_floating_point() else x for x in inputs]
+    images = GeneratorOutput.of(CalledNetwork(module=net)(*tried)).images
+    weights = [weight for weight in net.parameters() if weight.requires_grad]
+    if not any(gradient is not None and gradient.any() for gradient in _gradients(images, *weights)):
+        return  # of rounded values, for example, whose gradient is 0 for all
+    for name, x in zip(names, tried, strict=False):
+        if x is not None and x.requires_grad:
+            (gradient,) = _gradients(images, x)
+            if gradient is None or not gradient.any():
+                _warn(f"{call} returned values that do not depend on {name!r}: let G read it, or leave it out")
 
 
 @torch.no_grad()

@@ -182,7 +182,9 @@ class Player(FollowsPolicy):
         # The state of penalties is restored, too.
         tensors = (*optimizer_weights(self.optimizer).values(), *self.state.values())
         self._before_look_ahead = [(tensor, tensor.detach().clone()) for tensor in tensors]
-        self._step(computed.ok)
+        set_lr(self.optimizer, self.policy, self.updates)
+        step_if(computed.ok, self.optimizer)
+        self._release_gradients()
 
     @phase(Phase.OPTIMIZER)
     @torch.no_grad()
@@ -194,7 +196,9 @@ class Player(FollowsPolicy):
         if self._before_look_ahead and isinstance(self.optimizer, MasterWeights):
             self.optimizer.write_back()
         self._before_look_ahead = []
-        self._step(computed.ok)
+        set_lr(self.optimizer, self.policy, self.updates)
+        step_if(computed.ok, self.optimizer)
+        self._release_gradients()
         self._count(computed.ok, computed.rows.total)
 
     def summarize(self, computed: ComputedGradients) -> Update:
@@ -217,10 +221,8 @@ class Player(FollowsPolicy):
         self.apply_gradients(ComputedGradients(LossTerms({}), norm, rows))
         return norm
 
-    def _step(self, ok: Tensor) -> None:
-        """Step or skip, and release the gradients; the strategy copies what was stepped into the network."""
-        set_lr(self.optimizer, self.policy, self.updates)
-        step_if(ok, self.optimizer)
+    def _release_gradients(self) -> None:
+        """Release the gradients after a step; the strategy copies what was stepped into the network."""
         # None, not zero: optimisers leave a weight without gradient alone, but decay or move one with zeros.
         for tensor in self._with_gradients:
             tensor.grad = None

@@ -1,8 +1,7 @@
 """Trial of a game with custom code before a run writes anything: each error is one line that names its cause."""
 
-import copy
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,18 +14,23 @@ from paragan.core.errors import ConfigError
 from paragan.core.not_finite import finite_tensors
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
-from paragan.core.protocols import Penalty
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
 from paragan.game.bounded_logits import notice_bounded_logits
 from paragan.game.gan import GAN
-from paragan.game.gradient_flow import check_trainable_output, flat_discriminators, notice_flat_logits
+from paragan.game.gradient_flow import (
+    check_trainable_output,
+    flat_discriminators,
+    notice_flat_logits,
+    notice_ignored_inputs,
+)
 from paragan.game.label_use import check_label_arguments, ignores_labels
 from paragan.game.last_operation import ends_in
 from paragan.game.network import CalledNetwork
+from paragan.game.penalty_trial import generator_states, run_each_penalty
 from paragan.game.plain_layers import check_plain_layers
 from paragan.game.player import Player
-from paragan.game.term import refusing_constants
+from paragan.game.registered_state import RegisteredState
 from paragan.layers.random import repeats
 from paragan.loading.loader import normalise_images
 
@@ -113,8 +117,12 @@ class _Trial:
     def run(self, turns: bool) -> None:
         """Raise `ConfigError` for a network or loss that is wrong; turns: also for a penalty."""
         feed = self.game.prior.feed("trial", self.real)
-        fake = self._generate(feed)
+        states = {side: RegisteredState(net=net) for side, net in self.nets.items()}
+        generated = self._generate(feed)
+        fake = generated.images
         on_real = self._judge(feed.real_inputs)
+        states[Side.G].check(self.calls[Side.G], [fake, *generated.extra.values()])
+        states[Side.D].check(self.calls[Side.D], _tensors(on_real))
         on_fake = self._judge_fake(fake, feed)
         flat = flat_discriminators(on_fake, fake, repr(feed.arguments[0]), self._call_of)
         for name, output in on_real.by_name.items():
@@ -122,17 +130,18 @@ class _Trial:
         self._notice_hidden_state(Side.G, feed.fake_inputs)
         self._notice_hidden_state(Side.D, feed.real_inputs)
         if turns:
-            self.drawing.update(_run_each_penalty(self.game, self.nets, self.real, self.extra))
+            self.drawing.update(run_each_penalty(self.game, self.nets, self.real, self.extra))
         self._declare_draws()
         notice_bounded_logits(self.nets[Side.D], feed.real_inputs, self._call_of)
         notice_flat_logits(self.nets[Side.D], (fake.detach(), *feed.fake_conditions), flat, self._call_of)
+        notice_ignored_inputs(self.nets[Side.G], feed.fake_inputs, self.calls[Side.G])
 
     def _declare_draws(self) -> None:
         for side in self.drawing:  # its turns seed the generators, although no layer says that it draws
             if isinstance(player := self.game.slots[side], Player):
                 player.declare_draws()
 
-    def _generate(self, feed: TurnInputs) -> Tensor:
+    def _generate(self, feed: TurnInputs) -> GeneratorOutput:
         output: GeneratorOutput = self._call(Side.G, GeneratorOutput, feed.fake_inputs)
         self.extra.extend(output.extra)
         fake = output.images
@@ -145,7 +154,7 @@ class _Trial:
             )
         check_trainable_output(self.calls[Side.G], self.nets[Side.G], fake, "values")
         self._notice_range(fake, feed)
-        return fake
+        return output
 
     def _judge(self, inputs: tuple[Tensor | None, ...]) -> DiscriminatorOutput:
         output: DiscriminatorOutput = self._call(Side.D, DiscriminatorOutput, inputs)
@@ -216,10 +225,10 @@ class _Trial:
 
     def _call(self, side: Side, kind: Any, inputs: tuple[Tensor | None, ...]) -> Any:
         """Call a network, and note whether it draws. kind: of its output."""
-        before = _generator_states(self.game.prior.device)
+        before = generator_states(self.game.prior.device)
         with reraise_as_config_error(self.calls[side]):
             output = kind.of(CalledNetwork(module=self.nets[side])(*inputs))
-        if _generator_states(self.game.prior.device) != before:
+        if generator_states(self.game.prior.device) != before:
             self.drawing.add(side)
         return output
 
@@ -227,68 +236,16 @@ class _Trial:
         return isinstance(values, Tensor) and values.dim() > 0 and len(values) == self.real.rows.count
 
 
+def _tensors(output: DiscriminatorOutput) -> list[Tensor]:
+    """Return all tensors that D returned, of all discriminators."""
+    members = output.by_name.values()
+    values = [value for member in members for value in (member.logits_B, *member.layers, member.classes_BK)]
+    return [value for value in values if value is not None]
+
+
 def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=3)
 
 
-def _generator_states(device: torch.device) -> dict[str, bytes]:
-    states = rng.global_states()
-    if device.type != "cpu":
-        states["device"] = torch.get_device_module(device).get_rng_state(device).numpy().tobytes()
-    return states
-
-
 def _description(value: Any) -> str:
     return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-
-
-def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, extra: Sequence[str]) -> set[Side]:
-    """Run one turn of each side without penalties, and one with each; return the sides whose turns draw.
-
-    A loss, a penalty or the network of an extra player may draw from the global generators as G and D do.
-    extra: names of what else G returns.
-    """
-    inputs = ", ".join(game.prior.feed("trial", real).tensors)
-    hint = (
-        f"; a term reads images, fake, real (needs_real=True) and extra ({', '.join(extra) or 'none here'}) of the "
-        f"outputs, tensors ({inputs}) and real.tensors ({', '.join(real.tensors)}) of the inputs"
-    )
-    players = {side: Player(side=side, net=net) for side, net in nets.items()}
-    plain_game = replace(
-        game,
-        g=players[Side.G],
-        d=players[Side.D],
-        g_penalties=(),
-        d_penalties=(),
-        adversarial=game.adversarial.started,
-        balancer=None,
-        extra={side: players[side] for side in game.extra},
-        extra_penalties={},
-    )
-    images = "" if game.augment is None else " with augmented images"
-    drawing = set()
-    for side, penalties in game.penalties.items():
-        for penalty in (None, *penalties):
-            augment, penalty = copy.deepcopy((game.augment, penalty))  # both may have state
-            trial = replace(plain_game, augment=augment)
-            what = f"model: an update of {side.value.upper()}{images}"
-            if penalty is not None:
-                trial = _with_penalty(trial, side, refusing_constants(penalty))
-                what = f"penalty {penalty.name}"
-            with reraise_as_config_error(what, hint):
-                turn = trial.turn(side, real)
-                before = _generator_states(game.prior.device)
-                if turn.is_due:
-                    players[side].compute_gradients(turn, against=players[turn.opponent])
-                if _generator_states(game.prior.device) != before:
-                    drawing.add(side)
-    return drawing
-
-
-def _with_penalty(game: GAN, side: Side, penalty: Penalty) -> GAN:
-    """Return a game in which a player has this penalty alone."""
-    if side.is_extra:
-        return replace(game, extra_penalties={side: (penalty,)})
-    if side is Side.G:
-        return replace(game, g_penalties=(penalty,))
-    return replace(game, d_penalties=(penalty,))

@@ -129,7 +129,7 @@ def test_a_generator_for_a_run_of_a_recipe_is_refused(tmp_path):
 
 
 def test_a_stopped_run_from_memory_resumes_bit_for_bit(tmp_path, monkeypatch, painted):
-    monkeypatch.setattr(Critic, "stop_at", 9)
+    monkeypatch.setattr(Critic, "stop_at", 18)  # of the trial, more than of a step
     stopped_run = from_memory(tmp_path / "run")
     assert not stopped_run.is_finished
     assert json.loads((tmp_path / "run" / "exit.json").read_text())["code"] == 85
@@ -155,7 +155,7 @@ def test_another_class_does_not_resume_the_run(painted):
         (("digits", {"train.batch": "x"}), "train.batch: must be an integer >= 1 and <= 1048576, not 'x'"),
         (("digits", {"train.batch": "16"}), "train.batch: must be an integer >= 1 and <= 1048576, not '16'"),
         (("digits", {"seed": object()}), "settings: seed is a object; pass a number, text, True"),
-        (("digits", {"train.kimg": float("nan")}), "settings: train.kimg is a float"),
+        (("digits", {"train.kimg": float("nan")}), "settings: train.kimg is nan; pass a finite number"),
         (("digits", {"devices": 2}), "devices=2 needs as many processes; start the program with `torchrun"),
         (("nothing", {}), "unknown recipe 'nothing'"),
         ((pg.config.read_recipe("digits"), {"seed": 1}), "settings cannot be added to a RunConfig"),

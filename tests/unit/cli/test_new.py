@@ -65,6 +65,8 @@ def test_its_own_test_passes_under_pytest():
         ("still", "self.layers(x)", "0 * self.layers(x)", "some weights never move"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:model. Generator.forward.* do not depend on:UserWarning")
+@pytest.mark.filterwarnings("ignore:model. Discriminator.forward.* gradient is 0:UserWarning")
 def test_its_own_test_can_fail(name, stands, instead, message, here, monkeypatch):
     new(name)
     nets = (here / name / "nets.py").read_text()
