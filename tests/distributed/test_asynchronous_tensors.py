@@ -61,6 +61,7 @@ def test_workers_of_a_parameter_server_equal_players_in_turn(tmp_path, three_ran
     assert_close(weights_of(tmp_path), plain["synchronous"])
 
 
+@pytest.mark.filterwarnings("ignore:generator. forward.* gradient is 0:UserWarning")  # G copies
 @pytest.mark.parametrize("reuse", [True, False])
 @pytest.mark.parametrize("nets", ["checked", "checked ragged"])
 def test_a_late_or_cached_fake_keeps_its_text_in_two_threads(tmp_path, nets, reuse):

@@ -111,10 +111,6 @@ FAULTS = {
         ],
         {"deterministic, none": "the constructor does not draw from torch's generator alone"},
     ),
-    "detached-images": (
-        [("self.blocks[0](x))", "self.blocks[0](x.detach()))")],
-        {"twice differentiable, D": "no gradient reaches the images"},
-    ),
     "detached-on-one-way": (
         [("self.blocks[0](x))", "self.blocks[0](x + x.detach()))")],
         {"twice differentiable, D": "is not the slope of the logits"},

@@ -41,7 +41,7 @@ class Critic(nn.Module):
         self.layer, self.calls = nn.Linear(64, 1), 0
 
     def forward(self, x):
-        self.calls += torch.is_grad_enabled()
+        self.calls += torch.is_grad_enabled() and len(x) > 4  # the trial has up to 4 samples
         if self.calls == type(self).stop_at > 0:
             type(self).stop_at = 0
             os.kill(os.getpid(), signal.SIGINT)
@@ -129,7 +129,7 @@ def test_a_generator_for_a_run_of_a_recipe_is_refused(tmp_path):
 
 
 def test_a_stopped_run_from_memory_resumes_bit_for_bit(tmp_path, monkeypatch, painted):
-    monkeypatch.setattr(Critic, "stop_at", 18)  # of the trial, more than of a step
+    monkeypatch.setattr(Critic, "stop_at", 9)
     stopped_run = from_memory(tmp_path / "run")
     assert not stopped_run.is_finished
     assert json.loads((tmp_path / "run" / "exit.json").read_text())["code"] == 85

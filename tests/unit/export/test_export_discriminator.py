@@ -103,7 +103,10 @@ def test_programs_of_an_earlier_export_are_removed(conditional, programs, export
     folder = shutil.copytree(programs, tmp_path / "export")
     lines = exporting(conditional, "--player", "d", "--out", folder)
     assert {line for line in lines if line.startswith(f"removed {folder / 'discriminator'}.p")} == set(lines[:2])
-    assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == ["README.md", "discriminator.safetensors"]
+    assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == [
+        "README.md",
+        "discriminator.safetensors",
+    ]
 
 
 @pytest.mark.slow
