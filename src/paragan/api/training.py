@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,6 +23,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import read_json_lines
 from paragan.core.network_factory import Model
 from paragan.core.registry import check_extension
+from paragan.core.settings_tree import shorten
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.export.bundle import read_score
 from paragan.export.class_labels import Label
@@ -85,7 +87,7 @@ def train(
 def _run_place(out: str | Path) -> tuple[Path, str]:
     """Return the folder of a run on this machine, and its address in an object store; empty if it has none."""
     if not (isinstance(out, str) and is_url(out)):
-        return Path(out), ""
+        return _as_path(out), ""
     check_extension("buckets", f"out={out}")
     from paragan.extensions.buckets.remote_run import working_folder
 
@@ -209,7 +211,13 @@ def local_run_folder(out: str | Path | None, name: str) -> Path:
     """Return the run folder of a program; `ConfigError` for an address."""
     if isinstance(out, str) and is_url(out):
         raise ConfigError(f"out={out} must be a folder here; `paragan.train` and `train --out` take addresses")
-    return Path(out or f"runs/{name}")
+    return _as_path(out or f"runs/{name}")
+
+
+def _as_path(out: object) -> Path:
+    if not isinstance(out, str | os.PathLike):
+        raise ConfigError(f"out must be the path of a folder, not {shorten(out)}")
+    return Path(out)
 
 
 @contextmanager

@@ -57,6 +57,11 @@ def code_fingerprints(names: Iterable[str]) -> dict[str, str]:
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(files.items())}
 
 
+def changed_code(names: Iterable[str], used: Mapping[str, str]) -> list[str]:
+    """Return the files of outside code whose content is not in `used`, the sha256 by name; empty: not known."""
+    return [name for name, sha256 in code_fingerprints(names).items() if used and sha256 not in used.values()]
+
+
 def source_files(name: str) -> dict[str, Path]:
     """Return the files that importing a name runs, by their names; empty if there are none. Nothing is imported.
 

@@ -66,7 +66,7 @@ def notice_flat_logits(net: nn.Module, inputs: Sequence[Tensor | None], names: l
     first, *conditions = inputs
     assert first is not None
     first = first.clone().requires_grad_()
-    output = DiscriminatorOutput.of(CalledNetwork(module=net)(first, *conditions))
+    output = DiscriminatorOutput.of(CalledNetwork(module=net)(first.clone(), *conditions))
     for name in set(names).intersection(flat_discriminators(output, first, "its input", call_of)):
         _warn(f"{call_of(name)} returned logits whose gradient is 0 for the samples of G{_ROUNDED}")
 
@@ -79,7 +79,8 @@ def notice_ignored_inputs(net: nn.Module, inputs: Sequence[Tensor | None], call:
     _shake(net)
     names = call.partition("(")[2].rstrip(")").split(", ")
     tried = [x.clone().requires_grad_() if x is not None and x.is_floating_point() else x for x in inputs]
-    images = GeneratorOutput.of(CalledNetwork(module=net)(*tried)).images
+    copies = [None if x is None else x.clone() for x in tried]  # which G may change in place
+    images = GeneratorOutput.of(CalledNetwork(module=net)(*copies)).images
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     if not any(gradient is not None and gradient.any() for gradient in _gradients(images, *weights)):
         return  # of rounded values, for example, whose gradient is 0 for all

@@ -197,7 +197,12 @@ class _Trial:
                 )
 
     def _notice_hidden_state(self, side: Side, inputs: tuple[Tensor | None, ...]) -> None:
-        if not repeats(lambda: CalledNetwork(module=self.nets[side])(*inputs), self.nets[side]):
+        given = [x for x in inputs if x is not None]
+        before = [x.clone() for x in given]
+        is_equal = repeats(lambda: CalledNetwork(module=self.nets[side])(*inputs), self.nets[side])
+        if not all(map(torch.equal, given, before)):
+            _warn(f"{self.calls[side]} changes its input in place, which others read, too: make a new tensor, as x * 2")
+        elif not is_equal:
             _warn(
                 f"{self.calls[side]} reads a generator of its own, or an attribute that changes, so a resumed run is "
                 "not exact; draw from torch's global generator, and register state as a buffer"

@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import partial
 
 from paragan import build
-from paragan.config import RunConfig, dump, outside_names, to_tree
+from paragan.config import RunConfig, dump, outside_names, to_tree, used_code
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
 from paragan.core.files import write_text
-from paragan.core.outside_code import code_fingerprints
+from paragan.core.outside_code import changed_code, code_fingerprints
 from paragan.core.printable import join_some, print_line, to_printable
 from paragan.core.settings_tree import flatten
 from paragan.distributed.launch import exit_status
@@ -148,6 +148,8 @@ def _config_of_session(
     messages = change_messages(config, before)
     if trainer.data_change:
         messages.append(trainer.data_change)
+    if resumed and (names := changed_code(outside_names(config), used_code(request.out))):
+        messages.append(f"warning: code has changed since the run used it: {join_some(names)}")
     if config.initial_paths and not resumed:
         from paragan.build.initial_weights import load_initial_weights  # few runs need it
 

@@ -159,3 +159,26 @@ def test_a_last_layer_that_begins_at_zero_ignores_nothing(tmp_path):
     generator = G()
     nn.init.zeros_(generator.last.weight)
     assert _warnings_of(generator, tmp_path) == []
+
+
+class InPlaceG(G):
+    def forward(self, latent):
+        return super().forward(latent.mul_(2))
+
+
+class InPlaceD(D):
+    def forward(self, x):
+        return super().forward(x.mul_(2))
+
+
+@pytest.mark.parametrize("nets", [(InPlaceG, D), (G, InPlaceD)])
+def test_a_network_that_changes_its_input_in_place_is_named(tmp_path, nets):
+    g, d = (kind() for kind in nets)
+    (line,) = _warnings_of(g, tmp_path, d)
+    assert "changes its input in place" in line
+
+
+@pytest.mark.parametrize("out", [3, 2.5, ["runs"]])
+def test_a_folder_that_is_no_path_is_one_line(out):
+    with pytest.raises(ConfigError, match=r"^out must be the path of a folder, not"):
+        trainer(G(), D(), out)

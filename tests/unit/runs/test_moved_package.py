@@ -73,6 +73,20 @@ def test_a_folder_without_the_package_says_so(moved_package, folder, trust, caps
     assert f"there is no mygan/nets.py in --code {folder}" in error and "folder that mygan lies in" in error
 
 
+@pytest.mark.parametrize("file", ["nets.py", "loss.py"])
+def test_resume_says_that_its_code_has_changed(moved_package, file, capsys):
+    """Also where `--trust` was passed before, as printed commands have it."""
+    command = ["train", "run", "--code", "new place", "--trust"]
+    assert main([*command, "train.kimg=0.012"]) == 0
+    assert "code has changed" not in "".join(capsys.readouterr())
+    changed = moved_package / "mygan" / file
+    changed.write_text(f"{changed.read_text()}\nassert __debug__\n")
+    _forget("mygan")
+    assert main([*command, "train.kimg=0.016"]) == 0
+    output = "".join(capsys.readouterr())
+    assert f"warning: code has changed since the run used it: mygan.{changed.stem}" in output
+
+
 def test_another_package_of_that_name_is_not_imported(moved_package, monkeypatch, capsys):
     """It comes first on the import path, so it is what would be imported."""
     Path("elsewhere/mygan").mkdir(parents=True)
