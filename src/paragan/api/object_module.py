@@ -47,9 +47,9 @@ def as_module(player: Any) -> nn.Module:
     net = player if isinstance(player, nn.Module) else _ObjectModule(player)
     check_plain_layers(f"Estimator: {class_name(net)}", net)
     if not any(weight.requires_grad for weight in net.parameters()):
-        raise ConfigError(
-            f"Estimator: {class_name(net)} has no weights to train; assign networks to its attributes: self.net = …"
-        )
+        is_frozen = any(True for _ in net.parameters())
+        remedy = "all are frozen" if is_frozen else "assign networks to its attributes: self.net = …"
+        raise ConfigError(f"Estimator: {class_name(net)} has no weights to train; {remedy}")
     return set_train_mode(net.cpu())
 
 

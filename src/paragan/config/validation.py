@@ -199,7 +199,8 @@ def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
     path = dotted(section.path, key)
     if (hint := setting_hint(path, value)) is not None:
         return f"unknown key; {hint}"
-    names = registry.names(section.category) if section.category else []
+    is_own_code = "." in section.name
+    names = registry.names(section.category) if section.category and not is_own_code else []
     if owners := [name for name in names if key in fields_of(registry.options(section.category, name))]:
         name = owners[0] if len(owners) == 1 else "NAME"
         where = dotted(section.path, "name")

@@ -8,6 +8,7 @@ from itertools import chain
 from torch import nn
 
 from paragan.core.errors import ConfigError
+from paragan.core.settings_tree import shorten
 from paragan.core.source import TensorSpec
 from paragan.core.tensor_game import LATENT
 from paragan.layers.discriminators import Discriminators
@@ -25,13 +26,14 @@ def generator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec]) -> tu
         raise ConfigError(f"data: a sample has a tensor {clash[0]!r}, the name of the latent that is drawn; rename it")
     parameters = _parameters(net, "generator")
     unknown = [p for p in parameters if p.name not in (*tensors, *_DRAWN) and p.default is p.empty]
+    _check_latent(net)
     has_latent = type(getattr(net, LATENT, None)) is int and not any(p.name in _DRAWN for p in parameters)
     if has_latent and len(unknown) == 1:
         parameters[parameters.index(unknown[0])] = unknown[0].replace(name=LATENT)
     arguments = _available(parameters, (*tensors, *_DRAWN), "generator")
     if not arguments:
         raise ConfigError(
-            f"generator: {type(net).__name__}.forward takes no arguments; name its arguments after tensors of a "
+            f"generator: {type(net).__name__}.forward takes no arguments by name; name them after tensors of a "
             "sample, or latent"
         )
     names = tuple(LATENT if name in _DRAWN else name for name in arguments)
@@ -118,6 +120,16 @@ def _arguments(owner: str, net: nn.Module, tensors: Mapping[str, TensorSpec], sa
     return (name, *_available(others, tensors, owner))
 
 
+def _check_latent(net: nn.Module) -> None:
+    """Raise `ConfigError` for an attribute `latent` that is a value, but no length; a layer may have that name."""
+    latent = getattr(net, LATENT, None)
+    if isinstance(latent, int | float | str | tuple | list) and not (type(latent) is int and latent > 0):
+        raise ConfigError(
+            f"generator: the attribute latent of {type(net).__name__} is {shorten(latent)}; it is the length of the "
+            "latent, an integer of 1 or more"
+        )
+
+
 def _parameters(net: nn.Module, owner: str) -> list[inspect.Parameter]:
     """Return the named arguments of `forward` that can be given by position."""
     parameters = inspect.signature(net.forward).parameters.values()
@@ -145,7 +157,7 @@ def _available(parameters: list[inspect.Parameter], tensors: Collection[str], ow
             names = ", ".join(name for name in tensors if name not in _DRAWN)
             hint = "rename one of them"
             if owner == "generator":
-                hint += f", or set generator.latent, its length, if {parameter.name} is the latent"
+                hint += f", or give the network its length (self.latent = 64) if {parameter.name} is the latent"
             raise ConfigError(f"{owner}: forward takes {parameter.name!r}, and a sample has only {names}; {hint}")
         else:
             missing = parameter.name

@@ -182,3 +182,23 @@ def test_a_network_that_changes_its_input_in_place_is_named(tmp_path, nets):
 def test_a_folder_that_is_no_path_is_one_line(out):
     with pytest.raises(ConfigError, match=r"^out must be the path of a folder, not"):
         trainer(G(), D(), out)
+
+
+@pytest.mark.parametrize("latent", ["4", 4.0, (4,), 0, -1, True])
+def test_a_length_of_the_latent_that_is_none_is_named(tmp_path, latent):
+    generator = G()
+    generator.latent = latent
+    with pytest.raises(ConfigError, match=r"^generator: the attribute latent of G is .* an integer of 1 or more"):
+        trainer(generator, D(), tmp_path)
+
+
+def test_a_layer_may_be_called_latent(tmp_path):
+    class FromSamples(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.latent = nn.Linear(6, 6)
+
+        def forward(self, x):
+            return self.latent(x)
+
+    assert trainer(FromSamples(), D(), tmp_path).run().is_finished

@@ -107,3 +107,14 @@ def test_a_run_that_was_moved_without_its_code_says_what_is_missing(project, cap
         error = capsys.readouterr().err
         assert f"{project / 'wgan.py'} does not exist" in error
         assert "pass --trust" not in error
+
+
+def test_an_unknown_option_of_own_code_names_its_options(tmp_path, monkeypatch, capsys):
+    """Not models of paragan that have an option of that name."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "mygan"]) == 0
+    monkeypatch.syspath_prepend(tmp_path)
+    for word in ("model.blocks_per_stage=3", "model.attention=3"):
+        assert main(["train", "mygan/recipe.yaml", word, "--out", "run"]) == 2
+    error = capsys.readouterr().err
+    assert "choose one of name, latent, width" in error and "it belongs to" not in error
