@@ -1,7 +1,6 @@
 """The shared table of fitness is the plain double loop over pairs."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -84,9 +83,6 @@ def test_fitness_computes_images_and_logits_once(monkeypatch):
                 found.fitness(side, centres[one][side], [centres[n][other] for n in near], cell)
     # any two cells of a 3x3 torus share a neighbourhood: 81 pairs instead of 9 x 25, and each D sees real images once
     assert calls == {Side.G: 9, Side.D: 81 + 9}
-    copies = {side: replace(value) for side, value in centres[0].items()}
-    assert found.losses(copies[Side.G], copies[Side.D], 0) == found.losses(centres[0][Side.G], centres[0][Side.D], 0)
-    assert calls == {Side.G: 9, Side.D: 90}
 
 
 @pytest.mark.parametrize("by", ["mean", "worst", "best"])

@@ -50,6 +50,10 @@ def test_numbers_that_no_checkpoint_has_are_refused_at_the_start(tmp_path, kind)
 
 
 class ComplexG(Spectral):
+    def __init__(self):
+        super().__init__()
+        self.register_parameter("bias", None)
+
     def forward(self, latent):
         return torch.fft.fft(latent) @ self.weight.T
 
