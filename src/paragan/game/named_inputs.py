@@ -37,9 +37,11 @@ def generator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec]) -> tu
             "sample, or latent"
         )
     names = tuple(LATENT if name in _DRAWN else name for name in arguments)
-    if LATENT in names and type(getattr(net, LATENT, None)) is not int:
+    length = getattr(net, LATENT, None)
+    if LATENT in names and (type(length) is not int or length < 1):
+        problem = "has 0 as" if length == 0 else "has no"
         raise ConfigError(
-            f"generator: {type(net).__name__} has no attribute `latent`, the length of {arguments[0]}; set it, for "
+            f"generator: {type(net).__name__} {problem} attribute `latent`, the length of {arguments[0]}; set it, for "
             "example self.latent = 64"
         )
     return names
@@ -123,10 +125,10 @@ def _arguments(owner: str, net: nn.Module, tensors: Mapping[str, TensorSpec], sa
 def _check_latent(net: nn.Module) -> None:
     """Raise `ConfigError` for an attribute `latent` that is a value, but no length; a layer may have that name."""
     latent = getattr(net, LATENT, None)
-    if isinstance(latent, int | float | str | tuple | list) and not (type(latent) is int and latent > 0):
+    if isinstance(latent, int | float | str | tuple | list) and not (type(latent) is int and latent >= 0):
         raise ConfigError(
             f"generator: the attribute latent of {type(net).__name__} is {shorten(latent)}; it is the length of the "
-            "latent, an integer of 1 or more"
+            "latent, an integer (0: none)"
         )
 
 

@@ -46,8 +46,8 @@ def shared():
 
 
 MISTAKES = {
-    "generator: forward takes 'frame', and a sample has only point, frames; rename one of them, or set "
-    "generator.latent, its length, if frame is the latent": {"g": WrongName},
+    "generator: forward takes 'frame', and a sample has only point, frames; rename one of them, or give "
+    "the network its length (self.latent = 64) if frame is the latent": {"g": WrongName},
     'terms: Nameless has no name; set name = "my_term" in its class': {"terms": [Nameless()]},
     "generator: NoLatent has no attribute `latent`, the length of z; set it, for example self.latent = 64": {
         "g": NoLatent
