@@ -37,11 +37,9 @@ def generator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec]) -> tu
             "sample, or latent"
         )
     names = tuple(LATENT if name in _DRAWN else name for name in arguments)
-    length = getattr(net, LATENT, None)
-    if LATENT in names and (type(length) is not int or length < 1):
-        problem = "has 0 as" if length == 0 else "has no"
+    if LATENT in names and type(getattr(net, LATENT, None)) is not int:
         raise ConfigError(
-            f"generator: {type(net).__name__} {problem} attribute `latent`, the length of {arguments[0]}; set it, for "
+            f"generator: {type(net).__name__} has no attribute `latent`, the length of {arguments[0]}; set it, for "
             "example self.latent = 64"
         )
     return names
