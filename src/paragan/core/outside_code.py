@@ -58,8 +58,13 @@ def code_fingerprints(names: Iterable[str]) -> dict[str, str]:
 
 
 def changed_code(names: Iterable[str], used: Mapping[str, str]) -> list[str]:
-    """Return the files of outside code whose content is not in `used`, the sha256 by name; empty: not known."""
-    return [name for name, sha256 in code_fingerprints(names).items() if used and sha256 not in used.values()]
+    """Return the files of outside code that have another content than in `used`, whose sha256 are by name.
+
+    Code that the run has not used before, such as another writer, is none that has changed.
+    """
+    known = {os.path.basename(name) for name in used}
+    now = code_fingerprints(names).items()
+    return [name for name, sha256 in now if os.path.basename(name) in known and sha256 not in used.values()]
 
 
 def source_files(name: str) -> dict[str, Path]:

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from paragan.core.outputs import DiscriminatorOutput
+from paragan.game.gradient_flow import REFUSALS
 from paragan.game.network import CalledNetwork
 
 _NUDGE = 1e6  # far above what any layer returns for a sample
 _WIDEST = 8.0  # range of values; clamps and soft caps of logits have wider ones, which losses do not reach
 _LOGITS = "and the losses take logits, any real numbers"
-_REFUSALS = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 _NARROWEST = 0.1  # change of a logit by the nudge, below which nothing is known of it
 
 
@@ -25,7 +25,7 @@ def notice_bounded_logits(net: nn.Module, inputs: Sequence[Tensor | None], call_
     """
     called = CalledNetwork(module=net)
     ranges: dict[str, tuple[float, float]] = {}
-    with suppress(*_REFUSALS):  # of such values: only a notice is lost
+    with suppress(*REFUSALS):  # of such values: only a notice is lost
         ranges = bounded_ranges(net, lambda: DiscriminatorOutput.of(called(*inputs)))
     for name, (low, high) in ranges.items():
         text = f"its values are from {low:.2g} to {high:.2g} for any weights; leave it out"

@@ -1,7 +1,8 @@
 """Whether gradients reach what they train: a network's weights, and G through D's logits; for a trial."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,8 @@ from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.game.network import CalledNetwork
 
+# what a network may raise for weights and values that no run has
+REFUSALS = (ArithmeticError, AssertionError, ConfigError, LookupError, RuntimeError, TypeError, ValueError)
 CallOf = Callable[[str], str]
 
 _CUTS = "a detach, a no_grad, an argmax or a comparison"
@@ -71,22 +74,22 @@ def notice_flat_logits(net: nn.Module, inputs: Sequence[Tensor | None], names: l
         _warn(f"{call_of(name)} returned logits whose gradient is 0 for the samples of G{_ROUNDED}")
 
 
-def notice_ignored_inputs(net: nn.Module, inputs: Sequence[Tensor | None], call: str) -> None:
+def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], call: str) -> None:
     """Warn of latents and conditions on which the values of G do not depend, also with other weights.
 
-    call: of G, for the message. Changes the weights of `net`.
+    inputs: of G by name, in order. call: of G, for the message. Changes the weights of `net`.
     """
     _shake(net)
-    names = call.partition("(")[2].rstrip(")").split(", ")
-    tried = [x.clone().requires_grad_() if x is not None and x.is_floating_point() else x for x in inputs]
-    copies = [None if x is None else x.clone() for x in tried]  # which G may change in place
-    images = GeneratorOutput.of(CalledNetwork(module=net)(*copies)).images
+    tried = {name: x for name, x in inputs.items() if x is not None and x.is_floating_point()}
+    leaves = {name: x.clone().requires_grad_() for name, x in tried.items()}
+    copies = {name: x.clone() for name, x in leaves.items()}  # which G may change in place
     weights = [weight for weight in net.parameters() if weight.requires_grad]
-    if not any(gradient is not None and gradient.any() for gradient in _gradients(images, *weights)):
-        return  # of rounded values, for example, whose gradient is 0 for all
-    for name, x in zip(names, tried, strict=False):
-        if x is not None and x.requires_grad:
-            (gradient,) = _gradients(images, x)
+    with suppress(*REFUSALS):  # of such weights: only a notice is lost
+        images = GeneratorOutput.of(CalledNetwork(module=net)(*{**inputs, **copies}.values())).images
+        if not any(gradient is not None and gradient.any() for gradient in _gradients(images, *weights)):
+            return  # of rounded values, for example, whose gradient is 0 for all
+        for name, leaf in leaves.items():
+            (gradient,) = _gradients(images, leaf)
             if gradient is None or not gradient.any():
                 _warn(f"{call} returned values that do not depend on {name!r}: let G read it, or leave it out")
 

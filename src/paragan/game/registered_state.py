@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -13,17 +12,13 @@ from paragan.core.printable import join_some
 _MAX_NAMED = 5
 
 
-@dataclass(frozen=True, kw_only=True)
 class RegisteredState:
     """Weights and buffers of a network before its first call in a trial."""
 
-    net: nn.Module
-    weights: dict[str, nn.Parameter] = field(init=False)
-    buffers: dict[str, Tensor | None] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", dict(self.net.named_parameters()))
-        object.__setattr__(self, "buffers", {name: _copied(value) for name, value, _ in _buffers(self.net)})
+    def __init__(self, net: nn.Module) -> None:
+        self.net = net
+        self.weights = dict(net.named_parameters())
+        self.buffers = {name: _copied(value) for name, value, _ in _buffers(net)}
 
     def check(self, call: str, outputs: Sequence[Tensor]) -> None:
         """Raise `ConfigError` for weights and buffers that training could not find again; warn of unused weights.
@@ -81,15 +76,15 @@ def _kind(value: Tensor | None) -> str:
 def _leaves(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Return the leaves of a graph that gather gradients, each once."""
     leaves = {}
-    found = [output.grad_fn for output in outputs if output.grad_fn is not None]
-    seen = set(found)
-    while found:
-        node = found.pop()
-        if (leaf := getattr(node, "variable", None)) is not None:
+    nodes = [output.grad_fn for output in outputs if output.grad_fn is not None]
+    seen = set(nodes)
+    while nodes:
+        node = nodes.pop()
+        if (leaf := getattr(node, "variable", None)) is not None:  # of torch's AccumulateGrad
             leaves[id(leaf)] = leaf
-        following = {following for following, _ in node.next_functions if following is not None} - seen
-        seen |= following
-        found += following
+        unseen = {earlier for earlier, _ in node.next_functions if earlier is not None} - seen
+        seen |= unseen
+        nodes += unseen
     return list(leaves.values())
 
 

@@ -117,7 +117,7 @@ class _Trial:
     def run(self, turns: bool) -> None:
         """Raise `ConfigError` for a network or loss that is wrong; turns: also for a penalty."""
         feed = self.game.prior.feed("trial", self.real)
-        states = {side: RegisteredState(net=net) for side, net in self.nets.items()}
+        states = {side: RegisteredState(net) for side, net in self.nets.items()}
         generated = self._generate(feed)
         fake = generated.images
         on_real = self._judge(feed.real_inputs)
@@ -134,7 +134,8 @@ class _Trial:
         self._declare_draws()
         notice_bounded_logits(self.nets[Side.D], feed.real_inputs, self._call_of)
         notice_flat_logits(self.nets[Side.D], (fake.detach(), *feed.fake_conditions), flat, self._call_of)
-        notice_ignored_inputs(self.nets[Side.G], feed.fake_inputs, self.calls[Side.G])
+        names = self.game.prior.generator_arguments or ("z", "y", "condition")
+        notice_ignored_inputs(self.nets[Side.G], dict(zip(names, feed.fake_inputs, strict=False)), self.calls[Side.G])
 
     def _declare_draws(self) -> None:
         for side in self.drawing:  # its turns seed the generators, although no layer says that it draws
@@ -197,10 +198,10 @@ class _Trial:
                 )
 
     def _notice_hidden_state(self, side: Side, inputs: tuple[Tensor | None, ...]) -> None:
-        given = [x for x in inputs if x is not None]
-        before = [x.clone() for x in given]
+        tensors = [x for x in inputs if x is not None]
+        before = [x.clone() for x in tensors]
         is_equal = repeats(lambda: CalledNetwork(module=self.nets[side])(*inputs), self.nets[side])
-        if not all(map(torch.equal, given, before)):
+        if not all(map(torch.equal, tensors, before)):
             _warn(f"{self.calls[side]} changes its input in place, which others read, too: make a new tensor, as x * 2")
         elif not is_equal:
             _warn(

@@ -202,3 +202,21 @@ def test_a_layer_may_be_called_latent(tmp_path):
             return self.latent(x)
 
     assert trainer(FromSamples(), D(), tmp_path).run().is_finished
+
+
+class Strict(G):
+    """Refuses weights that no run has: those with which the trial asks what its values depend on."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error, self.largest = error, float(self.first.weight.detach().abs().max()) + 0.05
+
+    def forward(self, latent):
+        if self.first.weight.abs().max() > self.largest:
+            raise self.error
+        return super().forward(latent)
+
+
+@pytest.mark.parametrize("error", [AssertionError("too large"), ValueError("too large"), ConfigError("too large")])
+def test_a_generator_that_refuses_other_weights_trains(tmp_path, error):
+    assert _warnings_of(Strict(error), tmp_path) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paragan.cli.main import main
-from paragan.core.outside_code import source_files
+from paragan.core.outside_code import changed_code, code_fingerprints, source_files
 from tests.unit.runs.test_moved_code import VERBS
 
 
@@ -104,6 +104,16 @@ def test_exported_file_of_a_package_opens_by_its_folder(moved_package, capsys):
     command = ["sample", "exported/generator.safetensors", "--num", "2", "--code"]
     assert main([*command, "run"]) == 2
     assert main([*command, "new place"]) == 0
+
+
+def test_code_that_a_run_has_not_used_before_is_not_said_to_have_changed(tmp_path):
+    for name in ("writer.py", "nets.py"):
+        (tmp_path / name).write_text(f"NAME = {name!r}")
+    used = {"/elsewhere/nets.py": code_fingerprints([str(tmp_path / "nets.py")]).popitem()[1]}
+    names = [str(tmp_path / "writer.py"), str(tmp_path / "nets.py")]
+    assert changed_code(names, used) == [] and changed_code(names, {}) == []
+    (tmp_path / "nets.py").write_text("NAME = None")
+    assert changed_code(names, used) == [str(tmp_path / "nets.py")]
 
 
 @pytest.mark.parametrize("layout", ["a/__init__.py a/b/__init__.py", "a/b/__init__.py", "a/__init__.py", ""])

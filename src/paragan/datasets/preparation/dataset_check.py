@@ -206,8 +206,7 @@ def _examine(
         if parts:
             values = [stored.values_HWC for _, stored in parts]
             content = tuple((part.dtype, part.shape, hashlib.sha256(part.tobytes()).digest()) for part in values)
-            first = first_rows.setdefault(content, row)
-            if first != row:
+            if (first := first_rows.setdefault(content, row)) != row:
                 report.duplicates.append((images.name(row), images.name(first)))
         progress(row + 1, len(images))
     report.formats = dict(formats.most_common())
