@@ -100,7 +100,7 @@ def _with_labels(config: RunConfig, train: Source, held_out: Source) -> tuple[So
 def _with_trained_classes(train: Source, held_out: Source) -> tuple[Source, Source]:
     """Leave out the classes without training images, of which G cannot learn anything, and say so."""
     sizes = train.class_sizes()
-    notices = untrained_classes(train.class_names, sizes)
+    notices = untrained_classes(train.class_names, sizes, held_out.class_sizes())
     if not notices:
         return train, held_out
     classes = np.flatnonzero(sizes).tolist()

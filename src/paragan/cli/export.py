@@ -67,15 +67,16 @@ def export(
     outside_code = trusted(trust, code)
     if player == "d":
         discriminator = open_discriminator(path, outside_code, best)
+        folder = _folder(path, out, player)
         _check_programs(discriminator, requested)
-        print("\n".join(discriminator.write(_folder(path, out, "export-d"), requested)))
+        print("\n".join(discriminator.write(folder, requested)))
         return
     bundle = _open_bundle(open_generator(path, outside_code, best, steps=steps), path, direction)
+    single = None if single_file is None else out
+    folder = _folder(path, out if single is None else single.parent, player)
     _check_programs(bundle, requested)
-    if out is not None and single_file is not None:
-        print("\n".join(bundle.write_single(out, single_file.value)))
-    else:
-        print("\n".join(bundle.write(_folder(path, out), requested)))
+    lines = bundle.write(folder, requested) if single is None else bundle.write_single(single, requested[0])
+    print("\n".join(lines))
 
 
 def _open_bundle(sampler: Sampler, path: Path, direction: str | None) -> Bundle:
@@ -98,8 +99,13 @@ def _check_programs(exported: Bundle | ExportedDiscriminator, formats: list[str]
         print("tracing the network and comparing outputs; takes up to a minute", file=sys.stderr, flush=True)
 
 
-def _folder(path: Path, out: Path | None, name: str = "export") -> Path:
-    return out or create_subfolder(path if path.is_dir() else path.parent, name)
+def _folder(path: Path, out: Path | None, player: Literal["g", "d"]) -> Path:
+    """Return the folder of an export; `ConfigError` for one that holds the other player's."""
+    from paragan.export.model_card import check_no_export_of
+
+    folder = out or create_subfolder(path if path.is_dir() else path.parent, "export" if player == "g" else "export-d")
+    check_no_export_of(folder, "discriminator" if player == "g" else "generator")
+    return folder
 
 
 def _requested_formats(out: Path | None, single_file: Format | None, formats: list[Format]) -> list[str]:

@@ -193,11 +193,12 @@ class Sections(dict[str, Section]):
 
     def _untrusted(self, written: str, path: str) -> str:
         """Return the message about outside code that may not be imported."""
-        problem = f"{written!r} is code outside paragan, which this file may not import; if you"
+        trust = "if you trust it, pass --trust (in Python: trust=True)"
         if isinstance(self._outside, outside_code.CodeFolder):
             file = outside_code.source_files(path).get(path, path)
-            problem = f"{file} is not a file that the run has used, by its sha256; if you"
-        return f"{problem} trust it, pass --trust (in Python: trust=True)"
+            return f"{file} is not a file that the run has used, by its sha256; {trust}"
+        problem = f"{written!r} is code outside paragan, which this file may not import"
+        return f"{problem}; {trust}, or --code DIR to import from a folder only what the run has used"
 
     def _check_program(self, key: str, node: Node) -> None:
         if isinstance(node.value, str) and node.place != COMMAND_LINE and node.value not in self._outside:

@@ -236,16 +236,18 @@ def image_specs(
     return {"image": image, **label, **({"condition": image} if has_pairs else {})}
 
 
-def untrained_classes(class_names: Sequence[str], sizes: Sequence[int]) -> tuple[str, ...]:
+def untrained_classes(class_names: Sequence[str], trained: Sequence[int], held_out: Sequence[int]) -> tuple[str, ...]:
     """Return a line that names the classes without training images, if there are some.
 
-    sizes: number of training images of each class; empty: not known.
+    trained, held_out: number of images of each class; empty: not known.
     """
-    missing = [repr(name) for name, size in zip(class_names, sizes, strict=False) if not size]
+    missing = [row for row, size in enumerate(trained) if not size]
     if not missing:
         return ()
-    named = join_some(missing)
-    return (f"classes without training images are left out, also of the held-out ones: {named}; add training images",)
+    named = join_some([repr(class_names[row]) for row in missing])
+    num_held_out = sum(held_out[row] for row in missing) if held_out else 0
+    counted = f", with {num_held_out:,} of the held-out images" if num_held_out else ""
+    return (f"classes without training images are left out{counted}: {named}; add training images",)
 
 
 def describe_tensors(tensors: Mapping[str, TensorSpec]) -> str:

@@ -22,7 +22,8 @@ def test_printed_command_trains_where_no_class_has_training_and_held_out_images(
         for number in range(40):
             put(path / f"class-{number}" / "0.png")
     _, out, _ = run(capsys, path, *(["data.labels=false"] if layout == "labels off" else []))
-    assert "no class has training and held-out images" in out
+    assert ("no class has training and held-out images" in out) == (layout != "labels off")
+    assert ("labels drawn as in the data" in out) == (layout != "labels off")
     assert "it is trained on" not in out and "are left out" not in out
     command = shlex.split(out.partition("To train: paragan ")[2])
     assert command.count("data.labels=false") == 1
@@ -34,6 +35,6 @@ def test_class_with_its_only_image_held_out_is_left_out_and_not_said_to_be_train
     for name in ("train/a/0", "train/a/1", "train/b/0", "train/single/0", "val/a/0", "val/b/0", "val/q/0"):
         put(tmp_path / f"{name}.png")
     _, out, _ = run(capsys, tmp_path)
-    assert "classes without training images are left out, also of the held-out ones: 'q'" in out
+    assert "classes without training images are left out, with 1 of the held-out images: 'q'" in out
     assert "classes of one image: 'single'; it is trained on" in out
     assert "data.labels" not in out.partition("To train: ")[2]

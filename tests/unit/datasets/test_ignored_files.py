@@ -18,7 +18,7 @@ from paragan.datasets.preparation.prepare import prepare_shards
 from tests.image_folders import add_member, png, put
 
 BROKEN = "links that lead to no file, pipes and devices are ignored: 2 ('b/gone.png', 'b/round.png')"
-UNTRAINED = "classes without training images are left out, also of the held-out ones: 'c'"
+UNTRAINED = "classes without training images are left out, with 1 of the held-out images: 'c'"
 
 
 @pytest.fixture

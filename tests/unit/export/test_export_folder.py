@@ -125,10 +125,23 @@ def test_a_single_file_joins_a_folder_of_other_things(run, exporting, tmp_path, 
     assert text is None or (tmp_path / "README.md").read_text() == text
 
 
+@pytest.mark.parametrize("first", ["g", "d"])
+@pytest.mark.parametrize("words", [[], ["--format", "torch"]])
+def test_the_folder_of_the_other_player_is_refused_before_anything_is_traced(
+    run, exporting, tmp_path, capfd, first, words
+):
+    exporting(run, "--player", first, "--out", tmp_path)
+    second = "gd".replace(first, "")
+    assert main(["export", str(run), "--player", second, *words, "--out", str(tmp_path)]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"has an exported {'generator' if first == 'g' else 'discriminator'}" in line
+
+
 def test_a_single_file_does_not_join_the_export_of_a_discriminator(run, exporting, tmp_path, capfd):
     exporting(run, "--player", "d", "--out", tmp_path)
-    assert main(["export", str(run), "--out", str(tmp_path / "generator.safetensors")]) == 2
-    assert "has an exported discriminator" in capfd.readouterr().err
+    assert main(["export", str(run), "--out", str(tmp_path / "generator.pt2")]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "has an exported discriminator" in line
 
 
 def test_export_onnx_model_equals_network(run, exporting, tmp_path, monkeypatch):

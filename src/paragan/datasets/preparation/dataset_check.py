@@ -148,19 +148,20 @@ def _describe(images: EncodedImages, report: DatasetReport, options: Any) -> Non
     report.images = len(images)
     report.classes = dict(zip(names, images.class_sizes(), strict=True))
     trained, held_out = (images.class_sizes(rows) for rows in splits.values())
+    has_labels = bool(getattr(options, "labels", True))
     report.trained = dict(zip(names, trained, strict=True))
     report.has_scored_classes = any(map(min, trained, held_out))
-    report.warnings = (*images.notices, *_untrained(report))
-    report.summary = images.describe(options.held_out)
+    report.warnings = (*images.notices, *(_untrained(names, trained, held_out) if has_labels else ()))
+    report.summary = images.describe(options.held_out, has_labels)
     report.splits = {split: len(rows) for split, rows in splits.items()}
     report.ignored = dict(images.ignored)
 
 
-def _untrained(report: DatasetReport) -> tuple[str, ...]:
+def _untrained(names: Sequence[str], trained: Sequence[int], held_out: Sequence[int]) -> tuple[str, ...]:
     """Return a line about classes that are not trained on, if there are some."""
-    if report.classes and not report.has_scored_classes:
+    if names and not any(map(min, trained, held_out)):
         return ("no class has training and held-out images: the command trains without labels (data.labels=false)",)
-    return untrained_classes(tuple(report.trained), tuple(report.trained.values()))
+    return untrained_classes(names, trained, held_out)
 
 
 def _check_audio(options: audio.Options, report: DatasetReport, settings: Sequence[str]) -> DatasetReport:
