@@ -62,7 +62,7 @@ def export(
 
     if "onnx" in requested:
         check_onnx()
-    if direction is not None and not _has_programs(requested):
+    if direction is not None and not set(requested) - {"safetensors"}:
         raise ConfigError("--direction is of programs, and the weights have both; add --format, or leave it out")
     outside_code = trusted(trust, code)
     if player == "d":
@@ -89,12 +89,8 @@ def _open_bundle(sampler: Sampler, path: Path, direction: str | None) -> Bundle:
     return Bundle(sampler=sampler, tree=tree, score=sampler.score, outside=outside, direction=direction)
 
 
-def _has_programs(formats: list[str]) -> bool:
-    return not {"safetensors"}.issuperset(formats)
-
-
 def _check_programs(exported: Bundle | ExportedDiscriminator, formats: list[str]) -> None:
-    if _has_programs(formats):
+    if set(formats) - {"safetensors"}:
         exported.check_programs()
         print("tracing the network and comparing outputs; takes up to a minute", file=sys.stderr, flush=True)
 

@@ -82,7 +82,8 @@ def plan_command(
     --measure and --profile add its time, --workers the time on a cluster. No data is needed with --shape.
     """
     recipe, overrides, _ = parse_words(words, context)
-    _check_forecast_options(context.params)
+    if workers is None and any((profile, assume, choose, plot)):
+        raise typer.BadParameter("--profile-file, --assume, --choose and --plot are of a forecast; pass --workers, too")
     config = load_config(recipe, overrides, trusted_recipe(trust, code))
     from paragan.extensions.planning.plan_run import PlanRequest
 
@@ -105,11 +106,6 @@ def _print_plan(request: PlanRequest, as_json: bool) -> None:
     with show_lines() as log:
         plan = plan_run(request, log)
     print(json.dumps(plan.to_dict(), indent=1) if as_json else format_plan(plan))
-
-
-def _check_forecast_options(options: Mapping[str, object]) -> None:
-    if options["workers"] is None and any(options[name] for name in ("profile", "assume", "choose", "plot")):
-        raise typer.BadParameter("--profile-file, --assume, --choose and --plot are of a forecast; pass --workers, too")
 
 
 def _forecast_request(options: Mapping[str, Any]) -> ForecastRequest:
