@@ -74,6 +74,7 @@ NEEDED: dict[str | frozenset[str], tuple[str, ...]] = {
     ALL: (
         "tests/architecture/",
         "tests/attacks/test_attacks.py::test_a_few_fuzzed_inputs",
+        "tests/chaos/test_campaigns.py::test_every_phase_that_faults_begin_in_is_there",
         "tests/contract/test_settings.py::",
         "tests/unit/report/test_published_plots.py::",
         "tests/contract/test_benchmarks.py::",

@@ -185,7 +185,7 @@ def install() -> None:
     for loop in (TrainingLoop, Evolution):
         _before(loop, "_log_step", lambda *_: ("record", None))
         _after(loop, "_log_step", _note)
-    _before(TrainingLoop, "samples", lambda *_: ("samples", None))
+    _before(TrainingLoop, "_sample", lambda *_: ("samples", None))
     _before(TrainingLoop, "compute_score", lambda *_: ("score", None))
     _before(CheckpointWriter, "save", lambda writer, step, *_: ("save", step))
     _after(CheckpointWriter, "_write", lambda *_: enter("written"))

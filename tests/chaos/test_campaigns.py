@@ -1,5 +1,8 @@
 """Runs under drawn faults: each ends as the undisturbed run does. `tests/chaos/campaigns.py` has the list."""
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.chaos.campaign import write_plan
@@ -7,6 +10,7 @@ from tests.chaos.campaigns import CAMPAIGNS, run
 from tests.chaos.faults import EARLY, STRATEGIES, draw_faults, draw_network_faults
 from tests.chaos.invariants import Broken, check, repeated, report
 from tests.chaos.network import lacking
+from tests.processes import ROOT, environment
 from tests.tiny_run import train
 
 pytestmark = pytest.mark.chaos
@@ -31,6 +35,14 @@ def test_a_run_survives_its_faults(tmp_path, kind, strategy, count, seed):
     if kind == "network" and lacking():
         pytest.skip(f"not run: {lacking()}")
     assert_survived(run(kind, strategy, count, seed, tmp_path / "root"), count)
+
+
+def test_every_phase_that_faults_begin_in_is_there():
+    """In a process of its own, as patches stay. Renamed methods would end each campaign before its first fault."""
+    path = f"{ROOT}:{ROOT / 'src'}"
+    command = [sys.executable, "-c", "from tests.chaos.inject import install; install()"]
+    ended = subprocess.run(command, env=environment(PYTHONPATH=path), capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr[-500:]
 
 
 def test_campaigns_have_200_faults_of_every_kind_and_phase():
