@@ -250,7 +250,7 @@ class ScalingManager:
 
     def _finish(self, session: Session) -> None:
         self._end = _FINISHED
-        runs.end_session(session, 0, _FINISHED)
+        runs.end_session(session, code=0, reason=_FINISHED)
         self._exits.close()  # another process may use the folder
         self._log(f"{end_line(session, _FINISHED)}\n{result_lines(session)}")
 

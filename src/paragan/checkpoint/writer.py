@@ -164,7 +164,7 @@ class CheckpointWriter:
         def find() -> str | None:
             return self.read_newest(lambda path: read_checkpoint(path).path.name) if self.world.is_main else None
 
-        name = run_on_all_ranks(self.world, find)[0]
+        name, *_ = run_on_all_ranks(self.world, find)
         if name is None:
             return None
         opened: list[Checkpoint] = []

@@ -125,7 +125,7 @@ def _unknown_option(words: Sequence[str], position: int, context: typer.Context)
         value = following
     key = option.lstrip("-")
     options = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
-    if (meant := registry.closest_name(option, options, 0.8)) is not None:
+    if (meant := registry.closest_name(option, options, min_similarity=0.8)) is not None:
         hint = f"did you mean {meant}?"
     elif (known := setting_hint(key, value or None)) is not None:
         hint = known

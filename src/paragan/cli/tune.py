@@ -97,7 +97,7 @@ def _tuning(
     if not 0 < config.every.score_kimg < plan.kimg:
         print(f"tune: no trial is pruned, as every.score_kimg={config.every.score_kimg:g} scores only their ends")
     folder = Path(out or f"runs/{run_name(recipe)}-tune")
-    return Tuning(plan=plan, configure=configure, folder=folder, world=join_world(config, None))
+    return Tuning(plan=plan, configure=configure, folder=folder, world=join_world(config, place=None))
 
 
 def _check_one_process(config: RunConfig) -> None:

@@ -90,7 +90,7 @@ def read_with_places(
 def parse_recipe(text: str, source: str, outside: Container[str] = ANY, overrides: Sequence[str] = ()) -> RunConfig:
     """Return the config of a recipe in memory. source: its name in messages. overrides: words."""
     problems: list[Problem] = []
-    tree = strict_yaml.read_map(text, SourceLocation(source, 1), problems)
+    tree = strict_yaml.read_map(text, SourceLocation(source, line=1), problems)
     is_exported = _check_format(tree)
     _write(tree, overrides, problems)
     return _validate(tree, problems, outside, "export the run again" if is_exported else "")
@@ -202,7 +202,7 @@ def _similar_recipes(recipe: str, known: Sequence[str]) -> str:
     """Return the end of a message: a misspelled recipe, or all that have the word in their name."""
     close = registry.closest_name(recipe, known)
     containing = [name for name in known if recipe.casefold() in name]
-    if len(containing) < 2 or len(recipe) < 3 or registry.closest_name(recipe, known, 0.8):
+    if len(containing) < 2 or len(recipe) < 3 or registry.closest_name(recipe, known, min_similarity=0.8):
         return registry.did_you_mean(close)
     return f"; recipes with {recipe!r} in their name: {', '.join(containing)}"
 

@@ -33,7 +33,7 @@ def read_file(path: Path, problems: list[Problem], shown: str | None = None) -> 
 
     shown: name of the file in messages. Raises `ConfigError` if it is missing or not strict YAML.
     """
-    start = SourceLocation(str(path) if shown is None else shown, 1)
+    start = SourceLocation(str(path) if shown is None else shown, line=1)
     return read_map(_read(path, SourceLocation(start.source)), start, problems)
 
 
@@ -60,7 +60,7 @@ def read_document(text: str, start: SourceLocation, problems: list[Problem]) -> 
         raise UnreadableError(place, f"not valid YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, UnicodeError, ValueError):
         raise UnreadableError(start, "contains characters that YAML does not allow; save it as plain text") from None
-    return Node(start, None) if root is None else _convert(root, "", start, problems)
+    return Node(start, value=None) if root is None else _convert(root, "", start, problems)
 
 
 def parse_scalar(text: str) -> Scalar:

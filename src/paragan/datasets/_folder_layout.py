@@ -181,7 +181,7 @@ def _descend(paths: list[bytes], parts: list[_Part], unread: list[bytes], choice
         has_masks = choice is None and images and masks and images | masks == names
         if not has_masks:
             has_splits = any(part.split == HELD_OUT for part in parts)
-            is_nested = has_splits and all(parse_split(folder)[0] for folder in names)  # train/train/, test/test/
+            is_nested = has_splits and all(map(_split_names.names_split, names))  # train/train/, test/test/
             if not (is_nested or len(names) == 1) or any(path_next_to_folders(paths, part.top) for part in parts):
                 return parts
         entered = sorted(images if has_masks else names)

@@ -87,7 +87,7 @@ def read_values(data: bytes, where: str) -> StoredValues:
 def _tiff_values(data: bytes, layout: Tiff, where: str) -> StoredValues:
     height, width, bands = layout.shape
     _image_decoding.check_num_pixels(width, height, where)
-    _image_decoding.check_memory(2 * width * height * bands * layout.dtype.itemsize, None, where)
+    _image_decoding.check_memory(2 * width * height * bands * layout.dtype.itemsize, image=None, where=where)
     return StoredValues(
         values_HWC=_tiff_bands.read_bands(data, layout),
         has_alpha=layout.has_alpha,
@@ -152,7 +152,9 @@ def read_levels(data: bytes, where: str, options: PixelOptions) -> Iterator[Imag
     colours_HWC = stored.colours_HWC
     full_range = (0.0, float(top_of(stored.values_HWC)))
     # levels of a channel and of alpha, and what they are computed from
-    _image_decoding.check_memory(stored.values_HWC.nbytes + 16 * stored.values_HWC[..., 0].size, None, where)
+    _image_decoding.check_memory(
+        stored.values_HWC.nbytes + 16 * stored.values_HWC[..., 0].size, image=None, where=where
+    )
     if options.range is None:
         _image_decoding.check_values(colours_HWC, where)
     mixtures = mix_bands(colours_HWC.shape[2], stored.has_alpha, options.channels, where)

@@ -40,6 +40,12 @@ def words_of(name: bytes) -> list[bytes]:
     return [word.removesuffix(b"s") if len(word) > 3 else word for word in words]
 
 
+def names_split(name: bytes) -> bool:
+    """Return whether one word of a name means a split, as of `train_images`."""
+    split, _ = parse_split(name)
+    return split is not None
+
+
 def parse_split(name: bytes) -> tuple[str | None, tuple[bytes, ...]]:
     """Return the split that one word of a name means (None without one), and the words that say what it is a split of.
 
@@ -131,4 +137,4 @@ def masks_of_images(paths: list[bytes]) -> list[int]:
 def split_folder(file: Path, root: Path) -> str:
     """Return the name of a file without suffix, or of its folder in `root`, that means a split; empty if none does."""
     names = (file.stem.partition(".tar")[0], file.parent.name if file.parent != root else "")
-    return next((name for name in names if parse_split(os.fsencode(name))[0]), "")
+    return next((name for name in names if names_split(os.fsencode(name))), "")

@@ -117,7 +117,7 @@ RULES = (
     AdviceRule(
         name="d_overfits",
         sign=lasting(
-            2, ("d/overfitting", "d/accuracy_train", "d/accuracy_held_out"), signs.overfits, value=itemgetter(0)
+            ("d/overfitting", "d/accuracy_train", "d/accuracy_held_out"), signs.overfits, count=2, value=itemgetter(0)
         ),
         means="D overfits: it recognizes its training images and takes held-out ones for generated, "
         "which leads G to copy.",
@@ -127,23 +127,23 @@ RULES = (
     ),
     AdviceRule(
         name="d_saturated",
-        sign=lasting(2, ("d/saturation",), lambda share: share > signs.SATURATED),
+        sign=lasting(("d/saturation",), lambda share: share > signs.SATURATED, count=2),
         means="D's loss is saturated on nearly all images, so its gradients vanish: D is too strong "
         "or its logits diverged.",
         remedies=(add_penalty, slower("d")),
     ),
     AdviceRule(
         name="d_too_strong",
-        sign=lasting(3, _ACCURACIES, lambda real, fake: min(real, fake) > signs.RIGHT, value=min, needs_bad=True),
+        sign=lasting(_ACCURACIES, lambda real, fake: min(real, fake) > signs.RIGHT, count=3, value=min, needs_bad=True),
         means="D classifies every image correctly and the score does not improve: D is too strong for G.",
         remedies=(add_penalty, heavier_penalty, slower("d")),
     ),
     AdviceRule(
         name="d_too_weak",
         sign=lasting(
-            16,  # D of a good run is there for 10 kimg, four measurements, before the score has improved
             (*_ACCURACIES, "d/saturation"),
             lambda real, fake, saturation: (real + fake) / 2 < signs.UNDECIDED and saturation < signs.CERTAIN,
+            count=16,  # D of a good run is there for 10 kimg, four measurements, before the score has improved
             value=mean_accuracy,
             needs_bad=True,
         ),
@@ -153,9 +153,9 @@ RULES = (
     AdviceRule(
         name="d_certain_and_wrong",
         sign=lasting(
-            2,
             (*_ACCURACIES, "d/saturation"),
             lambda real, fake, saturation: (real + fake) / 2 < 0.5 and saturation > signs.CERTAIN,
+            count=2,
             value=mean_accuracy,
         ),
         means="D is confident on many images and wrong on most: the learning rates of both players are too large.",
@@ -207,19 +207,21 @@ RULES = (
     ),
     AdviceRule(
         name="d_ahead",
-        sign=lasting(2, _ACCURACIES, lambda real, fake: (real + fake) / 2 > signs.MOSTLY_RIGHT, value=mean_accuracy),
+        sign=lasting(
+            _ACCURACIES, lambda real, fake: (real + fake) / 2 > signs.MOSTLY_RIGHT, count=2, value=mean_accuracy
+        ),
         means="D is right on nearly all images from the start: G does not keep up.",
         otherwise=None,
     ),
     AdviceRule(
         name="d_behind",
-        sign=lasting(2, _ACCURACIES, lambda real, fake: (real + fake) / 2 < signs.UNDECIDED, value=mean_accuracy),
+        sign=lasting(_ACCURACIES, lambda real, fake: (real + fake) / 2 < signs.UNDECIDED, count=2, value=mean_accuracy),
         means="D cannot distinguish real from generated images.",
         otherwise=None,
     ),
     AdviceRule(
         name="d_flat",
-        sign=lasting(4, ("d/real", "d/fake"), lambda real, fake: abs(real - fake) < signs.FLAT),
+        sign=lasting(("d/real", "d/fake"), lambda real, fake: abs(real - fake) < signs.FLAT, count=4),
         means="D's outputs for real and for generated images hardly differ.",
         otherwise=None,
     ),

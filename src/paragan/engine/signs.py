@@ -45,7 +45,7 @@ MOSTLY_RIGHT = 0.9  # mean accuracy. Measured: at most 0.9 in good runs, 0.9 to 
 
 
 def lasting(
-    count: int, names: Sequence[str], holds: Condition, value: Callable[..., float] = max, needs_bad: bool = False
+    names: Sequence[str], holds: Condition, count: int, value: Callable[..., float] = max, needs_bad: bool = False
 ) -> Sign:
     """Return a sign that holds for the last `count` observations of all `names` since training began.
 

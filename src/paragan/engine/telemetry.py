@@ -194,7 +194,7 @@ def _random_rows(source: Source, max_rows: int) -> Mapping[str, Tensor]:
     """Fetch `max_rows` random rows, at least two, always the same; files are often sorted by class."""
     max_rows = min(max_rows, _MAX_PAIRS) if source.has_pairs else max_rows
     count = max(2, min(max_rows, len(source), _MAX_BYTES // prod(source.shape)))
-    rows = Order(len(source), 0).at(np.arange(count) % len(source))
+    rows = Order(len(source), seed=0).at(np.arange(count) % len(source))
     return source.fetch(rows)
 
 

@@ -165,7 +165,7 @@ class TrainingLoop(SavedGame):
     def _evaluate_untrained(self) -> Iterator[Event]:
         """Sample, measure and score before the first step, if the run has periods for it."""
         if self.every.sample_kimg:
-            yield from self._observe(Report(0, 0, {}), has_sheet=True)
+            yield from self._observe(Report(step=0, images=0, scalars={}), has_sheet=True)
         if self.every.score_kimg:
             yield from self.scores()
 

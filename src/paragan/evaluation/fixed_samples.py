@@ -61,7 +61,7 @@ class FixedSamples:
         count = min(NUM_PAIRS, len(self.held_out))
         target, condition = fetch_pairs(self.held_out, 0, count, prior.device)
         z, _ = prior.draw("grid", Rows(step=0, first=0, count=count, total=count))
-        x = generate_images(generator, z, None, batch=count, condition=condition, mode=self.mode, seed=prior.seed)
+        x = generate_images(generator, z, y_B=None, batch=count, condition=condition, mode=self.mode, seed=prior.seed)
         return SampleSheet(side_by_side(condition, x, target), PAIR_COLUMNS)
 
 

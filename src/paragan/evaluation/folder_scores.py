@@ -72,7 +72,7 @@ def read_images(
     if path.endswith(_ENDING) and set(_STATISTICS) <= set(npz.array_names(Path(path))):
         return _read_statistics(Path(path), extractor)
     images = _ArrayImages(Path(path)) if path.endswith(_ENDING) else open_encoded_images(path, option=option)
-    order = Order(len(images), 0).at(np.arange(len(images)))  # metrics with a limit read the first ones
+    order = Order(len(images), seed=0).at(np.arange(len(images)))  # metrics with a limit read the first ones
     features_NF = torch.empty(0)
 
     def decode(row: int) -> Tensor:

@@ -130,7 +130,9 @@ class PairEvaluator(TargetEvaluator):
         def translate(first: int, condition: Tensor) -> Tensor:
             z = z_BZ[first : first + len(condition)]
             condition = condition.to(prior.device)
-            return generate_images(generator, z, None, len(z), condition, mode, seed=prior.seed, first=first)
+            return generate_images(
+                generator, z, y_B=None, batch=len(z), condition=condition, mode=mode, seed=prior.seed, first=first
+            )
 
         return self._translated(translate)
 

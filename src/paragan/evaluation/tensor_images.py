@@ -69,14 +69,14 @@ def both_splits(train: Source, held_out: Source, sample: str) -> tuple[Source, S
     images = SampleImages(train, sample)
     if held_out is not train:
         return images, SampleImages(held_out, sample)
-    rows = Order(len(train), 0).at(np.arange(len(train)))
+    rows = Order(len(train), seed=0).at(np.arange(len(train)))
     count = -(-len(train) // 5)
     return SubsetSource(images, np.sort(rows[count:])), SubsetSource(images, np.sort(rows[:count]))
 
 
 def sample_inputs(generator: CalledNetwork, source: Source, prior: Prior, total: int, mode: Mode) -> Generate:
     """Return a function that generates rows of `total` images from the inputs of random samples."""
-    order = Order(len(source), 0)
+    order = Order(len(source), seed=0)
 
     def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
         numbers = order.at(np.arange(first, first + count))

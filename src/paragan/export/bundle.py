@@ -178,15 +178,18 @@ class Bundle:
             return []
         if sampler.takes_condition:
             with suppress(ParaganError):
-                images, columns = gallery.render_pairs(sampler, min(8, sampler.num_pairs), None, lambda done: None)
+                images, columns = gallery.render_pairs(
+                    sampler, min(8, sampler.num_pairs), seed=None, progress=lambda done: None
+                )
                 return [str(images.save(path, columns))]
             return []
         classes = range(min(sampler.num_comparable_classes, 10))
         if classes:
-            sheet = gallery.class_sheet(sampler, classes, None, 10)
+            sheet = gallery.class_sheet(sampler, classes, rows=None, columns=10)
         else:
-            sheet = gallery.latent_sheet(sampler, 80, 10, (), None)
-        return [str(gallery.render_sheet(sampler, sheet, None, None, lambda done: None).save(path, sheet.columns))]
+            sheet = gallery.latent_sheet(sampler, num=80, columns=10, labels=(), seed=None)
+        images = gallery.render_sheet(sampler, sheet, seed=None, truncation=None, progress=lambda done: None)
+        return [str(images.save(path, sheet.columns))]
 
 
 def read_score(path: Path, best: bool = False) -> Mapping[str, Any]:

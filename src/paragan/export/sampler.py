@@ -211,7 +211,7 @@ class Sampler(Applicable, Summarised):
             raise ConfigError(
                 f"n={n!r}, but there are {self.num_pairs} held-out pairs; pass conditions, or use `apply`"
             )
-        return fetch_pairs(self._pairs, 0, n)
+        return fetch_pairs(self._pairs, first=0, count=n)
 
     @cached_property
     def _pairs(self) -> Source:
@@ -227,7 +227,7 @@ class Sampler(Applicable, Summarised):
 
         They are not truncated for a generator with styles, where `generate` truncates the styles.
         """
-        return self._truncated(latents.draw(self._prior(n, seed), n)[0], truncation)
+        return self._truncated(latents.draw(self._prior(n, seed), n).z_BZ, truncation)
 
     def _truncated(self, z_BZ: Tensor, truncation: float | None) -> Tensor:
         truncated_BZ = latents.truncated(z_BZ, truncation)  # also checks the value
@@ -250,7 +250,7 @@ class Sampler(Applicable, Summarised):
     ) -> Tensor | None:
         """Return y_B of n images: the given classes in turn, or drawn. option: name in messages."""
         if labels is None:
-            return latents.draw(self._prior(n, seed), n)[1]
+            return latents.draw(self._prior(n, seed), n).y_B
         numbers = class_numbers(labels, self.class_names, self.num_classes, option)
         return torch.tensor(numbers).repeat(-(-n // len(numbers)))[:n]
 
@@ -272,18 +272,18 @@ class Sampler(Applicable, Summarised):
         image, too: `first_row` and on. truncation: of styles, if the generator has them.
         """
         mode = mode or self.mode
+        seed = self.seed if seed is None else seed  # of dropout
         net = CalledNetwork(module=self.net)
         device = next(self.net.parameters()).device
         if truncation is not None and isinstance(self.net, StyledGenerator):
             conditions = self.net.truncation_shift(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
         block = latents.BLOCK if conditions is None else _PAIRS_AT_ONCE
-        dropout_seed = self.seed if seed is None else seed
         images: Tensor | None = None
         for first in range(0, len(z_BZ), block):
             end = min(first + block, len(z_BZ))
             z, y, c = (None if x is None else x[first:end].to(device) for x in (z_BZ, y_B, conditions))
             assert z is not None
-            x = generate_images(net, z, y, block, c, mode, seed=dropout_seed, first=first_row + first).cpu()
+            x = generate_images(net, z, y, block, c, mode, seed=seed, first=first_row + first).cpu()
             images = torch.empty(len(z_BZ), *x.shape[1:]) if images is None else images
             images[first:end] = x  # concatenating a list would need the memory twice
             progress(end)

@@ -14,6 +14,8 @@ class Options(PretrainedOptions):
     """Images of another size."""
 
 
-EXTRACTOR = PackagedExtractor("cifar10", lambda: ResidualCnn(3, (32, 48, 96, 112)), (3, 32, 32), {32: 0})
+EXTRACTOR = PackagedExtractor(
+    name="cifar10", make=lambda: ResidualCnn(channels=3, widths=(32, 48, 96, 112)), shape=(3, 32, 32), crops={32: 0}
+)
 accepts = EXTRACTOR.accepts
 prepare = EXTRACTOR.prepare

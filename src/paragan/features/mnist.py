@@ -14,6 +14,8 @@ class Options(PretrainedOptions):
     """Images of another size."""
 
 
-EXTRACTOR = PackagedExtractor("mnist", lambda: ResidualCnn(1, (16, 32, 64, 64)), (1, 28, 28), {28: 0, 32: 2})
+EXTRACTOR = PackagedExtractor(
+    name="mnist", make=lambda: ResidualCnn(channels=1, widths=(16, 32, 64, 64)), shape=(1, 28, 28), crops={28: 0, 32: 2}
+)
 accepts = EXTRACTOR.accepts
 prepare = EXTRACTOR.prepare

@@ -1,6 +1,7 @@
 """Latents for sampling a generator: any number, truncated, or on a closed path."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,11 +14,18 @@ from paragan.game.prior import Prior
 BLOCK = 64  # rows per draw: row i is the same for any number of rows
 
 
-def draw(prior: Prior, n: int) -> tuple[Tensor, Tensor | None]:
+class Draw(NamedTuple):
+    """Latents, and labels of a generator with classes."""
+
+    z_BZ: Tensor
+    y_B: Tensor | None
+
+
+def draw(prior: Prior, n: int) -> Draw:
     """Return n latents and, with classes, n labels. A larger n starts with the same rows."""
     blocks = [draw_block(prior, first // BLOCK, min(BLOCK, n - first)) for first in range(0, n, BLOCK)]
     z_BZ = torch.cat([z for z, _ in blocks])
-    return z_BZ, torch.cat([y for _, y in blocks if y is not None]) if prior.num_classes else None
+    return Draw(z_BZ, torch.cat([y for _, y in blocks if y is not None]) if prior.num_classes else None)
 
 
 def draw_block(prior: Prior, number: int, count: int = BLOCK) -> tuple[Tensor, Tensor | None]:

@@ -123,7 +123,7 @@ def repeats(call: Callable[[], object], net: nn.Module) -> bool:
         return tensor
 
     for _ in range(2):
-        with preserved_state(net), rng.seeded_globally(0):
+        with preserved_state(net), rng.seeded_globally(seed=0):
             map_tensors(collect, call())
     pairs = zip(outputs[: len(outputs) // 2], outputs[len(outputs) // 2 :], strict=False)
     return all(torch.allclose(first, second, 1e-4, 1e-6, equal_nan=True) for first, second in pairs)

@@ -41,7 +41,7 @@ class Stages:
         self._is_ended = False
         self._threads: list[threading.Thread] = []
         self._num_threads = 0  # that have not ended
-        self._sizes = Sizes(0, 0, 0)
+        self._sizes = Sizes(depth=0, readers=0, decoders=0)
         self._window = range(0)
         self._next = 0  # position before which every part has started
         self._batches: dict[int, _BatchInWork] = {}
@@ -100,7 +100,7 @@ class Stages:
             self._window = range(0)
             for position in list(self._batches):
                 self._drop(position)
-            self.resize(Sizes(0, 0, 0))
+            self.resize(Sizes(depth=0, readers=0, decoders=0))
             self._is_ended = True
             self._is_ready.notify_all()
 

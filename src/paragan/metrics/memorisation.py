@@ -40,8 +40,8 @@ class Metric(RunningMetric):
     def from_reference(cls, real: SplitFeatures, options: object = None) -> Metric:
         """Return an empty metric with the distances of held-out images."""
         train_NF = in_float64(real.train.features_BF)
-        require_more_than(0, train_NF)
-        require_more_than(0, real.held_out.features_BF)
+        require_more_than(k=0, x_NF=train_NF)
+        require_more_than(k=0, x_NF=real.held_out.features_BF)
         held_out_M = nearest(in_float64(real.held_out.features_BF), train_NF)
         return cls(train_NF, held_out_M.sort().values, train_NF.new_empty(0))
 
@@ -51,7 +51,7 @@ class Metric(RunningMetric):
 
     def compute(self) -> float:
         """Return the probability; equal distances count half. Raises `ConfigError` without images."""
-        require_more_than(0, self.generated_N)
+        require_more_than(k=0, x_NF=self.generated_N)
         below_N = torch.searchsorted(self.held_out_M, self.generated_N)
         up_to_N = torch.searchsorted(self.held_out_M, self.generated_N, right=True)
         return 1 - float((below_N + up_to_N).double().mean()) / (2 * len(self.held_out_M))

@@ -116,7 +116,7 @@ class ModulatedConv2d(nn.Module):
 def _conv(x: Tensor, weight: Tensor, up: bool) -> Tensor:
     """Convolve at the same size; up: at twice the size, with a quarter of the right value."""
     if up:
-        return blur(F.conv_transpose2d(x, weight.transpose(0, 1), stride=2), 1, 1)
+        return blur(F.conv_transpose2d(x, weight.transpose(0, 1), stride=2), before=1, after=1)
     return F.conv2d(x, weight, padding=weight.shape[-1] // 2)
 
 

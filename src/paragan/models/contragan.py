@@ -48,4 +48,4 @@ def _head(embed: int, features: int, classes: int) -> nn.Module:
     """Return the last block: logits and embeddings; without classes, logits alone."""
     if classes:
         return ContrastHead(features, classes, embed, spectral_norm)
-    return ReluHead(features, 0, spectral_norm)
+    return ReluHead(features, wrap=spectral_norm)

@@ -79,7 +79,7 @@ class Discriminator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         self.weight_init = options.weight_init
-        check_size_multiple((*shape[:2], shape[2] // 2), 1, min_side=MIN_PATCHED << options.d_halvings)
+        check_size_multiple((*shape[:2], shape[2] // 2), multiple=1, min_side=MIN_PATCHED << options.d_halvings)
         self.of_a = patches(shape[0], options)
         self.of_b = patches(shape[0], options)
 

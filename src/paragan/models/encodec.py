@@ -74,7 +74,8 @@ class Generator(nn.Module):
 
     def encode(self, audio: Tensor) -> Tensor:
         """Return the tokens (B, codebooks, frames) of audio."""
-        tokens: Tensor = self.quantizer(self.encoder(audio))[1]["tokens"]
+        _, extra = self.quantizer(self.encoder(audio))
+        tokens: Tensor = extra["tokens"]
         return tokens
 
     def decode(self, h: Tensor) -> Tensor:

@@ -162,8 +162,8 @@ class BlurDownBlock(nn.Module):
         self.shortcut = EqualConv2d(inputs, outputs, 1, bias=False, gain=share) if residual else None
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
-        h = leaky_relu_(self.conv2(blur(leaky_relu_(self.conv1(x)), 2, 2)))
-        return h if self.shortcut is None else h + self.shortcut(blur(x, 1, 1, stride=2))
+        h = leaky_relu_(self.conv2(blur(leaky_relu_(self.conv1(x)), before=2, after=2)))
+        return h if self.shortcut is None else h + self.shortcut(blur(x, before=1, after=1, stride=2))
 
 
 class MinibatchStdHead(nn.Module):

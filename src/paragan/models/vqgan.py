@@ -70,7 +70,8 @@ class Generator(nn.Module):
 
     def encode(self, image: Tensor) -> Tensor:
         """Return the tokens (B, h, w) of images."""
-        tokens: Tensor = self.quantizer(self.encoder(image))[1]["tokens"]
+        _, extra = self.quantizer(self.encoder(image))
+        tokens: Tensor = extra["tokens"]
         return tokens
 
     def decode(self, codes: Tensor) -> Tensor:
@@ -85,7 +86,7 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
-        check_size_multiple(shape, 1, min_side=MIN_PATCHED << _D_HALVINGS)
+        check_size_multiple(shape, multiple=1, min_side=MIN_PATCHED << _D_HALVINGS)
         widths = [max(1, options.width // 2) * min(2**level, 8) for level in range(_D_HALVINGS + 1)]
         patches = []
         for level, (inputs, outputs) in enumerate(pairwise((shape[0], *widths))):

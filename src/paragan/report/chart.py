@@ -69,7 +69,7 @@ class Area:
 
     def x(self, place: float, axis: str) -> float:
         """Return the horizontal pixel of a position on an axis."""
-        return round(self.left + (self.right - self.left) * Scale(0.0, self.end[axis]).share(place), 1)
+        return round(self.left + (self.right - self.left) * Scale(low=0.0, high=self.end[axis]).share(place), 1)
 
     def y(self, value: float) -> float:
         """Return the vertical pixel of a value."""
@@ -86,7 +86,7 @@ class Area:
         unit, name = 1.0, "kimg"
         if axis == "seconds":
             unit, name = next((unit, name) for minimum, unit, name in _TIME_UNITS if end >= minimum)
-        ticks = [(self.x(tick * unit, axis), format_number(tick)) for tick in Scale(0.0, end / unit).ticks()]
+        ticks = [(self.x(tick * unit, axis), format_number(tick)) for tick in Scale(low=0.0, high=end / unit).ticks()]
         return [(x, text if number else f"{text} {name}") for number, (x, text) in enumerate(ticks)]
 
 

@@ -49,7 +49,7 @@ def _column(entry: Mapping[str, object]) -> View | None:
     shares = [[count / (sum(bins) or 1) for count in bins] for bins in counts]
     max_share = max(map(max, shares)) or 1.0
     # mean and deviation of the data, then of what is generated; NaN where the record has none
-    moments = [finite_or_nan(number) for number in first_items(entry.get("moments"), 4)] + [math.nan] * 4
+    moments = [finite_or_nan(number) for number in first_items(entry.get("moments"), limit=4)] + [math.nan] * 4
     outside = finite_or_nan(entry.get("outside"))
     parts = []
     for number, name in enumerate(_PARTS):
@@ -57,7 +57,7 @@ def _column(entry: Mapping[str, object]) -> View | None:
         text = f"{format_short(mean)} ± {format_short(deviation)}"
         parts.append({"name": name, "points": _outline(shares[number], max_share), "moments": text})
     return {
-        "name": single_line(entry.get("name"), 40),
+        "name": single_line(entry.get("name"), max_length=40),
         "low": format_number(low),
         "high": format_number(high),
         "outside": f"{outside:.1%} of generated values are outside" if outside > 0 else "",

@@ -230,7 +230,7 @@ def _read_run(label: str, name: str, folder: Path) -> ComparedRun:
     record.read()
     return ComparedRun(
         label=label,
-        name=single_line(name, 80),
+        name=single_line(name, max_length=80),
         folder=folder,
         history=record.history,
         state=run_state(folder, record.history),

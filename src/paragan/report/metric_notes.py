@@ -67,9 +67,9 @@ def reliability(protocol: object) -> str:
     """Return a sentence on the accuracy of the feature extractor; empty if it is unknown."""
     known = to_mapping(protocol)
     share = to_number(known.get("extractor_accuracy"))
-    task = single_line(known.get("extractor_task"), 40)
+    task = single_line(known.get("extractor_task"), max_length=40)
     if share is None or not 0 <= share <= 1:
         return ""
     about = f" ({_IN_WORDS.get(task, task)})" if task not in ("", "classes") else ""
-    extractor = single_line(known.get("extractor"), 40)
+    extractor = single_line(known.get("extractor"), max_length=40)
     return f"Feature extractor: {_IN_WORDS.get(extractor, extractor)}, {share:.1%} accuracy on held-out images{about}."

@@ -77,7 +77,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> View:
         "audio": read_audio(folder, history.samples),
         "tracks": [{"tone": None, "dash": 0}] if frames else [],
         "columns": _columns(history),
-        "rows": [single_line(row, 60) for row in first_items(history.rows)],
+        "rows": [single_line(row, max_length=60) for row in first_items(history.rows)],
         "metrics": metrics,
         "meanings": [(name, text) for name in names if (text := explanation(name))],
         "phases": history.phases.rows(),
@@ -147,7 +147,7 @@ def _header_facts(history: History) -> list[str]:
     data = to_mapping(start.get("data"))
     images = to_number(data.get("images"))
     noun = "samples" if "tensors" in data else "images"
-    size = " × ".join(single_line(n) for n in first_items(data.get("shape"), 3))
+    size = " × ".join(single_line(n) for n in first_items(data.get("shape"), limit=3))
     parts = (single_line(data.get("name")), "" if images is None else f"{images:,.0f} {noun}", size)
     facts = [", ".join(part for part in parts if part)]
     grid = history.population.grid

@@ -68,7 +68,7 @@ class TrialRun:
         """Return a function that makes one step of this rank's rows, with separate players."""
         train = replace(config.train, batch=self.rows)
         config = replace(config.with_all_losses_active, train=train)
-        game = build.gan(config, self.data, self.device, None, self.model)
+        game = build.gan(config, self.data, self.device, model=self.model)
         check_executor(config, game, self.ranks)
         return partial(build.scheme(config).step, game, self._batches())
 

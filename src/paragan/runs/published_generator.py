@@ -86,8 +86,8 @@ def read_published(path: Path, settings: Sequence[str]) -> PublishedGenerator:
     kind = f"a discriminator of {candidates[0].project}" if candidates else "weights of no known project"
     known = ", ".join(layout.PROJECT for layout in project_layouts())
     raise CheckpointError(
-        f"{path} holds {kind} (names like {join_some(list(stored), 2)}); pass a generator of {known}, a run folder or "
-        f"a file of `{program_command()} export`; a run may start from other weights by g.init and d.init"
+        f"{path} holds {kind} (names like {join_some(list(stored), limit=2)}); pass a generator of {known}, a run "
+        f"folder or a file of `{program_command()} export`; a run may start from other weights by g.init and d.init"
     )
 
 

@@ -133,7 +133,7 @@ def _data_text(source: Source) -> str:
     count = f"{len(source):,}" if len(source) else "streamed"
     if not source.is_image:
         return f"{count} samples: {describe_tensors(source.tensors)}"
-    names = join_some([name[:_MAX_NAME] for name in source.class_names], 4)
+    names = join_some([name[:_MAX_NAME] for name in source.class_names], limit=4)
     classes = f" of {len(source.class_names)} classes ({names})" if names else ""
     size = "x".join(map(str, source.shape[1:]))
     kind = {1: "grey", 3: "colour", 4: "RGBA"}.get(source.shape[0], f"{source.shape[0]}-channel")

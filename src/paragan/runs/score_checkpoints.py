@@ -44,7 +44,8 @@ class _Scorer:
                 trainer.resume_from(read_checkpoint(Path(request["checkpoint"])))
                 return {"score": asdict(trainer.compute_score()), "warnings": self._warnings}
         except Exception as error:
-            return {"error": outcome(error)[1] or f"{type(error).__name__}: {error}"}
+            _, reason = outcome(error)
+            return {"error": reason or f"{type(error).__name__}: {error}"}
 
     @cached_property
     def _config(self) -> RunConfig:

@@ -57,7 +57,7 @@ class DiskCache:
         path = self._path(sha256, name)
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with atomic_write(path, 0o600) as file:
+            with atomic_write(path, mode=0o600) as file:
                 file.write(content)
             self._add_written(len(content))
 
@@ -79,7 +79,7 @@ class DiskCache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             for _ in range(store.num_attempts):
-                with atomic_write(path, 0o600) as stream:
+                with atomic_write(path, mode=0o600) as stream:
                     for start in range(0, file.num_bytes, _CHUNK_BYTES):
                         stop = min(start + _CHUNK_BYTES, file.num_bytes)
                         stream.write(store.read_ranges([ByteRange(file.name, start, stop)])[0])

@@ -136,7 +136,7 @@ def open_shard_writer(
     if not (folder / UNFINISHED).is_dir():
         if (folder / DESCRIPTION).is_file():
             _check_same(folder, _as_json(read_description(LocalStore(folder))), planned)
-            if newest_ns > (folder / shard_name(0)).stat().st_mtime_ns:
+            if newest_ns > (folder / shard_name(number=0)).stat().st_mtime_ns:
                 problem = "images of the source have changed since these shards were written"
                 raise DataError(f"{folder}: {problem}; pass another folder, or delete this one")
             yield None

@@ -17,7 +17,7 @@ from paragan.core.errors import DataError
 from paragan.core.printable import join_some
 from paragan.datasets._class_numbers import raise_label_errors
 from paragan.datasets._image_paths import common_folders
-from paragan.datasets._split_names import parse_split
+from paragan.datasets._split_names import names_split
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 
 LABEL_NAMES = ("label", "labels", "fine_label", "class", "class_name", "category", "target")  # of columns
@@ -206,7 +206,7 @@ def _labels_of(files: FileReader, path: str) -> tuple[dict[str, LabelRow] | None
         _add(labels, name, LabelRow(row[label], "" if split is None else str(row[split] or "")))
         split_column = split_column or split
     splits = {row.split.encode(errors="replace") for row in labels.values()}
-    if split_column is not None and not any(parse_split(text)[0] for text in splits):
+    if split_column is not None and not any(map(names_split, splits)):
         unread.append(split_column)
         labels = {name: LabelRow(row.label) for name, row in labels.items()}
     notes = [f"columns that are not read: {join_some(unread)}"] if unread else []

@@ -31,7 +31,7 @@ from paragan.storage.shard_folder import ShardFolder, has_shards
 ARRAY_SUFFIXES = frozenset((".npz", ".npy"))
 _FORMATS = "png jpg webp bmp gif tiff ppm avif jp2 heic"
 _MAX_NAMED = 5
-_NO_LABEL = LabelRow(None)
+_NO_LABEL = LabelRow(label=None)
 _NO_LABELS = (None, "", -1, "-1")
 _CACHE_BYTES = 16 << 30  # of remote shards on the local disk
 
@@ -99,7 +99,7 @@ def _tables_to_read(root: Path, paths: list[bytes]) -> list[Path]:
     """Return the Parquet files of a folder, if they are named after splits or there are no images next to them."""
     tables = table_files(root) if root.is_dir() else []
     tables = [table for table in tables if not table.with_suffix(".tar").exists()]  # as img2dataset writes them
-    has_splits = any(parse_split(os.fsencode(table.stem))[0] for table in tables)
+    has_splits = any(_split_names.names_split(os.fsencode(table.stem)) for table in tables)
     return tables if has_splits or not paths else []
 
 
@@ -168,7 +168,7 @@ def _split_by_table(files: FileReader, arranged: ArrangedPaths, labels: FileLabe
     texts = [labels.by_path.get(path, _NO_LABEL).split for path in arranged.paths]
     if not any(texts):
         return arranged
-    words = [parse_split(text.encode(errors="replace"))[0] for text in texts]
+    words = [word for word, _ in (parse_split(text.encode(errors="replace")) for text in texts)]
     for path, text, word in zip(arranged.paths, texts, words, strict=True):
         if word is None or "train" not in words:
             said = f"the split {text!r}" if text else "no split"

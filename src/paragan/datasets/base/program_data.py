@@ -206,7 +206,7 @@ def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
     columns: dict[str, Tensor | list[Tensor]] = {}
     for name, values in data.items():
         if not isinstance(values, (list, tuple)):
-            columns[name] = flat_label(as_tensor(values, name, "the mapping"), name, 1)
+            columns[name] = flat_label(as_tensor(values, name, "the mapping"), name, num_axes=1)
             continue
         rows = [as_tensor(row, name, f"sample {number}") for number, row in enumerate(values)]
         has_numbers = bool(rows) and not any(row.dim() for row in rows)
@@ -231,7 +231,7 @@ def _rows_not_finite(name: str, samples: Tensor | list[Tensor], columns: Sequenc
         rows = [row for row, sample in enumerate(samples) if rows_not_finite(sample[None])]
     if not rows:
         return ()
-    some = join_some(rows, 3)
+    some = join_some(rows, limit=3)
     wrong = [column for number, column in enumerate(columns) if not samples[rows[0]][number].isfinite()]
     some += f", column {wrong[0]!r}" if wrong else ""
     text = f"data: {name} is not finite in {len(rows):,} of {len(samples):,} samples, number {some}"

@@ -136,5 +136,5 @@ def _answer_hellos(base: dist.Store, size: int, name: str, greeted: set[bytes]) 
 def _absence_error(ranks: list[int], timeout_s: float, is_stopped: bool) -> ParaganError:
     if is_stopped:
         return StoppedError("stopped before the first step")
-    named = join_some(ranks, 8)
+    named = join_some(ranks, limit=8)
     return RankError(f"rank {named} failed or did not join within {timeout_s:g} s; {RESUME_HINT}")

@@ -29,7 +29,7 @@ from paragan.runs.run_request import Log
 _MAX_WORKERS = 1 << 16
 _NUM_STEPS = 200
 _WARM_UP = 20
-_FREE = Link(0.0, inf)
+_FREE = Link(latency_s=0.0, bytes_per_s=inf)
 _ASSUMED_KEYS = ("cores", "speed", "workers_per_host", "jitter")
 
 

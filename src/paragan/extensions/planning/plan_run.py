@@ -87,7 +87,7 @@ def plan_run(request: PlanRequest, log: Log = lambda line: None) -> Plan:
     data = _open_data(request)
     device = devices.select_device(config.train.threads)
     simulated = simulated_game(config, data, device)
-    has_outside_code = has_outside_networks(config, None)
+    has_outside_code = has_outside_networks(config, model=None)
     with reraise_as_config_error("plan: a simulated step") if has_outside_code else contextlib.nullcontext():
         log("counting parameters and operations")
         players = simulated.players(config.train.batch)
@@ -163,7 +163,7 @@ def _open_data(request: PlanRequest) -> build.Data:
         raise ConfigError("--shape: model.conditional=true needs labels; pass the number of classes, too: --classes N")
     generator_class = registry.load_chosen("models", request.config.model).Generator
     has_pairs = bool(getattr(generator_class, "takes_condition", False))
-    is_image = sample_name(request.config, None) is None
+    is_image = sample_name(request.config, model=None) is None
     return shape_only_data(request.shape, request.classes or 0, has_pairs, is_image)
 
 
@@ -212,7 +212,7 @@ def _plan_data(config: RunConfig, data: build.Data) -> DataPlan:
     sample_bytes = sum(prod(spec.shape) * spec.dtype.itemsize for spec in source.tensors.values())
     return DataPlan(
         name=config.data.name,
-        shape=source.tensors[sample_name(config, None) or "image"].shape,
+        shape=source.tensors[sample_name(config, model=None) or "image"].shape,
         num_classes=data.num_classes,
         num_images=None if isinstance(source, ShapeOnlySource) else len(source),
         batch=config.train.batch,

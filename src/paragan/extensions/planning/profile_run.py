@@ -56,7 +56,7 @@ def measure_profile(
     measured_config = _on_one_worker(config)
     with torch.random.fork_rng(devices=[]):
         measured = _measure_sizes(measured_config, data, model, device, sizes, log)
-    batch = next(noise_batches(measured_config, data, device, 1))
+    batch = next(noise_batches(measured_config, data, device, batch=1))
     row_bytes = {name: tensor.element_size() * tensor[0].numel() for name, tensor in batch.tensors.items()}
     return RunProfile(
         recipe=recipe,

@@ -265,7 +265,7 @@ class ProgramTuning:
             plan=plan, configure=self._configure, folder=folder, world=self.world, place=self.place, model=self.networks
         )
         best = best_trial(plan, tune(tuning, Interrupt(), log))
-        best_values = self.world.gather(None if best is None else best.values)[0]  # known to rank 0 only
+        best_values, *_ = self.world.gather(None if best is None else best.values)  # known to rank 0 only
         if best_values is None:
             raise ConfigError(f"tune: no trial has a score; {folder / 'logs'} has what each printed")
         words = trial_words(best_values)

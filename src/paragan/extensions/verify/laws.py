@@ -121,14 +121,14 @@ def law_result(difference: TraceDifference, traits: Traits) -> LawResult:
 
 def deterministic(subject: VerifiedNetworks, traits: Traits, traces: list[Trace]) -> LawResult:
     """Compare two runs from different random states; `traces` receives one if they are equal."""
-    with rng.seeded_globally(1):
+    with rng.seeded_globally(seed=1):
         first = ReferenceRun(subject=subject).trace()
-    with rng.seeded_globally(2):
+    with rng.seeded_globally(seed=2):
         second = ReferenceRun(subject=subject).trace()
-    difference = compare_traces(second, first, 0.0)
+    difference = compare_traces(second, first, tolerance=0.0)
     if not difference.name:
         traces.append(first)
-        return passed_result(0.0)
+        return passed_result(difference=0.0)
     reason = "something outside the networks keeps state between runs"
     if difference.step == 0:
         reason = diagnosis.explain_difference(difference, traits)
@@ -181,7 +181,9 @@ def parts(ready: PreparedLaws) -> Iterator[LawResult]:
 
 def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
     """Run each strategy in a group of one rank, which must equal the reference run bit for bit."""
-    world = None if ready.plain is None else join(None, torch.device("cpu"), _WAIT_S, alone_group=True)
+    world = None
+    if ready.plain is not None:
+        world = join(env=None, device=torch.device("cpu"), timeout_s=_WAIT_S, alone_group=True)
     try:
         for name, strategy in ready.subject.joining_strategies.items():
             if strategy.needs_hosts:

@@ -93,7 +93,7 @@ def _suspects(traits: NetworkTraits) -> str:
 @contextmanager
 def _same_randomness(net: nn.Module) -> Iterator[None]:
     """Use the same random numbers every time; restore buffers and random state afterwards."""
-    with preserved_state(net), rng.seeded_globally(0):
+    with preserved_state(net), rng.seeded_globally(seed=0):
         yield
 
 
@@ -196,7 +196,7 @@ def _compare_behaviour(subject: VerifiedNetworks, side: Side, player: Player) ->
     output = _probe(subject, side, player.net)
     new_output = _probe(subject, side, new)
     if torch.equal(output, new_output):
-        return passed_result(0.0)
+        return passed_result(difference=0.0)
     return failed_result(
         f"{NAMES[side]} gives other outputs after the other player's turn although no weight or buffer changed: its "
         "forward keeps state in an attribute; advance it only where "

@@ -84,9 +84,9 @@ class VerifiedNetworks:
         rows = Rows(step=step, first=first, count=self.batch if count is None else count, total=self.batch)
 
         def images(stream: str) -> Tensor:
-            return rng.uniform(0, stream, rows, self.shape).double() * 2 - 1
+            return rng.uniform(seed=0, stream=stream, rows=rows, shape=self.shape).double() * 2 - 1
 
-        labels = rng.integers(0, "laws/y", rows, self.classes) if self.classes else None
+        labels = rng.integers(seed=0, stream="laws/y", rows=rows, high=self.classes) if self.classes else None
         condition = images("laws/condition") if self.conditioned else None
         return Batch(rows, present_tensors(image=images("laws/x"), label=labels, condition=condition))
 

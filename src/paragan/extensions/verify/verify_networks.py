@@ -114,7 +114,7 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
         classes = 0
         has_pairs = bool(getattr(registry.load_chosen("models", config.model).Generator, "takes_condition", False))
     classes = classes if request.classes is None else request.classes
-    is_image = sample_name(config, None) is None
+    is_image = sample_name(config, model=None) is None
     return config, shape_only_data(request.shape or shape, classes, has_pairs, is_image), strategies
 
 

@@ -116,7 +116,7 @@ class _CoordinatorServer:
         self.token = os.environ.get(TOKEN) or new_token()
         self.listener = Listener(self.token, host, port)
         # stops serving when no object refers to it: over MPI only this one does
-        self.store = serve_store(host, 0, timedelta(seconds=timeout_s))
+        self.store = serve_store(host, port=0, patience=timedelta(seconds=timeout_s))
         run_folder = str(folder.resolve())
         self.welcome: dict[str, Any] = {"config": dump(config), "folder": run_folder, "store": self.store.port}
         self.processes = LocalProcesses()

@@ -209,7 +209,7 @@ class _StackedSlot:
         opponent = against.network()
         before = [*copy_state((*self.plain_network.buffers, *opponent.buffers)), *self._before_fakes]
         self._before_fakes = []
-        turn = with_d_fakes(turn, opponent, 1)
+        turn = with_d_fakes(turn, opponent, parts=1)
         if turn.side is Side.D or turn.feed.fakes is None:  # else `generate_fakes` has begun it
             self.stack.begin_update()
         nets = {self.side: self.plain_network, Side.D if self.side is Side.G else Side.G: opponent}

@@ -151,6 +151,6 @@ def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, sto
 
     try:
         store.set(f"here/{rank}", "")
-        wait_until(missing, timeout_s, stopped, Backoff(0.001, 0.05))
+        wait_until(missing, timeout_s, stopped, Backoff(min_s=0.001, max_s=0.05))
     except RuntimeError as error:
         raise RankError(f"the store of the workers does not answer: {str(error)[:200]}") from error
