@@ -96,11 +96,15 @@ class Augment:
         return x.to(x_BCHW.dtype)
 
     @torch.no_grad()
-    def observe(self, signs: Tensor, images: int, sum_over_ranks: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
+    def observe(
+        self, signs: Tensor | None, images: int, sum_over_ranks: Callable[[Tensor], Tensor]
+    ) -> Mapping[str, Tensor]:
         """Move p up or down by the images' share of `kimg`; ignore logits that are not finite."""
         assert self.options.target is not None
         steps, num_images, sign_sum, p = (self.state[name] for name in ("steps", "images", "signs", "p"))
         values = {"p": p.clone()}
+        if signs is None:
+            return values
         sign = sum_over_ranks(signs.float() * images).round()  # integer: equal for any number of ranks
         is_finite = sign.isfinite()
         steps += is_finite

@@ -31,15 +31,16 @@ def size_text(sizes: Iterable[int]) -> str:
 
 
 def print_line(text: object, link: Path | None = None) -> None:
-    """Print a text to standard output at once, without control characters.
+    """Print a text at once, without control characters: warnings to standard error, others to standard output.
 
     link: a file whose name in the text a terminal shows as a link (OSC 8).
     """
     line = to_printable(text)
+    file = sys.stderr if line.startswith("warning:") else sys.stdout
     if link is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         shown = to_printable(link.name)
         line = line.replace(shown, f"\x1b]8;;{link.absolute().as_uri()}\x1b\\{shown}\x1b]8;;\x1b\\", 1)
-    print(line, flush=True)
+    print(line, file=file, flush=True)
 
 
 def print_to_stderr(text: object) -> None:

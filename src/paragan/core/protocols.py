@@ -141,11 +141,13 @@ class Adaptive(Augment, Protocol):
     name: str
     state: dict[str, Tensor]
 
-    def observe(self, signs: Tensor, images: int, sum_over_ranks: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
+    def observe(
+        self, signs: Tensor | None, images: int, sum_over_ranks: Callable[[Tensor], Tensor]
+    ) -> Mapping[str, Tensor]:
         """Adapt to one step and return numbers to record, by name, equal on all ranks. Collective.
 
-        signs: this rank's share of the mean sign of D's logits on real images. images: real images
-        of the step, over all ranks. sum_over_ranks: in place, and collective.
+        signs: this rank's share of the mean sign of D's logits on real images; None: D was not updated, so that
+        nothing adapts. images: real images of the step, over all ranks. sum_over_ranks: in place, and collective.
         """
 
 

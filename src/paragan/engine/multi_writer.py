@@ -11,7 +11,8 @@ from paragan.core.printable import print_to_stderr
 class MultiWriter:
     """A `core.event.Writer` that passes each event to several writers, by name.
 
-    is_main: of the rank that prints for all. Warnings go to standard error while no writer is the console.
+    is_main: of the rank that prints for all. Warnings go to standard error, whatever the writers are; so do rollbacks,
+    which the console prints, while no writer is the console.
     """
 
     def __init__(self, writers: Iterable[tuple[str, Writer]], is_main: bool = True) -> None:
@@ -27,7 +28,7 @@ class MultiWriter:
             except (Exception, SystemExit) as error:  # rich exits if the reader has closed a pipe
                 failed[name] = error
         self._switch_off(failed, event)
-        if self._is_main and _is_warning(event) and "console" not in self._writers:
+        if self._is_main and _is_warning(event, "console" in self._writers):
             with suppress(OSError, ValueError):  # a closed standard error ends no run
                 print_to_stderr(f"warning: {str(event.values['text']).removeprefix('warning: ')}")
 
@@ -49,10 +50,10 @@ class MultiWriter:
             self.write(replace(event, kind="event", values={"text": text}, x_BCHW=None))
 
 
-def _is_warning(event: Event) -> bool:
-    """Return whether an event is a text that a user must see."""
-    text = str(event.values.get("text", ""))
-    return event.kind == "event" and (text.startswith("warning:") or "rollback" in event.values)
+def _is_warning(event: Event, has_console: bool) -> bool:
+    """Return whether an event is a text that a user must see, and no console prints."""
+    is_warning = str(event.values.get("text", "")).startswith("warning:")
+    return event.kind == "event" and (is_warning or ("rollback" in event.values and not has_console))
 
 
 def _failure_message(name: str, error: BaseException) -> str:

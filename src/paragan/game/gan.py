@@ -220,10 +220,12 @@ class GAN:
             scalars |= {f"{side.value}/{name}": value for name, value in update.scalars.items()}
             weights |= varying_weights(side, self.adversarial, self.penalties[side], update.rows)
         augment = adaptive(self.augment)
-        d = updates.get(Side.D)
-        if augment is not None and d is not None and d.scalars:
-            values = augment.observe(d.scalars["sign"], images * self.d.updates_per_step, self.sum_over_ranks)
-            share = d.rows.count / d.rows.total  # equal on all ranks, whose scalars are summed
+        if augment is not None and updates:
+            # None: D was not updated in this step, whose G has used the numbers all the same
+            signs = updates[Side.D].scalars.get("sign") if Side.D in updates else None
+            values = augment.observe(signs, images * self.d.updates_per_step, self.sum_over_ranks)
+            rows = next(iter(updates.values())).rows
+            share = rows.count / rows.total  # equal on all ranks, whose scalars are summed
             scalars |= {f"d/augment_{name}": value * share for name, value in values.items()}
         return Report(self.clock.step, self.clock.images, scalars, weights)
 

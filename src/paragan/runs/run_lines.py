@@ -81,7 +81,7 @@ def complete_line(about: Mapping[str, Any], request: RunRequest, trainer: Traini
 
 def start_lines(
     about: Mapping[str, Any], request: RunRequest, trainer: TrainingLoop, resumed: bool, runner: Runner
-) -> str:
+) -> list[str]:
     """Return the start lines: what is trained, on which data, and where. Collective."""
     start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
     run = f"{request.name} for {trainer.images / 1000:g} kimg in {request.where}"
@@ -109,7 +109,7 @@ def start_lines(
         lines.append(ranks_line(trainer, players, batch, about["hosts"]))
     if request.config.train.executor in ("compile", "graphs"):
         lines.append("executor  compiled: the first steps take a minute or two")
-    return "\n".join(lines)
+    return lines
 
 
 def _features_line(config: RunConfig, source: Source, reads_batches: bool) -> list[str]:

@@ -81,7 +81,8 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool], runner:
         if is_complete:
             log(complete_line(about, request, trainer))
         else:
-            log(start_lines(about, request, trainer, resumed, runner))
+            for line in start_lines(about, request, trainer, resumed, runner):
+                log(line)
         try:
             yield Session(
                 trainer=trainer,

@@ -55,9 +55,9 @@ class Writer:
                 if command := values.get("command"):
                     self._print(f"{' ' * len(kimg)}  {command}")
             case "event":
-                text = values["text"]
                 self._total_kimg = values.get("total_kimg", self._total_kimg)
-                self._print(text if text.startswith("warning:") else f"{kimg}  {text}")
+                if not (text := values["text"]).startswith("warning:"):  # `MultiWriter` prints those
+                    self._print(f"{kimg}  {text}")
             case "end":
                 self.close()
 

@@ -96,7 +96,7 @@ def test_images_that_are_not_in_the_range_of_training_are_warned_of(low, high, w
     values = torch.linspace(low, high, ROWS * 64)
     x = values.reshape(64, ROWS).T.reshape(ROWS, 1, 8, 8).contiguous()  # nearly the whole range in each
     trainer({"x": x, "y": torch.arange(ROWS) % 2}, tmp_path).run()
-    warnings = [line for line in capsys.readouterr().out.splitlines() if "shown and scored in [-1, 1]" in line]
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "shown and scored in [-1, 1]" in line]
     assert [words in line for line in warnings] == ([] if words is None else [True])
 
 

@@ -170,8 +170,8 @@ def test_the_range_of_images_is_said_where_it_matters(tmp_path, capsys, low, hig
     x = floats(low, high)["x"]
     x[0, 0, 0, :2] = torch.tensor([low, high])
     trainer(tmp_path, data={"x": x}).run()
-    out = capsys.readouterr().out
-    assert out.count("warning: x is in [0, 1], and images are shown and scored in [-1, 1]") == warned
+    out, err = capsys.readouterr()
+    assert err.count("warning: x is in [0, 1], and images are shown and scored in [-1, 1]") == warned
     assert (f"score     off (evaluation.metrics=null: {reason})" in out) == (reason is not None)
 
 
@@ -180,8 +180,8 @@ def test_samples_that_are_no_images_in_floats_get_no_line_about_their_range(tmp_
     """Bytes, rows, latents, and images that are all 0."""
     shape = SHAPE if data is None else tuple(data["x"].shape[1:])
     trainer(tmp_path, data=data, shape=shape, evaluation__features=None).run()
-    out = capsys.readouterr().out
-    assert "is in [0, 1]" not in out and "score     off (evaluation.metrics=null)" in out
+    out, err = capsys.readouterr()
+    assert "is in [0, 1]" not in err and "score     off (evaluation.metrics=null)" in out
 
 
 @pytest.mark.parametrize("shape", [(60,), (60, 1)])

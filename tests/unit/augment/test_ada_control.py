@@ -12,7 +12,7 @@ from paragan.core.protocols import adaptive
 from paragan.core.types import Rows, Side
 from paragan.engine.telemetry import Telemetry
 from paragan.parallel import none
-from paragan.schemes import synchronous
+from paragan.schemes import skipping, synchronous
 from tests.laws.small_gan import BATCH, batches, game, player
 from tests.laws.test_augmented_parts import batches as plain_batches, game as plain_game
 from tests.laws.test_no_sync import HostReads
@@ -93,6 +93,27 @@ def test_game_reports_the_sign_the_images_and_p(per_step):
         told.append(found["d/augment_p"])
     assert told == pytest.approx(by_hand(means, BATCH * per_step, SURE)[:-1], abs=1e-6)
     assert len(set(told)) == 3
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_p_is_reported_at_steps_without_an_update_of_d(every):
+    """G's images have it too; the first step of a session may be one of those."""
+    augment, stream = Augment(SURE), batches()
+    gan = small(augment)
+    scheme = skipping.Scheme(skipping.Options(every=every))
+    used, told = [], []
+    for _ in range(4 * every + 1):
+        used.append(float(augment.state["p"]))
+        told.append(scheme.step(gan, stream).read()["d/augment_p"])
+    assert told == pytest.approx(used, abs=1e-6)
+    assert len(set(told)) == 3
+
+
+def test_p_is_reported_at_a_batch_that_d_is_not_drawn_for():
+    augment = Augment(SURE)
+    gan = small(augment)
+    report = gan.report(BATCH, {Side.G: gan.g.update(gan.g_turn(next(batches())), against=gan.d)})
+    assert report.read()["d/augment_p"] == pytest.approx(float(augment.state["p"]))
 
 
 def test_batches_of_a_further_player_are_not_images_of_d():

@@ -14,7 +14,7 @@ TRAIN = ["train", "digits", *TINY, *SMALL, "train.threads=1", "--out", "run"]
 
 
 def warnings_of(capsys) -> list[str]:
-    return [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
+    return [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
 
 
 @pytest.mark.parametrize("names", [["thesis.tex"], ["a folder/notes.md"], [f"{n}.txt" for n in range(9)]])

@@ -98,7 +98,7 @@ def test_score_line_has_two_numbers_and_no_private_words(tmp_path, sheets_before
 def test_images_without_direction_say_that_scores_mean_little(tmp_path, sheets_before, capsys):
     images = write_noise(tmp_path / "images", "")
     trained(tmp_path / "run", "own", f"data.path={images}", "data.size=16")
-    (warning,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: score")]
+    (warning,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: score")]
     assert "means little" in warning
     assert "a folder for each class" in warning
 

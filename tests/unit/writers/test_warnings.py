@@ -1,4 +1,4 @@
-"""Warnings reach the user whatever writers a run has: on standard error where none of them is the console."""
+"""Warnings reach the user whatever writers a run has, and always on standard error."""
 
 import sys
 
@@ -7,6 +7,7 @@ import torch
 
 from paragan.core.event import Event
 from paragan.engine.multi_writer import MultiWriter
+from paragan.writers import console
 from tests.unit.api.test_networks_of_the_field import D, G, trainer
 
 TEXTS = ("x of float64 is cast to float32", "x of sample 7 is not finite", "d: 1 updates skipped")
@@ -26,11 +27,9 @@ class Samples(torch.utils.data.Dataset):
 def test_warnings_of_a_run_are_printed_with_any_writers(tmp_path, capsys, writers):
     trainer(G(), D(), tmp_path, Samples(), loading__prefetch=0, train__kimg=0.024, writers=writers).run()
     out, err = capsys.readouterr()
-    has_console = "console" in writers
-    printed, silent = (out, err) if has_console else (err, out)
     for text in TEXTS:
-        assert [line.startswith("warning: ") for line in printed.splitlines() if text in line] == [True]
-        assert text not in silent
+        assert [line.startswith("warning: ") for line in err.splitlines() if text in line] == [True]
+    assert "warning: " not in out
 
 
 class Lines:
@@ -66,9 +65,22 @@ def test_only_warnings_are_printed_and_by_one_rank(capsys, given, printed):
     lines = Lines()
     MultiWriter([("jsonl", lines)]).write(given)
     MultiWriter([("events", lines)], is_main=False).write(given)
-    MultiWriter([("console", lines)]).write(given)
     assert capsys.readouterr().err.splitlines() == printed
-    assert lines.events == [given] * 3
+    assert lines.events == [given] * 2
+
+
+@pytest.mark.parametrize(
+    ("given", "out", "err"),
+    [
+        (event("warning: rank 3 is a straggler"), [], ["warning: rank 3 is a straggler"]),
+        (event("rollback 1 of 3", rollback={"name": "diverged"}), ["0.0 kimg  rollback 1 of 3"], []),
+        (event("g: trains from 2 kimg"), ["0.0 kimg  g: trains from 2 kimg"], []),
+    ],
+)
+def test_the_console_leaves_warnings_to_standard_error(tmp_path, capsys, given, out, err):
+    MultiWriter([("console", console.Writer(None, tmp_path))]).write(given)
+    printed = capsys.readouterr()
+    assert (printed.out.splitlines(), printed.err.splitlines()) == (out, err)
 
 
 def test_warnings_after_a_console_that_failed_are_printed(capsys):
