@@ -6,12 +6,13 @@ import torch
 from torch import nn
 
 from paragan.api.networks import Networks, whole_number
-from paragan.api.object_module import as_module, check_separate_weights, class_name
+from paragan.api.object_module import as_module, class_name
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import copy_networks
 from paragan.core.outside_code import reraise_as_config_error
+from paragan.game.shared_memory import check_separate
 
 _SIGNATURES = {"g": "model_fn(latent_var, y)", "d": "model_fn(x, y)"}
 
@@ -41,7 +42,7 @@ class Estimator:
         with reraise_as_config_error("Estimator: copying g and d"):
             g, d = copy_networks((self.g, self.d), *_modules_of(self.g), *_modules_of(self.d))
             g, d = as_module(g), as_module(d)
-        check_separate_weights({"g": g, "d": d}, "Estimator: ")
+        check_separate({"g": g, "d": d}, "Estimator: ")
         follow_rank_0(g, world)
         follow_rank_0(d, world)
         return Networks(

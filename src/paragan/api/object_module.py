@@ -2,7 +2,6 @@
 
 import copy
 import inspect
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -51,17 +50,6 @@ def as_module(player: Any) -> nn.Module:
         remedy = "all are frozen" if is_frozen else "assign networks to its attributes: self.net = …"
         raise ConfigError(f"Estimator: {class_name(net)} has no weights to train; {remedy}")
     return set_train_mode(net.cpu())
-
-
-def check_separate_weights(nets: Mapping[str, nn.Module], owner: str = "") -> None:
-    """Raise `ConfigError` if two networks, by name, have a weight in common. owner: before the message."""
-    names: dict[int, str] = {}
-    for name, net in nets.items():
-        for weight in net.parameters():
-            if (other := names.setdefault(id(weight), name)) != name:
-                raise ConfigError(
-                    f"{owner}{other} and {name} share weights; give each separate weights, since each has an optimiser"
-                )
 
 
 def class_name(net: nn.Module) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -83,3 +84,26 @@ def _networks(generator: Any, config: RunConfig) -> Model:
 def warn(line: str) -> None:
     """Report a line as a Python warning."""
     warnings.warn(to_printable(line.removeprefix("warning: ")), stacklevel=3)
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Show warnings of this package as the line `warning: TEXT`, without the code that raised them.
+
+    Filters and recorders of warnings work as without it: only the text of what is printed differs.
+    """
+    before = warnings.formatwarning
+    package = str(Path(__file__).parents[1])
+
+    def as_line(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        if category is UserWarning and filename.startswith(package):
+            return f"warning: {to_printable(message)}\n"
+        return before(message, category, filename, lineno, line)
+
+    warnings.formatwarning = as_line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from paragan.api.estimator import follow_rank_0, origin
 from paragan.api.object_module import as_module
-from paragan.api.trained import setting_word, warn
+from paragan.api.trained import setting_word, warn, warnings_as_lines
 from paragan.api.trainer_arguments import (
     check_channels_first,
     check_floating_point,
@@ -93,6 +93,7 @@ class Trainer:
     Training works on copies of the networks. Raises `ConfigError` for objects that do not fit.
     """
 
+    @warnings_as_lines()
     def __init__(
         self,
         generator: nn.Module,

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from paragan.api.object_module import check_separate_weights
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.network_factory import copy_networks
@@ -17,6 +16,7 @@ from paragan.core.source import TensorSpec, dtype_name
 from paragan.core.types import Side
 from paragan.datasets.base.ragged import Padding
 from paragan.game.plain_layers import check_plain_layers
+from paragan.game.shared_memory import check_separate
 from paragan.game.trained_part import check_saved, check_trains
 from paragan.layers.discriminators import Discriminators
 
@@ -63,11 +63,10 @@ def extra_networks(players: Any) -> dict[str, nn.Module]:
 def separate_copies(
     generator: nn.Module, discriminator: nn.Module, players: Mapping[str, nn.Module]
 ) -> tuple[nn.Module, nn.Module, dict[str, nn.Module]]:
-    """Return copies of the networks; `ConfigError` if two have a weight in common."""
-    nets = (generator, discriminator, *players.values())
-    g, d, extra = copy_networks((generator, discriminator, dict(players)), *nets)
-    check_separate_weights({"generator": g, "discriminator": d, **extra})
-    return g, d, extra
+    """Return copies of the networks; `ConfigError` if two have a weight in common, a warning if a buffer."""
+    nets = {"generator": generator, "discriminator": discriminator, **players}
+    check_separate(nets)  # of the originals: a copy of a weight has memory of its own
+    return copy_networks((generator, discriminator, dict(players)), *nets.values())
 
 
 def mapping_of(name: str, value: Any, content: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 from paragan import config
 from paragan.api.estimator import Estimator, instance
 from paragan.api.notebook import run_html
-from paragan.api.trained import load, setting_word, warn
+from paragan.api.trained import load, setting_word, warn, warnings_as_lines
 from paragan.config import RunConfig
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
@@ -43,6 +43,7 @@ _ARGUMENTS = {
 }
 
 
+@warnings_as_lines()
 def train(
     recipe: str | RunConfig = "digits",
     settings: Mapping[str, Any] | None = None,
@@ -94,6 +95,7 @@ def _run_place(out: str | Path) -> tuple[Path, str]:
     return working_folder(out), out
 
 
+@warnings_as_lines()
 def run_in_folder(request: RunRequest, objects: Callable[[World], tuple[RunConfig, Model | None]]) -> None:
     """Train a run of a program. objects: returns its config and its networks from memory; collective."""
     place = from_environment()

@@ -1,5 +1,6 @@
 """Whether a discriminator can return any real number as a logit, for a notice of a trial."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -9,57 +10,123 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.protocols import Loss
 from paragan.game.gradient_flow import REFUSALS
 from paragan.game.network import CalledNetwork
 
 _NUDGE = 1e6  # far above what any layer returns for a sample
-_WIDEST = 8.0  # range of values; clamps and soft caps of logits have wider ones, which losses do not reach
+_REACH = 4.0  # a bound beyond it is one that losses do not reach, as of clamps and soft caps of logits
+_FARTHEST = 20.0  # a bound beyond it is no notice, also where the loss always gains by larger logits (Wasserstein)
+_SURE = 8.0  # logits of which D is sure for all other losses
+_GAIN = 0.05  # gradient of a loss there
 _LOGITS = "and the losses take logits, any real numbers"
 _NARROWEST = 0.1  # change of a logit by the nudge, below which nothing is known of it
+_FEW_DRAWS = range(2)
+_MORE_DRAWS = range(2, 10)
 
 
-def notice_bounded_logits(net: nn.Module, inputs: Sequence[Tensor | None], call_of: Callable[[str], str]) -> None:
-    """Warn of discriminators whose logits are bounded. inputs: of D. call_of: returns the call by name, for messages.
+def notice_bounded_logits(
+    net: nn.Module, inputs: Sequence[Tensor | None], call_of: Callable[[str], str], loss: Loss | None = None
+) -> None:
+    """Warn of discriminators whose logits are bounded, on one side or both.
 
-    Changes the buffers of `net`.
+    inputs: of D. call_of: returns the call by name, for messages. loss: of the game; one that takes no logits, but
+    probabilities, gives no notice. Changes the buffers of `net`.
     """
+    reach = _REACH if loss is None else _reach_of(loss)
+    if reach is None:
+        return
     called = CalledNetwork(module=net)
     ranges: dict[str, tuple[float, float]] = {}
     with suppress(*REFUSALS):  # of such values: only a notice is lost
-        ranges = bounded_ranges(net, lambda: DiscriminatorOutput.of(called(*inputs)))
+        ranges = bounded_ranges(net, lambda: DiscriminatorOutput.of(called(*inputs)), reach)
     for name, (low, high) in ranges.items():
-        text = f"its values are from {low:.2g} to {high:.2g} for any weights; leave it out"
+        text = f"its values are {_range_text(low, high)} for any weights; leave it out"
         warnings.warn(f"{call_of(name)} ends in {_functions(low, high)}, {_LOGITS}: {text}", stacklevel=3)
 
 
-def bounded_ranges(net: nn.Module, call: Callable[[], DiscriminatorOutput]) -> dict[str, tuple[float, float]]:
+def _reach_of(loss: Loss) -> float | None:
+    """Return how far from 0 a bound of the logits matters for a loss; None for a loss of probabilities.
+
+    Such a loss fails on other numbers, or is flat there. Others are flat only where D is sure, Wasserstein nowhere.
+    """
+    for_wrong = _gradients_of(loss, -2.0, 2.0)
+    if not all(gradient and math.isfinite(gradient) for gradient in for_wrong):
+        return None
+    real, fake = _gradients_of(loss, _SURE, -_SURE)
+    return _FARTHEST if real < -_GAIN or fake > _GAIN else _REACH
+
+
+def _gradients_of(loss: Loss, real: float, fake: float) -> tuple[float, float]:
+    """Return the gradients of D's loss for the logits of a real and a generated sample; 0 if it refuses them."""
+    logits = (torch.full((2,), real, requires_grad=True), torch.full((2,), fake, requires_grad=True))
+    with suppress(*REFUSALS):
+        values = loss.d(*logits, *(logits if loss.compares else ()))
+        of_real, of_fake = torch.autograd.grad(values.sum(), logits)
+        is_finite = bool(values.isfinite().all())
+        return (float(of_real.mean()), float(of_fake.mean())) if is_finite else (0.0, 0.0)
+    return 0.0, 0.0
+
+
+def bounded_ranges(
+    net: nn.Module, call: Callable[[], DiscriminatorOutput], reach: float = _REACH
+) -> dict[str, tuple[float, float]]:
     """Return the lowest and highest logit of those discriminators whose logits are bounded, by name ("" of one alone).
 
     What every operation on the weights returns is moved far in both directions. If the logits then move, but not far,
-    an operation after the last weight bounds them: a sigmoid, tanh or clamp, written as a module or by hand. The
-    logits of an untrained D are near 0, so that their values show nothing. Changes the buffers of `net`.
+    an operation after the last weight bounds them: a sigmoid, tanh or clamp, written as a module or by hand; so does a
+    relu or softplus if they stay near 0 in one direction. The logits of an untrained D are near 0, so that their
+    values show nothing. reach: largest distance from 0 of such a bound. Infinity: the other side has none. Changes the
+    buffers of `net`.
     """
-    calls = [_moved(net, call, size, draw) for size in (_NUDGE, -_NUDGE) for draw in (0, 1)]
+    ranges = _ranges(net, call, reach, _FEW_DRAWS)
+    if not ranges:
+        return {}
+    # few draws may move a product, such as of values and gates, to one side alone
+    again = _ranges(net, call, reach, _MORE_DRAWS)
+    return {name: bounds for name, bounds in again.items() if name in ranges}
+
+
+def _ranges(
+    net: nn.Module, call: Callable[[], DiscriminatorOutput], reach: float, draws: Iterable[int]
+) -> dict[str, tuple[float, float]]:
+    calls = [_moved(net, call, size, draw) for draw in draws for size in (_NUDGE, -_NUDGE)]
     ranges = {}
     for name in calls[0]:
         logits = torch.stack([logits_by_name[name] for logits_by_name in calls])
-        low, high = (float(value) for value in logits.aminmax())
-        # NaN and infinite values show nothing: all comparisons with them are false
-        if high - low <= _WIDEST and float((logits.amax(0) - logits.amin(0)).max()) > _NARROWEST:
-            ranges[name] = (low, high)
+        low, high = (float(value) + 0.0 for value in logits.aminmax())  # + 0: no -0
+        # NaN shows nothing: all comparisons with it are false
+        is_bounded = -reach <= low <= _FARTHEST or -_FARTHEST <= high <= reach
+        if is_bounded and float((logits.amax(0) - logits.amin(0)).max()) > _NARROWEST:
+            ranges[name] = (
+                low if abs(low) <= _FARTHEST else -math.inf,
+                high if abs(high) <= _FARTHEST else math.inf,
+            )
     return ranges
+
+
+def _range_text(low: float, high: float) -> str:
+    if math.isinf(high):
+        return f"at least {low:.2g}"
+    return f"at most {high:.2g}" if math.isinf(low) else f"from {low:.2g} to {high:.2g}"
 
 
 def _functions(low: float, high: float) -> str:
     """Return which functions have about these bounds."""
-    names = {(0, 1): "sigmoid, softmax or clamp", (-1, 1): "tanh or clamp"}
-    return f"a {names.get((round(low), round(high)), 'function that bounds its values, such as a clamp')}"
+    names = {
+        (0, 1): "a sigmoid, softmax or clamp",
+        (-1, 1): "a tanh or clamp",
+        (0, math.inf): "a relu, softplus or the like",
+        (-math.inf, 0): "a log-sigmoid or the like",
+    }
+    rounded = [bound if math.isinf(bound) else round(bound) for bound in (low, high)]
+    return names.get((rounded[0], rounded[1]), "a function that bounds its values, such as a clamp")
 
 
 def _moved(net: nn.Module, call: Callable[[], DiscriminatorOutput], size: float, draw: int) -> dict[str, Tensor]:
     """Return the logits by name, with a nudge of this size; dropout and other layers draw the same in every call.
 
-    draw: number of the noise, 0 or 1.
+    draw: number of the noise, from 0 to 9.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -102,12 +169,12 @@ class _Nudge(TorchFunctionMode):
             return tuple(self._nudged(item, number) for item in result)
         if not isinstance(result, Tensor) or not result.is_floating_point():
             return result
-        generator = torch.Generator().manual_seed(2 * number + self._draw)
-        # one direction in a sample, so that the mean over patches moves; not equally, which a softmax would ignore.
+        generator = torch.Generator().manual_seed(10 * number + self._draw)
+        # one direction in a sample, so that patches move together; not equally, which a softmax would ignore.
         # Of each sample another one: what two layers add may cancel out
         per_sample = (*result.shape[:1], *[1] * (result.dim() - 1))
         directions = torch.randint(2, per_sample, generator=generator) * 2 - 1
-        noise = directions * (1 + torch.randn(result.shape, generator=generator) / 2)
+        noise = directions * (0.5 + torch.rand(result.shape, generator=generator))
         return result + self._size * noise.to(result)
 
 

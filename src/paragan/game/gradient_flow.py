@@ -21,6 +21,11 @@ _REMEDY = f": is there {_CUTS}? Remove it; one-hot values train by torch.nn.func
 _OTHER_NETWORK = (
     ", so these would not train: it may call another network, by an attribute such as a lambda; make that a method"
 )
+_CONSTANTS = {
+    0.0: "a log_softmax over one value, and a relu or rounding of values below 0.5",
+    1.0: "a softmax over one value",
+}
+_ONE_NUMBER = ": is there a mean over the batch? Return a logit, or several, for each sample"
 _ROUNDED = ", so that G does not train: does D round them, or compare them with something?"
 
 
@@ -38,7 +43,10 @@ def check_trainable_output(call: str, net: nn.Module, values: Tensor, what: str)
     if weights and not gradients:
         raise ConfigError(f"{call} returned {what} that do not depend on its weights{_OTHER_NETWORK}")
     if weights and not any(gradient.any() for gradient in gradients):
-        _warn(f"{call} returned {what} whose gradient is 0 for all of its weights, so that they do not train")
+        _warn(
+            f"{call} returned {what} whose gradient is 0 for all of its weights, so that they do not train"
+            f"{_constant_text(values)}"
+        )
 
 
 def flat_discriminators(output: DiscriminatorOutput, fake: Tensor, what: str, call_of: CallOf) -> list[str]:
@@ -71,7 +79,28 @@ def notice_flat_logits(net: nn.Module, inputs: Sequence[Tensor | None], names: l
     first = first.clone().requires_grad_()
     output = DiscriminatorOutput.of(CalledNetwork(module=net)(first.clone(), *conditions))
     for name in set(names).intersection(flat_discriminators(output, first, "its input", call_of)):
-        _warn(f"{call_of(name)} returned logits whose gradient is 0 for the samples of G{_ROUNDED}")
+        logits = output.by_name[name].logits_B
+        if not _constant_text(logits):  # of which `check_trainable_output` warns
+            _warn(f"{call_of(name)} returned logits whose gradient is 0 for the samples of G{_ROUNDED}")
+
+
+def notice_equal_logits(net: nn.Module, inputs: Sequence[Tensor | None], call_of: CallOf) -> None:
+    """Warn of discriminators that return one number for a whole batch, as a mean over it that is expanded.
+
+    inputs: of D, samples that differ. call_of: returns the call by name, for the message. Changes the weights of `net`.
+    """
+    _shake(net)  # a last layer that begins at 0 returns 0 for every sample
+    first, *conditions = inputs
+    if first is None or (first == first[:1]).all():
+        return
+    leaf = first.clone().requires_grad_()
+    with suppress(*REFUSALS):  # of such weights: only a notice is lost
+        output = DiscriminatorOutput.of(CalledNetwork(module=net)(leaf.clone(), *conditions))
+        for name, member in output.by_name.items():
+            (gradient,) = _gradients(member.logits_B[:1], leaf)
+            is_equal = bool((member.logits_B == member.logits_B[:1]).all())
+            if is_equal and gradient is not None and gradient[1:].any():  # of the other samples
+                _warn(f"{call_of(name)} returned the same logits for samples that differ{_ONE_NUMBER}")
 
 
 def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], call: str) -> None:
@@ -92,6 +121,15 @@ def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], c
             (gradient,) = _gradients(images, leaf)
             if gradient is None or not gradient.any():
                 _warn(f"{call} returned values that do not depend on {name!r}: let G read it, or leave it out")
+
+
+def _constant_text(values: Tensor) -> str:
+    """Return what makes values equal, for a message; empty if they differ."""
+    first = values.detach().flatten()[0]
+    if not (values == first).all() or first.is_complex():
+        return ""
+    number = float(first) + 0.0  # no -0
+    return f": all are {number:.3g}, as of {_CONSTANTS.get(number, 'a clamp that they are beyond')}; leave that out"
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ class RegisteredState:
     def __init__(self, net: nn.Module) -> None:
         self.net = net
         self.weights = dict(net.named_parameters())
-        self.buffers = {name: _copied(value) for name, value, _ in _buffers(net)}
+        self.buffers = {name: _copied(value) for name, value, _ in buffers_of(net)}
 
     def check(self, call: str, outputs: Sequence[Tensor]) -> None:
         """Raise `ConfigError` for weights and buffers that training could not find again; warn of unused weights.
@@ -43,7 +43,7 @@ class RegisteredState:
             )
 
     def _check_buffers(self, call: str) -> None:
-        for name, value, is_saved in _buffers(self.net):
+        for name, value, is_saved in buffers_of(self.net):
             before = self.buffers.get(name)
             if _kind(before) != _kind(value):
                 raise ConfigError(
@@ -62,7 +62,7 @@ def _copied(value: Tensor | None) -> Tensor | None:
     return None if value is None else value.detach().clone()
 
 
-def _buffers(net: nn.Module) -> Iterator[tuple[str, Tensor | None, bool]]:
+def buffers_of(net: nn.Module) -> Iterator[tuple[str, Tensor | None, bool]]:
     """Yield the name, the value and whether it is saved of each buffer, also of those without a value."""
     for prefix, module in net.named_modules():
         for name, value in module._buffers.items():

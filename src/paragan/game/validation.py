@@ -21,6 +21,7 @@ from paragan.game.gan import GAN
 from paragan.game.gradient_flow import (
     check_trainable_output,
     flat_discriminators,
+    notice_equal_logits,
     notice_flat_logits,
     notice_ignored_inputs,
 )
@@ -31,6 +32,7 @@ from paragan.game.penalty_trial import generator_states, run_each_penalty
 from paragan.game.plain_layers import check_plain_layers
 from paragan.game.player import Player
 from paragan.game.registered_state import RegisteredState
+from paragan.game.shared_memory import check_separate
 from paragan.layers.random import repeats
 from paragan.loading.loader import normalise_images
 
@@ -51,6 +53,7 @@ def validate(
     nets = {side: make() for side, make in makers.items()}
     for side, net in nets.items():
         check_plain_layers(f"model of {side.value}", net)
+    check_separate({f"model of {side.value}": net for side, net in nets.items()})
     has_labels = is_image and source.condition_channels is None
     if has_labels:
         for side in Side:
@@ -132,8 +135,10 @@ class _Trial:
         if turns:
             self.drawing.update(run_each_penalty(self.game, self.nets, self.real, self.extra))
         self._declare_draws()
-        notice_bounded_logits(self.nets[Side.D], feed.real_inputs, self._call_of)
-        notice_flat_logits(self.nets[Side.D], (fake.detach(), *feed.fake_conditions), flat, self._call_of)
+        notice_bounded_logits(self.nets[Side.D], feed.real_inputs, self._call_of, self.game.loss)
+        on_fakes = (fake.detach(), *feed.fake_conditions)
+        notice_flat_logits(self.nets[Side.D], on_fakes, flat, self._call_of)
+        notice_equal_logits(self.nets[Side.D], on_fakes, self._call_of)
         names = self.game.prior.generator_arguments or ("z", "y", "condition")
         notice_ignored_inputs(self.nets[Side.G], dict(zip(names, feed.fake_inputs, strict=False)), self.calls[Side.G])
 
@@ -162,9 +167,12 @@ class _Trial:
         for name, member in output.by_name.items():
             call = self._call_of(name)
             if not self._has_rows(member.logits_B):
+                count = self.real.rows.count
+                is_mean = isinstance(member.logits_B, Tensor) and member.logits_B.numel() == 1
                 raise ConfigError(
-                    f"{call} returned {_description(member.logits_B)} for {self.real.rows.count} samples; keep the "
-                    "batch axis: a logit, or several, for each"
+                    f"{call} returned {_description(member.logits_B)} for {count} samples; keep the batch axis: a "
+                    f"logit, or several, for each, of shape ({count},) or ({count}, …)"
+                    f"{', not one mean of the batch' if is_mean else ''}"
                 )
             check_trainable_output(call, self.nets[Side.D], member.logits_B, "logits")
         return output

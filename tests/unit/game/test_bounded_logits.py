@@ -1,5 +1,9 @@
 """A D whose last operation bounds its logits is noticed, however that is written; others are not."""
 
+import copy
+import math
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -101,12 +105,30 @@ UNBOUNDED = {
     "patches": patches(lambda y: F.leaky_relu(y, 0.2)),
     "soft cap": Ends(lambda y: 30 * torch.tanh(y / 30)),
     "wide clamp": Ends(lambda y: y.clamp(-10, 10)),
-    "relu": Ends(torch.relu),
+    "elu of two": Product(lambda values, gates: (F.elu(values) - F.elu(gates)).sum(1)),
     "dropout": Ends(nn.Dropout()),
     "gates": Product(lambda values, gates: values * gates.sigmoid()),
     "attention": Product(lambda values, gates: (values * gates.softmax(1)).sum(1)),
     "residual": Ends(lambda y: y + y.sigmoid()),
     "recurrent": Ends(lambda y: y[0][:, 0], nn.Sequential(nn.Unflatten(1, (1, 2)), nn.LSTM(2, 1, batch_first=True))),
+}
+
+
+ONE_SIDED = {
+    "relu": (Ends(torch.relu), (0, math.inf)),
+    "relu of patches": (patches(torch.relu), (0, math.inf)),
+    "softplus": (Ends(nn.Softplus()), (0, math.inf)),
+    "clamp": (Ends(lambda y: y.clamp(min=-1)), (-1, math.inf)),
+    "elu": (Ends(nn.ELU(2.0)), (-2, math.inf)),
+    "log-sigmoid": (Ends(nn.LogSigmoid()), (-math.inf, 0)),
+    "minus relu": (spectral(lambda y: 1 - y.relu()), (-math.inf, 1)),
+    "minimum": (Ends(lambda y: torch.minimum(y, torch.ones(()))), (-math.inf, 1)),
+}
+SCALED = {
+    "sigmoid": (Ends(lambda y: 10 * y.sigmoid()), (0, 10)),
+    "minus sigmoid": (Ends(lambda y: -5 * y.sigmoid() - 2), (-7, -2)),
+    "tanh": (Ends(lambda y: 6 * y.tanh() + 3), (-3, 9)),
+    "relu6": (Ends(lambda y: 2 * F.relu6(y)), (0, 12)),
 }
 
 
@@ -116,9 +138,72 @@ def test_bounded_logits_are_noticed(name):
     assert -2 <= low < high <= 6
 
 
+@pytest.mark.parametrize(("d", "expected"), [*ONE_SIDED.values(), *SCALED.values()], ids=[*ONE_SIDED, *SCALED])
+def test_logits_that_are_bounded_on_one_side_or_at_another_scale_are_noticed(d, expected):
+    (bounds,) = range_of(d).values()
+    assert bounds == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", UNBOUNDED)
-def test_unbounded_logits_are_not_noticed(name):
-    assert range_of(UNBOUNDED[name]) == {}
+def test_unbounded_logits_are_not_noticed(name, seed):
+    d = copy.deepcopy(UNBOUNDED[name])
+    torch.manual_seed(seed)
+    for layer in d.modules():
+        if seed and hasattr(layer, "reset_parameters"):
+            layer.reset_parameters()
+    assert range_of(d) == {}
+
+
+def notices(d, loss):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        notice_bounded_logits(d, (INPUTS,), lambda name: "D", loss)
+    return [str(warning.message) for warning in caught]
+
+
+LOSSES = {
+    "hinge": pg.hinge_loss,
+    "relativistic": pg.relativistic_loss,
+    "least squares": pg.least_squares_loss,
+    "wasserstein": pg.wasserstein_loss,
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("function", [torch.relu, torch.sigmoid, nn.LogSigmoid(), lambda y: 10 * y.sigmoid()])
+def test_every_loss_of_logits_has_the_notice(function, loss):
+    (line,) = notices(Ends(function), LOSSES[loss])
+    assert "the losses take logits, any real numbers" in line
+
+
+@pytest.mark.parametrize(
+    ("loss", "number"), [("hinge", 0), ("relativistic", 0), ("least squares", 0), ("wasserstein", 1)]
+)
+def test_bounds_that_a_loss_does_not_reach_matter_to_wasserstein_alone(loss, number):
+    for function in (lambda y: 10 * y.tanh(), lambda y: y.clamp(-6, 18)):
+        assert len(notices(Ends(function), LOSSES[loss])) == number
+    assert notices(Ends(lambda y: 30 * torch.tanh(y / 30)), LOSSES[loss]) == []
+
+
+def cross_entropy(real, fake):
+    ones, zeros = torch.ones_like(real), torch.zeros_like(fake)
+    return F.binary_cross_entropy(real, ones, reduction="none") + F.binary_cross_entropy(fake, zeros, reduction="none")
+
+
+PROBABILITIES = {
+    "cross entropy": cross_entropy,
+    "logarithm": lambda real, fake: -real.log() - (1 - fake).log(),
+    "logarithm of a clamp": lambda real, fake: -real.clamp(1e-6, 1).log() - (1 - fake).clamp(1e-6, 1).log(),
+    "margin of energies": lambda real, fake: real + (1 - fake).relu(),
+}
+
+
+@pytest.mark.parametrize("name", PROBABILITIES)
+def test_losses_of_probabilities_and_energies_have_no_notice(name):
+    loss = pg.Loss(PROBABILITIES[name], lambda fake, real=None: -fake)
+    for function in (torch.sigmoid, torch.relu, nn.Softplus()):
+        assert notices(Ends(function), loss) == []
 
 
 def test_one_of_several_discriminators_is_named():
