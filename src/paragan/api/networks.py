@@ -15,6 +15,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.network_factory import copy_networks
 from paragan.core.option_types import Choice
 from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.settings_tree import shorten
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,9 @@ def _takes_labels(net: nn.Module) -> bool:
 
 
 def whole_number(owner: Any, name: str) -> int | None:
-    """Return an attribute if it is an int, else None."""
+    """Return an attribute if it is an int, else None. Raises `ConfigError` for other numbers, and text."""
     value = getattr(owner, name, None)
+    if isinstance(value, float | str | bool) or (type(value) is int and value < 0):
+        kind = type(owner).__name__
+        raise ConfigError(f"Estimator: the attribute {name} of {kind} is {shorten(value)}; set an integer from 0")
     return value if type(value) is int else None  # `isinstance` would take True for 1

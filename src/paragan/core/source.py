@@ -63,9 +63,10 @@ class Source(ABC):
     them. class_names: empty without labels. notices: warnings, a line each: skipped images, folders that are no
     classes. reading: what samples are read from, for the start line. column_names: of tensors (K,), by tensor.
     not_finite: names of the samples with NaN or infinity that a run has read, and skips the updates of; None: such a
-    sample raises `DataError`. fingerprint: equal for equal data; cheap, not computed from all samples. is_decoded:
-    `fetch` reads or decodes files, so that reading ahead in threads pays. is_read_by_processes: its samples draw from
-    generators of the process, so threads must not read ahead.
+    sample raises `DataError`. notices_not_finite: the notices name these samples before they are read. fingerprint:
+    equal for equal data; cheap, not computed from all samples. is_decoded: `fetch` reads or decodes files, so that
+    reading ahead in threads pays. is_read_by_processes: its samples draw from generators of the process, so threads
+    must not read ahead.
 
     Several threads may call `fetch`, `read` and `decode` at the same time.
     """
@@ -76,6 +77,7 @@ class Source(ABC):
     reading: str = ""
     column_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     not_finite: dict[str, None] | None = None
+    notices_not_finite: bool = False
     fingerprint: str
     is_decoded: bool = False
     is_read_by_processes: bool = False

@@ -34,6 +34,8 @@ class SkipMonitor:
         Collective.
         """
         new = self._new_not_finite()
+        if self._source is not None and self._source.notices_not_finite:
+            new = set()  # said at the start
         lines = [f"warning: {not_finite_message(new, ', and updates on it are skipped')}"] if new else []
         for name, player in self._players.items():
             count = player.num_skipped()

@@ -5,7 +5,8 @@ import inspect
 from collections.abc import Collection, Mapping
 from itertools import chain
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.settings_tree import shorten
@@ -41,6 +42,11 @@ def generator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec]) -> tu
         raise ConfigError(
             f"generator: {type(net).__name__} has no attribute `latent`, the length of {arguments[0]}; set it, for "
             "example self.latent = 64"
+        )
+    if names == (LATENT,) and net.latent == 0:
+        raise ConfigError(
+            f"generator: {type(net).__name__}.forward takes {arguments[0]} alone, and its attribute latent is 0, which "
+            "means none; set the length of the latent, for example self.latent = 64"
         )
     return names
 
@@ -123,7 +129,9 @@ def _arguments(owner: str, net: nn.Module, tensors: Mapping[str, TensorSpec], sa
 def _check_latent(net: nn.Module) -> None:
     """Raise `ConfigError` for an attribute `latent` that is a value, but no length; a layer may have that name."""
     latent = getattr(net, LATENT, None)
-    if isinstance(latent, int | float | str | tuple | list) and not (type(latent) is int and latent >= 0):
+    is_value = isinstance(latent, int | float | str | tuple | list | np.generic | np.ndarray)
+    is_number = isinstance(latent, Tensor) and not latent.dim()
+    if (is_value or is_number) and not (type(latent) is int and latent >= 0):  # nor True for 1
         raise ConfigError(
             f"generator: the attribute latent of {type(net).__name__} is {shorten(latent)}; it is the length of the "
             "latent, an integer (0: none)"

@@ -49,6 +49,8 @@ class CalledNetwork:
         """Call the module without trailing `None` inputs, which `nn.Sequential` does not take."""
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
+        if not inputs:
+            return self._run()  # whose error names the argument that is missing
         if self.calling.channels_last:
             inputs = tuple(_channels_last(x) for x in inputs)
         first = next(x for x in inputs if x is not None)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
+from paragan.core.settings_tree import shorten
 from paragan.core.types import IMAGE_ARGUMENTS, Batch, Rows, TurnInputs, present_tensors
 
 
@@ -112,10 +113,11 @@ class Prior:
 
 
 def latent_of(generator: nn.Module) -> int:
-    """Return the generator's latent length, 0 for none; `ConfigError` without the attribute."""
+    """Return the generator's latent length, 0 for none; `ConfigError` for an attribute that is none, or missing."""
     latent = getattr(generator, "latent", None)
-    if not isinstance(latent, int):
-        raise ConfigError(
-            f"model: {type(generator).__name__} has no attribute `latent`; set self.latent to the length of z, an int"
-        )
-    return latent
+    if type(latent) is int and latent >= 0:  # not True for 1
+        return latent
+    problem = "no attribute `latent`" if latent is None else f"latent={shorten(latent)}"
+    raise ConfigError(
+        f"model: {type(generator).__name__} has {problem}; set self.latent to the length of z, an int, 0 for none"
+    )

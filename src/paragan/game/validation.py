@@ -15,6 +15,7 @@ from paragan.core.not_finite import finite_tensors
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.source import Source
+from paragan.core.tensor_game import LATENT
 from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
 from paragan.game.bounded_logits import notice_bounded_logits
 from paragan.game.gan import GAN
@@ -148,7 +149,7 @@ class _Trial:
                 player.declare_draws()
 
     def _generate(self, feed: TurnInputs) -> GeneratorOutput:
-        output: GeneratorOutput = self._call(Side.G, GeneratorOutput, feed.fake_inputs)
+        output = self._call_generator(feed)
         self.extra.extend(output.extra)
         fake = output.images
         expected = tuple(feed.real_sample.shape)
@@ -160,6 +161,21 @@ class _Trial:
             )
         check_trainable_output(self.calls[Side.G], self.nets[Side.G], fake, "values")
         self._notice_range(fake, feed)
+        return output
+
+    def _call_generator(self, feed: TurnInputs) -> GeneratorOutput:
+        """As `_call`; where G fails and its latent has the length 0, that may be the reason."""
+        arguments = self.game.prior.generator_arguments
+        try:
+            output: GeneratorOutput = self._call(Side.G, GeneratorOutput, feed.fake_inputs)
+        except ConfigError as error:
+            if self.game.prior.latent or (arguments is not None and LATENT not in arguments):
+                raise
+            empty = "empty" if arguments is None else "None"
+            raise ConfigError(
+                f"{error}; its attribute latent is 0, so that its latent is {empty}: set the length of the latent if "
+                "G reads one"
+            ) from None
         return output
 
     def _judge(self, inputs: tuple[Tensor | None, ...]) -> DiscriminatorOutput:

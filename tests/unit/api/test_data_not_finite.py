@@ -35,6 +35,9 @@ def row_of(number, value):
     return {"x": x}
 
 
+ROWS_WITH_NAN = [row_of(row, torch.nan) for row in range(ROWS)]
+
+
 class Rows(Dataset):
     def __init__(self, value):
         self.value = value
@@ -117,8 +120,8 @@ def frames_with_one_nan(rows=64, bad=17):
 def test_one_nan_in_an_input_of_g_is_named_and_statistics_stay_finite(tmp_path, capsys, scheme):
     settings = {"train__batch": 8, "train__kimg": 0.128, "scheme__name": scheme}
     run = trainer(Mixed, Normed, tmp_path, frames_with_one_nan(), **settings).run()
-    printed = capsys.readouterr().out
-    assert run.is_finished and "frames of sample 17" in printed and "g: 1 updates skipped" in printed
+    printed = capsys.readouterr().err
+    assert run.is_finished and printed.count("frames of sample 17") == 1 and "g: 1 updates skipped" in printed
     assert "lower the learning rate" not in printed
     for name in ("g", "d"):
         saved = load_file(newest(tmp_path) / f"{name}.safetensors")
@@ -135,13 +138,17 @@ def test_one_nan_in_an_input_of_g_is_named_and_statistics_stay_finite(tmp_path, 
         (epochs(0), f"x of sample {BAD} of epoch 0"),
         (epochs(1), f"x of sample {BAD} of epoch 1"),
         (Files(), f"x of table.csv, line {BAD + 2}"),
+        ({"x": torch.stack([row["x"] for row in ROWS_WITH_NAN])}, f"x of sample {BAD}"),
+        ({"x": [row["x"] for row in ROWS_WITH_NAN]}, f"x of sample {BAD}"),
+        ({"x": np.stack([row["x"].numpy() for row in ROWS_WITH_NAN])}, f"x of sample {BAD}"),
     ],
-    ids=["Dataset", "infinite", "iterable", "second epoch", "file"],
+    ids=["Dataset", "infinite", "iterable", "second epoch", "file", "tensor", "list", "array"],
 )
 def test_a_sample_that_is_not_finite_is_named_and_the_run_goes_on(tmp_path, capsys, data, name):
     run = trainer(G(), D(), tmp_path, data, train__kimg=0.08).run()
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert run.is_finished and printed.count(f"data: {name} is not finite") == 1
+    assert printed.count("is not finite") == 1
     assert "updates skipped" in printed
 
 

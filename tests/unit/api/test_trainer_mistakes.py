@@ -2,10 +2,12 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 
 import paragan as pg
+from paragan.game.prior import latent_of
 from tests.unit.api.test_trainer import TINY, Critic, Maker, distance, tensors, trainer
 
 
@@ -33,6 +35,20 @@ class NoLatent(Maker):
     latent = None
 
 
+class Alone(Maker):
+    latent = 0
+
+    def forward(self, z):
+        return super().forward(z, z)
+
+
+class Joined(Maker):
+    latent = 0
+
+    def forward(self, latent, frames):
+        return torch.cat([latent, frames], 1)
+
+
 class OtherName(Critic):
     def forward(self, sound, frames):
         return super().forward(sound, frames)
@@ -52,6 +68,8 @@ MISTAKES = {
     "generator: NoLatent has no attribute `latent`, the length of z; set it, for example self.latent = 64": {
         "g": NoLatent
     },
+    "generator: Alone.forward takes z alone, and its attribute latent is 0, which means none; set the length of the "
+    "latent, for example self.latent = 64": {"g": Alone},
     "discriminator: forward(sound, …) names the tensor that is real in a batch, and a sample has only point, frames; "
     "rename one of them, or pass sample=NAME": {"d": OtherName},
     "generator: forward(latent, frames) returned a tensor of (4, 4); return one of the shape of 'point' in a batch: "
@@ -120,3 +138,23 @@ def test_numbers_of_a_term_are_checked(tmp_path, arguments, problem):
     with pytest.raises(pg.ParaganError, match=f"^g: near has {re.escape(problem)}$"):
         trainer(tmp_path / "run", terms=[term]).run()
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "latent", [-1, True, False, 4.0, 0.0, "4", (4,), np.int64(4), np.array(4), torch.tensor(4), float("nan")]
+)
+def test_a_latent_that_is_no_length_is_one_line(tmp_path, latent):
+    g = Maker()
+    g.latent = latent
+    with pytest.raises(pg.ParaganError, match=r"^generator: the attribute latent of Maker is .*; it is the length"):
+        trainer(tmp_path / "run", g=lambda: g)
+    if isinstance(latent, int | float | str):
+        with pytest.raises(pg.ParaganError, match=r"^Estimator: the attribute latent of Maker is .*; set an integer"):
+            pg.Estimator(g, Critic()).networks()
+    with pytest.raises(pg.ParaganError, match=r"^model: Maker has latent=.*; set self.latent to the length of z"):
+        latent_of(g)
+
+
+def test_a_latent_of_0_is_named_where_the_generator_fails_without_one(tmp_path):
+    with pytest.raises(pg.ParaganError, match="its attribute latent is 0, so that its latent is None: set the length"):
+        trainer(tmp_path / "run", g=Joined).run()

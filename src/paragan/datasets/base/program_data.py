@@ -58,6 +58,7 @@ class TensorSource(Source):
         samples: Mapping[str, Tensor | list[Tensor]] = {**self._stacked, **self._ragged}
         for name in columns:
             self.notices += _rows_not_finite(name, samples[name], self.column_names.get(name, ()))
+        self.notices_not_finite = True
         first = {name: samples[name][0] for name in columns}
         self._padding = padding.checked(first).including(self._ragged)
         axes = self._padding.axes
@@ -234,11 +235,11 @@ def _rows_not_finite(name: str, samples: Tensor | list[Tensor], columns: Sequenc
     some = join_some(rows, limit=3)
     wrong = [column for number, column in enumerate(columns) if not samples[rows[0]][number].isfinite()]
     some += f", column {wrong[0]!r}" if wrong else ""
-    text = f"data: {name} is not finite in {len(rows):,} of {len(samples):,} samples, number {some}"
+    text = f"in {len(rows):,} of {len(samples):,} samples, number {some}"
     cure = "leave them out or replace the values (an empty cell of a table is read as NaN)"
     if len(rows) > _MAX_NOT_FINITE * len(samples):  # few batches would be without one
-        raise DataError(f"{text}; {cure}")
-    return (f"{text}: updates on them are skipped; {cure}",)
+        raise DataError(f"data: {name} is not finite {text}; {cure}")
+    return (f"data: {name} of sample {rows[0]} is not finite, {text}: updates on them are skipped; {cure}",)
 
 
 def _name_of(named: Any) -> str:
