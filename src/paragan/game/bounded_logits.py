@@ -28,13 +28,11 @@ _MORE_DRAWS = range(2, 10)
 def notice_bounded_logits(
     net: nn.Module, inputs: Sequence[Tensor | None], call_of: Callable[[str], str], loss: Loss | None = None
 ) -> None:
-    """Warn of discriminators whose logits are bounded, on one side or both.
+    """Warn of discriminators whose logits are bounded, on one side or both. Changes the buffers of `net`.
 
-    inputs: of D. call_of: returns the call by name, for messages. loss: of the game; one that takes no logits, but
-    probabilities, gives no notice. Changes the buffers of `net`.
+    inputs: of D. call_of: returns the call by name, for messages. loss: one of probabilities gives no notice.
     """
-    reach = _REACH if loss is None else _reach_of(loss)
-    if reach is None:
+    if (reach := _REACH if loss is None else _reach_of(loss)) is None:
         return
     called = CalledNetwork(module=net)
     ranges: dict[str, tuple[float, float]] = {}
@@ -59,12 +57,12 @@ def _reach_of(loss: Loss) -> float | None:
 
 def _gradients_of(loss: Loss, real: float, fake: float) -> tuple[float, float]:
     """Return the gradients of D's loss for the logits of a real and a generated sample; 0 if it refuses them."""
-    logits = (torch.full((2,), real, requires_grad=True), torch.full((2,), fake, requires_grad=True))
+    real_B, fake_B = (torch.full((2,), logit, requires_grad=True) for logit in (real, fake))
     with suppress(*REFUSALS):
-        values = loss.d(*logits, *(logits if loss.compares else ()))
-        of_real, of_fake = torch.autograd.grad(values.sum(), logits)
-        is_finite = bool(values.isfinite().all())
-        return (float(of_real.mean()), float(of_fake.mean())) if is_finite else (0.0, 0.0)
+        values = loss.d(real_B, fake_B, real_B, fake_B) if loss.compares else loss.d(real_B, fake_B)
+        of_real, of_fake = torch.autograd.grad(values.sum(), (real_B, fake_B))
+        if values.isfinite().all():
+            return float(of_real.mean()), float(of_fake.mean())
     return 0.0, 0.0
 
 
@@ -79,8 +77,7 @@ def bounded_ranges(
     values show nothing. reach: largest distance from 0 of such a bound. Infinity: the other side has none. Changes the
     buffers of `net`.
     """
-    ranges = _ranges(net, call, reach, _FEW_DRAWS)
-    if not ranges:
+    if not (ranges := _ranges(net, call, reach, _FEW_DRAWS)):
         return {}
     # few draws may move a product, such as of values and gates, to one side alone
     again = _ranges(net, call, reach, _MORE_DRAWS)

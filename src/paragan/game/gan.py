@@ -219,15 +219,21 @@ class GAN:
         for side, update in updates.items():
             scalars |= {f"{side.value}/{name}": value for name, value in update.scalars.items()}
             weights |= varying_weights(side, self.adversarial, self.penalties[side], update.rows)
-        augment = adaptive(self.augment)
-        if augment is not None and updates:
-            # None: D was not updated in this step, whose G has used the numbers all the same
-            signs = updates[Side.D].scalars.get("sign") if Side.D in updates else None
-            values = augment.observe(signs, images * self.d.updates_per_step, self.sum_over_ranks)
-            rows = next(iter(updates.values())).rows
-            share = rows.count / rows.total  # equal on all ranks, whose scalars are summed
-            scalars |= {f"d/augment_{name}": value * share for name, value in values.items()}
+        if updates:
+            scalars |= self._observe_augment(images * self.d.updates_per_step, updates)
         return Report(self.clock.step, self.clock.images, scalars, weights)
+
+    def _observe_augment(self, images: int, updates: Mapping[Side, Update]) -> Mapping[str, Tensor]:
+        """Adapt the augmentation, if it does, and return its numbers."""
+        augment = adaptive(self.augment)
+        if augment is None:
+            return {}
+        # None: D was not updated in this step, whose G has used the numbers all the same
+        signs = updates[Side.D].scalars.get("sign") if Side.D in updates else None
+        rows = next(iter(updates.values())).rows
+        share = rows.count / rows.total  # equal on all ranks, whose scalars are summed
+        values = augment.observe(signs, images, self.sum_over_ranks)
+        return {f"d/augment_{name}": value * share for name, value in values.items()}
 
     def _d_is_drawn(self, rows: Rows) -> bool:
         """Return whether D is updated at a batch, by a draw that is equal on all ranks."""

@@ -43,10 +43,8 @@ def check_trainable_output(call: str, net: nn.Module, values: Tensor, what: str)
     if weights and not gradients:
         raise ConfigError(f"{call} returned {what} that do not depend on its weights{_OTHER_NETWORK}")
     if weights and not any(gradient.any() for gradient in gradients):
-        _warn(
-            f"{call} returned {what} whose gradient is 0 for all of its weights, so that they do not train"
-            f"{_constant_text(values)}"
-        )
+        cause = _constant_text(values)
+        _warn(f"{call} returned {what} whose gradient is 0 for all of its weights, so that they do not train{cause}")
 
 
 def flat_discriminators(output: DiscriminatorOutput, fake: Tensor, what: str, call_of: CallOf) -> list[str]:
@@ -79,27 +77,25 @@ def notice_flat_logits(net: nn.Module, inputs: Sequence[Tensor | None], names: l
     first = first.clone().requires_grad_()
     output = DiscriminatorOutput.of(CalledNetwork(module=net)(first.clone(), *conditions))
     for name in set(names).intersection(flat_discriminators(output, first, "its input", call_of)):
-        logits = output.by_name[name].logits_B
-        if not _constant_text(logits):  # of which `check_trainable_output` warns
+        if not _constant_text(output.by_name[name].logits_B):  # of which `check_trainable_output` warns
             _warn(f"{call_of(name)} returned logits whose gradient is 0 for the samples of G{_ROUNDED}")
 
 
 def notice_equal_logits(net: nn.Module, inputs: Sequence[Tensor | None], call_of: CallOf) -> None:
     """Warn of discriminators that return one number for a whole batch, as a mean over it that is expanded.
 
-    inputs: of D, samples that differ. call_of: returns the call by name, for the message. Changes the weights of `net`.
+    inputs: of D. call_of: returns the call by name, for the message. Changes the weights of `net`.
     """
     _shake(net)  # a last layer that begins at 0 returns 0 for every sample
     first, *conditions = inputs
-    if first is None or (first == first[:1]).all():
-        return
+    assert first is not None
     leaf = first.clone().requires_grad_()
     with suppress(*REFUSALS):  # of such weights: only a notice is lost
         output = DiscriminatorOutput.of(CalledNetwork(module=net)(leaf.clone(), *conditions))
         for name, member in output.by_name.items():
             (gradient,) = _gradients(member.logits_B[:1], leaf)
-            is_equal = bool((member.logits_B == member.logits_B[:1]).all())
-            if is_equal and gradient is not None and gradient[1:].any():  # of the other samples
+            differs = bool((member.logits_B != member.logits_B[:1]).any() or (first == first[:1]).all())
+            if not differs and gradient is not None and gradient[1:].any():  # of the other samples
                 _warn(f"{call_of(name)} returned the same logits for samples that differ{_ONE_NUMBER}")
 
 

@@ -28,28 +28,27 @@ def check_separate(nets: Mapping[str, nn.Module], owner: str = "") -> None:
 
     Buffers that are not saved are constants, which may be shared. owner: before the messages.
     """
+    shared: dict[str, set[str]] = {}  # names of buffers, by networks
+    for first, second in _overlaps([span for name, net in nets.items() for span in _spans(name, net)]):
+        pair = " and ".join(sorted((first.net, second.net), key=list(nets).index))
+        if first.is_weight or second.is_weight:
+            raise ConfigError(f"{owner}{pair} share weights; give each separate weights, since each has an optimiser")
+        shared.setdefault(pair, set()).add(second.tensor)
+    for pair, names in shared.items():
+        text = f"share buffers ({join_some(sorted(names))}), which one of them may change, and copies and checkpoints"
+        cure = "give each a layer of its own, or register constants with persistent=False"
+        warnings.warn(f"{owner}{pair} {text} separate; {cure}", stacklevel=2)
+
+
+def _overlaps(spans: list[_Span]) -> Iterator[tuple[_Span, _Span]]:
+    """Yield spans of two networks that overlap, each with one that begins before it, or at the same byte."""
     last: dict[tuple[str, str, bool], _Span] = {}  # by device, network and kind, the span that ends last so far
-    shared: dict[tuple[str, str], set[str]] = {}  # names of buffers, by networks
-    for span in sorted(span for name, net in nets.items() for span in _spans(name, net)):
+    for span in sorted(spans):
         for earlier in last.values():
-            if earlier.device != span.device or earlier.net == span.net or earlier.end <= span.start:
-                continue
-            first, second = sorted((earlier.net, span.net), key=list(nets).index)
-            if earlier.is_weight or span.is_weight:
-                raise ConfigError(
-                    f"{owner}{first} and {second} share weights; give each separate weights, since each has an "
-                    "optimiser"
-                )
-            shared.setdefault((first, second), set()).add(span.tensor)
-        key = (span.device, span.net, span.is_weight)
-        last[key] = max(last.get(key, span), span, key=lambda item: item.end)
-    for (first, second), names in shared.items():
-        warnings.warn(
-            f"{owner}{first} and {second} share buffers ({join_some(sorted(names))}), which one of them may change, "
-            "and copies and checkpoints separate; give each a layer of its own, or register constants with "
-            "persistent=False",
-            stacklevel=2,
-        )
+            if earlier.device == span.device and earlier.net != span.net and earlier.end > span.start:
+                yield earlier, span
+        kind = (span.device, span.net, span.is_weight)
+        last[kind] = max(last.get(kind, span), span, key=lambda item: item.end)
 
 
 def _spans(name: str, net: nn.Module) -> Iterator[_Span]:
@@ -57,7 +56,9 @@ def _spans(name: str, net: nn.Module) -> Iterator[_Span]:
     buffers = [(key, value, False) for key, value, is_saved in buffers_of(net) if value is not None and is_saved]
     for key, tensor, is_weight in weights + buffers:
         if tensor.layout is torch.strided and tensor.numel() and (start := tensor.data_ptr()):  # 0: without memory
-            yield _Span(str(tensor.device), start, start + _num_bytes(tensor), name, key, is_weight)
+            end = start + _num_bytes(tensor)
+            device = str(tensor.device)
+            yield _Span(device=device, start=start, end=end, net=name, tensor=key, is_weight=is_weight)
 
 
 def _num_bytes(tensor: Tensor) -> int:
