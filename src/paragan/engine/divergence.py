@@ -34,9 +34,8 @@ class SkipMonitor:
         Collective.
         """
         new = self._new_not_finite()
-        if self._source is not None and self._source.notices_not_finite:
-            new = set()  # said at the start
-        lines = [f"warning: {not_finite_message(new, ', and updates on it are skipped')}"] if new else []
+        is_new = bool(new) and not (self._source is not None and self._source.notices_not_finite)
+        lines = [f"warning: {not_finite_message(new, ', and updates on it are skipped')}"] if is_new else []
         for name, player in self._players.items():
             count = player.num_skipped()
             if count > self._reported[name]:

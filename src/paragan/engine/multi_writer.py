@@ -11,8 +11,7 @@ from paragan.core.printable import print_to_stderr
 class MultiWriter:
     """A `core.event.Writer` that passes each event to several writers, by name.
 
-    is_main: of the rank that prints for all. Warnings go to standard error, whatever the writers are; so do rollbacks,
-    which the console prints, while no writer is the console.
+    is_main: of the rank that prints for all. Warnings go to standard error, and rollbacks too without the console.
     """
 
     def __init__(self, writers: Iterable[tuple[str, Writer]], is_main: bool = True) -> None:
