@@ -156,7 +156,7 @@ def test_masked_numbers_are_missing_ones(tmp_path, capsys, kind):
         return
     trainer(G, D, tmp_path / "a", {"x": x}).run()
     trainer(G, D, tmp_path / "b", {"x": np.ma.masked_array(np.ones((32, 6)))}).run()
-    assert capsys.readouterr().out.count("x is not finite in 1 of 32 samples, number 7") == 1
+    assert capsys.readouterr().err.count("x is not finite in 1 of 32 samples, number 7") == 1
 
 
 @pytest.mark.parametrize("dtype", [object, np.longdouble])

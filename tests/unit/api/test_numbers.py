@@ -25,7 +25,7 @@ def test_float64_data_is_cast_and_said(tmp_path, capsys, kind):
     }
     run = trainer(G(), D(), tmp_path, given[kind]).run()
     assert run.is_finished
-    assert "x of float64 is cast to float32, the format of the weights" in capsys.readouterr().out
+    assert "x of float64 is cast to float32, the format of the weights" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", [np.float16, ">f4", ">f8", "bfloat16"])
@@ -35,7 +35,7 @@ def test_other_floating_point_data_is_cast(tmp_path, capsys, kind):
     assert run.is_finished
     names = {np.float16: "float16", ">f8": "float64", "bfloat16": "bfloat16"}
     if kind in names:
-        assert f"x of {names[kind]} is cast to float32, the format of the weights" in capsys.readouterr().out
+        assert f"x of {names[kind]} is cast to float32, the format of the weights" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", [torch.int64, torch.int32, torch.bool])
@@ -58,13 +58,13 @@ def test_weights_of_other_formats_are_refused_by_name(tmp_path):
 
 def test_float64_networks_have_other_data_cast(tmp_path, capsys):
     trainer(G().double(), D().double(), tmp_path).run()
-    assert "x of float32 is cast to float64" in capsys.readouterr().out
+    assert "x of float32 is cast to float64" in capsys.readouterr().err
 
 
 def test_float64_networks_keep_float64_data(tmp_path, capsys):
     run = trainer(G().double(), D().double(), tmp_path, data(dtype=np.float64)).run()
     assert run.generator(torch.ones(1, 4, dtype=torch.float64)).dtype == torch.float64
-    assert "is cast" not in capsys.readouterr().out
+    assert "is cast" not in capsys.readouterr().err
 
 
 class ComplexG(G):

@@ -82,6 +82,6 @@ def test_from_python_a_finished_run_is_returned_as_it_is(run, capsys):
 @pytest.mark.parametrize(("batch", "is_warned"), [(1437, False), (1438, True)])
 def test_a_batch_larger_than_the_data_set_is_warned_of(batch, is_warned, here, capsys):
     assert main(["train", "digits", *WORDS, f"train.batch={batch}", "train.kimg=1"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().err.splitlines()
     warning = f"warning: train.batch={batch} is larger than the data set (1,437 samples): each batch repeats samples"
     assert (warning in lines) == is_warned

@@ -235,11 +235,11 @@ def _rows_not_finite(name: str, samples: Tensor | list[Tensor], columns: Sequenc
     some = join_some(rows, limit=3)
     wrong = [column for number, column in enumerate(columns) if not samples[rows[0]][number].isfinite()]
     some += f", column {wrong[0]!r}" if wrong else ""
-    text = f"in {len(rows):,} of {len(samples):,} samples, number {some}"
+    text = f"data: {name} is not finite in {len(rows):,} of {len(samples):,} samples, number {some}"
     cure = "leave them out or replace the values (an empty cell of a table is read as NaN)"
     if len(rows) > _MAX_NOT_FINITE * len(samples):  # few batches would be without one
-        raise DataError(f"data: {name} is not finite {text}; {cure}")
-    return (f"data: {name} of sample {rows[0]} is not finite, {text}: updates on them are skipped; {cure}",)
+        raise DataError(f"{text}; {cure}")
+    return (f"{text}: updates on them are skipped; {cure}",)
 
 
 def _name_of(named: Any) -> str:
