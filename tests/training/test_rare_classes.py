@@ -95,7 +95,7 @@ def test_a_metric_that_fails_is_said_and_absent(tmp_path, capsys):
     run = pg.train("own", {**words, "evaluation.metrics": ["fd", str(metrics)]}, out=tmp_path / "run")
     found = scores(run)
     assert [sorted(name for name in x if "[" in name) for x in found] == [["fd[first]"]] * 3
-    text = capsys.readouterr().out
+    text = capsys.readouterr().err
     assert text.count("warning: score: broken[first] has no value: no spread") == 1
 
 
@@ -109,7 +109,7 @@ def test_a_score_that_fails_is_said_and_the_run_goes_on(tmp_path, capsys, monkey
     folder = images(tmp_path / "data", {"a": 30, "b": 30})
     run = pg.train("own", own_words(tmp_path, folder), out=tmp_path / "run")
     assert run.is_finished and not scores(run)
-    text = capsys.readouterr().out
+    text = capsys.readouterr().err
     for step in (0, 4, 8):
         line = f"warning: the score of step {step} failed: the extractor is out of memory; training continues"
         assert line in text
@@ -148,7 +148,7 @@ def test_what_a_metric_returns_takes_no_other_value_down(tmp_path, capsys, kind)
     assert np.isfinite(first["fd[first]"])
     assert first.get("broken[first]") == value
     assert [*first["directions"]] == ["broken[first]", "fd[first]"]  # the next best is not chosen by another metric
-    assert ("has no value" in capsys.readouterr().out) is (value is None)
+    assert ("has no value" in capsys.readouterr().err) is (value is None)
 
 
 @pytest.mark.parametrize("factor", ["nan", "0"])
@@ -160,6 +160,6 @@ def test_an_extractor_that_fails_ends_no_grid(tmp_path, capsys, factor):
     }  # fmt: skip
     run = pg.train("digits", words, out=tmp_path / "run")
     assert run.is_finished
-    text = capsys.readouterr().out
+    text = capsys.readouterr().err
     assert text.count("warning: score: the mixture has no value") == 1
     assert "training continues" in text

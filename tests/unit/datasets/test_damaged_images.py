@@ -137,7 +137,7 @@ def test_a_run_says_so_on_the_console_in_the_record_and_in_the_report(photos, tm
         "warning: 2 of 24 samples are damaged and excluded (data.damaged=skip): 'cats/03.png', 'dogs/20.png'",
         "warning: folders without images are not classes: 'birds'",
     )
-    console, record = capsys.readouterr().out.splitlines(), (out / "metrics.jsonl").read_text()
+    console, record = capsys.readouterr().err.splitlines(), (out / "metrics.jsonl").read_text()
     page = Page(out).render().replace("&#39;", "'")
     for line in lines:
         assert line in console and line in record and line in page
