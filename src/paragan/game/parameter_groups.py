@@ -16,7 +16,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.registry import closest_name, did_you_mean
-from paragan.core.settings_tree import located_key
+from paragan.core.settings_tree import located_key, shorten
 
 # settings with one value per optimiser
 _SHARED = ("params", "param_names", "fused", "foreach", "capturable", "differentiable")
@@ -106,6 +106,40 @@ def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[
     return {
         key: _like(parameters[key].default, value) if key in parameters else value for key, value in arguments.items()
     }
+
+
+def check_types(kind: Callable[..., Any], arguments: Mapping[str, Any], where: Callable[[str], str]) -> None:
+    """Raise `ConfigError` for an argument of another type than its default, such as text that is a number.
+
+    Optimisers compare and multiply such text at their first step, or take it for true. where: as in `refusal`.
+    """
+    parameters = inspect.signature(kind).parameters
+    for key in [key for key in arguments if key in parameters]:
+        if (expected := _other_type(parameters[key], arguments[key])) is not None:
+            default = f"the default is {key}={parameters[key].default}"
+            raise ConfigError(f"{where(key)}: must be {expected}, not {shorten(arguments[key])}; {default}")
+
+
+def _other_type(parameter: inspect.Parameter, value: object) -> str | None:
+    """Return what an argument must be; None if it is that, or if its default does not say."""
+    default = parameter.default
+    is_flag = isinstance(default, bool) or (default is None and "bool" in str(parameter.annotation))
+    if "str" in str(parameter.annotation) or value is default:
+        return None
+    if is_flag:
+        return None if isinstance(value, int) else "true or false"
+    if isinstance(default, int | float):
+        return None if _is_number(value) else "a number"
+    if isinstance(default, tuple):
+        is_list = isinstance(value, list | tuple) and len(value) == len(default)
+        pairs = zip(value, default, strict=True) if is_list else ((None, 0),)  # type: ignore[call-overload]
+        fits = all(_is_number(item) or item is part is None for item, part in pairs)
+        return None if fits else f"a list of {len(default)} numbers"
+    return None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Tensor) and not isinstance(value, bool)
 
 
 def refusal(

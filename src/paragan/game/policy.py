@@ -19,7 +19,7 @@ from paragan.core.layout import is_sharded
 from paragan.core.settings_tree import located_key
 from paragan.game import optimizer_calls, schedule
 from paragan.game.options import ScheduleOptions
-from paragan.game.parameter_groups import arguments_of, key_of, refusal, split_into_groups, with_floats
+from paragan.game.parameter_groups import arguments_of, check_types, key_of, refusal, split_into_groups, with_floats
 
 _Groups = list[dict[str, Any]]
 
@@ -58,6 +58,9 @@ class Policy:
         arguments = with_floats(self.kind, self.arguments)
         on_device = getattr(self.kind, "_step_supports_amp_scaling", False)  # `optim/`
         where = partial(located_key, self.arguments, default="optimizer.arguments")
+        check_types(self.kind, self.arguments, where)
+        for number, group in enumerate(self.groups):
+            check_types(self.kind, group, partial(key_of, number, group))
         try:
             optimizer = self._fused(groups, arguments) or self._construct(groups, on_device, arguments)
         except _REFUSALS as error:

@@ -230,3 +230,54 @@ def test_scaling_rules_multiply_every_rate():
     options = scale_learning_rates(parse_recipe(RECIPE, "mine.yaml").g, 2.0).optimizer
     assert (options.lr, options.groups[1]["lr"]) == (4e-4, 4e-5)
     assert options.groups[0] == {"match": "*.bias", "weight_decay": 0}
+
+
+def optimizer_class(name):
+    return getattr(torch.optim, name, None) or registry.load_module("optim", name).Optimizer
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("Adam", {"eps": "1e-8"}, "arguments.eps: must be a number, not '1e-8'; the default is eps=1e-08"),
+        ("Adam", {"eps": True}, "arguments.eps: must be a number, not true; the default is eps=1e-08"),
+        ("Adam", {"betas": ["0.9", 0.99]}, "arguments.betas: must be a list of 2 numbers, not ['0.9', 0.99]; the"),
+        ("Adam", {"betas": "0.9,0.99"}, "arguments.betas: must be a list of 2 numbers, not '0.9,0.99'; the default is"),
+        ("Adam", {"betas": 0.9}, "arguments.betas: must be a list of 2 numbers, not 0.9; the default is"),
+        ("Adam", {"amsgrad": "no"}, "arguments.amsgrad: must be true or false, not 'no'; the default is amsgrad=False"),
+        ("Adam", {"maximize": None}, "arguments.maximize: must be true or false, not null; the default is maximize="),
+        ("Adafactor", {"eps": [None, "1e-3"]}, "arguments.eps: must be a list of 2 numbers, not [None, '1e-3']; the"),
+        ("SGD", {"momentum": "0.9"}, "arguments.momentum: must be a number, not '0.9'; the default is momentum=0"),
+        ("lamb", {"eps": "1e-6"}, "arguments.eps: must be a number, not '1e-6'; the default is eps=1e-06"),
+    ],
+)
+@pytest.mark.parametrize("in_group", [False, True])
+def test_arguments_of_another_type_are_one_line(name, arguments, expected, in_group):
+    kind = optimizer_class(name)
+    groups = ({"match": "*", **arguments},) if in_group else ()
+    policy = Policy(kind=kind, arguments={} if in_group else arguments, groups=groups)
+    where = "optimizer.groups.0" if in_group else "optimizer.arguments"
+    with pytest.raises(ConfigError) as caught:
+        policy.optimizer([("weight", torch.nn.Parameter(torch.zeros(2)))])
+    assert str(caught.value).startswith(expected.replace("arguments", where, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("Adam", {"eps": 1, "betas": [0, 0.9], "weight_decay": 1, "foreach": None, "amsgrad": True}),
+        ("Adafactor", {"eps": [None, 1e-3]}),
+        ("SGD", {"momentum": 0.9, "nesterov": True}),
+    ],
+)
+def test_numbers_flags_and_lists_are_arguments(name, arguments):
+    optimizer = Policy(kind=optimizer_class(name), arguments=arguments).optimizer(
+        [("weight", torch.nn.Parameter(torch.zeros(2)))]
+    )
+    assert set(arguments) <= set(optimizer.defaults)
+
+
+def test_a_flag_of_all_groups_is_no_text():
+    policy = Policy(arguments={"foreach": "no"})
+    with pytest.raises(ConfigError, match=r"foreach: must be true or false, not 'no'; the default is foreach=None"):
+        policy.optimizer([("weight", torch.nn.Parameter(torch.zeros(2)))])
