@@ -188,9 +188,8 @@ class Trainer:
             "evaluation": {} if is_scored(self.source, self.arguments[0]) else {"features": None},
         }
         if "penalties" in self.settings:
-            penalties = self.settings["penalties"]
-            named = penalties if isinstance(penalties, (list, tuple)) else [penalties]
-            tree["penalties"] = [*named, *tree["penalties"]]  # type: ignore[misc]
+            named = _penalties_of(self.settings["penalties"])
+            tree["penalties"] = [*named, *tree["penalties"]] if isinstance(named, list) else named  # type: ignore[misc]
         words = [setting_word(key, value) for key, value in self.settings.items() if key != "penalties"]
         with in_python_words():
             config = parse_recipe(json.dumps(tree), "Trainer", overrides=words)
@@ -245,6 +244,15 @@ class TensorRun(Run):
     def resume(self, settings: Mapping[str, Any] | None = None) -> TensorRun:
         """Train from the newest checkpoint, and return the run. settings: as in `Run.resume`."""
         return self.trainer.resumed(settings).run()
+
+
+def _penalties_of(settings: Any) -> Any:
+    """Return the setting `penalties` as a list, if it is a list or one penalty; unchanged if it is anything else."""
+    entries = list(settings) if isinstance(settings, list | tuple) else [settings]
+    if any(isinstance(entry, Penalty) for entry in entries):
+        raise ConfigError("settings: penalties has a penalty object; pass it in terms=[…], and names and maps here")
+    setting_word("penalties", settings)  # which raises for other values that no file has
+    return entries if isinstance(settings, list | tuple | str | dict) else settings
 
 
 def _check_tensors(source: Source, held_out: Source | None) -> None:

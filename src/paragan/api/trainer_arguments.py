@@ -23,6 +23,8 @@ from paragan.layers.discriminators import Discriminators
 
 def several_discriminators(nets: Mapping[Any, nn.Module]) -> Discriminators:
     """Return discriminators by name as one network."""
+    if not nets:
+        raise ConfigError("discriminators is empty; pass a torch.nn.Module, or several by name, such as {'mpd': net}")
     for name in nets:
         if not isinstance(name, str):
             raise ConfigError(f"discriminators: the name {name!r} is no text; use one such as 'mpd'")
@@ -45,7 +47,7 @@ def terms_of(terms: Any) -> tuple[Penalty, ...]:
     """Return the terms as a tuple."""
     if isinstance(terms, Sequence) and not isinstance(terms, str):
         return tuple(terms)
-    raise ConfigError(f"terms is a {type(terms).__name__}; pass a list of terms: terms=[…]")
+    raise ConfigError(f"terms is {_kind(terms)}; pass a list of terms: terms=[…]")
 
 
 def extra_networks(players: Any) -> dict[str, nn.Module]:
@@ -53,7 +55,7 @@ def extra_networks(players: Any) -> dict[str, nn.Module]:
     nets = mapping_of("players", players, "networks by name, such as {'fake_score': net}")
     for name, net in nets.items():
         if not isinstance(net, nn.Module):
-            raise ConfigError(f"players: {name} is a {type(net).__name__}; pass a torch.nn.Module")
+            raise ConfigError(f"players: {name} is {_kind(net)}; pass a torch.nn.Module")
         check_plain_layers(f"players.{name}", net)
         check_trains(f"players.{name}", net)
         check_saved(f"players.{name}", net)
@@ -72,14 +74,14 @@ def separate_copies(
 def mapping_of(name: str, value: Any, content: str) -> dict[str, Any]:
     """Return an argument that is a mapping, or None, as a dict. content: what it takes, for the message."""
     if value is not None and not isinstance(value, Mapping):
-        raise ConfigError(f"{name} is a {type(value).__name__}; pass {content}")
+        raise ConfigError(f"{name} is {_kind(value)}; pass {content}")
     return dict(value or {})
 
 
 def checked_module(net: Any, owner: str) -> nn.Module:
     """Return a network; raise `ConfigError` if it is no module, or has no weight to train."""
     if not isinstance(net, nn.Module):
-        kind = f"the class {net.__name__}" if isinstance(net, type) else f"a {type(net).__name__}"
+        kind = f"the class {net.__name__}" if isinstance(net, type) else _kind(net)
         raise ConfigError(f"{owner} is {kind}; pass a torch.nn.Module")
     check_plain_layers(owner, net)
     check_trains(owner, net)
@@ -157,7 +159,7 @@ def _check_finite(owner: str, values: Mapping[str, object]) -> None:
 def recorded_loss(loss: Any) -> dict[str, str]:
     """Return the entry `loss` for a loss object; `ConfigError` for anything else."""
     if not isinstance(loss, Loss):
-        raise ConfigError(f"loss is a {type(loss).__name__}; pass a name, such as 'hinge', or a paragan.Loss")
+        raise ConfigError(f"loss is {_kind(loss)}; pass a name, such as 'hinge', or a paragan.Loss")
     return {"name": FROM_MEMORY, "functions": f"{_text(loss.d)}, {_text(loss.g)}"}
 
 
@@ -168,3 +170,7 @@ def _text(value: Any) -> str:
     if isinstance(value, frozenset):
         return f"{{{', '.join(sorted(map(str, value)))}}}"
     return repr(value)
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -112,9 +112,9 @@ class RunConfig:
         if "jsonl" not in names:
             others = [name for name in names if name not in _WRITERS]
             completed = [*_WRITERS, *others] if others else ["jsonl", *names]
+            written = f"has only {', '.join(names)}" if names else "is empty"
             raise ValueError(
-                f"writers must include jsonl, the record of the run, not only {', '.join(names) or 'none'}; use "
-                f"writers=[{','.join(completed)}]"
+                f"writers {written}, and must include jsonl, the record of the run; use writers=[{','.join(completed)}]"
             )
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from paragan.config.field_types import describe, fields_of, literal_words
+from paragan.config.field_types import Field, describe, fields_of, literal_words
 from paragan.config.hints import list_hint, setting_hint
 from paragan.config.removed_settings import replacement_of, replacement_of_option
 from paragan.config.sections import ANY, Section, Sections, dotted, removed_problem
@@ -166,10 +166,19 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
         path = dotted(section.path, key)
         if (instead := replacement_of(f"{path}={node.value}")) is not None:
             return Problem(node.place, path, f"{node.value} was removed; {instead}", is_removed=True)
-        return Problem(node.place, path, _must_be(field.hint, node))
+        return Problem(node.place, path, _must_be(field.hint, node) + _instead_of_null(field, node))
     if isinstance(node.value, list) or not field.is_list:
         return None
-    return Problem(node.place, dotted(section.path, key), f"must be a list, not {shorten(node.plain())}")
+    text = f"must be a list, not {shorten(node.plain())}{_instead_of_null(field, node)}"
+    return Problem(node.place, dotted(section.path, key), text)
+
+
+def _instead_of_null(field: Field, node: Node) -> str:
+    """Return what to write for no list or map, for a message; empty for other values and types."""
+    if node.value is not None or not (field.is_list or isinstance(field.default, dict)):
+        return ""
+    none = "{}" if isinstance(field.default, dict) else "[]"
+    return f"; leave it out, or write {none} for none" if not field.default else "; leave it out for the default"
 
 
 def _must_be(hint: Any, node: Node) -> str:
