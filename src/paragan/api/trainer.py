@@ -179,17 +179,18 @@ class Trainer:
         check_floating_point(self.arguments[0], self.source.tensors[self.arguments[0]])
         check_channels_first(self.arguments[0], self.source.tensors[self.arguments[0]])
         nets = {"generator": origin(self.generator), "discriminator": origin(self.discriminator)}
-        tree = {
+        records = [record_of(term) for term in self.terms]
+        tree: dict[str, object] = {
             "data": {"name": FROM_MEMORY, **data},
             "model": {"name": FROM_MEMORY, **nets},
             "loss": {"name": self.loss} if isinstance(self.loss, str) else recorded_loss(self.loss),
-            "penalties": [record_of(term) for term in self.terms],
+            "penalties": records,
             "players": {name: {} for name in self.players},
             "evaluation": {} if is_scored(self.source, self.arguments[0]) else {"features": None},
         }
         if "penalties" in self.settings:
             named = _penalties_of(self.settings["penalties"])
-            tree["penalties"] = [*named, *tree["penalties"]] if isinstance(named, list) else named  # type: ignore[misc]
+            tree["penalties"] = [*named, *records] if isinstance(named, list) else named
         words = [setting_word(key, value) for key, value in self.settings.items() if key != "penalties"]
         with in_python_words():
             config = parse_recipe(json.dumps(tree), "Trainer", overrides=words)
@@ -246,7 +247,7 @@ class TensorRun(Run):
         return self.trainer.resumed(settings).run()
 
 
-def _penalties_of(settings: Any) -> Any:
+def _penalties_of(settings: object) -> object:
     """Return the setting `penalties` as a list, if it is a list or one penalty; unchanged if it is anything else."""
     entries = list(settings) if isinstance(settings, list | tuple) else [settings]
     if any(isinstance(entry, Penalty) for entry in entries):

@@ -158,27 +158,26 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
     """Return the problem of a value or item; None for names and choices, of `sections`. rest: place inside."""
     field = section.fields[key]
     node = entries_of(section.node)[key]
+    path = dotted(section.path, key)
     if field.inner is None and field.is_list and isinstance(node.value, list) and get_args(field.hint)[-1] is Ellipsis:
-        path = dotted(section.path, f"{key}.{rest[0]}")
-        return Problem(node.place, path, _must_be(get_args(field.hint)[0], node.value[int(rest[0])]))
+        return Problem(node.place, f"{path}.{rest[0]}", _must_be(get_args(field.hint)[0], node.value[int(rest[0])]))
     is_no_map = field.is_map and not isinstance(node.value, dict)
     if field.inner is None or field.is_value_or_map or is_no_map:
-        path = dotted(section.path, key)
         if (instead := replacement_of(f"{path}={node.value}")) is not None:
             return Problem(node.place, path, f"{node.value} was removed; {instead}", is_removed=True)
         return Problem(node.place, path, _must_be(field.hint, node) + _instead_of_null(field, node))
     if isinstance(node.value, list) or not field.is_list:
         return None
     text = f"must be a list, not {shorten(node.plain())}{_instead_of_null(field, node)}"
-    return Problem(node.place, dotted(section.path, key), text)
+    return Problem(node.place, path, text)
 
 
 def _instead_of_null(field: Field, node: Node) -> str:
     """Return what to write for no list or map, for a message; empty for other values and types."""
     if node.value is not None or not (field.is_list or isinstance(field.default, dict)):
         return ""
-    none = "{}" if isinstance(field.default, dict) else "[]"
-    return f"; leave it out, or write {none} for none" if not field.default else "; leave it out for the default"
+    empty = "[]" if field.is_list else "{}"
+    return "; leave it out for the default" if field.default else f"; leave it out, or write {empty} for none"
 
 
 def _must_be(hint: Any, node: Node) -> str:

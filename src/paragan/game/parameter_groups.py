@@ -108,34 +108,34 @@ def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[
     }
 
 
-def check_types(kind: Callable[..., Any], arguments: Mapping[str, Any], where: Callable[[str], str]) -> None:
+def check_types(kind: Callable[..., object], arguments: Mapping[str, object], where: Callable[[str], str]) -> None:
     """Raise `ConfigError` for an argument of another type than its default, such as text that is a number.
 
     Optimisers compare and multiply such text at their first step, or take it for true. where: as in `refusal`.
     """
     parameters = inspect.signature(kind).parameters
     for key in [key for key in arguments if key in parameters]:
-        if (expected := _other_type(parameters[key], arguments[key])) is not None:
+        expected = _expected(parameters[key], arguments[key])
+        if expected:
             default = f"the default is {key}={parameters[key].default}"
             raise ConfigError(f"{where(key)}: must be {expected}, not {shorten(arguments[key])}; {default}")
 
 
-def _other_type(parameter: inspect.Parameter, value: object) -> str | None:
-    """Return what an argument must be; None if it is that, or if its default does not say."""
+def _expected(parameter: inspect.Parameter, value: object) -> str:
+    """Return what an argument must be; empty if it is that, or if its default does not say."""
     default = parameter.default
-    is_flag = isinstance(default, bool) or (default is None and "bool" in str(parameter.annotation))
     if "str" in str(parameter.annotation) or value is default:
-        return None
-    if is_flag:
-        return None if isinstance(value, int) else "true or false"
+        return ""
+    if isinstance(default, bool) or (default is None and "bool" in str(parameter.annotation)):
+        return "" if isinstance(value, int) else "true or false"
     if isinstance(default, int | float):
-        return None if _is_number(value) else "a number"
-    if isinstance(default, tuple):
-        is_list = isinstance(value, list | tuple) and len(value) == len(default)
-        pairs = zip(value, default, strict=True) if is_list else ((None, 0),)  # type: ignore[call-overload]
-        fits = all(_is_number(item) or item is part is None for item, part in pairs)
-        return None if fits else f"a list of {len(default)} numbers"
-    return None
+        return "" if _is_number(value) else "a number"
+    if not isinstance(default, tuple):
+        return ""
+    is_list = isinstance(value, list | tuple) and len(value) == len(default)
+    pairs = zip(value, default, strict=True) if is_list else ((None, 0),)  # type: ignore[call-overload]
+    fits = all(_is_number(item) or item is part is None for item, part in pairs)
+    return "" if fits else f"a list of {len(default)} numbers"
 
 
 def _is_number(value: object) -> bool:
