@@ -1,5 +1,6 @@
 """Weights and buffers of two networks that are one tensor, or two of the same memory."""
 
+import sys
 import warnings
 
 import pytest
@@ -7,6 +8,8 @@ import torch
 from torch import nn
 
 import paragan as pg
+from paragan.cli.main import main
+from paragan.cli.new import new
 from paragan.core.errors import ConfigError
 from paragan.game.shared_memory import check_separate
 from tests.unit.api.test_networks_of_the_field import D, G, trainer
@@ -127,3 +130,23 @@ def test_networks_of_an_estimator_are_looked_at_too(tmp_path):
     d = nn.Sequential(norm, nn.Flatten(), nn.Linear(3 * 16 * 16, 1))
     with pytest.warns(UserWarning, match=r"^Estimator: g and d share buffers \(norm.num_b.*, norm.running_mean"):
         pg.Estimator(Image(norm), d).networks()
+
+
+@pytest.mark.filterwarnings("default:model of g and model of d share buffers:UserWarning")
+@pytest.mark.parametrize(("affine", "code"), [(True, 2), (False, 0)])
+def test_networks_of_a_recipe_that_share_a_layer_are_named(tmp_path, monkeypatch, capsys, affine, code):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    name = f"shared_{code}"
+    new(name)
+    nets = tmp_path / name / "nets.py"
+    shared = f"SHARED = nn.BatchNorm2d(1, affine={affine})"
+    text = nets.read_text().replace("\n\n@dataclass", f"\n\n{shared}\n\n\n@dataclass", 1)
+    text = text.replace("full, nn.Tanh()", "full, SHARED, nn.Tanh()", 1)
+    before, discriminator = text.split("class Discriminator")
+    after = discriminator.replace("nn.Sequential(", "nn.Sequential(SHARED, ", 1)
+    nets.write_text(f"{before}class Discriminator{after}")
+    capsys.readouterr()
+    words = ["train.kimg=0.01", "evaluation.features=null", "--out", "run"]
+    assert main(["train", f"{name}/recipe.yaml", *words]) == code
+    assert f"model of g and model of d share {'weights;' if affine else 'buffers (layers.'}" in capsys.readouterr().err
