@@ -221,3 +221,14 @@ def test_a_network_that_refuses_large_values_is_not_noticed():
     d = Ends(refuse)
     notice_bounded_logits(d, (INPUTS,), str)
     assert d(INPUTS).abs().max() <= 1
+
+
+@pytest.mark.parametrize("earlier", range(8))
+def test_products_that_few_draws_move_to_one_side_are_not_noticed(earlier):
+    """The draws depend on the number of a layer's first weight; of one sample there are few."""
+    d = Product(lambda values, gates: (values * gates.sigmoid()).sum(1))
+    values, gates = d.values, d.gates
+    del d.values, d.gates
+    d.earlier = nn.ParameterList([torch.zeros(1)] * earlier)
+    d.values, d.gates = values, gates
+    assert bounded_ranges(d, lambda: DiscriminatorOutput.of(d(INPUTS[:1]))) == {}
