@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from scipy.stats import mannwhitneyu
 
 from paragan.core.metric import SampleFeatures, SplitFeatures
 from paragan.metrics import memorisation
@@ -28,6 +27,8 @@ def test_memorisation_equals_mann_whitney():
         torch.cdist(images.features_BF.double(), TRAIN.features_BF.double()).amin(1).numpy()
         for images in (HELD_OUT, generated)
     )
+    from scipy.stats import mannwhitneyu  # seconds to import, which all processes of tests would take
+
     statistic = mannwhitneyu(held_out, made).statistic
     assert value(generated) == pytest.approx(statistic / COUNT**2, rel=1e-12)
 
