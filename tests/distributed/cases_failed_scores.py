@@ -9,16 +9,18 @@ from paragan.core.metric import SampleFeatures
 from paragan.evaluation.generated_features import compute_features
 
 
-def features(world, failing):
-    """What a rank returns or raises where the extractor fails on these ranks; the number of generator calls."""
+def features(world, failing, part="extractor"):
+    """What a rank returns or raises where a part fails on these ranks; the number of generator calls."""
     calls = []
 
     def generate(first, count):
         calls.append(first)
+        if (part == "generator" and world.rank in failing) or (part == "first images" and calls == [0]):
+            raise ValueError("features are not finite")
         return torch.zeros(count, 1, 8, 8), None
 
     def compute(x, labels):
-        if world.rank in failing:
+        if part == "extractor" and world.rank in failing:
             raise ValueError("features are not finite")
         return SampleFeatures(features_BF=torch.zeros(len(x), 3))
 

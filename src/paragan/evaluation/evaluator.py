@@ -64,20 +64,20 @@ class Evaluator:
 
     def __call__(self, player: Player, prior: Prior) -> Score:
         """Score a player's sampling generator."""
-        return self.score_network(sampling_network(player), prior)
+        return self.score_network(sampling_network(player), prior, player.is_sharded)
 
-    def score_network(self, generator: CalledNetwork, prior: Prior) -> Score:
-        """Score a generator on the latents of the stream "score"."""
-        score = self.score(sample_generator(generator, prior, self.num_images, self.mode))
+    def score_network(self, generator: CalledNetwork, prior: Prior, is_sharded: bool = False) -> Score:
+        """Score a generator on the latents of the stream "score". is_sharded: its forward has collectives."""
+        score = self.score(sample_generator(generator, prior, self.num_images, self.mode), is_sharded)
         return replace(score, protocol={**score.protocol, **prior.protocol, **steps_protocol(generator.module)})
 
-    def score(self, generate: Generate) -> Score:
+    def score(self, generate: Generate, is_sharded: bool = False) -> Score:
         """Score `num_images` rows of `generate`; `DivergedError` if images are not finite."""
         real_values = self._real_values  # computed once, before the clock starts
         began = time.monotonic()
         world = self.world if self.mode == "eval" else ALONE  # in mode `train-stats` batches must be equal on all ranks
         fakes = compute_features(
-            generate, self.extractor, self.num_images, self._block_size, world, self.log, self._needs_images
+            generate, self.extractor, self.num_images, self._block_size, world, self.log, self._needs_images, is_sharded
         )
         values = self._measure(against_train=fakes, against_held_out=fakes)
         return Score(
@@ -250,8 +250,8 @@ class Evaluator:
         features = self._train.rows(0, self._num_train)
         if len(features) > 1 and (features.features_BF == features.features_BF[0]).all():
             raise ConfigError(
-                f"evaluation.features: {self.extractor.name} returns equal features for all real images; use another "
-                "extractor, or evaluation.features=judge"
+                f"evaluation.features: {self.extractor.name} returns equal features for all real images: they are "
+                "equal, or it is an extractor of other images; set evaluation.features=null to train without scores"
             )
         if self._needs_images:
             return replace(features, image_BCHW=real_images(self.train, self._num_train))

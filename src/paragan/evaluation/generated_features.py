@@ -17,6 +17,8 @@ from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_images
 
+_NO_IMAGES = torch.zeros(0)  # of a block that failed
+
 # (first row, count) -> x_BCHW in [-1, 1], requested labels
 Generate = Callable[[int, int], tuple[Tensor, Tensor | None]]
 
@@ -42,12 +44,14 @@ def compute_features(
     world: World,
     log: Callable[[str], None] = lambda line: None,
     with_images: bool = False,
+    is_sharded: bool = False,
 ) -> SampleFeatures:
     """Compute the features of all rows, gathered on every rank. Collective.
 
     Blocks are distributed round-robin. Every rank calls the generator, which may be sharded,
     equally often. log: receives lines of progress. with_images: also return the images. Raises
-    `DivergedError` if images are not finite, and an error of the extractor on all ranks.
+    `DivergedError` if images are not finite, and an error of the extractor, or of a generator that is
+    not sharded, on all ranks.
     """
     blocks = [(first, min(block_size, num_images - first)) for first in range(0, num_images, block_size)]
     local_blocks = blocks[world.rank :: world.size]
@@ -58,14 +62,22 @@ def compute_features(
     progress = ProgressLines(label="score", unit="images", total=num_images, log=log)
     for first, count in local_blocks:
         progress(first)
-        x, labels = generate(first, count)
-        x = require_finite(x, world)
+        x = _NO_IMAGES
+        try:
+            x, labels = generate(first, count)
+        except Exception as error:
+            if world.size == 1 or is_sharded:  # another rank may wait inside of the forward
+                raise
+            failure = failure or error
+        require_finite(x, world)
+        if failure is not None:
+            continue
         try:
             features = extractor.compute(x, labels)
         except Exception as error:
             if world.size == 1:  # no other rank waits, and the remaining blocks would fail as well
                 raise
-            failure = failure or error
+            failure = error
             continue
         computed.append(replace(features, image_BCHW=to_uint8(x)) if with_images else features)
     raise_on_all_ranks(world, failure)

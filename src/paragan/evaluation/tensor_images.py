@@ -41,7 +41,7 @@ class SampleImages(DerivedSource):
         image = tensors[self.sample]
         image = normalise(image) if image.dtype == torch.uint16 else image
         image = image if image.dtype == torch.uint8 else to_uint8(image)
-        return {"image": image, "label": tensors["label"].flatten()} if self.class_names else {"image": image}
+        return {"image": image, "label": tensors["label"].flatten().long()} if self.class_names else {"image": image}
 
 
 def is_scored(source: Source, sample: str) -> bool:
@@ -83,7 +83,7 @@ def sample_inputs(generator: CalledNetwork, source: Source, prior: Prior, total:
         batch = fetch_batch(source, Rows(step=0, first=first, count=count, total=total), prior, numbers)
         inputs = prior.feed("score", batch).fake_inputs
         images = generate_tensors(generator, inputs, mode, prior.seed, first).images.clamp(-1, 1)
-        return images, batch.tensors["label"].flatten() if "label" in (prior.generator_arguments or ()) else None
+        return images, batch.tensors["label"].flatten().long() if "label" in (prior.generator_arguments or ()) else None
 
     return generate
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.layout import local_shard, optimizer_weights
@@ -263,6 +264,11 @@ class Player(FollowsPolicy):
     def is_synchronized(self) -> bool:
         """Whether all ranks have equal weights."""
         return self.strategy.is_synchronized(self.net, self.version)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether a rank holds a part of the network, so that all ranks take part in each forward."""
+        return Capability.WHOLE_WEIGHTS not in self.strategy.capabilities
 
     def _averaged_weights(self) -> Sequence[Tensor]:
         """Return this rank's weights that are averaged: float32 copies if it has some."""

@@ -146,7 +146,7 @@ def ensemble_line(values: Mapping[str, Any]) -> str:
 
 def score_line(values: Mapping[str, object]) -> str:
     """Return the first two metrics in one line, with those of real images; the record and the report have all."""
-    return "  ".join(_metric_texts(values)[:2])
+    return "  ".join(_metric_texts(values)[:2]) or "no metric has a value, usually for too few images"
 
 
 def whole_score_line(values: Mapping[str, object]) -> str:

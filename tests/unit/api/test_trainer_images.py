@@ -56,7 +56,7 @@ def test_images_are_scored_by_the_judge_and_a_line_says_so(tmp_path, capsys, kin
     protocol = run.records("score")[-1]["protocol"]
     assert (protocol["extractor"], protocol["extractor_task"]) == ("judge", "rotation")
     assert (protocol["reference"]["num_images"], protocol["held_out"]) == (30, "a fifth of the samples in training")
-    assert "a classifier on your" in capsys.readouterr().out
+    assert "training a classifier on" in capsys.readouterr().out
 
 
 @pytest.mark.filterwarnings("ignore:generator. forward.latent. ends in a tanh:UserWarning")
@@ -96,14 +96,27 @@ def test_held_out_images_are_the_real_ones_of_a_score(tmp_path):
     assert protocol["real"]["num_images"] == 20 and "held_out" not in protocol
 
 
-@pytest.mark.parametrize("labels", ["right", "from one", "float"])
+@pytest.mark.parametrize("labels", ["int64", "uint8", "int32", "from one", "float"])
 def test_labels_in_memory_are_the_classes_of_the_judge(tmp_path, labels):
     label = images()["label"]
-    data = {"x": images()["image"], "label": {"right": label, "from one": label + 1, "float": label.float()}[labels]}
-    run = trainer(tmp_path, Labelled, data).run()
+    kinds = {"int64": label, "uint8": label.byte(), "int32": label.int(), "from one": label + 1, "float": label.float()}
+    run = trainer(tmp_path, Labelled, {"x": images()["image"], "label": kinds[labels]}).run()
     task = run.records("score")[-1]["protocol"]["extractor_task"]
-    assert task == ("classes" if labels == "right" else "rotation")
-    assert ("label_accuracy" in run.score) == (labels == "right")
+    assert task == ("classes" if "int" in labels else "rotation")
+    assert ("label_accuracy" in run.score) == ("int" in labels)
+
+
+def test_a_score_without_a_value_says_so(tmp_path, capsys):
+    trainer(tmp_path, data={"x": images(2)["image"]}).run()
+    lines = capsys.readouterr().out.splitlines()
+    assert any("training a classifier on 1 of your images" in line for line in lines)
+    assert "score     no metric has a value, usually for too few images" in lines
+
+
+def test_equal_images_train_without_scores_and_the_line_says_why(tmp_path, capsys):
+    trainer(tmp_path, data={"x": images(1)["image"].repeat(12, 1, 1, 1)}).run()
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "equal features" in line]
+    assert line.startswith("warning: score: fd[judge] has no value") and "they are equal, or" in line
 
 
 def test_generated_images_are_those_of_the_inputs_of_random_samples():

@@ -76,7 +76,10 @@ def score_by(function, num_images=300, dtype=torch.float32):
         (lambda x: x.view(-1, 16), r"features of shape \(1200, 16\) for 300 images"),
         (lambda x: x.mean(0, keepdim=True), r"features of shape \(1, 64\) for 300 images"),
         (lambda x: x.log(), r"mine returns features that are not finite; use evaluation.dtype=float32, or another"),
-        (lambda x: torch.ones_like(x), r"mine returns equal features for all real images; use another extractor"),
+        (
+            lambda x: torch.ones_like(x),
+            r"mine returns equal features for all real images: they are equal, or it is an extractor of other",
+        ),
     ],
     ids=["flattened", "rows-of-tokens", "averaged", "nan", "constant"],
 )

@@ -60,7 +60,7 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
     assert said == []
     for _ in range(2):
         score(trainer.players["g"], trainer.prior)
-    assert re.match(r"score     training a classifier on your (200|1,437) images, .*: about \d+ s, once", said[0])
+    assert re.match(r"score     training a classifier on (200|1,437) of your images, .*: about \d+ s, once", said[0])
     warnings = [line for line in said if line.startswith("warning:")]
     assert len(warnings) == (warning is not None)
     assert warning is None or re.match(f"warning: score: {warning}", warnings[0])
@@ -84,7 +84,7 @@ def test_judge_says_once_why_training_waits_and_for_how_long(small, tmp_path, mo
     context = extractor_context(data, tmp_path, said.append, torch.device("cpu"))
     judge = prepare(Options(), context)
     assert judge() is judge()
-    estimates = [line for line in said if "training a classifier on your 1,437 images" in line]
+    estimates = [line for line in said if "training a classifier on 1,437 of your images" in line]
     assert len(estimates) == 1
     assert f"about {left}, once" in estimates[0]
     assert "evaluation.mode=background" in estimates[0]

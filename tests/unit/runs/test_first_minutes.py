@@ -92,7 +92,7 @@ def test_score_line_has_two_numbers_and_no_private_words(tmp_path, sheets_before
     for line in scores:
         assert re.search(rf" fd [\d.e+-]+ \(real [\d.e+-]+\)  {second} [\d.e+-]+ \(real [\d.e+-]+\)$", line)
     assert not [line for line in lines if re.search(r"judge|extractor|rotation|class_variance", line)]
-    assert sum("a classifier on your" in line for line in lines) == 1
+    assert sum("training a classifier on" in line for line in lines) == 1
 
 
 def test_images_without_direction_say_that_scores_mean_little(tmp_path, sheets_before, capsys):

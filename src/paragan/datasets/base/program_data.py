@@ -80,10 +80,11 @@ class TensorSource(Source):
         return {**tensors, **self._padding.stacked(ragged)}
 
     def row_labels(self) -> NDArray[np.int64] | None:
-        """Return the tensor `label`, int64 (N,) or (N, 1); None without one."""
+        """Return the tensor `label` of whole numbers (N,) as int64; None without one."""
         label_N = self._stacked.get("label")
-        is_known = label_N is not None and label_N.dtype == torch.int64 and label_N.numel() == len(self)
-        return label_N.flatten().numpy() if label_N is not None and is_known else None
+        if label_N is None or label_N.is_floating_point() or label_N.is_complex() or label_N.dim() != 1:
+            return None
+        return label_N.long().numpy()
 
 
 class DatasetSource(Source):
