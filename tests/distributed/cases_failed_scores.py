@@ -6,7 +6,7 @@ import torch
 
 from paragan.core.errors import ConfigError
 from paragan.core.metric import SampleFeatures
-from paragan.evaluation.generated_features import compute_features
+from paragan.evaluation.generated_features import compute_features, row_blocks
 
 
 def features(world, failing, part="extractor"):
@@ -25,7 +25,7 @@ def features(world, failing, part="extractor"):
         return SampleFeatures(features_BF=torch.zeros(len(x), 3))
 
     try:
-        found = compute_features(generate, SimpleNamespace(compute=compute), 12, 2, world)
+        found = compute_features(generate, SimpleNamespace(compute=compute), row_blocks(12, 2), world)
     except ConfigError as error:
         return str(error), len(calls)
     return len(found), len(calls)

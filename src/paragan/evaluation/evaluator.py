@@ -19,7 +19,7 @@ from paragan.core.source import Source, dtype_name
 from paragan.datasets.base.in_memory import InMemorySource
 from paragan.evaluation.chosen_metrics import ChosenMetric, check_enough, choose_metrics
 from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, check_accepted, classifies_data
-from paragan.evaluation.generated_features import Generate, compute_features, sample_generator
+from paragan.evaluation.generated_features import Generate, compute_features, row_blocks, sample_generator
 from paragan.evaluation.interval import half_sample_interval, number_of
 from paragan.evaluation.reference_features import real_features, real_images
 from paragan.evaluation.score import Score
@@ -76,9 +76,8 @@ class Evaluator:
         real_values = self._real_values  # computed once, before the clock starts
         began = time.monotonic()
         world = self.world if self.mode == "eval" else ALONE  # in mode `train-stats` batches must be equal on all ranks
-        fakes = compute_features(
-            generate, self.extractor, self.num_images, self._block_size, world, self.log, self._needs_images, is_sharded
-        )
+        blocks = row_blocks(self.num_images, self._block_size)
+        fakes = compute_features(generate, self.extractor, blocks, world, self.log, self._needs_images, is_sharded)
         values = self._measure(against_train=fakes, against_held_out=fakes)
         return Score(
             metrics=values,

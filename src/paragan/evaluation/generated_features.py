@@ -36,11 +36,15 @@ def sample_generator(generator: CalledNetwork, prior: Prior, total: int, mode: M
     return generate
 
 
+def row_blocks(num_rows: int, size: int) -> list[tuple[int, int]]:
+    """Return first row and number of rows of blocks of at most this size."""
+    return [(first, min(size, num_rows - first)) for first in range(0, num_rows, size)]
+
+
 def compute_features(
     generate: Generate,
     extractor: FeatureExtractor,
-    num_images: int,
-    block_size: int,
+    blocks: list[tuple[int, int]],
     world: World,
     log: Callable[[str], None] = lambda line: None,
     with_images: bool = False,
@@ -48,38 +52,31 @@ def compute_features(
 ) -> SampleFeatures:
     """Compute the features of all rows, gathered on every rank. Collective.
 
-    Blocks are distributed round-robin. Every rank calls the generator, which may be sharded,
-    equally often. log: receives lines of progress. with_images: also return the images. Raises
-    `DivergedError` if images are not finite, and an error of the extractor, or of a generator that is
-    not sharded, on all ranks.
+    blocks: first row and number of rows of each, distributed round-robin. Every rank calls the generator equally
+    often. log: receives lines of progress. with_images: also return the images. is_sharded: the generator's forward
+    has collectives. Raises `DivergedError` if images are not finite; an error of one rank is raised on all.
     """
-    blocks = [(first, min(block_size, num_images - first)) for first in range(0, num_images, block_size)]
     local_blocks = blocks[world.rank :: world.size]
     num_rounds = -(-len(blocks) // world.size)
     local_blocks += blocks[-1:] * (num_rounds - len(local_blocks))  # padding, which `_gather` leaves out
     computed = []
     failure: Exception | None = None  # the other ranks count on this one until all have finished
-    progress = ProgressLines(label="score", unit="images", total=num_images, log=log)
+    progress = ProgressLines(label="score", unit="images", total=sum(blocks[-1]), log=log)
     for first, count in local_blocks:
         progress(first)
         x = _NO_IMAGES
         try:
             x, labels = generate(first, count)
+            features = extractor.compute(x, labels)
         except Exception as error:
-            if world.size == 1 or is_sharded:  # another rank may wait inside of the forward
+            if is_sharded and x is _NO_IMAGES:  # the other ranks wait for this one inside of the forward
                 raise
             failure = failure or error
         require_finite(x, world)
-        if failure is not None:
-            continue
-        try:
-            features = extractor.compute(x, labels)
-        except Exception as error:
-            if world.size == 1:  # no other rank waits, and the remaining blocks would fail as well
-                raise
-            failure = error
-            continue
-        computed.append(replace(features, image_BCHW=to_uint8(x)) if with_images else features)
+        if failure is None:
+            computed.append(replace(features, image_BCHW=to_uint8(x)) if with_images else features)
+        elif world.size == 1:  # no other rank waits, and the remaining blocks would fail as well
+            raise failure
     raise_on_all_ranks(world, failure)
     return _gather(SampleFeatures.concatenate(computed), [count for _, count in blocks], world)
 

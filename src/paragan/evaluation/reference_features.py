@@ -15,7 +15,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.files import read_bytes, write_bytes
 from paragan.core.metric import SampleFeatures
 from paragan.core.source import Source
-from paragan.evaluation.generated_features import compute_features, to_uint8
+from paragan.evaluation.generated_features import compute_features, row_blocks, to_uint8
 from paragan.features.base.extractor import REAL_AT_ONCE, FeatureExtractor, real_batch, real_batches
 
 _FORMAT = 2  # of the labels and splits of all data sets, too
@@ -36,7 +36,7 @@ def real_features(
         return samples["image"], samples.get("label")
 
     def compute() -> SampleFeatures:
-        return compute_features(rows, extractor, count, REAL_AT_ONCE, world, log)
+        return compute_features(rows, extractor, row_blocks(count, REAL_AT_ONCE), world, log)
 
     if not extractor.is_slow or not source.fingerprint:
         return compute()

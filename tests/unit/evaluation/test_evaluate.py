@@ -15,7 +15,7 @@ from paragan.core.types import Rows
 from paragan.datasets import digits, mnist
 from paragan.datasets.base.in_memory import InMemorySource
 from paragan.evaluation.evaluator import Evaluator
-from paragan.evaluation.generated_features import compute_features, sample_generator
+from paragan.evaluation.generated_features import compute_features, row_blocks, sample_generator
 from paragan.features.base.extractor import FeatureExtractor
 from paragan.features.judge import train_or_load
 from paragan.game.prior import Prior
@@ -74,7 +74,7 @@ def test_evaluator_large_images_use_small_batches(side, mode, most, monkeypatch)
     judge = FeatureExtractor(name="flat", network=nn.Flatten(), shape=(1, 1, 1), num_classes=None, sha256="")
     monkeypatch.setattr(FeatureExtractor, "accepts", lambda self, shape: True)
     size = Evaluator(extractor=judge, train=source, held_out=source, num_images=510, mode=mode)._block_size
-    judged = compute_features(generate, judge, 510, size, ALONE)
+    judged = compute_features(generate, judge, row_blocks(510, size), ALONE)
     assert len(judged.features_BF) == 510 == sum(count for _, count in asked)
     assert asked[0] == (0, most) and asked[1][0] == most and max(count for _, count in asked) == most
 
@@ -93,7 +93,7 @@ def test_score_of_one_process_ends_at_the_first_block_that_fails(failing):
         return torch.zeros(count, 1, 8, 8), None
 
     with pytest.raises(ValueError, match="features are not finite"):
-        compute_features(generate, SimpleNamespace(compute=compute), 8, 2, ALONE)
+        compute_features(generate, SimpleNamespace(compute=compute), row_blocks(8, 2), ALONE)
     assert len(asked) == failing
 
 
