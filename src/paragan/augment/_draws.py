@@ -35,14 +35,7 @@ class Draws:
     those of an image depend neither on the device nor on the other images.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        stream: str,
-        rows: Rows,
-        like_BCHW: Tensor,
-        p: Tensor | float,
-    ) -> None:
+    def __init__(self, seed: int, stream: str, rows: Rows, like_BCHW: Tensor, p: Tensor | float) -> None:
         self._where = (seed, stream, rows)
         self._like = like_BCHW
         self._p = p

@@ -63,8 +63,8 @@ class Options:
 class Augment:
     """ADA of images; draws depend on (seed, stream, row) alone, so ranks and micro-batches agree.
 
-    state: p, and since it last changed the number of steps, of images, and the sum of signs; empty
-    if p is fixed.
+    state: p, and since it was last due to change the number of `steps`, of `images`, and the sum of `signs` of D's
+    logits on these; empty if p is fixed.
     """
 
     name = "ada"
@@ -99,22 +99,26 @@ class Augment:
     def observe(
         self, signs: Tensor | None, images: int, sum_over_ranks: Callable[[Tensor], Tensor]
     ) -> Mapping[str, Tensor]:
-        """Move p up or down by the images' share of `kimg`; ignore logits that are not finite."""
+        """Count a step (`Adaptive.observe`); when due, move p by the images' share of `kimg`. Changes `state` in place.
+
+        Without a host sync, so by products with conditions. Steps with logits that are not finite do not count.
+        """
         assert self.options.target is not None
-        steps, num_images, sign_sum, p = (self.state[name] for name in ("steps", "images", "signs", "p"))
+        steps, counted_images, sign_sum, p = (self.state[name] for name in ("steps", "images", "signs", "p"))
         values = {"p": p.clone()}
         if signs is None:
             return values
-        sign = sum_over_ranks(signs.float() * images).round()  # integer: equal for any number of ranks
-        is_finite = sign.isfinite()
+        # whole after the sum over ranks, so equal for any number of them
+        step_sum = sum_over_ranks(signs.float() * images).round()
+        is_finite = step_sum.isfinite()
         steps += is_finite
-        num_images += is_finite * images
-        sign_sum += sign.nan_to_num(0.0, 0.0, 0.0)
+        counted_images += is_finite * images
+        sign_sum += step_sum.nan_to_num(0.0, 0.0, 0.0)
         due = steps >= self.options.interval
-        direction = (sign_sum - self.options.target * num_images).sign()
-        step = direction * num_images / (self.options.kimg * 1000)
-        p.copy_(torch.where(due, (p + step).clamp(0.0, 1.0), p))
-        for value in (steps, num_images, sign_sum):
+        direction = (sign_sum - self.options.target * counted_images).sign()
+        change = direction * counted_images / (self.options.kimg * 1000)
+        p.copy_(torch.where(due, (p + change).clamp(0.0, 1.0), p))
+        for value in (steps, counted_images, sign_sum):
             value *= ~due
         return values
 

@@ -82,7 +82,7 @@ def open_data(config: RunConfig, model: Model | None = None) -> Data:
         train, held_out = (module.source(options, split) for split in ("train", "held_out"))
     train, held_out = _with_labels(config, train, held_out)
     flip = getattr(options, "flip", False)
-    is_image = train.is_image and sample_name(config, model) is None
+    is_image = train.is_image and generates_images(config, model)
     is_packaged = config.data.name in registry.names("datasets")
     return Data(train=train, held_out=held_out, flip=flip, is_image=is_image, is_packaged=is_packaged)
 
@@ -133,6 +133,11 @@ def sample_name(config: RunConfig, model: Model | None) -> str | None:
         return model.arguments[0]
     module = model or registry.load_chosen("models", config.model)
     return getattr(module, "SAMPLE", None)
+
+
+def generates_images(config: RunConfig, model: Model | None) -> bool:
+    """Return whether G generates images, not a tensor of another name."""
+    return sample_name(config, model) is None
 
 
 def check_samples(config: RunConfig, data: Data, model: Model | None) -> None:

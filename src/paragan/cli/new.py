@@ -56,7 +56,8 @@ def _next_steps(name: str, where: Path) -> str:
     is_here = where.resolve() == Path.cwd()
     lines = [] if is_here else [f"cd {shlex.quote(str(where))}"]
     python = sys.executable if os.access(sys.executable, os.X_OK) else "python"
-    train = f"{program_command() if is_here else absolute_command()} train {name}/recipe.yaml"
+    program = program_command() if is_here else absolute_command()  # a relative ./run is not found after cd
+    train = f"{program} train {name}/recipe.yaml"
     commands = (
         (train, f"on digits, about a minute; samples in runs/{name}/samples/"),
         (f"{shlex.quote(python)} -m {name}.test_nets", f"tests {name}/nets.py; also run by pytest"),

@@ -18,10 +18,10 @@ from paragan.core.printable import join_some
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Shape and type of one tensor of one sample. An axis of -1 is padded, to any length.
+    """Shape and type of one tensor of one sample. An axis of -1 has any length: (80, -1) is a spectrogram.
 
-    padded_axis: the axis of a sample that is padded with zeros, if one is; the tensor `NAME_mask`
-    (L,) is True where it is not.
+    padded_axis: an axis that is padded with zeros, to a length of `shape` or, for -1, to the longest of the batch; the
+    tensor `NAME_mask` (L,) is True where the sample has values. None: no axis.
     """
 
     shape: tuple[int, ...]
@@ -35,12 +35,12 @@ class TensorSpec:
 
     def fits(self, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
         """Return whether a sample of this shape and type has the declared ones."""
-        sizes = zip(shape, self.shape, strict=False)
-        return len(shape) == len(self.shape) and dtype == self.dtype and all(b in (-1, a) for a, b in sizes)
+        sizes_fit = all(declared in (-1, size) for size, declared in zip(shape, self.shape, strict=False))
+        return len(shape) == len(self.shape) and dtype == self.dtype and sizes_fit
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the tensor of one sample."""
+        """Bytes of the tensor of one sample; an axis of any length, -1, counts as 1."""
         return abs(math.prod(self.shape)) * self.dtype.itemsize
 
 
@@ -57,16 +57,16 @@ class AudioFormat:
 
 
 class Source(ABC):
-    """Base class of one split of a data set: samples of named tensors, by index.
+    """Base class of one split of a data set: samples of named tensors, by index (`row`; `rows` and `indices`: several).
 
     tensors: what each sample consists of; images are called `image`, with `label` and `condition` if the data has
     them. class_names: empty without labels. notices: warnings, a line each: skipped images, folders that are no
     classes. reading: what samples are read from, for the start line. column_names: of tensors (K,), by tensor.
-    not_finite: names of the samples with NaN or infinity that a run has read, and skips the updates of; None: such a
-    sample raises `DataError`. notices_not_finite: the notices name these samples before they are read. fingerprint:
-    equal for equal data; cheap, not computed from all samples. is_decoded: `fetch` reads or decodes files, so that
-    reading ahead in threads pays. is_read_by_processes: its samples draw from generators of the process, so threads
-    must not read ahead.
+    not_finite: names of the samples with NaN or infinity that a run has read, and skips the updates of, as keys in
+    the order of reading; None: such a sample raises `DataError`. notices_not_finite: the notices name these samples
+    before they are read. fingerprint: equal for equal data; cheap, not computed from all samples. is_decoded: `fetch`
+    reads or decodes files, so that reading ahead in threads pays. is_read_by_processes: its samples draw from
+    generators of the process, so threads must not read ahead.
 
     Several threads may call `fetch`, `read` and `decode` at the same time.
     """
@@ -101,7 +101,7 @@ class Source(ABC):
 
     @property
     def has_pairs(self) -> bool:
-        """Whether every image has a `condition` of the same size, from which it is generated."""
+        """Whether samples are pairs: `image`, and `condition` of the same size, from which it is generated."""
         return "condition" in self.tensors
 
     @property
@@ -182,7 +182,8 @@ class EncodedSource(Source):
 class DerivedSource(EncodedSource):
     """Base class of sources whose samples are computed from those of another, `source`.
 
-    Subclasses define `decode` and `fingerprint`, and what of `tensors` and `class_names` they change.
+    Subclasses define `decode` and `fingerprint`, and what of `tensors` and `class_names` they change. `not_finite` is
+    not copied: a run sets it on the source that it reads, whichever that is derived from.
     """
 
     def __init__(self, source: Source) -> None:
@@ -190,9 +191,11 @@ class DerivedSource(EncodedSource):
         self.tensors = source.tensors
         self.class_names = source.class_names
         self.notices = source.notices
+        self.notices_not_finite = source.notices_not_finite
         self.reading = source.reading
         self.column_names = source.column_names
         self.is_decoded = source.is_decoded
+        self.is_read_by_processes = source.is_read_by_processes
 
     def __len__(self) -> int:
         return len(self.source)
@@ -212,6 +215,17 @@ class DerivedSource(EncodedSource):
     def row_labels(self) -> NDArray[np.int64] | None:
         """Return the labels of the other source."""
         return self.source.row_labels() if "label" in self.tensors else None
+
+    def num_processes(self, wanted: int | None) -> int:
+        """Return how many processes may read the other source ahead; a new notice of it is one of this one."""
+        num_before = len(self.source.notices)
+        num = self.source.num_processes(wanted)
+        self.notices += self.source.notices[num_before:]
+        return num
+
+    def start_process(self, number: int) -> None:
+        """Prepare a process that reads the other source ahead."""
+        self.source.start_process(number)
 
 
 class StreamedSource(Source):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.datasets._split_names import HELD_OUT, TRAIN
 
-_AFTER_SLASH = bytes([ord("/") + 1])
+_AFTER_SLASH = bytes([ord("/") + 1])  # all paths in `a/` come before `a0`
 _NUM_COMPARED = 1000
 _MAX_LINK_PATHS = 64
 _HIDDEN = (b".", b"__MACOSX", b"@eaDir", b"#recycle", b"$RECYCLE.BIN")  # also of systems and network storage
@@ -55,7 +55,7 @@ class ArrangedPaths:
         return self._select([row for row, path in enumerate(self.paths) if path not in paths])
 
     def in_splits(self, splits: NDArray[np.int8]) -> ArrangedPaths:
-        """Return the paths of `TRAIN` and of `HELD_OUT`; without any of these, the split follows from hashes."""
+        """Return the paths of `TRAIN` and of `HELD_OUT`; if none is held out, the split follows from hashes."""
         rows = [np.flatnonzero(splits == split) for split in (TRAIN, HELD_OUT)]
         arranged = replace(self, num_train=None)._select(np.concatenate(rows).tolist())
         return replace(arranged, num_train=len(rows[0]) if len(rows[1]) else None)
@@ -127,7 +127,10 @@ def path_next_to_folders(paths: list[bytes], top: bytes) -> bytes | None:
 
 
 def have_equal_files(paths: list[bytes], tops: list[bytes]) -> bool:
-    """Return whether most of the first file names of all folders are equal but for the suffix."""
+    """Return whether most file names are in all folders, but for the suffix, as of pairs, which are no classes.
+
+    At least two: a single one, such as 1.png in each class, is chance. Compared are the first files of each folder.
+    """
     firsts = [[path[len(top) :] for path in paths[rows_in(paths, top)][:_NUM_COMPARED]] for top in tops]
     stems = [{os.path.splitext(name)[0] for name in names} for names in firsts]
     return 2 * len(set.intersection(*stems)) > max(2, *map(len, stems))

@@ -27,12 +27,12 @@ class MultiWriter:
             except (Exception, SystemExit) as error:  # rich exits if the reader has closed a pipe
                 failed[name] = error
         self._switch_off(failed, event)
-        if self._is_main and _is_warning(event, "console" in self._writers):
+        if self._is_main and _is_for_stderr(event, "console" in self._writers):
             with suppress(OSError, ValueError):  # a closed standard error ends no run
                 print_to_stderr(f"warning: {str(event.values['text']).removeprefix('warning: ')}")
 
     def close(self) -> None:
-        """Close every writer; failures go to standard error."""
+        """Close every writer; failures go to standard error, as no writer is left for an event."""
         for name, writer in list(self._writers.items()):
             try:
                 writer.close()
@@ -49,8 +49,8 @@ class MultiWriter:
             self.write(replace(event, kind="event", values={"text": text}, x_BCHW=None))
 
 
-def _is_warning(event: Event, has_console: bool) -> bool:
-    """Return whether an event is a text that a user must see, and no console prints."""
+def _is_for_stderr(event: Event, has_console: bool) -> bool:
+    """Return whether a text goes to standard error: a warning, or a rollback, which a console prints by itself."""
     is_warning = str(event.values.get("text", "")).startswith("warning:")
     return event.kind == "event" and (is_warning or ("rollback" in event.values and not has_console))
 

@@ -40,7 +40,7 @@ class ScoringProcess:
         pipe.flush()
 
     def receive(self) -> dict[str, Any] | None:
-        """Return the reply: `score` and `warnings`, or `error`; None: there is none yet."""
+        """Return the reply to a request sent: `score` and `warnings`, or `error`; None: there is none yet."""
         with suppress(BlockingIOError):
             while len(self._received) <= _MAX_REPLY_BYTES:
                 piece = os.read(self._output, _READ_BYTES)

@@ -21,7 +21,9 @@ class Prior:
     class_sizes: samples of each class, by which labels are drawn; empty: equally many.
     uses_labels: False for a generator that ignores its labels (`game.label_use`): no score and no
     sheet compares its classes. arguments: names of D's arguments in a batch (`TurnInputs`).
-    generator_arguments: those of G; then only `latent` is drawn, and labels are those of the batch.
+
+    generator_arguments: None in a game of images, whose labels are drawn. Otherwise the names of G's arguments, as in a
+    game of named tensors: only `latent` is drawn, labels are those of the batch, and `num_classes` is 0.
     """
 
     seed: int
@@ -74,14 +76,14 @@ class Prior:
 
     @property
     def judged(self) -> tuple[str, ...]:
-        """Names of what D receives with a fake: the sample, and the tensors that belong to it."""
+        """Names of what D receives with a fake, the sample first: `image`, `label`; or `audio`, `mel`."""
         if self.generator_arguments is not None:
             return self.arguments
         return (self.arguments[0], "label") if self.num_classes else self.arguments[:1]
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """Names of the tensors of a batch that networks from Python receive, besides the sample."""
+        """Names of the tensors of a batch that networks from Python receive, besides the sample: `mel`, `speaker`."""
         if self.generator_arguments is None:
             return ()
         both = dict.fromkeys((*self.generator_arguments, *self.arguments[1:]))
@@ -99,8 +101,8 @@ class Prior:
         names = {*self.arguments[1:], *(self.generator_arguments or ())}
         batch = self.real_batch(real)
         tensors = {name: value for name, value in batch.tensors.items() if name in names}
-        if self.latent or self.generator_arguments is None:
-            z, y = self.draw(stream, real.rows)
+        if self.latent or not self.reads_batches:
+            z, y = self.draw(stream, real.rows)  # a drawn y replaces the real one; without `num_classes` it is None
             tensors |= present_tensors(latent=z, label=y)
         return TurnInputs(
             rows=real.rows,

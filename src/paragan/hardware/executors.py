@@ -76,18 +76,22 @@ class CompiledModule:
         trained = differentiated and self._weight is not None and self._weight.requires_grad
         if not self._module.training or (trained and any(x is not None and x.requires_grad for x in inputs)):
             return self._module(*inputs)
-        outputs = self._program(differentiated, trained)(*inputs)
+        outputs = self._program((differentiated, trained))(*inputs)
         # the next replay overwrites its outputs
         return map_tensors(torch.clone, outputs) if self._recorded else outputs
 
-    def _program(self, *kind: bool) -> Call:
+    def _program(self, kind: tuple[bool, bool]) -> Call:
+        """Return the program of a kind of call: with gradients, and of weights that train."""
         if kind not in self._programs:
-            self._programs[kind] = _compile(self._module, self._recorded)  # type: ignore[index]
-        return self._programs[kind]  # type: ignore[index]
+            self._programs[kind] = _compile(self._module, self._recorded)
+        return self._programs[kind]
 
 
 def _compile(module: nn.Module, recorded: bool) -> Call:
-    """Compile the module under a unique code object, by which torch caches programs."""
+    """Compile the module under a unique code object, by which torch caches programs.
+
+    With a shared one, all kinds and modules would count against torch's limit of programs for a function.
+    """
 
     def call(*inputs: Tensor | None) -> Any:
         return module(*inputs)
@@ -123,7 +127,7 @@ def error_line(error: BaseException) -> str:
 
 def _is_compiler_error(error: Exception) -> bool:
     """Whether an error is of the compiler, or of code that it generated."""
-    if any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__):
+    if any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__):  # by name: its import is slow
         return True
     if "does not currently support double backward" in str(error):
         return True

@@ -25,9 +25,10 @@ class Stages:
     The window has `depth` positions, from that of the consumer. Parts of batches start in the order of the stream. As
     many threads read at a time as there are readers, and as many decode as there are decoders; without readers, the
     threads are the decoders. One lock protects everything; no thread holds it while it reads, decodes or copies.
+    The consumer waits on `_is_ready`; threads wait on `_reads.changed` for a part, then on `_decodes.changed`.
 
-    max_parts: of a batch, at least 1. More threads than that work on more batches: parts that storage answers
-    in parallel take as long as the whole batch. Data that needs no decoding is not divided.
+    max_parts: of a batch, at least 1. With 2, 6 threads work on 3 batches: storage that answers in parallel takes as
+    long for a part as for a batch, so more parts gain nothing. Data that needs no decoding is not divided.
     """
 
     def __init__(self, loader: Loader, max_parts: int, max_bytes: int | None) -> None:
@@ -48,7 +49,7 @@ class Stages:
         self._num_encoded = 0
         self._largest_sample: int | None = None
         self._num_taken = 0
-        self._waits = _Operations(self._lock)
+        self._waits = _Operations(self._lock)  # of the consumer: for their seconds only, nothing limits them
         self._reads = _Operations(self._lock)
         self._decodes = _Operations(self._lock)
 
@@ -140,7 +141,7 @@ class Stages:
         self._window = range(position, stop)
         for key in [key for key in self._batches if key not in self._window]:
             self._drop(key)
-        self._next = position
+        self._next = position  # also where it was further: batches that are made are passed over by `_start_part`
         self._reads.changed.notify()
 
     def _is_done(self, position: int) -> bool:

@@ -85,7 +85,7 @@ class Discriminator(BlockDiscriminator):
 
 
 def fill_by_fan_in(layer: FixupConv2d | FixupLinear, role: str, tensor: Tensor, generator: Draws) -> None:
-    """Draw weights from N(0, gain^2 / fan-in)."""
+    """Draw weights from N(0, gain^2 / fan-in). role: name of the parameter, the only one of such a layer."""
     tensor.normal_(0.0, layer.gain / sqrt(tensor[0].numel()), generator=generator)
 
 
@@ -216,7 +216,10 @@ class BasisHead(nn.Module):
         self.embed = FixupEmbedding(classes, width, 1 / sqrt(width)) if classes else None
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
-        """Draw the weights of the map with a standard deviation of 1 / side, of a square as large."""
+        """Draw `basis` from N(0, 1 / pixels), so that the sum over the map has the mean square of a pixel.
+
+        The other parameters are those of its layers, which draw them themselves. role: as in `fill_by_fan_in`.
+        """
         tensor.normal_(0.0, 1 / sqrt(tensor[0].numel()), generator=generator)
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -241,7 +244,7 @@ def _widths(options: Options, shape: tuple[int, int, int]) -> list[int]:
 
 def _stages(options: Options, widths: list[int], resample: Literal["up", "down"]) -> list[Stage]:
     """Return all stages of one network."""
-    # Fix-up draws smaller weights for more residual blocks
+    # Fix-up (Zhang et al. 2019) draws smaller weights for more residual blocks L: L^(-1 / (2m - 2)) for m = 3 layers
     scale = (_BLOCKS * len(widths)) ** -0.25
     stages = []
     for number, width in enumerate(widths):

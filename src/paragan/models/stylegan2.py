@@ -162,6 +162,7 @@ class BlurDownBlock(nn.Module):
         self.shortcut = EqualConv2d(inputs, outputs, 1, bias=False, gain=share) if residual else None
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
+        # padded so that both paths halve a side of 2 n: by a blur to 2 n + 1 for the 3x3 of stride two, or a blur to n
         h = leaky_relu_(self.conv2(blur(leaky_relu_(self.conv1(x)), before=2, after=2)))
         return h if self.shortcut is None else h + self.shortcut(blur(x, before=1, after=1, stride=2))
 
@@ -263,6 +264,6 @@ def _stage(options: Options, widths: list[int], number: int, size: tuple[int, in
         convs.insert(0, up)
     # The style of its first layer: block 0 has one convolution, the others have two. Colours share the style of the
     # next block's first layer.
-    first = 2 * number - 1 if number else 0
+    first_layer = 2 * number - 1 if number else 0
     is_last = number == len(widths) - 1
-    return SynthesisBlock(convs, ToImage(width, colours, options.style), first, last=is_last)
+    return SynthesisBlock(convs, ToImage(width, colours, options.style), first_layer, last=is_last)

@@ -29,11 +29,11 @@ class UpdateInputs:
 class MomentOptimizer(torch.optim.Optimizer):
     """Optimizer that steps by what `update` returns for each group of weights with gradients.
 
-    names: of the state in addition to `step`, each shaped as its weight.
+    state_names: of the state in addition to `step`, each shaped as its weight.
     """
 
-    _step_supports_amp_scaling = True
-    names: tuple[str, ...] = ()
+    _step_supports_amp_scaling = True  # torch's GradScaler sets `found_inf` then, and does not read it
+    state_names: tuple[str, ...] = ()
     found_inf: Tensor | None = None
 
     def __init__(self, params: Iterable[Tensor], defaults: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ class MomentOptimizer(torch.optim.Optimizer):
             weights = [weight for weight in group["params"] if weight.grad is not None]
             if weights:
                 entries = [self._state_of(weight) for weight in weights]
-                state = {name: [entry[name] for entry in entries] for name in ("step", *self.names)}
+                state = {name: [entry[name] for entry in entries] for name in ("step", *self.state_names)}
                 self._step_group(group, weights, state)
 
     def _step_group(self, group: Mapping[str, Any], weights: list[Tensor], state: Mapping[str, list[Tensor]]) -> None:
@@ -81,7 +81,7 @@ class MomentOptimizer(torch.optim.Optimizer):
         if not state:
             exact = torch.promote_types(weight.dtype.to_real(), torch.float32)
             state["step"] = torch.zeros((), dtype=exact, device=weight.device)
-            for name in self.names:
+            for name in self.state_names:
                 state[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
         return state
 

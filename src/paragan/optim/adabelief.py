@@ -16,7 +16,7 @@ from paragan.optim._moments import MomentOptimizer, UpdateInputs, lerp_moments, 
 class Optimizer(MomentOptimizer):
     """AdaBelief. lr > 0; betas: of the gradient's mean and of its spread; eps: see above."""
 
-    names = ("exp_avg", "exp_avg_var")
+    state_names = ("exp_avg", "exp_avg_var")
 
     def __init__(
         self, params: Iterable[Tensor], lr: float = 2e-4, betas: tuple[float, float] = (0.5, 0.999), eps: float = 1e-12

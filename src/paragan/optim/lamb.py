@@ -18,7 +18,7 @@ class Optimizer(MomentOptimizer):
     weight or direction of norm 0 is not scaled.
     """
 
-    names = ("exp_avg", "exp_avg_sq")
+    state_names = ("exp_avg", "exp_avg_sq")
     needs_whole_weights = True
 
     def __init__(

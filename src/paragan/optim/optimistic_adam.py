@@ -14,7 +14,7 @@ from paragan.optim._moments import MomentOptimizer, UpdateInputs, adam_direction
 class Optimizer(MomentOptimizer):
     """Optimistic Adam; lr, betas and eps as Adam's. The state has one more tensor per weight."""
 
-    names = ("exp_avg", "exp_avg_sq", "last")
+    state_names = ("exp_avg", "exp_avg_sq", "last")
 
     def __init__(
         self, params: Iterable[Tensor], lr: float = 1e-4, betas: tuple[float, float] = (0.5, 0.9), eps: float = 1e-8

@@ -13,7 +13,7 @@ from paragan.core.protocols import PenaltyContext
 from paragan.penalties._options import TeacherOptions
 from paragan.penalties._velocity import TaughtPenalty
 
-_EARLIEST = 0.02
+_EARLIEST = 0.02  # times, as in equation 8's t ~ U(0.02 T, 0.98 T)
 _LATEST = 0.98
 
 
@@ -38,9 +38,12 @@ class Penalty(TaughtPenalty):
                 x.new_full((), _LATEST),
                 context.uniform(f"{self.name}/time", x[:, :1, :1, :1]),
             )
+            # x_t = (1 - t) x + t noise, and v = noise - x: the clean image is x_t - t v
             x_t = torch.lerp(x, context.normal(f"{self.name}/noise", x), t_B111)
             real = x_t - t_B111 * self.teacher.velocity(context.network.module, x_t, y_B, t_B111.flatten())
-            fake = x_t - t_B111 * fake_score(x_t.flatten(1), y_B, t_B111.flatten())
+            v_fake = fake_score(x_t.flatten(1), y_B, t_B111.flatten())  # a generator of flow_unet, whose input is flat
+            fake = x_t - t_B111 * v_fake
+            # 0 where the teacher returns an image to the last bit: NaN, and the player skips the update
             size_B111 = (x - real).abs().mean((1, 2, 3), keepdim=True)
             target = x - (fake - real) / size_B111
         half = (x - target).square().flatten(1).mean(1) / 2

@@ -16,7 +16,7 @@ from typing import Any
 from paragan.report.series import Point
 
 _MAX_DIGITS = 15  # of an integer, so that it is exact as a float
-_MAX_ITEMS = 200
+_MAX_ITEMS = 200  # of a mapping or list
 _MAX_ENTRIES = 1000  # of evaluations and of samples
 _MAX_VALUES = 64  # stored per line
 _MAX_METRICS = 24
@@ -43,7 +43,7 @@ def finite_or_nan(value: object) -> float:
 
 def to_natural(value: object) -> int | None:
     """Return a non-negative integer, given as a number or as text; None for other values."""
-    if type(value) is int:
+    if type(value) is int:  # not True for 1
         return value if 0 <= value < 10**_MAX_DIGITS else None
     is_text = isinstance(value, str) and value.isascii() and value.isdecimal()
     return int(str(value)) if is_text and len(str(value)) <= _MAX_DIGITS else None
@@ -54,12 +54,12 @@ def to_mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def first_pairs(value: object, limit: int = 200) -> list[tuple[str, Any]]:
+def first_pairs(value: object, limit: int = _MAX_ITEMS) -> list[tuple[str, Any]]:
     """Return the first keys and values of a mapping; none for other values."""
     return list(islice(to_mapping(value).items(), limit))
 
 
-def first_items(value: object, limit: int = 200) -> list[Any]:
+def first_items(value: object, limit: int = _MAX_ITEMS) -> list[Any]:
     """Return the first items of a list; none for other values."""
     return value[:limit] if isinstance(value, list) else []
 
@@ -123,7 +123,8 @@ class RecordEntry:
 
     def interval(self, metric: str) -> tuple[float, float] | None:
         """Return the ends of a metric's interval; None without one."""
-        ends = [finite_or_nan(end) for end in first_items(to_mapping(self.values.get("intervals")).get(metric), 3)]
+        items = first_items(to_mapping(self.values.get("intervals")).get(metric), limit=3)  # three are no interval
+        ends = [finite_or_nan(item) for item in items]
         return (ends[0], ends[1]) if len(ends) == 2 and ends[0] <= ends[1] else None
 
     def protocol_of(self, metric: str) -> frozenset[tuple[str, str]]:
@@ -157,12 +158,12 @@ def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
 
 
 def thin_out(entries: list[RecordEntry], limit: int = _MAX_ENTRIES) -> list[RecordEntry]:
-    """Drop every second entry until at most `limit` and the extremes of each metric remain, and the last."""
+    """Drop every second entry, but not the last and the extremes of each metric, until at most `limit` remain."""
     while len(entries) > limit:
         selected = {id(entry) for entry in [*entries[::2], entries[-1]]}
         for name in metric_names(entries):
             values = (entry.numbers.get(name, math.nan) for entry in entries)
-            finite = [(value, i) for i, value in enumerate(values) if math.isfinite(value)]
-            selected |= {id(entries[i]) for _, i in (min(finite), max(finite))} if finite else set()
+            finite = [(value, index) for index, value in enumerate(values) if math.isfinite(value)]
+            selected |= {id(entries[index]) for _, index in (min(finite), max(finite))} if finite else set()
         entries = [entry for entry in entries if id(entry) in selected]
     return entries

@@ -14,6 +14,7 @@ from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.report.chart import View
 from paragan.report.record_values import RecordEntry, single_line
+from paragan.storage.animation import save_animation
 
 _Item = TypeVar("_Item")
 _MAX_FRAMES = 60  # in the report
@@ -90,15 +91,13 @@ def save_run_animation(folder: Path, path: Path) -> None:
     Raises `DataError` if the run has no samples yet.
     """
     files = sorted((folder / "samples").glob("step-*.png"))
-    stride = -(-len(files) // (_MAX_ANIMATION_FRAMES - 1)) or 1
+    stride = -(-len(files) // (_MAX_ANIMATION_FRAMES - 1)) or 1  # - 1: `every_nth` adds the last
     images = (_read_image(file, _MAX_ANIMATION_SIDE) for file in every_nth(files, stride))
     frames = [image for image in images if image is not None]
     if not frames:
         raise DataError(f"{folder}: the run has no samples/step-*.png; train with a lower every.sample_kimg")
     frames = [frame for frame in frames if frame.size == frames[-1].size]
     durations = [_FRAME_MS] * (len(frames) - 1) + [_LAST_FRAME_MS]
-    from paragan.storage.animation import save_animation
-
     save_animation(frames, path, durations, quality=80)
 
 
@@ -142,7 +141,7 @@ def _read_image(path: Path, side: int) -> Image.Image | None:
             num_bytes = os.fstat(file.fileno()).st_size
             if image.width * image.height > _MAX_PIXELS or num_bytes > _MAX_FILE_BYTES:
                 return None
-            rgb = image.convert("RGB")
+            rgb = image.convert("RGB")  # decodes the file
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
         return None
     rgb.thumbnail((side, side))

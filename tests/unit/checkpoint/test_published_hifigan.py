@@ -1,5 +1,6 @@
 """HiFi-GAN's files: our networks compute what plain modules with its names compute."""
 
+import copy
 from itertools import pairwise
 
 import pytest
@@ -9,7 +10,9 @@ from torch import nn
 from torch.nn.utils import parametrizations, spectral_norm as old_spectral_norm, weight_norm as old_weight_norm
 
 from paragan.checkpoint.layouts import published_weights
+from paragan.checkpoint.layouts._names import plain_weights
 from paragan.core.layout import StoredTensors, shapes_of
+from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import hifigan
 from tests.unit.checkpoint.published_files import assert_same, doubles, filled, named, randomised
 
@@ -128,6 +131,16 @@ def test_hifigan_d(tmp_path):
     for judge, (logits, _) in zip(scales, outputs["msd"], strict=True):
         torch.testing.assert_close(logits, judge(audio), rtol=0, atol=1e-10)
         audio = F.avg_pool1d(audio, 4, 2, 2)
+
+
+@pytest.mark.parametrize("norm", [old_spectral_norm, parametrizations.spectral_norm])
+@pytest.mark.parametrize("layer", [nn.Conv1d(3, 4, 5), nn.ConvTranspose2d(3, 4, 3), nn.Linear(3, 4, bias=False)])
+def test_spectral_norm_in_either_form_of_torch_divides_by_the_same_here(norm, layer):
+    theirs = randomised(nn.Sequential(norm(copy.deepcopy(layer).double())))
+    ours = nn.Sequential(spectral_norm(copy.deepcopy(layer).double())).eval()
+    ours.load_state_dict(plain_weights({f"module.{name}": value for name, value in theirs.state_dict().items()}))
+    x = torch.randn(2, 3, *[7] * (layer.weight.dim() - 2))
+    torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=1e-12)
 
 
 def test_a_network_that_has_the_names_itself_gets_them_unchanged():

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -12,11 +13,15 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
+from paragan.build.data import UnlabelledSource, batch_stream
+from paragan.config import read_recipe
 from paragan.core.errors import DataError
-from paragan.datasets.base.program_data import DatasetSource
+from paragan.datasets.base.program_data import DatasetSource, TensorSource
+from paragan.datasets.base.ragged import Padding
 from paragan.datasets.base.samples import SampleForm
 from paragan.loading.loader import Loader
 from paragan.loading.process_batches import ProcessBatches
+from paragan.loading.subset import SubsetSource
 
 CPU = torch.device("cpu")
 ROWS = 12
@@ -143,3 +148,39 @@ def is_alive(pid):
             return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
     except FileNotFoundError:
         return False
+
+
+def derived(source, how):
+    return {
+        "subset": lambda: SubsetSource(source, np.arange(ROWS // 2)),
+        "unlabelled": lambda: UnlabelledSource(source),
+        "twice": lambda: UnlabelledSource(SubsetSource(source, np.arange(ROWS // 2))),
+    }[how]()
+
+
+@pytest.mark.parametrize("how", ["subset", "unlabelled", "twice"])
+def test_derived_source_is_read_ahead_by_processes_where_its_source_is(how):
+    starts = []
+    source = DatasetSource(Noise(), SampleForm())
+    source.use_processes(3, starts.append)
+    batches = batch_stream(read_recipe("digits", ["train.batch=4"]), derived(source, how), 0, CPU)
+    assert isinstance(batches, ProcessBatches)  # threads would draw from the generators of the networks
+    assert batches.source.num_processes(None) == 3
+    batches.source.start_process(2)
+    assert starts == [2]
+
+
+@pytest.mark.parametrize("how", ["subset", "unlabelled", "twice"])
+def test_derived_source_names_why_processes_cannot_share_its_source(how):
+    data = Noise()
+    data.lock = threading.Lock()
+    source = derived(DatasetSource(data, SampleForm()), how)
+    assert source.num_processes(2) == 0
+    assert len(source.notices) == 1
+    assert "cannot share it" in source.notices[0]
+
+
+def test_derived_source_names_no_sample_a_second_time():
+    source = TensorSource({"x": torch.cat([torch.zeros(199, 1), torch.full((1, 1), torch.nan)])}, Padding())
+    assert source.notices_not_finite
+    assert UnlabelledSource(source).notices_not_finite

@@ -16,11 +16,12 @@ Weights = dict[str, Tensor]
 # A pattern of a whole name, and the new name: a template, or a function of the match; empty: left out.
 Rule = tuple[str, str | Callable[[re.Match[str]], str]]
 
-_DIRECTION = {"weight_g": "weight_v", "original0": "original1"}  # of weight norm, by its gain
+_DIRECTION = {"weight_g": "weight_v", "original0": "original1"}  # of weight norm, by its gain, in either form
 RAW = "parametrizations.weight.original"
 U = "parametrizations.weight.0.u"
 V = "parametrizations.weight.0.v"
-_SPECTRAL = {"weight_orig": RAW, "weight_u": U, "weight_v": V}
+_SPECTRAL = {"weight_orig": RAW, "weight_u": U, "weight_v": V}  # of torch.nn.utils.spectral_norm
+_PARAMETRISED = {"_u": "u", "_v": "v"}  # of its form in `parametrizations`, whose raw weight has the name of ours
 _COUNTERS = ("num_batches_tracked", "accumulation_counter", "sv0")
 
 
@@ -29,8 +30,9 @@ class ProjectWeights:
     """Tensors by the names of a player's network here.
 
     settings: of the model, with its `name`. shape: of a sample of G; empty for D. classes: of G. condition: channels
-    of the images that samples are made from. direction: the only one of a generator with several whose weights these
-    are, as `translator`. data: settings of the data in the project's published configurations, which no file has.
+    of the images that samples are made from. direction: `a_to_b` for a file with one of the two translators that
+    CycleGAN's generator has; empty: the weights are of the whole network. data: settings of the data in the project's
+    published configurations, which no file has.
     """
 
     project: str
@@ -47,13 +49,15 @@ class ProjectWeights:
 def plain_weights(stored: Mapping[str, Tensor]) -> Weights:
     """Fold weight norm into `weight`; name raw weights and vectors of spectral norm as here; leave out counters.
 
-    Reads torch's forms of both norms, and that of BigGAN-PyTorch, which divides by u W v of the next u and v.
+    Reads both norms as torch writes them, by `torch.nn.utils` and by its `parametrizations`; and the spectral norm of
+    BigGAN-PyTorch, which stores u as `u0` and divides by u W v of the u and v one power iteration later.
     """
     weights: Weights = {}
     for name in stored:
         layer, dot, last = name.rpartition(".")
         prefix = f"{layer}{dot}"
         new_prefix = prefix.removeprefix("module.")  # without a data-parallel wrapper
+        has_u0 = last == "weight" and f"{prefix}u0" in stored  # is read with its u0
         if last in _DIRECTION and f"{prefix}{_DIRECTION[last]}" in stored:
             v = stored[f"{prefix}{_DIRECTION[last]}"]
             scale = stored[name].flatten() / v.flatten(1).norm(dim=1)
@@ -61,13 +65,15 @@ def plain_weights(stored: Mapping[str, Tensor]) -> Weights:
             weights[new_name] = v * scale.view(-1, *[1] * (v.dim() - 1))
         elif last in _SPECTRAL and f"{prefix}weight_orig" in stored:
             weights[f"{new_prefix}{_SPECTRAL[last]}"] = stored[name]
+        elif last in _PARAMETRISED and prefix.endswith("parametrizations.weight.0."):
+            weights[f"{new_prefix}{_PARAMETRISED[last]}"] = stored[name]
         elif last == "u0":
             raw = stored[f"{prefix}weight"]
             v = F.normalize(raw.flatten(1).T @ stored[name].flatten(), dim=0)
             weights[f"{new_prefix}{RAW}"] = raw
             weights[f"{new_prefix}{V}"] = v
             weights[f"{new_prefix}{U}"] = F.normalize(raw.flatten(1) @ v, dim=0)
-        elif last not in (*_COUNTERS, *_DIRECTION.values()) and not (last == "weight" and f"{prefix}u0" in stored):
+        elif last not in (*_COUNTERS, *_DIRECTION.values()) and not has_u0:
             weights[f"{new_prefix}{last}"] = stored[name]
     return weights
 
@@ -103,8 +109,8 @@ def attention_setting(side: Side, attends: Sequence[bool], image: int, default: 
     attends: for each block whether it is attention; the others double G's maps of 4 px, or halve D's of `image`
     px. default: side of the map with attention here.
     """
-    numbers = [attends[:place].count(False) for place, is_attention in enumerate(attends) if is_attention]
-    sides = tuple(4 << number if side is Side.G else image >> number for number in numbers)
-    if sides == (() if default is None else (default,)):
+    resamplings = [attends[:place].count(False) for place, is_attention in enumerate(attends) if is_attention]
+    map_sides = tuple(4 << number if side is Side.G else image >> number for number in resamplings)
+    if map_sides == (() if default is None else (default,)):
         return {}
-    return {"attention": {side.value: sides if len(sides) > 1 else next(iter(sides), None)}}
+    return {"attention": {side.value: map_sides if len(map_sides) > 1 else next(iter(map_sides), None)}}

@@ -24,9 +24,10 @@ _MAX_S = 15.0  # a few requests to the store
 _PAUSE_S = 0.05
 _GRACE_S = 0.5  # a rank may have published its reason just before it ended
 _SILENT = "another rank failed or did not answer in time"
+# in texts of gloo, NCCL and their sockets, of gloo's time-outs, and of the file store: all are `RuntimeError`
 _BROKEN = (
-    *("gloo", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "Timed out waiting"),
-    "Timeout waiting for key",  # error text of the file store
+    *("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Broken pipe"),
+    *("Timed out waiting", "Timeout waiting for key"),
 )
 
 
@@ -52,11 +53,11 @@ def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
     try:
         store.set_timeout(timedelta(seconds=LOOK_S))
         if is_collective_failure(error):
-            first = _find_failure(store, world)
-            if isinstance(first, dict):  # possibly this rank's, published below
-                return error if first["rank"] == world.rank else followed_error(world, first)
-            if first or not isinstance(error, RankError):  # a `RankError` may name the layer
-                error = RankError(f"{first or _SILENT} (rank {world.rank} could not continue); {RESUME_HINT}")
+            failure = _find_failure(store, world)
+            if isinstance(failure, dict):  # this rank's own if it failed twice: an earlier call has published it
+                return error if failure["rank"] == world.rank else followed_error(world, failure)
+            if failure or not isinstance(error, RankError):  # a `RankError` may name the layer
+                error = RankError(f"{failure or _SILENT} (rank {world.rank} could not continue); {RESUME_HINT}")
         published = publish_failure(store, world, error)
         return error if published["rank"] == world.rank else followed_error(world, published)
     except (RuntimeError, OSError, ValueError, KeyError, TypeError):  # no store, or invalid values
@@ -76,10 +77,10 @@ def is_collective_failure(error: BaseException) -> bool:
 
 def publish_failure(store: dist.Store, world: World, error: BaseException) -> dict[str, Any]:
     """Write this rank's reason unless another is published; return the published one."""
-    code, line = outcome(error)
+    code, line = outcome(error)  # no line: a bug
     reason = line or f"{type(error).__name__}: {error}"[:500]
     failure = {"rank": world.rank, "code": code, "reason": reason}
-    return json.loads(store.compare_set("failed", "", json.dumps(failure)))
+    return json.loads(store.compare_set("failed", "", json.dumps(failure)))  # sets a missing key; returns what is set
 
 
 def read_failure(store: dist.Store) -> dict[str, Any] | None:

@@ -92,7 +92,7 @@ def draw_losses(axis: Axes, rows: Sequence[Forecast]) -> None:
     places = np.arange(len(rows))
     above = np.zeros(len(rows))
     below = np.zeros(len(rows))
-    for colour, cause in zip(COLOURS, rows[0].losses, strict=False):
+    for colour, cause in zip(COLOURS, rows[0].losses, strict=False):  # all rows have the same causes
         shares = np.array([row.losses[cause] for row in rows])
         if abs(shares).max() < _MIN_SHARE:
             continue
@@ -100,7 +100,7 @@ def draw_losses(axis: Axes, rows: Sequence[Forecast]) -> None:
         labels = [f"{share:.1f}" if abs(share) >= _MIN_LABEL else "" for share in shares]
         axis.bar_label(bars, labels, label_type="center", color="white", fontsize="x-small")
         for bar, row in zip(bars, rows, strict=True):
-            bar.set_gid(f"loss-{row.workers}-{cause}")
+            bar.set_gid(f"loss-{row.workers}-{cause}")  # its id in an SVG
         above += shares.clip(min=0)
         below += shares.clip(max=0)
     axis.set_xticks(places, labels=[f"{row.workers:,}" for row in rows])

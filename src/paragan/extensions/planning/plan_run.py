@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from paragan import build
-from paragan.build.data import sample_name
+from paragan.build.data import generates_images, sample_name
 from paragan.build.networks import has_outside_networks
 from paragan.config import RunConfig, outside_names, read_recipe
 from paragan.core import registry
@@ -163,7 +163,7 @@ def _open_data(request: PlanRequest) -> build.Data:
         raise ConfigError("--shape: model.conditional=true needs labels; pass the number of classes, too: --classes N")
     generator_class = registry.load_chosen("models", request.config.model).Generator
     has_pairs = bool(getattr(generator_class, "takes_condition", False))
-    is_image = sample_name(request.config, model=None) is None
+    is_image = generates_images(request.config, model=None)
     return shape_only_data(request.shape, request.classes or 0, has_pairs, is_image)
 
 
@@ -185,7 +185,7 @@ def simulated_game(config: RunConfig, data: build.Data, device: torch.device) ->
         with _disable_current_modes(), place:  # not recorded: only what `to_fake` makes is memory of the step
             return factories[side].construct()
 
-    fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in factories}
+    fakes = {side: _FakeNetworks(construct=partial(construct, side), fill=None, device=device) for side in factories}
 
     def make() -> GAN:
         return build.gan(config.with_all_losses_active, data, device, factories=fakes)
@@ -218,7 +218,7 @@ def _plan_data(config: RunConfig, data: build.Data) -> DataPlan:
         batch=config.train.batch,
         batch_bytes=sample_bytes * config.train.batch,
         kimg=config.train.kimg,
-        steps=len(config.max_steps),
+        steps=len(config.max_steps),  # a range
     )
 
 

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-from paragan.build.data import sample_name
+from paragan.build.data import generates_images
 from paragan.config import RunConfig, compare, dump, parse_recipe, read_recipe
 from paragan.config.sections import ANY
 from paragan.core import registry
@@ -72,7 +72,7 @@ class Tuning:
 
 def goal_direction(config: RunConfig, goal: str, model: Model | None = None) -> Direction:
     """Return which scores of a metric are better. `ConfigError`: a run has no such score to rank."""
-    key = "features" if sample_name(config, model) is None else "metrics"
+    key = "features" if generates_images(config, model) else "metrics"
     if getattr(config.evaluation, key) is None:
         raise ConfigError(f"tune compares scores, and evaluation.{key}=null switches them off; set evaluation.{key}")
     known = registry.names("metrics")

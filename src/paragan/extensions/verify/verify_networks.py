@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from torch import nn
 
 from paragan import build
-from paragan.build.data import sample_name
+from paragan.build.data import generates_images
 from paragan.config import RunConfig, choose, default_scheme, read_recipe
 from paragan.config.sections import ANY
 from paragan.core import registry
@@ -114,7 +114,7 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
         classes = 0
         has_pairs = bool(getattr(registry.load_chosen("models", config.model).Generator, "takes_condition", False))
     classes = classes if request.classes is None else request.classes
-    is_image = sample_name(config, model=None) is None
+    is_image = generates_images(config, model=None)
     return config, shape_only_data(request.shape or shape, classes, has_pairs, is_image), strategies
 
 

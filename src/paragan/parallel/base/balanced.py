@@ -46,11 +46,11 @@ class PartGradients:
 
     def add(self, terms: LossTerms, num_rows: int, scale: Tensor | None) -> LossTerms:
         """Run the backward pass of each term down to the leaves; return the terms without graph."""
-        leaves = {name: self.leaf.extra.get(name, self.leaf.images) for name in self.generated}
+        leaves = {name: self.leaf.extra.get(name, self.leaf.images) for name in self.generated}  # of images: `_OUTPUT`
         for term, values in terms.loss_B.items():
             if not values.requires_grad:
                 continue
-            loss = values.sum() / num_rows
+            loss = values.sum() / num_rows  # of the global batch
             # The terms share D's graph, which the next one needs, too.
             torch.autograd.backward(loss if scale is None else loss * scale, retain_graph=True)
             gradients = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
@@ -90,7 +90,7 @@ def term_gradients(
         rows=turn.feed.rows,
         weights=weights,
         sum_over_ranks=sum_over_ranks,
-        layer_norm=None if layer is None else partial(layer.norm, parts, sum_over_ranks),
+        layer_norm=None if layer is None else partial(layer.norm, parts, sum_over_ranks),  # before G's backward pass
         intervals={penalty.name: penalty.interval for penalty in turn.penalties},
         postponed=[penalty.name for penalty in turn.postponed],
         absent=[penalty.name for penalty in turn.absent],
@@ -98,7 +98,7 @@ def term_gradients(
 
 
 def check_balanced_turn(turn: Turn, balancer: Balancer, is_alone: bool) -> None:
-    """Raise `ConfigError` for a turn that has not all samples, or whose layer was not recorded.
+    """Raise `ConfigError` for a turn without all samples, and for a balancer of a layer on images made before.
 
     is_alone: gradients are not reduced over ranks.
     """
@@ -108,7 +108,7 @@ def check_balanced_turn(turn: Turn, balancer: Balancer, is_alone: bool) -> None:
             f"balancer {balancer.name} needs the gradients of all {rows.total} samples of the batch, but only "
             f"{rows.count} are available here; use a strategy that reduces gradients (ddp, zero1, zero2, zero3)"
         )
-    if turn.feed.fakes is not None:
+    if turn.feed.fakes is not None:  # G does not run in this turn, so no layer can be recorded
         check_capabilities(_SHARED_IMAGES, balancer.needs)
 
 
@@ -137,7 +137,7 @@ class LayerRecord:
         """Return the norm of the summed gradient of terms at the layer's weights, without bias.
 
         The layer is called again on the recorded inputs with whole weights, so that a strategy may
-        shard them. Collective.
+        shard them. Only before G's backward pass, which frees the graph from its output to the layer. Collective.
         """
         # copies, because a strategy frees gathered weights after the backward pass below
         weights = {
@@ -152,9 +152,9 @@ class LayerRecord:
                 "layer that G calls once, or leave last_layer out, to compare at G's output"
             )
         for part, (inputs, output) in zip(parts, self.calls, strict=True):
-            gradient = self._at_layer_output(part.only(terms).weighted({}), output)
+            at_layer_output = self._at_layer_output(part.only(terms).weighted({}), output)
             recomputed = functional_call(_WithoutHooks(self.layer), weights, tuple(map(_detached_float32, inputs)))
-            gradients = torch.autograd.grad(recomputed, compared, gradient.to(recomputed.dtype))
+            gradients = torch.autograd.grad(recomputed, compared, at_layer_output.to(recomputed.dtype))
             sums = [before + gradient for before, gradient in zip(sums, gradients, strict=True)]
         return sum_over_ranks(torch.cat([value.flatten() for value in sums])).norm()
 

@@ -40,7 +40,7 @@ def rank_groups(world: World, size: int | None, setting: str) -> RankGroups:
             f"{setting}={count} does not divide {world.size} ranks; pass a divisor, or another number of devices"
         )
     key = ("groups", count)
-    if key not in world.meshes:  # on all ranks or on none
+    if key not in world.meshes:  # on all ranks or on none, or they would wait here; players of one size share them
         first = world.rank // count * count
         world.meshes[key] = (
             _part_of(world, list(range(first, first + count))),
@@ -62,4 +62,5 @@ def _part_of(world: World, ranks: list[int]) -> World:
 
 
 def _new_group(members: list[int], timeout: timedelta, backend: str) -> dist.ProcessGroup:
+    # local: else every rank of the run would have to call this for every group
     return dist.new_group(members, timeout, backend, use_local_synchronization=True)

@@ -46,11 +46,12 @@ class RankLinks:
         return receiver
 
     def close(self) -> None:
-        """Close the senders, then the receivers: this order avoids deadlocks."""
+        """Close the senders, then the receivers, each of which reads until the other rank has closed its sender."""
         for sender in self._senders:
             sender.close()
         for receiver in self._receivers:
             receiver.close()
 
-    def _connect(self, name: str, place: int) -> Any:
-        return connect_pair(self.roles.world.store, f"link/{self._number}/{name}", place, self.roles.timeout_s)
+    def _connect(self, name: str, rank: int) -> Any:
+        """Return the group of a link. rank: in it, 0 for its sender and 1 for its receiver."""
+        return connect_pair(self.roles.world.store, f"link/{self._number}/{name}", rank, self.roles.timeout_s)

@@ -18,9 +18,9 @@ from paragan.game.player import Player
 
 # arguments of Adam that are not honoured, with the values that mean nothing
 _PLAIN_DEFAULTS = {"weight_decay": 0, "amsgrad": False, "maximize": False}
-# fields of `Policy` that a step of all cells at once honours
+# fields of `Policy` that `StackedAdam` honours; with others, stacked turns are followed by steps player by player
 _STACKED = {"kind", "lr", "arguments", "schedule", "max_norm", "updates_per_step"}
-# and those that stacked turns honour if the players then step one by one; others are refused by name
+# fields that stacked turns honour at all; the executor refuses others by name
 HONOURED = {*_STACKED, "groups"}
 
 
@@ -61,8 +61,8 @@ class StackedAdam:
         # (of the networks, of the averages); none without averages
         self._buffer_pairs = list(zip(buffers_C, average_buffers_C, strict=False))
         # counts by cell and on the device: a cell that skips has made fewer, which the host does not know
-        self.steps_C = torch.zeros(len(players), device=flat_CP.device)
-        self.updates_C = torch.zeros(len(players), dtype=torch.int64, device=flat_CP.device)
+        self.steps_C = torch.zeros(len(players), device=flat_CP.device)  # of Adam's state, which genomes exchange
+        self.updates_C = torch.zeros(len(players), dtype=torch.int64, device=flat_CP.device)  # of the schedule
         self.lr_C = torch.zeros(len(players), dtype=flat_CP.dtype, device=flat_CP.device)
 
     @torch.no_grad()
@@ -76,7 +76,7 @@ class StackedAdam:
             squares = self._views_of_cell(self.v_CP, cell)
             for weight, m, v in zip(weights, moments, squares, strict=True):
                 state = player.optimizer.state[weight]
-                self.steps_C[cell] = state.get("step", 0.0)
+                self.steps_C[cell] = state.get("step", 0.0)  # equal for all weights
                 for name, view in (("exp_avg", m), ("exp_avg_sq", v)):
                     # a view in place of the player's own tensor, so that genomes read what the stack steps
                     state[name] = view.copy_(state[name]) if name in state else view.zero_()
@@ -131,7 +131,8 @@ class StackedAdam:
         # a skipped cell moves by a factor of 0, not by a branch: a recorded turn has none
         self.m_CP.lerp_(gradient_CP, (1 - self.beta1) * ok_C1.to(gradient_CP.dtype))
         self.v_CP.lerp_(gradient_CP * gradient_CP, (1 - self.beta2) * ok_C1.to(gradient_CP.dtype))
-        steps_C = self.steps_C.clamp(min=1).double()  # as torch's Adam, which computes these in Python
+        # at least 1, or a cell that has only skipped divides by 0; double, as Python's floats in torch's Adam
+        steps_C = self.steps_C.clamp(min=1).double()
         rate_C = (ok_C * lr_C / (1 - self.beta1**steps_C)).to(self.flat_CP.dtype)
         scale_C = (1 - self.beta2**steps_C).sqrt().to(self.flat_CP.dtype)
         denominator_CP = self.v_CP.sqrt().div_(scale_C[:, None]).add_(self.eps)
