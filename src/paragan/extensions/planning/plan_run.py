@@ -99,7 +99,7 @@ def plan_run(request: PlanRequest, log: Log = lambda line: None) -> Plan:
     operators: Mapping[str, tuple[OperatorTime, ...]] = {}
     if request.is_measured:
         log("measuring some steps")
-        measured = measure_times(config, data, device)
+        measured = measure_times(config, data, device)  # `build.gan` names what fails in outside networks
         if request.is_profiled:
             log("profiling operators")
             operators = profile_operators(config, data, device, measured.batch)
