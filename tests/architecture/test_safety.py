@@ -121,3 +121,24 @@ def test_hashes_are_checked_by_one_function(modules):
     """A sha256 from outside may become a path: `core.files.is_sha256` says whether it is one."""
     patterns = [m.at(n) for m in modules for n in m.code if isinstance(n, ast.Constant) and "{64}" in str(n.value)]
     assert [place.rpartition(":")[0] for place in patterns] == ["src/paragan/core/files.py"]
+
+
+def test_json_of_files_is_read_by_one_function(modules):
+    """100 kB of brackets are a `RecursionError`, which is no `ValueError`: `core.files.read_json_file` knows."""
+    found = [m.at(n).rpartition(":")[0] for m in modules for n in m.code if reads_json_of_a_file(n)]
+    assert found == [
+        "src/paragan/checkpoint/manifest.py",  # refuses a key that is there twice
+        "src/paragan/core/files.py",
+        "src/paragan/features/_packaged.py",  # of this package
+    ]
+    for line in ("json.loads(path.read_text())", "json.loads(read_bytes(path, 9), strict=True)", "json.load(file)"):
+        assert reads_json_of_a_file(ast.parse(line).body[0].value), line
+    assert not reads_json_of_a_file(ast.parse("json.loads(text)").body[0].value)
+
+
+def reads_json_of_a_file(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in ("json.load", "json.loads"):
+        return False
+    readers = {"read_bytes", "read_text", "read"}
+    inside = [last_name(each.func) for each in ast.walk(node.args[0]) if isinstance(each, ast.Call)]
+    return node.func.attr == "load" or not readers.isdisjoint(inside)

@@ -48,6 +48,8 @@ MODULES = {
     **dict.fromkeys(("manifest", "state", "weights", "exported", "record", "resumed-record"), "fuzz_runs"),
     **dict.fromkeys(("control", "heartbeat", "server"), "fuzz_network"),
     **dict.fromkeys(("address", "bucket"), "fuzz_bucket"),
+    **dict.fromkeys(("labels", "tables"), "fuzz_labels"),
+    **dict.fromkeys(("published", "statistics", "tokens"), "fuzz_foreign"),
 }
 
 _written: list[str] = []  # files that the present input has written outside

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.writer import link_checkpoint
 from paragan.core.errors import CheckpointError
-from paragan.core.files import check_no_link, read_bytes, remove_tree, write_text
+from paragan.core.files import check_no_link, read_json_file, remove_tree, write_text
 from paragan.evaluation.score import Score
 from paragan.report.record_values import comparable_part, dotted_settings
 
@@ -86,8 +87,6 @@ class Best:
     def _read_score(self) -> dict[str, Any]:
         if (path := self._find()) is None:
             return {}
-        try:
-            score = json.loads(read_bytes(path / _SCORE, _MAX_BYTES))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return score if isinstance(score, dict) else {}
+        with suppress(OSError, ValueError):
+            return read_json_file(path / _SCORE, dict, _MAX_BYTES)
+        return {}

@@ -3,7 +3,6 @@
 All problems of a recipe and its overrides are reported together, each with its line. Nothing here imports torch.
 """
 
-import json
 import os
 import shlex
 from collections.abc import Callable, Container, Sequence
@@ -20,7 +19,7 @@ from paragan.config.sections import ANY
 from paragan.core import registry, strict_yaml
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.files import read_bytes
+from paragan.core.files import read_json_file
 from paragan.core.option_types import Category, Choice
 from paragan.core.outside_code import CodeFolder
 from paragan.core.printable import join_some
@@ -209,8 +208,8 @@ def _similar_recipes(recipe: str, known: Sequence[str]) -> str:
 
 def used_code(run: Path) -> dict[str, str]:
     """Return the sha256 of the .py files outside paragan that a run has used, by their paths; empty if unknown."""
-    with suppress(OSError, ValueError, RecursionError, AttributeError):
-        recorded = json.loads(read_bytes(run / "environment.json", _MAX_BYTES)).get("code", {})
+    with suppress(OSError, ValueError, AttributeError):
+        recorded = read_json_file(run / "environment.json", dict, _MAX_BYTES).get("code", {})
         return {path: sha256 for path, sha256 in recorded.items() if isinstance(sha256, str)}
     return {}
 

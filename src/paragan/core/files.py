@@ -16,10 +16,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from paragan.core.errors import CheckpointError
 
+_Json = TypeVar("_Json")
 _SHA256 = re.compile("[0-9a-f]{64}")
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _MAX_LINE_BYTES = 1 << 24  # of JSON; a generation of 4096 cells has 2 MB
@@ -141,6 +142,17 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
     if len(content) > max_bytes:
         raise OSError(errno.EFBIG, f"more than {max_bytes:,} bytes", str(path))
     return content
+
+
+def read_json_file(path: Path, kind: type[_Json], max_bytes: int = _MAX_LINE_BYTES) -> _Json:
+    """Return the JSON object or list of a plain file; `OSError` as of `read_bytes`, `ValueError` for other content."""
+    try:
+        value = json.loads(read_bytes(path, max_bytes))
+    except RecursionError:  # a few kB of brackets, which is no `ValueError`
+        value = None
+    if not isinstance(value, kind):
+        raise ValueError(f"{path} is no JSON {kind.__name__}")
+    return value
 
 
 def read_json_lines(path: Path) -> Iterator[Mapping[str, Any]]:

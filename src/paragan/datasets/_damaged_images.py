@@ -18,7 +18,7 @@ import numpy as np
 
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
-from paragan.core.files import read_bytes, write_text
+from paragan.core.files import read_json_file, write_text
 from paragan.core.printable import join_some
 from paragan.datasets._encoded_images import EncodedImages, SelectedImages
 from paragan.datasets._image_decoding import PixelSettingError
@@ -93,9 +93,7 @@ def _decode_all(images: EncodedImages, decode: Callable[[bytes, str], Any]) -> s
 
 def _read(cached: Path) -> set[str] | None:
     """Return the cached result, or None if it is missing or invalid."""
-    try:
-        names = json.loads(read_bytes(cached, _MAX_CACHE_FILE_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return None
-    is_valid = isinstance(names, list) and all(isinstance(path, str) for path in names)
-    return set(names) if is_valid else None
+    with suppress(OSError, ValueError):
+        names = read_json_file(cached, list, _MAX_CACHE_FILE_BYTES)
+        return set(names) if all(isinstance(path, str) for path in names) else None
+    return None

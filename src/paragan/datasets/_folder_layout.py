@@ -39,10 +39,9 @@ class _Part:
 def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bool = False) -> ArrangedPaths:
     """Return the images of both splits with their classes, from sorted paths.
 
-    Folders named after training and another split are the splits, also within each class folder; images
-    elsewhere, as of a test split next to validation, are not read. Without them, the split follows from a
-    hash of the path: an image stays in its split when others are added. Classes are the folders at the top
-    of a split, if there are two or more that look like classes. A single folder is skipped.
+    Folders named after training and another split are the splits, also within each class folder; images elsewhere are
+    not read. Without them, the split follows from a hash of the path: an image stays in its split when others are
+    added. Classes are the folders at the top of a split, if two or more look like classes. A single folder is skipped.
 
     choice: whether folders are classes; None: by their names. has_labels: labels come from files. Raises
     `DataError` if images are next to class folders, and for folders of pairs, or of splits without training.
@@ -102,8 +101,9 @@ def _splits_of_paths(paths: list[bytes], parts: list[_Part], unread: list[bytes]
 
 def _labels_of_paths(paths: list[bytes], parts: list[_Part], classes: list[bytes]) -> NDArray[np.int32]:
     labels = np.zeros(len(paths), np.int32)
+    numbers: dict[bytes | None, int] = {folder: number for number, folder in enumerate(classes)}
     for part in parts:
-        labels[_image_paths.rows_in(paths, part.top)] = 0 if part.folder is None else classes.index(part.folder)
+        labels[_image_paths.rows_in(paths, part.top)] = numbers.get(part.folder, 0)
     return labels
 
 

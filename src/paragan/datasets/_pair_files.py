@@ -21,7 +21,7 @@ _NAMES = tuple(
 _SPLITS = b"train|training|held_out|val|valid|validation|test|testing"
 _SIDES = b"|".join(name for pair in _NAMES for name in pair)
 _FOLDER = re.compile(rb"(?is)(?P<parents>|.*?/)(?P<split>%s|)[_-]?(?P<side>%s)s?/(?P<rest>.*)" % (_SPLITS, _SIDES))
-_FILE = re.compile(rb"(?is)(.*[^/])[_.-](%s)(\.\w+)|^(.*/|)(%s)[_-]([^/]+)" % (_SIDES, _SIDES))
+_FILE = re.compile(rb"(?is)^(.*[^/])[_.-](%s)(\.\w+)|^(.*/|)(%s)[_-]([^/]+)" % (_SIDES, _SIDES))
 SIDE_NAMES = (
     "A/ and B/ (also trainA/ and trainB/, input/ and target/, source/ and target/, low/ and high/, lr/ and hr/), "
     "or the files 1_A.png and 1_B.png"

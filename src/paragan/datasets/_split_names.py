@@ -27,7 +27,7 @@ IMAGES = (frozenset(b"image img photo picture rgb original data".split()), froze
 _OF_TARGETS = frozenset(b"ground clas object fine coarse part".split())
 TARGETS = (frozenset(b"mask anno annotation segmentation truth groundtruth gt".split()), _OF_TARGETS)  # never classes
 MASKS = (TARGETS[0] | frozenset(b"label depth normal edge".split()), _OF_TARGETS)
-_LAST_WORD = re.compile(rb"(?s)(.*?)[ _.-]?([A-Za-z]*)\.[^./]*")
+_LAST_WORD = re.compile(rb"[ _.-]?(?<![A-Za-z])([A-Za-z]*)\Z")
 _NUM_COMPARED = 1000
 _MIN_SETS = 5
 _MAX_KINDS = 4
@@ -104,8 +104,9 @@ def describe_kinds(paths: list[bytes], where: str) -> tuple[str, ...]:
     """Return a line if most of the sorted names come in sets that differ in the last word: 1_left.png, 1_right.png."""
     kinds: defaultdict[bytes, set[bytes]] = defaultdict(set)
     for path in paths[:_NUM_COMPARED]:
-        if match := _LAST_WORD.fullmatch(path):
-            kinds[match[1]].add(match[2])
+        stem, suffix = os.path.splitext(path)
+        if suffix and (match := _LAST_WORD.search(stem)):
+            kinds[stem[: match.start()]].add(match[1])
     if not kinds:
         return ()
     words, count = Counter(map(frozenset, kinds.values())).most_common(1)[0]

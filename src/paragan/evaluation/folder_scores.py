@@ -31,6 +31,7 @@ _AT_ONCE = 64  # images that are decoded at once
 _IMAGES = "arr_0"  # of a file of images, as `numpy.savez(file, images)` names them
 _EXTRACTOR = "extractor"
 _ENDING = ".npz"  # of statistics
+_MAX_VALUE = 1e38  # of float32, in which features are; products of larger ones overflow
 _ROUNDING = 1e-3  # of a covariance in half precision
 _STATISTICS = ("mu", "sigma")  # arrays of a file of statistics, as FID's programs name them
 Update = Callable[[int, int], None]
@@ -146,8 +147,7 @@ def _features(extractor: FeatureExtractor, images: Sequence[Tensor], names: Sequ
 
 def _read_statistics(path: Path, extractor: FeatureExtractor) -> ImageSet:
     mean, covariance = (_numbers(npz.read_array(path, name), f"{path}: {name}") for name in _STATISTICS)
-    shape = (len(mean), len(mean))
-    if mean.dim() != 1 or not len(mean) or covariance.shape != shape or not _is_covariance(covariance):
+    if mean.dim() != 1 or covariance.shape != 2 * mean.shape or not mean.numel() or not _is_covariance(covariance):
         raise DataError(
             f"{path}: mu {tuple(mean.shape)} and sigma {tuple(covariance.shape)} are no mean and covariance"
         )
@@ -167,9 +167,10 @@ def _mark(extractor: FeatureExtractor) -> str:
 
 def _numbers(array: NDArray[Any], where: str) -> Tensor:
     """Return an array of real numbers in float64, whatever their precision and the order of their bytes."""
-    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-        raise DataError(f"{where}: values of {array.dtype}, some of which are no finite numbers; compute it again")
-    return torch.from_numpy(array.astype(np.float64))
+    values = array.astype(np.float64) if array.dtype.kind in "iuf" else np.full(1, np.nan)
+    if not (np.abs(values) < _MAX_VALUE).all():
+        raise DataError(f"{where}: values of {array.dtype}, some of which are not finite in float32; compute it again")
+    return torch.from_numpy(values)
 
 
 def _is_covariance(covariance_FF: Tensor) -> bool:

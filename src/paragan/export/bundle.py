@@ -13,7 +13,7 @@ from typing import Any
 
 from paragan.checkpoint.best import Best
 from paragan.core.errors import CheckpointError, ConfigError, ParaganError
-from paragan.core.files import read_bytes, write_text
+from paragan.core.files import read_bytes, read_json_file, write_text
 from paragan.core.layout import fingerprint
 from paragan.core.outside_code import code_fingerprints
 from paragan.export import gallery, generator_file
@@ -194,11 +194,9 @@ class Bundle:
 
 def read_score(path: Path, best: bool = False) -> Mapping[str, Any]:
     """Read the newest or the best score of a run; empty if missing."""
-    try:
-        score = json.loads(read_bytes((Best(path / "best").path() if best else path) / "score.json", _MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return score if isinstance(score, dict) else {}
+    with suppress(OSError, ValueError):
+        return read_json_file((Best(path / "best").path() if best else path) / "score.json", dict, _MAX_BYTES)
+    return {}
 
 
 def _without_folders(tree: Any) -> Any:

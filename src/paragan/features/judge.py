@@ -21,7 +21,7 @@ from torch import Tensor
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
-from paragan.core.files import create_subfolder, read_bytes, remove_tree, write_bytes
+from paragan.core.files import create_subfolder, read_bytes, read_json_file, remove_tree, write_bytes
 from paragan.core.interrupt import StopRequested
 from paragan.core.printable import ProgressLines
 from paragan.core.source import Source, image_specs
@@ -170,7 +170,7 @@ def _cache(judge: FeatureExtractor, entry: Path, weights: bytes, fingerprint: st
 def _load(train: Source, folder: Path, fingerprint: str, seed: int) -> FeatureExtractor | None:
     """Read the judge of a folder; None if it is missing, damaged, or of other data."""
     try:
-        note = json.loads(read_bytes(folder / "judge.json", _MAX_INFO_BYTES))
+        note = read_json_file(folder / "judge.json", dict, _MAX_INFO_BYTES)
         weights = read_bytes(folder / "judge.safetensors", _MAX_BYTES)
         sha256 = hashlib.sha256(weights).hexdigest()
         if (note["format"], note["fingerprint"], note["sha256"]) != (_FORMAT, fingerprint, sha256):

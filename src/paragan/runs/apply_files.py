@@ -188,7 +188,7 @@ def _read_tokens(data: bytes, where: str) -> tuple[Tensor, list[int]]:
 def _weights_of(data: bytes) -> str:
     """Return what a valid file of tokens says about the weights that made them; empty: nothing."""
     length = int.from_bytes(data[:8], "little")
-    metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+    metadata = json.loads(data[8 : 8 + length]).get("__metadata__") or {}  # null is none
     return str(metadata.get(_WEIGHTS, ""))
 
 

@@ -22,6 +22,7 @@ from paragan.core.files import (
     is_same_file,
     open_lock_file,
     read_bytes,
+    read_json_file,
     read_json_lines,
     write_text,
 )
@@ -65,9 +66,8 @@ class RunFolder:
 
     def _ended_at(self, step: int | None, code: int) -> bool:
         with suppress(OSError, ValueError):
-            status = json.loads(read_bytes(self.path / "exit.json", _MAX_BYTES))
-            if isinstance(status, dict):
-                return status.get("code") == code and step in (None, status.get("step"))
+            status = read_json_file(self.path / "exit.json", dict, _MAX_BYTES)
+            return status.get("code") == code and step in (None, status.get("step"))
         return False
 
     def other_files(self) -> list[str]:
@@ -266,8 +266,6 @@ def environment(ranks: int = 1) -> dict[str, Any]:
 
 def read_environment(path: Path) -> Mapping[str, Any]:
     """Return the `environment.json` of a run folder; empty if it is missing or invalid."""
-    with suppress(OSError, ValueError, RecursionError):
-        values = json.loads(read_bytes(path / "environment.json", _MAX_BYTES))
-        if isinstance(values, dict):
-            return values
+    with suppress(OSError, ValueError):
+        return read_json_file(path / "environment.json", dict, _MAX_BYTES)
     return {}

@@ -27,6 +27,7 @@ from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampler import Sampler
 
 _MAX_NAMED = 4  # tensors in a message
+_MAX_CLASSES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,8 @@ def read_published(path: Path, settings: Sequence[str]) -> PublishedGenerator:
 def _read(path: Path, weights: ProjectWeights, settings: Sequence[str]) -> PublishedGenerator:
     config = _config(path, weights, settings)
     module: Model = registry.load_module("models", config.model.name)  # type: ignore[assignment]
+    if weights.classes > _MAX_CLASSES:
+        raise CheckpointError(f"{path}: {weights.classes:,} classes, the limit is {_MAX_CLASSES:,}; pass another file")
     if weights.direction:
         module = SimpleNamespace(Generator=partial(_one_direction, module, weights.direction))  # type: ignore[assignment]
     names = tuple(map(str, range(weights.classes)))

@@ -14,7 +14,15 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from paragan.core.errors import DataError
-from paragan.core.files import atomic_write, open_lock_file, read_bytes, remove_tree, write_bytes, write_text
+from paragan.core.files import (
+    atomic_write,
+    open_lock_file,
+    read_bytes,
+    read_json_file,
+    remove_tree,
+    write_bytes,
+    write_text,
+)
 from paragan.storage.byte_store import LocalStore, StoredFile
 from paragan.storage.shard_folder import (
     BLOCK_BYTES,
@@ -158,7 +166,10 @@ def open_shard_writer(
 
 def _continue_shards(folder: Path, planned: ShardDescription, source: str, newest_ns: int) -> None:
     """Raise `DataError` for unfinished shards of other settings; remove those of earlier images of the same source."""
-    present = json.loads(read_bytes(folder / UNFINISHED / _SETTINGS, _MAX_PART_BYTES))
+    try:
+        present = read_json_file(folder / UNFINISHED / _SETTINGS, dict)
+    except (OSError, ValueError):
+        raise DataError(f"{folder}: unfinished shards of unknown settings; delete it, or pass another folder") from None
     settings = {**_as_json(planned), "newest": newest_ns}
     changed = {name: settings[name] for name in _FROM_IMAGES if present.get(name) != settings[name]}
     if present.get("path") != source or not changed:
@@ -183,14 +194,12 @@ def _check_same(folder: Path, present: dict[str, Any], planned: ShardDescription
 
 
 def _difference(name: str, present: Any, planned: Any) -> str:
-    if isinstance(present, dict) and isinstance(planned, dict):
-        name = next(key for key in planned if present.get(key) != planned[key])
-        present = present.get(name)
-        planned = planned[name]
-    elif name == "encoding":
-        name = "size"
-        present = present and present["size"]
-        planned = planned and planned["size"]
+    if isinstance(present, dict) or isinstance(planned, dict):  # None: not encoded
+        before = present if isinstance(present, dict) else {}
+        now = planned if isinstance(planned, dict) else {}
+        name = next((key for key in {**now, **before} if before.get(key) != now.get(key)), name)
+        present = before.get(name)
+        planned = now.get(name)
     return f"other settings ({name}: {json.dumps(present)[:60]} there, {json.dumps(planned)[:60]} now)"
 
 

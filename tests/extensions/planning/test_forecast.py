@@ -65,7 +65,9 @@ def test_more_workers_than_samples_are_refused():
         forecast(game(), cluster(100), Goal(1000, "strong"))
 
 
-@pytest.mark.parametrize("text", ["no JSON", "[]", '{"version": 1e9, "parallel": 3}', "{}"])
+@pytest.mark.parametrize(
+    "text", ["no JSON", "[]", '{"version": 1e9, "parallel": 3}', "{}", "[" * 100_000, '{"a": ' * 100_000]
+)
 def test_file_that_is_no_plan_is_refused_in_one_line(tmp_path, text):
     path = tmp_path / "other.json"
     path.write_text(text)

@@ -97,7 +97,9 @@ def test_profile_is_read_as_it_was_written(tmp_path, measured):
     ("text", "problem"),
     [
         ("", "JSONDecodeError"),
-        ("[]", "TypeError"),
+        ("[]", "ValueError"),
+        ("[" * 100_000, "ValueError"),
+        ('{"version": ' * 100_000, "ValueError"),
         ("{}", "KeyError"),
         ('{"version": 99}', "a profile of version 99, not 3; measure it again"),
         (json.dumps(asdict(profile()) | {"step_s": {"rows": [4, 2], "values": [1, 2]}}), "increasing rows"),

@@ -1,6 +1,7 @@
 """`paragan data prepare`: equal bytes, resuming after a kill, refusals, bounded memory."""
 
 import io
+import json
 import os
 import re
 import shutil
@@ -141,6 +142,26 @@ def test_other_settings_or_sources_are_refused(tmp_path, images, monkeypatch, is
     number = 6 if change == "samples" else 5
     with pytest.raises(DataError, match=rf"{out}: holds shards of {message}; pass another folder"):
         prepare_shards(str(images), out, encoding, number)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "[" * 100_000, "{}", '{"encoding": 3}', '{"encoding": {"more": 1}}', "pipe"]
+)
+def test_unfinished_shards_whose_settings_are_damaged_are_refused(tmp_path, images, monkeypatch, text):
+    out = tmp_path / "out"
+    monkeypatch.setattr(ShardWriter, "write", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        prepared(images, out)
+    settings = out / UNFINISHED / "settings.json"
+    before = json.loads(settings.read_text())
+    if text == "pipe":
+        settings.unlink()
+        os.mkfifo(settings)
+    else:
+        settings.write_text(json.dumps(before | json.loads(text)) if text.startswith('{"') else text)
+    with pytest.raises(DataError, match=rf"{out}: .*(another folder)") as caught:
+        prepared(images, out)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("change", ["removed", "added", "replaced"])

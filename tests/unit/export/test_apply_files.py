@@ -236,6 +236,31 @@ def test_tokens_of_other_weights_are_refused(image_runs, image_data, tmp_path, c
     assert not applied.num_written
 
 
+@pytest.mark.parametrize("other", ["pipe", "device", "folder", "no metadata"])
+def test_tokens_next_to_what_is_no_file_are_decoded(image_runs, tmp_path, capsys, other):
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "0.safetensors"
+    tensors = {"tokens": TOKENS, "sizes": torch.tensor([15, 20])}
+    save_file(tensors, tmp_path / "in" / "good.safetensors")
+    match other:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "folder":
+            path.mkdir()
+        case _:  # as null, which the format allows
+            header, data = json.dumps({"__metadata__": None}), b""
+            for name, value in tensors.items():
+                place = [len(data), len(data) + value.nbytes]
+                text = json.dumps({name: {"dtype": "I64", "shape": list(value.shape), "data_offsets": place}})
+                header, data = f"{header[:-1]}, {text[1:]}", data + value.long().numpy().tobytes()
+            path.write_bytes(len(header).to_bytes(8, "little") + header.encode() + data)
+    assert apply(image_runs / "vqgan", tmp_path / "in", tmp_path / "out", "--decode") == 2 * (other != "no metadata")
+    assert "good.png" in results(tmp_path / "out")
+    assert "0.safetensors" in capsys.readouterr().err or other == "no metadata"
+
+
 def test_folder_of_a_call_that_wrote_nothing_is_free_for_another(superres, image_runs, tmp_path):
     (tmp_path / "bad.png").write_bytes(b"no image")
     assert apply(superres, tmp_path / "bad.png", tmp_path / "out") == 2

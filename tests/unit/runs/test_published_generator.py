@@ -1,5 +1,7 @@
 """`pg.load(FILE)` and the verbs on a checkpoint of a published project: what its network computes, or one line."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -115,6 +117,25 @@ def test_load_a_network_that_fits_in_part_names_the_other_tensors(one_direction,
     torch.save(state, path)
     text = message(path)
     assert "1 have no partner: " in text and "model.width=4, model.blocks=2" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "word"),
+    [
+        ("shared.weight", torch.empty(10**11, 0), "no known project"),
+        ("linear.bias", torch.empty(0, 2**40), "no known project"),
+        ("shared.weight", torch.zeros(2**20 + 1, 1, dtype=torch.uint8), "1,048,577 classes"),
+    ],
+)
+def test_load_allocates_nothing_by_the_sizes_of_tensors_without_elements(tmp_path, name, value, word):
+    state = {key: tensor.contiguous() for key, tensor in BigG(4, 5, 8, 2).state_dict().items()}
+    save_file(state | {name: value}, tmp_path / "G_ema.safetensors")
+    tracemalloc.start()
+    try:
+        assert word in message(tmp_path / "G_ema.safetensors")
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_load_options_that_do_not_belong_to_the_file_are_one_line(one_direction, tmp_path):

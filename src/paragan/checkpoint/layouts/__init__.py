@@ -36,6 +36,8 @@ def project_layouts() -> tuple[ProjectLayout, ...]:
 
 def possible_weights(stored: StoredTensors) -> Iterator[ProjectWeights]:
     """Yield what the tensors of a known project may be; they are read if it is one."""
+    if any(0 in shape for shape in stored.shapes.values()):
+        return  # no project has empty tensors, whose other sizes could be any number
     for layout in project_layouts():
         if any(layout.KNOWN_BY.match(name) for name in stored):
             # errors of shapes that the project's tensors never have

@@ -24,6 +24,7 @@ from paragan.storage import zip_files
 MAX_FILE_BYTES = 256 << 20
 _MAX_UNPACKED_BYTES = 4 << 30  # of compressed tar files, which are held in memory
 _MAX_NAMED = 3
+_MAX_NAME_LENGTH = 4096  # as of paths in Linux
 _ENCRYPTED = 1  # flag of a member of a zip file
 
 
@@ -121,7 +122,7 @@ class FolderReader(FileReader):
     def read(self, path: str, limit: int | None = None) -> bytes:
         where = self.where(path)
         try:
-            with open(where, "rb") as stream:
+            with open_regular_file(Path(where)) as stream:
                 size = limit or os.fstat(stream.fileno()).st_size
                 if size <= MAX_FILE_BYTES:
                     return stream.read(size)
@@ -162,6 +163,16 @@ class _ArchiveReader(FileReader):
     def has(self, path: str) -> bool:
         return path in self._members
 
+    def _path_inside(self, name: str) -> str:
+        """Return the name of a member as a path in the archive, whatever `/`, `./` and `../` are in it.
+
+        Raises `DataError` for a name that no file system takes: looking for splits in one of 60 kB takes minutes.
+        """
+        if len(name) > _MAX_NAME_LENGTH:
+            problem = f"a file has a name of {len(name):,} characters, {name[:40]!r}…"
+            raise DataError(f"{self.name}: {problem}; rename it, and pack the files again")
+        return posixpath.normpath(f"/{name}").lstrip("/")
+
 
 class ZipReader(_ArchiveReader):
     """Reader of the members of a zip file; `\\` in names, as some programs write it, is a slash."""
@@ -175,7 +186,7 @@ class ZipReader(_ArchiveReader):
         if any(member.flag_bits & _ENCRYPTED for member in self._archive.infolist()):
             raise DataError(f"{path}: the files are encrypted; unpack it with its password, and pass the folder")
         members = {member.filename.replace("\\", "/"): member for member in self._archive.infolist()}
-        self._members = {_path_inside(name): member for name, member in members.items() if not name.endswith("/")}
+        self._members = {self._path_inside(name): member for name, member in members.items() if not name.endswith("/")}
 
     def read(self, path: str, limit: int | None = None) -> bytes:
         with self._lock, zip_files.raise_data_errors(self.name):
@@ -203,7 +214,7 @@ class TarReader(_ArchiveReader):
         for number, tar in enumerate(tars):
             if _tar_files.is_tar(tar, is_plain=True):
                 for entry in _tar_files.plain_members(tar, self._links):
-                    if not _image_paths.is_hidden(os.fsencode(_path_inside(entry.name))):
+                    if not _image_paths.is_hidden(os.fsencode(self._path_inside(entry.name))):
                         self._members[self._path(number, entry.name)] = (number, entry.offset_data, entry.size)
             else:
                 self._unpack(number, tar)
@@ -245,7 +256,7 @@ class TarReader(_ArchiveReader):
         """Hold images, labels and the texts of a compressed tar file."""
 
         def is_needed(name: str) -> bool:
-            path = os.fsencode(_path_inside(name)).lower()
+            path = os.fsencode(self._path_inside(name)).lower()
             if _image_paths.is_hidden(path):
                 return False
             file = name.rpartition("/")[2]
@@ -262,10 +273,5 @@ class TarReader(_ArchiveReader):
 
     def _path(self, number: int, name: str) -> str:
         """Return the path of a member; of several tar files, with the number of the tar file before the file name."""
-        folder, slash, file = f"{self._prefixes[number]}/{_path_inside(name)}".lstrip("/").rpartition("/")
+        folder, slash, file = f"{self._prefixes[number]}/{self._path_inside(name)}".lstrip("/").rpartition("/")
         return f"{folder}{slash}{number:06}-{file}" if self.has_several else f"{folder}{slash}{file}"
-
-
-def _path_inside(name: str) -> str:
-    """Return the name of a member as a path in the archive, whatever `/`, `./` and `../` are in it."""
-    return posixpath.normpath(f"/{name}").lstrip("/")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -75,23 +76,27 @@ def read_label_table(path: str, paths: list[bytes], folder: str = "") -> FileLab
     labels, notice = _labels_of(FolderReader(Path(path).parent), Path(path).name)
     if labels is None:
         raise DataError(f"{notice}; pass a table with rows below a header, and columns named file_name and label")
-    labels = {unicodedata.normalize("NFC", name): row for name, row in labels.items()}  # as `_comparable`
+    labels = {unicodedata.normalize("NFC", name): row for name, row in labels.items()}  # as `_names_of`
     image_of: dict[str, bytes] = {}  # rows that have the names of images, or shorter ones
+    lengths = set(map(len, labels))
     for image in paths:
-        row = next((tail for tail in _tails(image) if tail in labels), None)
+        row = next((tail for tail in _tails(image, lengths) if tail in labels), None)
         if row is not None and (other := image_of.setdefault(row, image)) != image:
             both = f"{os.fsdecode(other)!r} and {os.fsdecode(image)!r}"
             raise DataError(f"{path}: {row!r} names {both}; write file names with their folders")
     by_path = {image: labels[row] for row, image in image_of.items()}
+    names = {image: _names_of(image) for image in paths if image not in by_path}
+    wanted = set(itertools.chain.from_iterable(names.values()))
+    lengths = set(map(len, wanted))  # a name of many folders has many ends
     longer: dict[str, LabelRow] = {}  # rows with folders above those of the images
     for row in labels.keys() - image_of.keys():
-        for tail in _tails(os.fsencode(row)):
-            _add(longer, tail, labels[row])
-    for image in paths:
-        whole = _comparable(image)
-        for name in (whole, os.path.splitext(whole)[0]):
-            if image not in by_path and name in longer:
-                by_path[image] = longer[name]
+        for tail in _tails(os.fsencode(row), lengths):
+            if tail in wanted:
+                _add(longer, tail, labels[row])
+    for image, forms in names.items():
+        for name in forms:
+            if name in longer:
+                by_path.setdefault(image, longer[name])
     if not by_path:
         raise DataError(
             f"{path}: none of {len(labels):,} rows names an image, such as {os.fsdecode(paths[0])!r}; check it"
@@ -101,16 +106,19 @@ def read_label_table(path: str, paths: list[bytes], folder: str = "") -> FileLab
     return FileLabels(where=path, by_path=by_path, notices=tuple(filter(None, (unused, notice))))
 
 
-def _tails(path: bytes) -> list[str]:
-    """Return a path, also without suffix, and both without the first folders."""
-    name = _comparable(path)
-    names = (name, os.path.splitext(name)[0])
-    return [name[start:] for name in names for start in (0, *(slash.end() for slash in re.finditer("/", name)))]
+def _tails(path: bytes, lengths: Container[int]) -> Iterator[str]:
+    """Yield a path, also without suffix, and both without the first folders, if they have one of these lengths."""
+    for name in _names_of(path):
+        for start in (0, *(slash.end() for slash in re.finditer("/", name))):
+            if len(name) - start in lengths:
+                yield name[start:]
 
 
-def _comparable(path: bytes) -> str:
-    """Return a path as text; an accent is a character of its own in names of macOS, and part of a letter in most."""
-    return unicodedata.normalize("NFC", _decode(path, "")[0])
+def _names_of(path: bytes) -> tuple[str, str]:
+    """Return a path as text, and without suffix."""
+    # an accent is a character of its own in names of macOS, and part of a letter in most
+    name = unicodedata.normalize("NFC", _decode(path, "")[0])
+    return name, os.path.splitext(name)[0]
 
 
 def _read_tables(files: FileReader, tables: list[bytes]) -> FileLabels:

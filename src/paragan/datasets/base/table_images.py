@@ -126,9 +126,9 @@ def table_files(root: Path) -> list[Path]:
     """Return the Parquet files of a folder or the Arrow files that `save_to_disk` wrote, sorted."""
     if root.is_file():
         return [root] if root.suffix == ".parquet" else []
-    if has_arrow_files(root):
-        return sorted([*root.glob("data-*.arrow"), *root.glob("*/data-*.arrow")])
-    return sorted([*root.glob("*.parquet"), *root.glob("*/*.parquet")])
+    name = "data-*.arrow" if has_arrow_files(root) else "*.parquet"
+    paths = [*root.glob(name), *root.glob(f"*/{name}")]
+    return sorted(path for path in paths if path.is_file())  # no pipe, which would block
 
 
 def has_arrow_files(root: Path) -> bool:
@@ -161,11 +161,14 @@ def _open_table(path: Path) -> _Table:
 
     with _raise_data_errors(path):
         if path.suffix == ".arrow":
-            table = _map_arrow(path)
-            return _Table(path, table.schema, np.array([len(table)]))
-        metadata = parquet.read_metadata(path)
-        sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-        return _Table(path, metadata.schema.to_arrow_schema(), np.cumsum(sizes, dtype=np.int64))
+            arrow = _map_arrow(path)
+            table = _Table(path, arrow.schema, np.array([len(arrow)]))
+        else:
+            metadata = parquet.read_metadata(path)
+            sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+            table = _Table(path, metadata.schema.to_arrow_schema(), np.cumsum(sizes, dtype=np.int64))
+        _ = table.schema.names  # which may be no Unicode
+        return table
 
 
 @contextmanager
@@ -175,7 +178,7 @@ def _raise_data_errors(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pyarrow.ArrowException, OSError, KeyError) as error:
+    except (pyarrow.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:  # the last: of names of columns
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{path}: cannot be read ({reason}); download it again") from None
 
@@ -206,11 +209,17 @@ def _image_column(schema: Any, where: str) -> str:
 
 def _column_values(table: _Table, column: str, rows: range) -> Iterator[Any]:
     """Yield the values of some rows of a column; a few rows are in memory at a time."""
+    for values in _column_arrays(table, column, rows):
+        values.validate(full=True)  # pyarrow reads whatever memory the numbers in a damaged file point to
+        yield from values.to_pylist()
+
+
+def _column_arrays(table: _Table, column: str, rows: range) -> Iterator[Any]:
     from pyarrow import parquet
 
     if table.path.suffix == ".arrow":
         for batch in _map_arrow(table.path).select([column]).slice(rows.start, len(rows)).to_batches(_BATCH_ROWS):
-            yield from batch.column(0).to_pylist()
+            yield batch.column(0)
         return
     first, last = np.searchsorted(table.ends, (rows.start, rows.stop - 1), side="right").tolist()  # row groups
     row = 0 if first == 0 else int(table.ends[first - 1])
@@ -220,12 +229,11 @@ def _column_values(table: _Table, column: str, rows: range) -> Iterator[Any]:
         ):
             if row >= rows.stop:
                 return
-            part = batch.column(0)[max(rows.start - row, 0) : max(rows.stop - row, 0)]
-            yield from part.to_pylist()
+            yield batch.column(0)[max(rows.start - row, 0) : max(rows.stop - row, 0)]
             row += len(batch)
 
 
-def _labels_of(table: _Table, column: str) -> list[Any]:
+def _labels_of(table: _Table, column: str) -> list[object]:
     """Return the values of a column; without it, None for each row."""
     if column not in table.schema.names:
         return [None] * table.num_rows
@@ -238,5 +246,5 @@ def _stored_names(schema: Any, column: str) -> tuple[str, ...]:
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return tuple(map(str, features[column]["names"]))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return ()

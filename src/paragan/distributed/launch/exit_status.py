@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from paragan.core.errors import PREEMPTED, ParaganError, PeerFailedError, StoppedError
-from paragan.core.files import check_no_link, create_subfolder, read_bytes, write_text
+from paragan.core.files import check_no_link, create_subfolder, read_bytes, read_json_file, write_text
 from paragan.core.printable import to_printable
 from paragan.distributed.launch.rank_env import RankEnv
 
@@ -103,12 +103,10 @@ def is_owned(folder: Path, env: RankEnv) -> bool:
     Run ids repeat (torchrun uses `none` as a default), so the torchrun process identifies a run; a
     restart is never the first attempt.
     """
-    try:
-        owner = json.loads(read_bytes(ranks_folder(folder) / "run.json", _MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return False
-    same = isinstance(owner, dict) and owner.get("run") == env.run_id
-    return same and (env.attempt > 0 or owner.get("agent") == _agent(env))
+    with suppress(OSError, ValueError):
+        owner = read_json_file(ranks_folder(folder) / "run.json", dict, _MAX_BYTES)
+        return owner.get("run") == env.run_id and (env.attempt > 0 or owner.get("agent") == _agent(env))
+    return False
 
 
 def _agent(env: RankEnv) -> str:

@@ -1,6 +1,5 @@
 """Settings of a plan for a run that is about to start (`train --plan`)."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from paragan.config import RunConfig, compare, read_recipe, to_tree
 from paragan.core.capabilities import CHOOSER, check_capabilities
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
+from paragan.core.files import read_json_file
 from paragan.core.network_factory import Model
 from paragan.core.process_environment import num_cores
 from paragan.distributed.launch.rank_env import from_environment
@@ -139,7 +139,7 @@ def read_parallel_plan(path: Path) -> ParallelPlan:
     """Return the plan in a document of `plan --choose --json`; `ConfigError` for another file."""
     hint = f"write one with: plan RECIPE --workers N --choose --json > {path}"
     try:
-        tree = json.loads(path.read_text())
+        tree = read_json_file(path, dict)
         if tree["version"] != VERSION:
             raise ConfigError(f"{path} is a plan of version {tree['version']}, not {VERSION}; plan it anew")
         return ParallelPlan.of(tree["parallel"])

@@ -10,7 +10,7 @@ from typing import ClassVar
 from pydantic import ConfigDict, TypeAdapter
 
 from paragan.core.errors import ConfigError
-from paragan.core.files import write_text
+from paragan.core.files import read_json_file, write_text
 from paragan.core.types import Side
 
 VERSION = 3
@@ -133,7 +133,7 @@ class RunProfile:
 def read_profile(path: Path) -> RunProfile:
     """Return a profile from a file of `RunProfile.write`; `ConfigError` for any other file."""
     try:
-        tree = json.loads(path.read_text())
+        tree = read_json_file(path, dict)
         if tree["version"] != VERSION:
             raise ConfigError(f"{path} is a profile of version {tree['version']}, not {VERSION}; measure it again")
         return TypeAdapter(RunProfile).validate_python(tree)

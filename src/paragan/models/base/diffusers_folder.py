@@ -1,6 +1,5 @@
 """Generators from folders in diffusers' format. Nothing is unpickled or downloaded."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -10,12 +9,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.core.files import read_bytes
+from paragan.core.files import read_json_file
 
 _UNET = "UNet2DModel"
 _VAE = "AutoencoderKL"
 _Predicts = Literal["velocity", "sample"]
-_MAX_CONFIG_BYTES = 1 << 20
 _WEIGHTS = re.compile(r"diffusion_pytorch_model(-\d{5}-of-\d{5})?\.safetensors")  # not of another precision
 
 
@@ -73,9 +71,9 @@ def load_diffusers(folder: str | Path, predicts: _Predicts = "velocity", timeste
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
-        config = json.loads(read_bytes(path, _MAX_CONFIG_BYTES))
+        config = read_json_file(path, dict)
         name = config["_class_name"]
-    except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError) as error:
         problem = f"{path} cannot be read as a network's config ({type(error).__name__}: {_line(error)})"
         raise ConfigError(f"{problem}; give the folder that `save_pretrained` wrote") from None
     if name not in (_UNET, _VAE):
@@ -88,7 +86,7 @@ def _config(folder: Path) -> dict[str, Any]:
         problem = "it takes class labels"
     if problem:
         raise ConfigError(f"{path}: {problem}; pass a module around the network to paragan.Trainer instead")
-    return dict(config)
+    return config
 
 
 def _load_weights(network: nn.Module, folder: Path) -> None:
