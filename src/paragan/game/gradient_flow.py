@@ -7,10 +7,12 @@ from contextlib import suppress
 import torch
 from torch import Tensor, nn
 
+from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.game.network import CalledNetwork
+from paragan.layers.random import preserved_state
 
 # what a network may raise for weights and values that no run has
 REFUSALS = (ArithmeticError, AssertionError, ConfigError, LookupError, RuntimeError, TypeError, ValueError)
@@ -115,8 +117,20 @@ def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], c
             return  # of rounded values, for example, whose gradient is 0 for all
         for name, leaf in leaves.items():
             (gradient,) = _gradients(images, leaf)
-            if gradient is None or not gradient.any():
+            if gradient is not None and gradient.any():
+                continue
+            # G may read an input without a gradient, such as one-hot classes by argmax
+            others = {**inputs, name: leaf.detach().flip(-1).roll(1, 0)}
+            if torch.equal(_images(net, inputs), _images(net, others)):
                 _warn(f"{call} returned values that do not depend on {name!r}: let G read it, or leave it out")
+
+
+@torch.no_grad()
+def _images(net: nn.Module, inputs: Mapping[str, Tensor | None]) -> Tensor:
+    """Return what G makes of copies of inputs, with equal buffers and random numbers in every call."""
+    inputs = {name: None if x is None else x.clone() for name, x in inputs.items()}
+    with preserved_state(net), rng.seeded_globally(seed=0):
+        return GeneratorOutput.of(CalledNetwork(module=net)(*inputs.values())).images
 
 
 def _constant_text(values: Tensor) -> str:

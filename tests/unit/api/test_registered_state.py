@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+import paragan as pg
 from paragan.core.errors import ConfigError
-from tests.unit.api.test_networks_of_the_field import D, G, trainer
+from tests.unit.api.test_networks_of_the_field import SETTINGS, D, G, trainer
 
 
 class Uses(nn.Module):
@@ -153,6 +154,40 @@ def test_a_generator_that_ignores_its_latents_is_named(tmp_path, kind):
 
     (line,) = _warnings_of(Ignores(None), tmp_path)
     assert line.startswith("generator: forward(latent) returned values that do not depend on 'latent'")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [lambda x: x.argmax(1).float(), lambda x: (x > 0).float().sum(1), lambda x: x.round().sum(1)],
+    ids=["argmax", "comparison", "round"],
+)
+@pytest.mark.parametrize("is_normalised", [False, True])
+def test_a_condition_that_is_read_without_a_gradient_is_not_called_ignored(tmp_path, read, is_normalised):
+    class Reads(nn.Module):
+        latent = 4
+
+        def __init__(self):
+            super().__init__()
+            layer = nn.Linear(5, 6)
+            self.net = nn.utils.parametrizations.spectral_norm(layer) if is_normalised else layer
+
+        def forward(self, latent, condition):
+            return self.net(torch.cat([latent, read(condition)[:, None]], 1))
+
+    class Ignores(Reads):
+        def forward(self, latent, condition):
+            return super().forward(latent, condition * 0)
+
+    data = {"x": torch.randn(32, 6), "condition": 2 * torch.randn(32, 4)}
+
+    def lines(network):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pg.Trainer(network, D(), data, settings=SETTINGS, out=tmp_path / type(network).__name__).run()
+        return [str(each.message) for each in caught if "do not depend" in str(each.message)]
+
+    assert lines(Reads()) == []
+    assert len(lines(Ignores())) == 1
 
 
 def test_a_last_layer_that_begins_at_zero_ignores_nothing(tmp_path):
