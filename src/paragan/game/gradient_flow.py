@@ -119,9 +119,8 @@ def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], c
             (gradient,) = _gradients(images, leaf)
             if gradient is not None and gradient.any():
                 continue
-            # G may read an input without a gradient, such as one-hot classes by argmax
             others = {**inputs, name: leaf.detach().flip(-1).roll(1, 0)}
-            if torch.equal(_images(net, inputs), _images(net, others)):
+            if torch.equal(_images(net, inputs), _images(net, others)):  # not so of classes that G reads by argmax
                 _warn(f"{call} returned values that do not depend on {name!r}: let G read it, or leave it out")
 
 
