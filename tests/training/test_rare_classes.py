@@ -102,7 +102,7 @@ def test_a_metric_that_fails_is_said_and_absent(tmp_path, capsys):
 def test_a_score_that_fails_is_said_and_the_run_goes_on(tmp_path, capsys, monkeypatch):
     from paragan.evaluation.evaluator import Evaluator
 
-    def fail(self, generate):
+    def fail(self, generate, is_sharded):
         raise RuntimeError("the extractor is out of memory")
 
     monkeypatch.setattr(Evaluator, "score", fail)

@@ -43,7 +43,6 @@ _ARGUMENTS = {
 }
 
 
-@warnings_as_lines()
 def train(
     recipe: str | RunConfig = "digits",
     settings: Mapping[str, Any] | None = None,
@@ -106,7 +105,7 @@ def run_in_folder(request: RunRequest, objects: Callable[[World], tuple[RunConfi
             f"`torchrun --nproc-per-node {devices} PROGRAM`, or leave devices out"
         )
     request = replace(request, place=place, resume_hint="Ctrl-C saves; the same program resumes")
-    with in_python_words(), _mirroring(request):
+    with warnings_as_lines(), in_python_words(), _mirroring(request):
         train_in_program(request, objects)
 
 

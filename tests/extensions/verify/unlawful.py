@@ -152,14 +152,6 @@ FAULTS = {
         ],
         {"frozen means frozen, G": "Generator.seen changed in the other player's turn: Generator changes it"},
     ),
-    "shared-weights": (
-        [
-            ("class Generator", "SHARED = nn.Linear(6, 6)\n\n\nclass Generator"),
-            ("self.latent, self.num", "self.shared = SHARED\n        self.latent, self.num"),
-            ("self.last = nn.Linear(options.width, 1)", "self.last, self.shared = nn.Linear(options.width, 1), SHARED"),
-        ],
-        {"frozen means frozen, G": "is also a weight of the other network"},
-    ),
     "mean-over-the-batch": (
         [STRAIGHT, ("h = self.norm(self.first(z)", "z = z - z.mean(0)\n        h = self.norm(self.first(z)")],
         {  # D's fakes are made part by part, too

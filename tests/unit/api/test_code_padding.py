@@ -50,4 +50,4 @@ def test_codes_of_padding_do_not_count(tmp_path, g):
 def test_tokens_of_no_whole_ratio_are_refused(tmp_path, capsys):
     coded(tmp_path, Coded(1, count=3), buckets=[8]).run()
     text = "the score of step 1 failed: evaluation.metrics: G returns 3 tokens for a sample of 3 values padded to 8"
-    assert text in capsys.readouterr().out
+    assert text in capsys.readouterr().err

@@ -268,6 +268,6 @@ def test_metric_of_pairs_needs_inputs_of_g(tmp_path):
 )
 def test_a_metric_that_does_not_fit_what_g_returns_is_said_once(tmp_path, capsys, arguments, message):
     trainer(tmp_path / "run", held_out=held_out(), **arguments).run()
-    text = capsys.readouterr().out
+    text = capsys.readouterr().err
     assert text.count("codebook_usage has no value") == 1
     assert message in text
