@@ -146,7 +146,7 @@ DETACHED = (("self.blocks[0](x))", "self.blocks[0](x.detach()))"),)
     ("changes", "message"),
     [
         (DETACHED, "returned logits that do not depend on 'image'"),
-        (SHARED_WEIGHTS, "model of g and model of d share weights"),
+        (SHARED_WEIGHTS, "share weights; give each separate"),
     ],
     ids=["detached", "shared weights"],
 )
