@@ -13,7 +13,7 @@ from paragan.extensions.verify import laws
 from paragan.extensions.verify.diagnosis import unsupported_penalty
 from paragan.extensions.verify.reference_run import TraceDifference, compare_traces, exact_arithmetic
 from paragan.extensions.verify.verify_networks import VerifyRequest, verified_networks
-from tests.extensions.verify.unlawful import FAULTS, SEVERAL, STRAIGHT, TORCH_SPECTRAL, faulty
+from tests.extensions.verify.unlawful import DETACHED, FAULTS, SEVERAL, SHARED_WEIGHTS, STRAIGHT, TORCH_SPECTRAL, faulty
 
 
 def name_of(text: str) -> str:
@@ -132,14 +132,6 @@ def test_verify_fault_fails_its_law_with_reason(fault, verified):
     assert found.keys() >= expected.keys(), found
     assert not [(row, found[row]) for row, said in expected.items() if said not in found[row]]
     assert found.keys() == expected.keys()  # one fault is told once
-
-
-SHARED_WEIGHTS = (
-    ("class Generator", "SHARED = nn.Linear(6, 6)\n\n\nclass Generator"),
-    ("self.latent, self.num", "self.shared = SHARED\n        self.latent, self.num"),
-    ("self.last = nn.Linear(options.width, 1)", "self.last, self.shared = nn.Linear(options.width, 1), SHARED"),
-)
-DETACHED = (("self.blocks[0](x))", "self.blocks[0](x.detach()))"),)
 
 
 @pytest.mark.parametrize(

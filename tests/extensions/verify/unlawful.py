@@ -205,3 +205,10 @@ SEVERAL = {
         "rank 0: raised AssertionError: three are a crowd (",
     ),
 }
+
+SHARED_WEIGHTS = (
+    ("class Generator", "SHARED = nn.Linear(6, 6)\n\n\nclass Generator"),
+    ("self.latent, self.num", "self.shared = SHARED\n        self.latent, self.num"),
+    ("self.last = nn.Linear(options.width, 1)", "self.last, self.shared = nn.Linear(options.width, 1), SHARED"),
+)
+DETACHED = (("self.blocks[0](x))", "self.blocks[0](x.detach()))"),)
