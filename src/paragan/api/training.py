@@ -94,7 +94,6 @@ def _run_place(out: str | Path) -> tuple[Path, str]:
     return working_folder(out), out
 
 
-@warnings_as_lines()
 def run_in_folder(request: RunRequest, objects: Callable[[World], tuple[RunConfig, Model | None]]) -> None:
     """Train a run of a program. objects: returns its config and its networks from memory; collective."""
     place = from_environment()

@@ -90,7 +90,7 @@ def _tensor_scorer(
     def score(player: Player, prior: Prior) -> Score:
         generator = sampling_network(player)
         drawn = tensor_images.sample_inputs(generator, data.held_out, prior, options.num_images, options.sampling)
-        values = evaluator_of().score(drawn, player.is_sharded)
+        values = evaluator_of().score(drawn, is_sharded=player.is_sharded)
         sampling = f"{MODE_DESCRIPTIONS[options.sampling]}, inputs of samples"
         return replace(values, protocol={**values.protocol, "sampling": sampling, **split_note})
 

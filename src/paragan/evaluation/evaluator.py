@@ -64,11 +64,11 @@ class Evaluator:
 
     def __call__(self, player: Player, prior: Prior) -> Score:
         """Score a player's sampling generator."""
-        return self.score_network(sampling_network(player), prior, player.is_sharded)
+        return self.score_network(sampling_network(player), prior, is_sharded=player.is_sharded)
 
     def score_network(self, generator: CalledNetwork, prior: Prior, is_sharded: bool = False) -> Score:
         """Score a generator on the latents of the stream "score". is_sharded: its forward has collectives."""
-        score = self.score(sample_generator(generator, prior, self.num_images, self.mode), is_sharded)
+        score = self.score(sample_generator(generator, prior, self.num_images, self.mode), is_sharded=is_sharded)
         return replace(score, protocol={**score.protocol, **prior.protocol, **steps_protocol(generator.module)})
 
     def score(self, generate: Generate, is_sharded: bool = False) -> Score:

@@ -17,8 +17,7 @@ from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_images
 
-_NO_IMAGES = torch.zeros(0)  # of a block that failed
-
+_NO_IMAGES = torch.zeros(0)  # where the generator failed
 # (first row, count) -> x_BCHW in [-1, 1], requested labels
 Generate = Callable[[int, int], tuple[Tensor, Tensor | None]]
 

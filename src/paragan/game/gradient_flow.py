@@ -120,7 +120,7 @@ def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], c
             if gradient is not None and gradient.any():
                 continue
             others = {**inputs, name: leaf.detach().flip(-1).roll(1, 0)}
-            if torch.equal(_images(net, inputs), _images(net, others)):  # not so of classes that G reads by argmax
+            if torch.equal(_images(net, inputs), _images(net, others)):  # an argmax of the input has no gradient
                 _warn(f"{call} returned values that do not depend on {name!r}: let G read it, or leave it out")
 
 

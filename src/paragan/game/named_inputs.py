@@ -28,7 +28,8 @@ def generator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec]) -> tu
     parameters = _parameters(net, "generator")
     unknown = [p for p in parameters if p.name not in (*tensors, *_DRAWN) and p.default is p.empty]
     _check_latent(net)
-    has_latent = type(getattr(net, LATENT, None)) is int and not any(p.name in _DRAWN for p in parameters)
+    names_latent = any(p.name in _DRAWN for p in parameters)
+    has_latent = type(getattr(net, LATENT, None)) is int and not names_latent
     if has_latent and len(unknown) == 1:
         parameters[parameters.index(unknown[0])] = unknown[0].replace(name=LATENT)
     arguments = _available(parameters, (*tensors, *_DRAWN), "generator")
@@ -43,7 +44,7 @@ def generator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec]) -> tu
             f"generator: {type(net).__name__} has no attribute `latent`, the length of {arguments[0]}; set it, for "
             "example self.latent = 64"
         )
-    if names == (LATENT,) and net.latent == 0:
+    if names == (LATENT,) and names_latent and net.latent == 0:
         raise ConfigError(
             f"generator: {type(net).__name__}.forward takes {arguments[0]} alone, and its attribute latent is 0, which "
             "means none; set the length of the latent, for example self.latent = 64"

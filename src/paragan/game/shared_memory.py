@@ -35,9 +35,9 @@ def check_separate(nets: Mapping[str, nn.Module], owner: str = "") -> None:
             raise ConfigError(f"{owner}{pair} share weights; give each separate weights, since each has an optimiser")
         shared.setdefault(pair, set()).add(second.tensor)
     for pair, names in shared.items():
-        text = f"share buffers ({join_some(sorted(names))}), which one of them may change, and copies and checkpoints"
-        cure = "give each a layer of its own, or register constants with persistent=False"
-        warnings.warn(f"{owner}{pair} {text} separate; {cure}", stacklevel=2)
+        text = f"share buffers ({join_some(sorted(names))}): one network changes those of the other, until a resume"
+        cure = "give each network its own layer, or register constants with persistent=False"
+        warnings.warn(f"{owner}{pair} {text} separates them; {cure}", stacklevel=2)
 
 
 def _overlaps(spans: list[_Span]) -> Iterator[tuple[_Span, _Span]]:

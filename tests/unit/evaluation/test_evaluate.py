@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from paragan.core import registry
 from paragan.core.dist import ALONE
 from paragan.core.errors import ConfigError, DivergedError
 from paragan.core.metric import SampleFeatures
@@ -18,6 +19,7 @@ from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.generated_features import compute_features, row_blocks, sample_generator
 from paragan.features.base.extractor import FeatureExtractor
 from paragan.features.judge import train_or_load
+from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import sampling_network
 from paragan.loading.loader import normalise
@@ -95,6 +97,34 @@ def test_score_of_one_process_ends_at_the_first_block_that_fails(failing):
     with pytest.raises(ValueError, match="features are not finite"):
         compute_features(generate, SimpleNamespace(compute=compute), row_blocks(8, 2), ALONE)
     assert len(asked) == failing
+
+
+@pytest.mark.parametrize(("fails", "num_collectives"), [("generator", 0), ("extractor", 1)])
+def test_a_sharded_generator_that_fails_ends_before_the_next_collective(fails, num_collectives):
+    """The other rank waits inside of the forward: a further collective of this one would be taken for its part."""
+    collectives = []
+    world = SimpleNamespace(rank=0, size=2, any=collectives.append, gather=lambda error: [error, None])
+
+    def fail(part, result):
+        if part == fails:
+            raise ValueError("the reason")
+        return result
+
+    def generate(first, count):
+        return fail("generator", (torch.zeros(count, 1, 8, 8), None))
+
+    def compute(x, labels):
+        return fail("extractor", SampleFeatures(features_BF=torch.zeros(len(x), 3)))
+
+    with pytest.raises(ValueError if fails == "generator" else ConfigError, match="the reason"):
+        compute_features(generate, SimpleNamespace(compute=compute), row_blocks(4, 2), world, is_sharded=True)
+    assert len(collectives) == num_collectives
+
+
+@pytest.mark.parametrize(("name", "is_sharded"), [("none", False), ("ddp", False), ("zero1", False), ("zero3", True)])
+def test_a_player_says_whether_its_forward_has_collectives(name, is_sharded):
+    strategy = registry.load_module("parallel", name).Strategy
+    assert Player.is_sharded.fget(SimpleNamespace(strategy=strategy)) == is_sharded
 
 
 def test_evaluator_real_images_have_the_best_score(evaluator, small):

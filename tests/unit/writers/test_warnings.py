@@ -53,7 +53,7 @@ def event(text, **values):
 
 
 @pytest.mark.parametrize(
-    ("given", "printed"),
+    ("written", "printed"),
     [
         (event("warning: rank 3 is a straggler"), ["warning: rank 3 is a straggler"]),
         (event("rollback 1 of 3", rollback={"name": "diverged"}), ["warning: rollback 1 of 3"]),
@@ -61,24 +61,24 @@ def event(text, **values):
         (Event(kind="step", step=3, images=24, values={"text": "warning: none"}), []),
     ],
 )
-def test_only_warnings_are_printed_and_by_one_rank(capsys, given, printed):
+def test_only_warnings_are_printed_and_by_one_rank(capsys, written, printed):
     lines = Lines()
-    MultiWriter([("jsonl", lines)]).write(given)
-    MultiWriter([("events", lines)], is_main=False).write(given)
+    MultiWriter([("jsonl", lines)]).write(written)
+    MultiWriter([("events", lines)], is_main=False).write(written)
     assert capsys.readouterr().err.splitlines() == printed
-    assert lines.events == [given] * 2
+    assert lines.events == [written] * 2
 
 
 @pytest.mark.parametrize(
-    ("given", "out", "err"),
+    ("written", "out", "err"),
     [
         (event("warning: rank 3 is a straggler"), [], ["warning: rank 3 is a straggler"]),
         (event("rollback 1 of 3", rollback={"name": "diverged"}), ["0.0 kimg  rollback 1 of 3"], []),
         (event("g: trains from 2 kimg"), ["0.0 kimg  g: trains from 2 kimg"], []),
     ],
 )
-def test_the_console_leaves_warnings_to_standard_error(tmp_path, capsys, given, out, err):
-    MultiWriter([("console", console.Writer(None, tmp_path))]).write(given)
+def test_the_console_leaves_warnings_to_standard_error(tmp_path, capsys, written, out, err):
+    MultiWriter([("console", console.Writer(None, tmp_path))]).write(written)
     printed = capsys.readouterr()
     assert (printed.out.splitlines(), printed.err.splitlines()) == (out, err)
 
